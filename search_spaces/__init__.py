@@ -1,0 +1,33 @@
+"""Search spaces: what a study file declares, as Optuna distributions; and ready-made ones."""
+
+from search_spaces.compare import differences, from_json, to_json
+from search_spaces.load import load_ready_made, load_space, ready_made
+from search_spaces.schema import parse_space
+from search_spaces.space import (
+    AnySpace,
+    DefineByRunSpace,
+    Parameter,
+    ParamValue,
+    Scalar,
+    SearchSpace,
+    SpaceError,
+    identity,
+)
+
+__all__ = [
+    "AnySpace",
+    "DefineByRunSpace",
+    "ParamValue",
+    "Parameter",
+    "Scalar",
+    "SearchSpace",
+    "SpaceError",
+    "differences",
+    "from_json",
+    "identity",
+    "load_ready_made",
+    "load_space",
+    "parse_space",
+    "ready_made",
+    "to_json",
+]

@@ -1,0 +1,92 @@
+"""Stores a space as text, and says in sentences how a new one differs from a stored one."""
+
+from __future__ import annotations
+
+import json
+
+from search_spaces.schema import parse_space
+from search_spaces.space import AnySpace, DefineByRunSpace, ParamValue, SearchSpace
+
+_DECLARED = "declared"
+_DEFINE_BY_RUN = "define_by_run"
+
+
+def to_json(space: AnySpace | None) -> str:
+    """The space as JSON text for the database; None (an objective with its own space) is null."""
+    match space:
+        case SearchSpace():
+            return json.dumps({_DECLARED: space.to_mapping()})
+        case DefineByRunSpace():
+            return json.dumps({_DEFINE_BY_RUN: space.target})
+        case None:
+            return "null"
+
+
+def from_json(text: str) -> AnySpace | None:
+    """Reads what `to_json` wrote."""
+    document = json.loads(text)
+    if document is None:
+        return None
+    if _DECLARED in document:
+        return parse_space(document[_DECLARED])
+    module, _, function = document[_DEFINE_BY_RUN].partition(":")
+    return DefineByRunSpace(module=module, function=function)
+
+
+def differences(old: AnySpace | None, new: AnySpace | None) -> list[str]:
+    """How `new` differs from `old`, one sentence each; empty where trials of both compare.
+
+    The order of parameters does not count; the order of choices does, as it does for Optuna.
+    """
+    if not isinstance(old, SearchSpace) or not isinstance(new, SearchSpace):
+        was, now = _in_words(old), _in_words(new)
+        return [] if was == now else [f"the space was {was}, is now {now}"]
+    before, after = old.to_mapping(), new.to_mapping()
+    changed = [
+        sentence
+        for name in before
+        if name in after
+        for sentence in _changes(name, before[name], after[name])
+    ]
+    added = [f"{name} is new" for name in after if name not in before]
+    gone = [f"{name} is gone" for name in before if name not in after]
+    return changed + added + gone
+
+
+def _in_words(space: AnySpace | None) -> str:
+    match space:
+        case SearchSpace():
+            return f"declared in the study file ({', '.join(space.names)})"
+        case DefineByRunSpace():
+            return f"the function {space.target}"
+        case None:
+            return "drawn by the objective itself"
+
+
+def _changes(name: str, old: ParamValue, new: ParamValue) -> list[str]:
+    # As text, because 1 == True and 1 == 1.0 in Python but not in a study file.
+    if json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True):
+        return []
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return [f"{name}: was {_shown(old)}, is now {_shown(new)}"]
+    return [
+        _change(name, key, old.get(key), new.get(key))
+        for key in dict.fromkeys([*old, *new])
+        if json.dumps(old.get(key)) != json.dumps(new.get(key))
+    ]
+
+
+def _change(name: str, key: str, old: ParamValue, new: ParamValue) -> str:
+    if old is None:
+        return f"{name}: {key} is new, {_shown(new)}"
+    if new is None:
+        return f"{name}: {key} is gone, was {_shown(old)}"
+    return f"{name}: {key} was {_shown(old)}, is now {_shown(new)}"
+
+
+def _shown(value: ParamValue) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_shown(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,240 @@
+"""Turns the `search_space` of a study file into a `SearchSpace`, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeGuard
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from search_spaces.conditions import read_when
+from search_spaces.space import (
+    Distribution,
+    Parameter,
+    ParamValue,
+    Scalar,
+    SearchSpace,
+    SpaceError,
+    is_number,
+    nearest,
+)
+
+_KEYS_OF_TYPE = {
+    "float": ("type", "low", "high", "log", "step", "when"),
+    "int": ("type", "low", "high", "log", "step", "when"),
+    "categorical": ("type", "choices", "when"),
+}
+_SIGNS_OF_A_PARAMETER = frozenset({"type", "low", "high", "choices"})
+
+
+def parse_space(mapping: Mapping[str, object]) -> SearchSpace:
+    """Reads a space as `{name: parameter or constant}`.
+
+    A mapping with `type`, `low`, `high` or `choices` is a parameter; all else is a constant.
+
+    Raises:
+        SpaceError: With the first mistake; the rest are in its `others`.
+    """
+    parameters: dict[str, Parameter] = {}
+    mistakes: list[SpaceError] = []
+    constants = _read_constants(mapping, mistakes)
+    for name, body in mapping.items():
+        if name in constants or not _is_parameter(body):
+            continue
+        try:
+            parameters[name] = _read_parameter(name, body, parameters, constants, mapping)
+        except SpaceError as mistake:
+            mistakes.append(mistake)
+    raise_together(mistakes)
+    return SearchSpace(parameters=tuple(parameters.values()), constants=constants)
+
+
+def raise_together(mistakes: Sequence[SpaceError]) -> None:
+    """Raises the first mistake with the others inside; does nothing where there is none."""
+    if mistakes:
+        first, *others = mistakes
+        raise SpaceError(first.problem, key=first.key, file=first.file, others=others)
+
+
+def _is_parameter(body: object) -> TypeGuard[Mapping[str, object]]:
+    return isinstance(body, Mapping) and not _SIGNS_OF_A_PARAMETER.isdisjoint(body)
+
+
+def _read_constants(
+    mapping: Mapping[str, object], mistakes: list[SpaceError]
+) -> dict[str, ParamValue]:
+    constants: dict[str, ParamValue] = {}
+    for name, body in mapping.items():
+        if not name:
+            mistakes.append(SpaceError("has a parameter with an empty name. Name it."))
+        elif not _is_parameter(body):
+            try:
+                constants[name] = _constant(name, body)
+            except SpaceError as mistake:
+                mistakes.append(mistake)
+    return constants
+
+
+def _constant(key: str, body: object) -> ParamValue:
+    if body is None or isinstance(body, str | int | float | bool):
+        return body
+    if isinstance(body, list):
+        return [_constant(f"{key}[{place}]", each) for place, each in enumerate(body)]
+    if isinstance(body, dict):
+        return {str(name): _constant(f"{key}.{name}", each) for name, each in body.items()}
+    raise SpaceError(
+        f"is {body}, which YAML reads as a {type(body).__name__}, but a constant must be text, "
+        "a number, true or false, null, a list or a mapping. Put it in quotes.",
+        key=key,
+    )
+
+
+def _read_parameter(
+    name: str,
+    body: Mapping[str, object],
+    earlier: Mapping[str, Parameter],
+    constants: Mapping[str, ParamValue],
+    mapping: Mapping[str, object],
+) -> Parameter:
+    kind = _read_type(name, body)
+    _refuse_unknown_keys(name, kind, body)
+    distribution = (
+        _read_choices(name, body) if kind == "categorical" else _read_range(name, kind, body)
+    )
+    later = mapping.keys() - earlier.keys() - constants.keys()
+    when = read_when(name, body.get("when"), earlier=earlier, constants=constants, later=later)
+    return Parameter(name=name, distribution=distribution, when=when)
+
+
+def _read_type(name: str, body: Mapping[str, object]) -> str:
+    if "type" not in body:
+        raise SpaceError("has no type. Add type: float, int or categorical.", key=name)
+    kind = body["type"]
+    if isinstance(kind, str) and kind in _KEYS_OF_TYPE:
+        return kind
+    raise SpaceError(
+        f"is {kind!r}, but must be float, int or categorical.{_hint(str(kind), _KEYS_OF_TYPE)}",
+        key=f"{name}.type",
+    )
+
+
+def _refuse_unknown_keys(name: str, kind: str, body: Mapping[str, object]) -> None:
+    known = _KEYS_OF_TYPE[kind]
+    for key in body:
+        if key not in known:
+            hint = _hint(key, known) or f" Its keys are {', '.join(known)}."
+            problem = f"is not a key of a parameter of type {kind}.{hint}"
+            raise SpaceError(problem, key=f"{name}.{key}")
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    meant = nearest(word, known)
+    return f" Did you mean '{meant}'?" if meant else ""
+
+
+def _read_choices(name: str, body: Mapping[str, object]) -> CategoricalDistribution:
+    key = f"{name}.choices"
+    choices = body.get("choices")
+    if choices is None:
+        raise SpaceError("has no choices. Add a list, such as choices: [sgd, adamw].", key=name)
+    if not isinstance(choices, list):
+        raise SpaceError(f"is {choices!r}, but must be a list, such as [sgd, adamw].", key=key)
+    if not choices:
+        raise SpaceError("is empty, but must have at least one value.", key=key)
+    seen: list[Scalar] = []
+    for place, choice in enumerate(choices):
+        seen.append(_read_choice(f"{key}[{place}]", choice, seen))
+    return CategoricalDistribution(seen)
+
+
+def _read_choice(key: str, choice: object, seen: Sequence[Scalar]) -> Scalar:
+    if choice is not None and not isinstance(choice, str | int | float | bool):
+        raise SpaceError(
+            f"is {choice!r}, but a choice must be text, a number, true or false, or null. "
+            "Give it a short name and look the rest up in your training code.",
+            key=key,
+        )
+    # Optuna finds a choice by ==, so it cannot tell 1 from 1.0 or from true.
+    for other in seen:
+        if choice == other:
+            raise SpaceError(f"is {choice!r}, which equals {other!r} before it. Keep one.", key=key)
+    return choice
+
+
+def _read_range(name: str, kind: str, body: Mapping[str, object]) -> Distribution:
+    _refuse_missing_ends(name, kind, body)
+    low = _number(f"{name}.low", kind, body["low"])
+    high = _number(f"{name}.high", kind, body["high"])
+    step = None if body.get("step") is None else _number(f"{name}.step", kind, body["step"])
+    is_log = _flag(f"{name}.log", body.get("log", False))
+    _check_ends(name, low, high)
+    _check_log(name, kind, low, is_log=is_log, step=step)
+    _check_step(name, step, width=high - low)
+    if kind == "float":
+        return FloatDistribution(low, high, log=is_log, step=step)
+    return IntDistribution(int(low), int(high), log=is_log, step=1 if step is None else int(step))
+
+
+def _refuse_missing_ends(name: str, kind: str, body: Mapping[str, object]) -> None:
+    missing = [key for key in ("low", "high") if body.get(key) is None]
+    if missing:
+        problem = f"has no {' and no '.join(missing)}. A parameter of type {kind} needs both ends."
+        raise SpaceError(problem, key=name)
+
+
+def _number(key: str, kind: str, value: object) -> float:
+    # YAML 1.1 readers give `1e-4` as text, and so does a quoted number: both are meant as numbers.
+    number = _from_text(value) if isinstance(value, str) else value
+    if not is_number(number):
+        raise SpaceError(f"is {value!r}, but must be a number.", key=key)
+    if not math.isfinite(number):
+        raise SpaceError(f"is {value!r}, but must be a finite number.", key=key)
+    if kind == "int" and not float(number).is_integer():
+        problem = f"is {value!r}, but must be a whole number for type int. Or use type: float."
+        raise SpaceError(problem, key=key)
+    return int(number) if kind == "int" else float(number)
+
+
+def _from_text(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _flag(key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise SpaceError(f"is {value!r}, but must be true or false.", key=key)
+    return value
+
+
+def _check_ends(name: str, low: float, high: float) -> None:
+    if low == high:
+        problem = f"has low equal to high ({low}). Use a constant instead: {name}: {low}"
+        raise SpaceError(problem, key=name)
+    if low > high:
+        problem = f"is {low}, but must be below high, which is {high}. Swap the two."
+        raise SpaceError(problem, key=f"{name}.low")
+
+
+def _check_log(name: str, kind: str, low: float, *, is_log: bool, step: float | None) -> None:
+    if not is_log:
+        return
+    if low <= 0:
+        example = "1" if kind == "int" else "1.0e-5"
+        problem = f"is {low}, but must be above 0 with log: true. Use for example {example}."
+        raise SpaceError(problem, key=f"{name}.low")
+    if step is not None and not (kind == "int" and step == 1):
+        problem = f"is {step}, but a step cannot be combined with log: true. Remove one of them."
+        raise SpaceError(problem, key=f"{name}.step")
+
+
+def _check_step(name: str, step: float | None, *, width: float) -> None:
+    if step is None:
+        return
+    if step <= 0:
+        raise SpaceError(f"is {step}, but must be above 0.", key=f"{name}.step")
+    if step > width:
+        problem = f"is {step}, but low and high are only {width} apart. Use a smaller step."
+        raise SpaceError(problem, key=f"{name}.step")

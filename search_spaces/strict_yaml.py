@@ -1,0 +1,107 @@
+"""Reads YAML as people write it in study files, and refuses what would be misread in silence.
+
+PyYAML follows YAML 1.1, where `1e-4` is text and a key given twice quietly wins the second
+time. Both have cost people a night of GPU time: here `1e-4` is a number, and a repeated key
+is a mistake with its line.
+"""
+
+from __future__ import annotations
+
+import re
+
+import yaml
+
+_EXPONENT_WITHOUT_POINT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
+
+
+class YamlError(ValueError):
+    """The text is not the YAML that a study file needs.
+
+    Args:
+        problem: A sentence without the place.
+        line: Counted from 1; None where the text cannot be read at all.
+        column: Counted from 1.
+    """
+
+    def __init__(self, problem: str, *, line: int | None = None, column: int | None = None) -> None:
+        self.problem = problem
+        self.line = line
+        self.column = column
+        place = "" if line is None else f"line {line}, column {column}: "
+        super().__init__(f"{place}{problem}")
+
+
+class _StrictLoader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
+        _refuse_bad_keys(self, node)
+        return dict(super().construct_mapping(node, deep=deep))
+
+
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", _EXPONENT_WITHOUT_POINT, list("-+0123456789")
+)
+
+
+def read_yaml(text: str) -> object:
+    """Reads one YAML document: mappings with text keys, lists and scalars.
+
+    Raises:
+        YamlError: If the text is not YAML, or has a repeated key or a key that is not text.
+    """
+    loader = _open(text)
+    try:
+        return loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        raise _with_place(error) from error
+    except yaml.YAMLError as error:
+        raise YamlError(f"not valid YAML: {error}.") from error
+    finally:
+        loader.dispose()
+
+
+def _open(text: str) -> _StrictLoader:
+    try:
+        return _StrictLoader(text)
+    except yaml.YAMLError as error:
+        raise YamlError(f"not valid YAML: {' '.join(str(error).split())}.") from error
+
+
+def _refuse_bad_keys(loader: _StrictLoader, node: yaml.MappingNode) -> None:
+    first_lines: dict[str, int] = {}
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node)
+        line, column = key_node.start_mark.line + 1, key_node.start_mark.column + 1
+        if not isinstance(key, str):
+            problem = f"{_key_in_words(key_node, key)}. A key must be text: put it in quotes."
+            raise YamlError(problem, line=line, column=column)
+        if key in first_lines:
+            problem = (
+                f"the key '{key}' is there twice (first on line {first_lines[key]}). Keep one."
+            )
+            raise YamlError(problem, line=line, column=column)
+        first_lines[key] = line
+
+
+def _key_in_words(node: yaml.Node, key: object) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return f"the key {node.value} is read as {key!r}"
+    return "a key is a list or a mapping"
+
+
+def _with_place(error: yaml.MarkedYAMLError) -> YamlError:
+    mark = error.problem_mark or error.context_mark
+    problem = _in_words(error)
+    if mark is None:
+        return YamlError(problem)
+    return YamlError(problem, line=mark.line + 1, column=mark.column + 1)
+
+
+def _in_words(error: yaml.MarkedYAMLError) -> str:
+    problem = error.problem or "unknown mistake"
+    if r"'\t'" in problem:
+        return "a tab, which YAML does not allow here. Indent with spaces."
+    problem = problem.replace("'<stream end>'", "the end of the file")
+    context = f"{error.context}, " if error.context else ""
+    return f"not valid YAML: {context}{problem}."

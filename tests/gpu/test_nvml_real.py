@@ -1,0 +1,75 @@
+"""NvmlProbe on NVIDIA's own library."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from tuner.devices.nvml import open_nvml
+
+pytestmark = pytest.mark.gpu
+
+UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+N_BYTES = 512 * 1024**2
+
+ALLOCATE = f"""
+import sys, torch
+held = torch.zeros({N_BYTES}, dtype=torch.uint8, device="cuda")
+torch.cuda.synchronize()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def probe():
+    found = open_nvml(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if found is None:
+        pytest.skip("no NVIDIA driver on this machine")
+    if not found.devices():
+        pytest.skip("no NVIDIA GPU is visible")
+    yield found
+    found.close()
+
+
+def test_devices_have_a_uuid_a_name_and_memory(probe):
+    assert probe.problems == ()
+    for device in probe.devices():
+        assert UUID.fullmatch(device.id)
+        assert device.name
+        assert device.memory_bytes is None or device.memory_bytes > 0
+
+
+def test_status_is_within_bounds(probe):
+    for device in probe.devices():
+        status = probe.status(device)
+        assert 0 <= (status.memory_used_bytes or 0) <= (device.memory_bytes or 0)
+        assert 0 <= (status.utilization_pct or 0) <= 100
+
+
+def test_own_process_is_a_holder_and_its_memory_is_counted(probe):
+    torch = pytest.importorskip("torch")
+    if not torch.backends.cuda.is_built():
+        pytest.skip("this torch is built without CUDA")
+    device = probe.devices()[0]
+    before_bytes = probe.status(device).memory_used_bytes
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": device.id}
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", ALLOCATE]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        status = probe.status(device)
+        other.communicate()
+    if before_bytes is not None:
+        assert status.memory_used_bytes >= before_bytes + N_BYTES
+    if not status.holders:
+        pytest.skip("NVML shows no processes here (a container hides them)")
+    if not all(psutil.pid_exists(holder.pid) for holder in status.holders):
+        pytest.skip("NVML shows pids of another namespace here (a container)")
+    assert other.pid in {holder.pid for holder in status.holders}

@@ -1,0 +1,142 @@
+"""A machine with any GPUs on a machine with none: NVML's library replaced by a small C file.
+
+The unmodified pynvml reads it, so these tests see what our code does with NVML's answers,
+not what NVIDIA's library does. `nvml_stub.c` says what is in it.
+
+`nvml_stub` is for programs in a subprocess (`env=os.environ | nvml_stub.env`);
+`loaded_nvml_stub` also puts it in front of pynvml in this process until the test ends. It
+has no soname, so neither it nor a real NVML in the same process is taken for the other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pynvml
+import pytest
+
+_SOURCE = Path(__file__).with_name("nvml_stub.c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StubProcess:
+    pid: int
+    #: None where NVML does not tell.
+    mib: int | None = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class StubSlice:
+    """A MIG slice."""
+
+    uuid: str
+    name: str = "NVIDIA Stub MIG 1g.10gb"
+    n_compute: int = 1
+    n_gpu: int = 1
+    total_mib: int = 9728
+    used_mib: int = 12
+    processes: tuple[StubProcess, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StubGpu:
+    """A GPU. A figure of None is not supported by it."""
+
+    uuid: str
+    name: str = "NVIDIA Stub"
+    total_mib: int = 81920
+    used_mib: int | None = 3
+    reserved_mib: int = 600
+    utilization_pct: int | None = 0
+    power_mw: int | None = 70_000
+    temperature_c: int | None = 30
+    #: Of: lost, unknown, no_memory_v2, no_processes.
+    flags: frozenset[str] = frozenset()
+    processes: tuple[StubProcess, ...] = ()
+    slices: tuple[StubSlice, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NvmlStub:
+    """The compiled library and the file that says what it answers."""
+
+    library: Path
+    state_file: Path
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What to add to a subprocess's environment. Its own TMPDIR keeps device locks apart."""
+        return {
+            "LD_LIBRARY_PATH": str(self.library.parent),
+            "FAKE_NVML": str(self.state_file),
+            "TMPDIR": str(self.folder),
+        }
+
+    def write(self, gpus: Sequence[StubGpu], *, init_code: int = 0) -> None:
+        """Changes the machine, for every program that looks at it, from its next call on."""
+        text = "\n".join([f"init {init_code}", *(_gpu_text(gpu) for gpu in gpus)])
+        new = self.state_file.with_suffix(".new")
+        new.write_text(text + "\n")
+        os.replace(new, self.state_file)
+
+
+@pytest.fixture(scope="session")
+def nvml_stub_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        if "CI" in os.environ:
+            pytest.fail("CI needs a C compiler (cc or gcc) for the NVML stub.")
+        pytest.skip("no C compiler (cc or gcc) to build the NVML stub with")
+    library = tmp_path_factory.mktemp("nvml_stub") / "libnvidia-ml.so.1"
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]
+    built = subprocess.run([*command, library, _SOURCE], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    return library
+
+
+@pytest.fixture
+def nvml_stub(nvml_stub_library: Path, tmp_path: Path) -> NvmlStub:
+    """The stub with no GPU yet: a driver with nothing to drive."""
+    folder = tmp_path / "nvml"
+    folder.mkdir()
+    stub = NvmlStub(library=nvml_stub_library, state_file=folder / "gpus.txt", folder=folder)
+    stub.write([])
+    return stub
+
+
+@pytest.fixture
+def loaded_nvml_stub(nvml_stub: NvmlStub, monkeypatch: pytest.MonkeyPatch) -> NvmlStub:
+    """The stub, seen by pynvml in this process."""
+    monkeypatch.setenv("FAKE_NVML", str(nvml_stub.state_file))
+    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(nvml_stub.library)))
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    return nvml_stub
+
+
+def _gpu_text(gpu: StubGpu) -> str:
+    figures = [gpu.total_mib, gpu.used_mib, gpu.reserved_mib, gpu.utilization_pct]
+    figures += [gpu.power_mw, gpu.temperature_c]
+    flags = ",".join(sorted(gpu.flags)) or "-"
+    line = f"gpu {gpu.uuid} {' '.join(map(_figure, figures))} {flags} {gpu.name}"
+    slices = [_slice_text(one) for one in gpu.slices]
+    return "\n".join([line, *map(_process_text, gpu.processes), *slices])
+
+
+def _slice_text(one: StubSlice) -> str:
+    figures = f"{one.n_compute} {one.n_gpu} {one.total_mib} {one.used_mib}"
+    return "\n".join([f"mig {one.uuid} {figures} {one.name}", *map(_process_text, one.processes)])
+
+
+def _process_text(process: StubProcess) -> str:
+    return f"proc {process.pid} {_figure(process.mib)}"
+
+
+def _figure(value: int | None) -> str:
+    return "-1" if value is None else str(value)

@@ -1,0 +1,237 @@
+/* A stand-in for NVIDIA's NVML library: the functions that the tuner calls, with the names
+ * that pynvml asks for. Every call reads the text file named by FAKE_NVML again, so a test
+ * changes the machine while the program under test runs. No file: no driver.
+ *
+ *   init CODE                                           nvmlInit fails with this code
+ *   gpu UUID TOTAL_MIB USED_MIB RESERVED_MIB UTIL_PCT POWER_MW TEMP_C FLAGS NAME...
+ *   mig UUID COMPUTE_SLICES GPU_SLICES TOTAL_MIB USED_MIB NAME...   of the gpu above
+ *   proc PID MIB                                        on the gpu or mig above
+ *
+ * A figure of -1 is "not supported" (for a process: not known). FLAGS is words joined by
+ * commas: lost, unknown (the error 999), no_memory_v2, no_processes, or "-" for none.
+ * A handle is (gpu + 1) | (slice + 1) << 8, with slice -1 for the whole gpu.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
+       NO_DRIVER = 9, LOST = 15, UNKNOWN = 999 };
+enum { MAX_ENTRIES = 64, MAX_PROCESSES = 32 };
+
+typedef struct { int pid; long mib; } process_t;
+typedef struct {
+    int gpu, slice;
+    char uuid[96], name[96], flags[96];
+    long total, used, reserved;
+    int util, power_mw, temp, compute_slices, gpu_slices, n_processes;
+    process_t processes[MAX_PROCESSES];
+} entry_t;
+typedef struct { int init, n_gpus, n_entries; entry_t entries[MAX_ENTRIES]; } machine_t;
+
+typedef struct { unsigned long long total, free, used; } memory_t;
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2_t;
+typedef struct { unsigned gpu, memory; } utilization_t;
+typedef struct { unsigned pid; unsigned long long used; unsigned gi, ci; } process_info_t;
+typedef struct {
+    unsigned multiprocessors, copy, decoder, encoder, jpeg, ofa, gpu_slices, compute_slices;
+    unsigned long long memory_mib;
+} attributes_t;
+
+static void read_gpu(machine_t *m, entry_t *e, const char *line) {
+    sscanf(line, "gpu %95s %ld %ld %ld %d %d %d %95s %95[^\n]", e->uuid, &e->total, &e->used,
+           &e->reserved, &e->util, &e->power_mw, &e->temp, e->flags, e->name);
+    e->gpu = m->n_gpus++;
+    e->slice = -1;
+}
+
+static void read_slice(entry_t *e, const char *line) {
+    const entry_t *above = e - 1;
+    sscanf(line, "mig %95s %d %d %ld %ld %95[^\n]", e->uuid, &e->compute_slices, &e->gpu_slices,
+           &e->total, &e->used, e->name);
+    e->gpu = above->gpu;
+    e->slice = above->slice + 1;
+    e->util = -1;
+    memcpy(e->flags, above->flags, sizeof e->flags);
+}
+
+static int load(machine_t *m) {
+    memset(m, 0, sizeof *m);
+    const char *path = getenv("FAKE_NVML");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (!file) return NO_DRIVER;
+    char line[512];
+    while (fgets(line, sizeof line, file) && m->n_entries < MAX_ENTRIES) {
+        entry_t *next = &m->entries[m->n_entries], *last = m->n_entries ? next - 1 : NULL;
+        if (!strncmp(line, "init ", 5)) m->init = atoi(line + 5);
+        if (!strncmp(line, "gpu ", 4)) read_gpu(m, next, line), m->n_entries++;
+        if (last && !strncmp(line, "mig ", 4)) read_slice(next, line), m->n_entries++;
+        if (last && !strncmp(line, "proc ", 5) && last->n_processes < MAX_PROCESSES) {
+            process_t *process = &last->processes[last->n_processes++];
+            sscanf(line, "proc %d %ld", &process->pid, &process->mib);
+        }
+    }
+    fclose(file);
+    return m->init;
+}
+
+static int find(int gpu, int slice, entry_t *found) {
+    machine_t m;
+    int code = load(&m);
+    if (code) return code;
+    for (int i = 0; i < m.n_entries; i++) {
+        if (m.entries[i].gpu != gpu || m.entries[i].slice != slice) continue;
+        *found = m.entries[i];
+        if (strstr(found->flags, "lost")) return LOST;
+        return strstr(found->flags, "unknown") ? UNKNOWN : OK;
+    }
+    return slice >= 0 ? NOT_FOUND : INVALID;
+}
+
+static int entry_of(void *handle, entry_t *found) {
+    size_t bits = (size_t)handle;
+    int code = find((int)(bits & 0xff) - 1, (int)(bits >> 8) - 1, found);
+    return code == NOT_FOUND ? INVALID : code;
+}
+
+#define ENTRY(handle) entry_t e; int code = entry_of(handle, &e); if (code) return code
+
+int nvmlInitWithFlags(unsigned flags) { (void)flags; machine_t m; return load(&m); }
+int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
+int nvmlShutdown(void) { return OK; }
+
+const char *nvmlErrorString(int code) { (void)code; return "an error of the stub"; }
+
+int nvmlSystemGetDriverVersion(char *text, unsigned size) {
+    snprintf(text, size, "550.00.stub");
+    return OK;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *n) {
+    machine_t m;
+    int code = load(&m);
+    *n = (unsigned)m.n_gpus;
+    return code;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle) {
+    entry_t e;
+    int code = find((int)index, -1, &e);
+    *handle = (void *)(size_t)(index + 1);
+    return code;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+    machine_t m;
+    int code = load(&m);
+    if (code) return code;
+    for (int i = 0; i < m.n_entries; i++) {
+        if (strcmp(m.entries[i].uuid, uuid)) continue;
+        *handle = (void *)((size_t)(m.entries[i].gpu + 1) | (size_t)(m.entries[i].slice + 1) << 8);
+        return strstr(m.entries[i].flags, "lost") ? LOST : OK;
+    }
+    return NOT_FOUND;
+}
+
+int nvmlDeviceGetIndex(void *handle, unsigned *index) { ENTRY(handle); *index = e.gpu; return OK; }
+
+int nvmlDeviceGetUUID(void *handle, char *text, unsigned size) {
+    ENTRY(handle);
+    snprintf(text, size, "%s", e.uuid);
+    return OK;
+}
+
+int nvmlDeviceGetName(void *handle, char *text, unsigned size) {
+    ENTRY(handle);
+    snprintf(text, size, "%s", e.name);
+    return OK;
+}
+
+int nvmlDeviceGetMemoryInfo(void *handle, memory_t *memory) {
+    ENTRY(handle);
+    if (e.used < 0) return NOT_SUPPORTED;
+    memory->total = (unsigned long long)e.total << 20;
+    memory->used = (unsigned long long)(e.used + e.reserved) << 20;
+    memory->free = memory->total - memory->used;
+    return OK;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void *handle, memory_v2_t *memory) {
+    ENTRY(handle);
+    if (e.used < 0 || strstr(e.flags, "no_memory_v2")) return NOT_SUPPORTED;
+    memory->total = (unsigned long long)e.total << 20;
+    memory->reserved = (unsigned long long)e.reserved << 20;
+    memory->used = (unsigned long long)e.used << 20;
+    memory->free = memory->total - memory->used - memory->reserved;
+    return OK;
+}
+
+int nvmlDeviceGetUtilizationRates(void *handle, utilization_t *rates) {
+    ENTRY(handle);
+    if (e.util < 0) return NOT_SUPPORTED;
+    rates->gpu = (unsigned)e.util;
+    rates->memory = e.total > 0 ? (unsigned)(100 * e.used / e.total) : 0;
+    return OK;
+}
+
+int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) {
+    ENTRY(handle);
+    if (e.power_mw < 0 || e.slice >= 0) return NOT_SUPPORTED;
+    *milliwatts = (unsigned)e.power_mw;
+    return OK;
+}
+
+int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
+    ENTRY(handle);
+    if (sensor != 0 || e.temp < 0 || e.slice >= 0) return NOT_SUPPORTED;
+    *celsius = (unsigned)e.temp;
+    return OK;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *n, process_info_t *infos) {
+    ENTRY(handle);
+    if (strstr(e.flags, "no_processes")) return NOT_SUPPORTED;
+    unsigned room = *n;
+    *n = (unsigned)e.n_processes;
+    if (room < *n) return TOO_SMALL;
+    for (unsigned i = 0; i < *n; i++) {
+        long mib = e.processes[i].mib;
+        infos[i].pid = (unsigned)e.processes[i].pid;
+        infos[i].used = mib < 0 ? ~0ULL : (unsigned long long)mib << 20;
+        infos[i].gi = infos[i].ci = ~0u;
+    }
+    return OK;
+}
+
+int nvmlDeviceGetMigMode(void *handle, unsigned *current, unsigned *pending) {
+    ENTRY(handle);
+    entry_t slice;
+    if (find(e.gpu, 0, &slice) == NOT_FOUND) return NOT_SUPPORTED;
+    *current = *pending = 1;
+    return OK;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(void *handle, unsigned *n) { ENTRY(handle); *n = 7; return OK; }
+
+int nvmlDeviceGetMigDeviceHandleByIndex(void *handle, unsigned index, void **slice_handle) {
+    ENTRY(handle);
+    entry_t slice;
+    *slice_handle = (void *)((size_t)(e.gpu + 1) | (size_t)(index + 1) << 8);
+    return find(e.gpu, (int)index, &slice);
+}
+
+int nvmlDeviceIsMigDeviceHandle(void *handle, unsigned *is_slice) {
+    ENTRY(handle);
+    *is_slice = e.slice >= 0;
+    return OK;
+}
+
+int nvmlDeviceGetAttributes_v2(void *handle, attributes_t *attributes) {
+    ENTRY(handle);
+    if (e.slice < 0) return NOT_SUPPORTED;
+    memset(attributes, 0, sizeof *attributes);
+    attributes->gpu_slices = (unsigned)e.gpu_slices;
+    attributes->compute_slices = (unsigned)e.compute_slices;
+    attributes->memory_mib = (unsigned long long)e.total;
+    return OK;
+}

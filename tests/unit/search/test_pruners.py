@@ -1,0 +1,141 @@
+"""Every pruner of Optuna by name, and what is said about a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+from optuna import pruners
+
+from tuner.config import PrunerConfig
+from tuner.errors import ConfigError
+from tuner.search.pruners import PRUNERS, build_pruner
+
+MINIMAL = {
+    "patient": {"patience": 2, "wrapped_pruner": {"name": "median", "n_warmup_steps": 1}},
+    "percentile": {"percentile": 25},
+    "threshold": {"upper": 10},
+}
+
+
+def build(name: str, n_objectives: int = 1, **arguments: object) -> pruners.BasePruner:
+    config = PrunerConfig.model_validate({"name": name, **arguments})
+    return build_pruner(config, n_objectives, file="study.yaml")
+
+
+def is_pruner(name: str) -> bool:
+    return name.endswith("Pruner") and not name.startswith("Base")
+
+
+def test_every_pruner_of_optuna_has_a_name() -> None:
+    known = {each.__name__ for each in PRUNERS.classes.values()}
+    assert known == {name for name in pruners.__all__ if is_pruner(name)}
+
+
+@pytest.mark.parametrize("name", PRUNERS.names)
+def test_pruner_by_name_is_made(name: str) -> None:
+    canonical = PRUNERS.aliases.get(name, name)
+    assert type(build(name, **MINIMAL.get(name, {}))) is PRUNERS.classes[canonical]
+
+
+@pytest.mark.parametrize(
+    ("name", "cls"),
+    [
+        ("asha", pruners.SuccessiveHalvingPruner),
+        ("hyperband", pruners.HyperbandPruner),
+        ("none", pruners.NopPruner),
+        ("nop", pruners.NopPruner),
+        ("MedianPruner", pruners.MedianPruner),
+    ],
+)
+def test_name_is_the_one_that_people_use(name: str, cls: type) -> None:
+    assert type(build(name)) is cls
+
+
+@pytest.mark.parametrize(
+    ("n_objectives", "cls"), [(1, pruners.MedianPruner), (2, pruners.NopPruner)]
+)
+def test_absent_pruner_is_the_default_of_optuna(n_objectives: int, cls: type) -> None:
+    assert type(build_pruner(None, n_objectives)) is cls
+
+
+def test_none_is_allowed_for_several_objectives() -> None:
+    assert isinstance(build("none", 2), pruners.NopPruner)
+
+
+def test_patient_wraps_nothing_where_nothing_is_named() -> None:
+    assert isinstance(build("patient", patience=1), pruners.PatientPruner)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_objectives", "arguments", "expected"),
+    [
+        pytest.param(
+            "asha",
+            2,
+            {},
+            "pruner is 'asha', but Optuna's pruners compare one value and this study has 2 "
+            "objectives. Remove pruner, or use {name: none}.",
+            id="two-objectives",
+        ),
+        pytest.param(
+            "ahsa",
+            1,
+            {},
+            "pruner.name is 'ahsa', but must be one of asha, hyperband, median, none, nop, "
+            "patient, percentile, successive_halving, threshold, wilcoxon. Did you mean 'asha'?",
+            id="unknown-name",
+        ),
+        pytest.param(
+            "asha",
+            1,
+            {"reduction": 3},
+            "pruner.reduction is not an argument of asha. Did you mean 'reduction_factor'? "
+            "The arguments of asha are min_resource, reduction_factor, min_early_stopping_rate, "
+            "bootstrap_count.",
+            id="unknown-argument",
+        ),
+        pytest.param(
+            "none",
+            1,
+            {"patience": 3},
+            "pruner.patience is not an argument of none. none has no arguments: remove it.",
+            id="no-arguments",
+        ),
+        pytest.param(
+            "asha",
+            1,
+            {"min_resource": 0},
+            "pruner is refused by Optuna's asha: The value of `min_resource` is 0, but must be "
+            "either `min_resource >= 1` or 'auto'",
+            id="refused-by-optuna",
+        ),
+        pytest.param(
+            "asha",
+            1,
+            {"min_resource": 1.5},
+            "pruner.min_resource is 1.5, but must be text or a whole number.",
+            id="fraction",
+        ),
+        pytest.param(
+            "percentile",
+            1,
+            {},
+            "pruner.percentile is missing, and percentile needs it: a number.",
+            id="missing-argument",
+        ),
+        pytest.param(
+            "patient",
+            1,
+            {"patience": 1, "wrapped_pruner": {"name": "mediann"}},
+            "pruner.wrapped_pruner.name is 'mediann', but must be one of asha, hyperband, median, "
+            "none, nop, patient, percentile, successive_halving, threshold, wilcoxon. "
+            "Did you mean 'median'?",
+            id="wrapped",
+        ),
+    ],
+)
+def test_wrong_pruner_is_refused(
+    name: str, n_objectives: int, arguments: dict[str, object], expected: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(name, n_objectives, **arguments)
+    assert str(caught.value) == f"study.yaml: {expected}"

@@ -1,0 +1,8 @@
+"""What runs inside a training process: the trial's context, checkpoints, and example programs."""
+
+from __future__ import annotations
+
+from trials.context import Params, TrialContext
+from trials.current import current
+
+__all__ = ["Params", "TrialContext", "current"]

@@ -1,0 +1,7 @@
+"""The trial that this process evaluates, if any."""
+
+from __future__ import annotations
+
+from trials.context import TrialContext
+
+context: TrialContext | None = None

@@ -1,0 +1,183 @@
+"""The process that minds a command: starts it, keeps its output, reads its metrics, ends it.
+
+It speaks for a program that imports nothing of ours, in the same words as a training function's
+process does, so that the dispatcher knows one protocol only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from types import FrameType
+from typing import IO
+
+from trials.context import TrialContext
+from trials.environment import builtins_of, environment_of
+from trials.function_worker import (
+    EXIT_DISPATCHER_GONE,
+    EXIT_OK,
+    connect,
+    leave,
+    resolve,
+    settle,
+)
+from trials.link import DispatcherLink
+from trials.metrics import Curve, LineReader, line_reader
+from tuner.attempt import Cause, Outcome
+from tuner.errors import ChannelClosed
+from tuner.launch.diagnosis import N_TAIL_LINES, count_oom_kills, diagnose_exit
+from tuner.launch.request import CommandProgram, LaunchRequest
+from tuner.messages import Action, Finished
+from tuner.template import render_argv
+
+#: From SIGTERM to SIGKILL for a command that was pruned.
+TERMINATE_TIMEOUT_S = 10.0
+_POLL_S = 0.5
+#: How long output is waited for after the program is gone (a child of it may hold the pipe).
+_DRAIN_S = 1.0
+
+
+def main(request: LaunchRequest) -> None:
+    """Runs one attempt's command and says how it ended; never returns."""
+    settle(request)
+    # The whole group gets SIGTERM; this process stays to say how the command took it.
+    signal.signal(signal.SIGTERM, _ignore)
+    assert isinstance(request.program, CommandProgram)
+    try:
+        link = connect(request)
+        link.send(_evaluate(request.program, link))
+    except ChannelClosed as error:
+        print(error, file=sys.stderr)
+        os.killpg(0, signal.SIGTERM)
+        leave(EXIT_DISPATCHER_GONE)
+    leave(EXIT_OK)
+
+
+def _evaluate(program: CommandProgram, link: DispatcherLink) -> Finished:
+    assign = link.assign
+    context = TrialContext(assign, link)
+    if program.space:
+        context.params.update(resolve(program.space)(context) or {})
+    n_oom_kills = count_oom_kills()
+    try:
+        process = _start(program, context)
+    except (OSError, ValueError) as error:
+        return Finished(
+            attempt_id=assign.attempt_id,
+            outcome=Outcome.FAILED_TO_START,
+            cause=Cause.LAUNCH,
+            detail=f"The command could not be started: {error}",
+        )
+    minder = _Minder(process, link, line_reader(assign.objectives, program.pattern))
+    exit_code = minder.watch()
+    return minder.conclude(exit_code, count_oom_kills() - n_oom_kills)
+
+
+def _start(program: CommandProgram, context: TrialContext) -> subprocess.Popen[bytes]:
+    environment = environment_of(context, program.environment)
+    return subprocess.Popen(
+        render_argv(program.argv, context.params, builtins_of(context)),
+        env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+class _Minder:
+    """Watches one running command until it is gone."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], link: DispatcherLink, read: LineReader
+    ) -> None:
+        self._process = process
+        self._link = link
+        self._read = read
+        self._curve = Curve(link.assign.objectives)
+        self._tail: deque[str] = deque(maxlen=N_TAIL_LINES)
+        self._unfinished_line = b""
+        self._kill_at_s: float | None = None
+
+    def watch(self) -> int:
+        """Reads output and verdicts until the command has exited; gives its exit code."""
+        output = self._process.stdout
+        assert output is not None
+        os.set_blocking(output.fileno(), False)
+        gone_at_s: float | None = None
+        is_open = True
+        while is_open and (gone_at_s is None or time.monotonic() < gone_at_s + _DRAIN_S):
+            ready, _, _ = select.select([output.fileno(), self._link.fileno()], [], [], _POLL_S)
+            if output.fileno() in ready:
+                is_open = self._take_output(output)
+            if self._link.fileno() in ready and self._link.should_stop():
+                self._terminate()
+            if gone_at_s is None and self._process.poll() is not None:
+                gone_at_s = time.monotonic()
+            self._kill_when_due()
+        self._take_line(self._unfinished_line)
+        return self._process.wait()
+
+    def conclude(self, exit_code: int, n_oom_kills: int) -> Finished:
+        attempt_id = self._link.assign.attempt_id
+        verdict = self._link.verdict
+        if exit_code == 0:
+            return Finished(
+                attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=self._curve.values
+            )
+        if verdict.action is Action.PRUNE:
+            return Finished(
+                attempt_id=attempt_id,
+                outcome=Outcome.PRUNED,
+                cause=Cause.PRUNER,
+                detail=verdict.reason,
+            )
+        ending = diagnose_exit(exit_code, "\n".join(self._tail), n_oom_kills=n_oom_kills)
+        return Finished(
+            attempt_id=attempt_id,
+            outcome=ending.outcome,
+            cause=ending.cause,
+            detail=ending.detail,
+        )
+
+    def _take_output(self, output: IO[bytes]) -> bool:
+        """Copies what came to the log and reads it; False once the pipe is closed."""
+        chunk = output.read(65536)
+        if chunk is None:
+            return True
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+        *lines, self._unfinished_line = (
+            (self._unfinished_line + chunk).replace(b"\r", b"\n").split(b"\n")
+        )
+        for line in lines:
+            self._take_line(line)
+        return bool(chunk)
+
+    def _take_line(self, raw: bytes) -> None:
+        line = raw.decode(errors="replace")
+        if not line.strip():
+            return
+        self._tail.append(line)
+        if reading := self._read(line):
+            step = self._curve.add(reading)
+            if step is not None:
+                self._link.report(step, self._curve.values, reading.metrics)
+
+    def _terminate(self) -> None:
+        """Asks a pruned command to end. One that was told to stop may end by itself first."""
+        if self._link.verdict.action is Action.PRUNE and self._kill_at_s is None:
+            os.killpg(0, signal.SIGTERM)
+            self._kill_at_s = time.monotonic() + TERMINATE_TIMEOUT_S
+
+    def _kill_when_due(self) -> None:
+        if self._kill_at_s is not None and time.monotonic() > self._kill_at_s:
+            self._process.kill()
+
+
+def _ignore(_signal: int, _frame: FrameType | None) -> None:
+    """A handler and not SIG_IGN, which the command would inherit."""

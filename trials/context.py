@@ -1,0 +1,264 @@
+"""What training code holds in its hand: the trial, its parameters, its device, its reports.
+
+`TrialContext` does all that `optuna.Trial` does, so that an Optuna objective runs unmodified, and
+adds what a program on its own device needs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.trial import BaseTrial
+
+from trials.checkpoints import CheckpointFolder
+from trials.link import Link
+from tuner.messages import Assign
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Params(dict[str, Any]):
+    """Parameters by name, also as attributes: `params["lr"]` or `params.lr`."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            known = ", ".join(self) or "none"
+            raise AttributeError(
+                f"This trial has no parameter {name!r}. It has: {known}."
+            ) from None
+
+
+class TrialContext(BaseTrial):
+    """One trial, as the program that evaluates it sees it.
+
+    Args:
+        assign: What the dispatcher assigned: number, parameters, seed, folder for checkpoints.
+        link: Where reports go and verdicts come from.
+    """
+
+    def __init__(self, assign: Assign, link: Link) -> None:
+        self._assign = assign
+        self._link = link
+        self._params = Params(assign.params)
+        self._distributions: dict[str, BaseDistribution] = {}
+        self._user_attrs: dict[str, Any] = {}
+        self._constraints: dict[str, float] = {}
+        self._started_at = datetime.datetime.now()
+        self._checkpoints = CheckpointFolder(Path(assign.checkpoint_dir))
+        #: What was reported last, by objective; a program that returns None is judged by it.
+        self.last_values: Mapping[str, float] = {}
+
+    # -- what optuna.Trial has ---------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """Number of the trial in its study, from 0."""
+        return self._assign.trial_number
+
+    @property
+    def params(self) -> Params:
+        """The parameters: those of the study file and those suggested so far."""
+        return self._params
+
+    @property
+    def distributions(self) -> dict[str, BaseDistribution]:
+        return dict(self._distributions)
+
+    @property
+    def user_attrs(self) -> dict[str, Any]:
+        return dict(self._user_attrs)
+
+    @property
+    def constraints(self) -> dict[str, float]:
+        return dict(self._constraints)
+
+    @property
+    def datetime_start(self) -> datetime.datetime:
+        return self._started_at
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        """A float parameter; one that the study file declares has the value from there."""
+        return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
+    ) -> int:
+        """An integer parameter; one that the study file declares has the value from there."""
+        return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of the choices; a parameter that the study file declares has its value from there."""
+        return self._suggest(name, CategoricalDistribution(choices))
+
+    def suggest_uniform(self, name: str, low: float, high: float) -> float:
+        return self.suggest_float(name, low, high)
+
+    def suggest_loguniform(self, name: str, low: float, high: float) -> float:
+        return self.suggest_float(name, low, high, log=True)
+
+    def suggest_discrete_uniform(self, name: str, low: float, high: float, q: float) -> float:
+        return self.suggest_float(name, low, high, step=q)
+
+    def report(self, value: float | Mapping[str, float], step: int, **metrics: float) -> None:
+        """Hands over how good the trial is at a step. Never waits for the database.
+
+        Args:
+            value: The objective's value; with several objectives a mapping by name.
+            step: What the curve is drawn over, such as the epoch; a whole number from 0.
+            **metrics: Further values of this step, kept as curves beside the objective's.
+
+        Raises:
+            TypeError: If a value is not a number.
+            ValueError: If the step is negative, or the objectives' names are others.
+        """
+        if step < 0:
+            raise ValueError(f"report: step is {step}, but steps start at 0.")
+        self.last_values = self._by_objective(value)
+        numbers = {name: _number(name, metric) for name, metric in metrics.items()}
+        self._link.report(int(step), self.last_values, numbers)
+
+    def should_prune(self) -> bool:
+        """Whether to end now: the pruner gave this trial up, or the study is being stopped.
+
+        Waits for the verdict on the last report, a few milliseconds.
+        """
+        return self._link.should_stop()
+
+    def set_user_attr(self, key: str, value: Any) -> None:
+        """Keeps a JSON value with the trial, as Optuna does."""
+        self._link.set_attribute(key, value)
+        self._user_attrs[key] = value
+
+    def set_constraint(self, key: str, value: float) -> None:
+        """A trial is feasible where all its constraints are 0 or below, as in Optuna."""
+        self._link.set_constraint(key, float(value))
+        self._constraints[key] = float(value)
+
+    # -- beyond it ---------------------------------------------------------------------------
+
+    @property
+    def attempt_number(self) -> int:
+        """1 for the first launch of the trial, more after a retry or a resume."""
+        return self._assign.attempt_number
+
+    @property
+    def seed(self) -> int:
+        """Derived from the study's seed, the trial and the attempt; below 2**31.
+
+        `random`, NumPy and torch are seeded with it before the program starts.
+        """
+        return self._assign.seed
+
+    @property
+    def device(self) -> torch.device:
+        """The trial's own device: `cuda:0` (it sees no other GPU) or `cpu`."""
+        import torch
+
+        return torch.device("cuda", self.local_rank) if self._has_gpu() else torch.device("cpu")
+
+    @property
+    def device_labels(self) -> tuple[str, ...]:
+        """Names of the devices that the trial holds, for people: `GPU 3`, `cpu:1`."""
+        return self._assign.devices
+
+    @property
+    def rank(self) -> int:
+        """This process among all of the trial, from 0."""
+        return int(os.environ.get("RANK", "0"))
+
+    @property
+    def local_rank(self) -> int:
+        """This process among those of the trial on this host, from 0."""
+        return int(os.environ.get("LOCAL_RANK", "0"))
+
+    @property
+    def world_size(self) -> int:
+        """How many processes evaluate this trial together."""
+        return int(os.environ.get("WORLD_SIZE", "1"))
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process is the one that reports and saves."""
+        return self.rank == 0
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """The trial's own folder, the same for every attempt of it; made on first use."""
+        return self._checkpoints.path
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """The same folder, which may not be there yet."""
+        return Path(self._assign.checkpoint_dir)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """Names of the study's objectives."""
+        return self._assign.objectives
+
+    def save_checkpoint(self, state: Mapping[str, Any], step: int) -> Path:
+        """Saves a state dict (tensors, numbers, strings and containers of them) atomically.
+
+        Args:
+            state: Such as `{"model": model.state_dict(), "epoch": epoch}`.
+            step: Where the training stands; the newest two are kept.
+
+        Returns:
+            The file.
+        """
+        return self._checkpoints.save(state, step)
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The newest state that was saved whole, with its tensors on the CPU, or None."""
+        return self._checkpoints.load()
+
+    def _has_gpu(self) -> bool:
+        return any(not label.startswith("cpu") for label in self._assign.devices)
+
+    def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
+        if name not in self._params:
+            self._params[name] = self._link.suggest(name, distribution)
+        self._distributions[name] = distribution
+        return self._params[name]
+
+    def _by_objective(self, value: float | Mapping[str, float]) -> dict[str, float]:
+        names = self._assign.objectives
+        if not isinstance(value, Mapping):
+            if len(names) > 1:
+                raise ValueError(
+                    f"report: this study has the objectives {', '.join(names)}; "
+                    "report a dict with a value for each."
+                )
+            return {names[0]: _number(names[0], value)}
+        unknown = [name for name in value if name not in names]
+        if unknown or len(value) != len(names):
+            raise ValueError(
+                f"report: got values for {', '.join(value) or 'nothing'}, but this study has the "
+                f"objectives {', '.join(names)}. Further values go as keywords."
+            )
+        return {name: _number(name, value[name]) for name in names}
+
+
+def _number(name: str, value: object) -> float:
+    """Takes Python, NumPy and one-element tensor numbers alike."""
+    try:
+        return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"report: {name} is {value!r}, which is not a number. Report a float."
+        ) from error

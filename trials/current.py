@@ -1,0 +1,114 @@
+"""`trials.current()`: one training script, under the tuner and alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+
+from trials import active
+from trials.context import TrialContext
+from trials.link import DispatcherLink
+from tuner.attempt import AttemptId
+from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN
+from tuner.messages import Assign, Json
+
+
+def current(
+    defaults: Mapping[str, Any] | None = None,
+    *,
+    storage: str | None = None,
+    study: str | None = None,
+) -> TrialContext:
+    """The trial that this script evaluates.
+
+    Under the tuner it is the trial that was assigned. Run alone, it holds the best known
+    configuration of a study where a storage is named, on top of the script's own defaults;
+    reports are printed and nothing is ever pruned.
+
+    Args:
+        defaults: Parameters for a run alone; those of the best trial win over them.
+        storage: Database of the study; absent: the environment variable `TUNER_STORAGE`.
+        study: Name of the study; absent: `TUNER_STUDY`, or the only one in the database.
+
+    Raises:
+        StoreError: If the database or the study is not there, or no trial has completed.
+    """
+    if active.context is None:
+        if ENV_CHANNEL in os.environ:
+            active.context = _assigned()
+        else:
+            active.context = _alone(
+                defaults or {},
+                storage or os.environ.get(ENV_STORAGE),
+                study or os.environ.get(ENV_STUDY),
+            )
+    return active.context
+
+
+def _assigned() -> TrialContext:
+    link = DispatcherLink(
+        os.environ[ENV_CHANNEL],
+        AttemptId(os.environ[ENV_ATTEMPT]),
+        os.environ[ENV_TOKEN],
+        is_worker=False,
+    )
+    return TrialContext(link.assign, link)
+
+
+def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) -> TrialContext:
+    params = dict(defaults)
+    objectives: tuple[str, ...] = ("value",)
+    number, seed = 0, 0
+    if storage:
+        from tuner.best import load_best
+
+        best = load_best(storage, study)
+        params |= best.params
+        objectives, number, seed = tuple(best.values), best.trial_number, best.seed
+    assign = Assign(
+        attempt_id=AttemptId(f"{number}.0"),
+        trial_number=number,
+        attempt_number=0,
+        params=params,
+        seed=seed,
+        checkpoint_dir="checkpoints",
+        objectives=objectives,
+        devices=_visible_devices(),
+    )
+    return TrialContext(assign, _PrintingLink())
+
+
+def _visible_devices() -> tuple[str, ...]:
+    torch = sys.modules.get("torch")
+    return ("GPU 0",) if torch is not None and torch.cuda.is_available() else ("cpu:0",)
+
+
+class _PrintingLink:
+    """Nobody listens: reports are printed, nothing is pruned, parameters must be known."""
+
+    def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
+        numbers = {**values, **metrics}
+        print(f"step {step}: " + ", ".join(f"{k} {v:.6g}" for k, v in numbers.items()), flush=True)
+
+    def should_stop(self) -> bool:
+        return False
+
+    def suggest(self, name: str, distribution: BaseDistribution) -> Json:
+        """
+        Raises:
+            KeyError: Always; a run alone has no sampler.
+        """
+        raise KeyError(
+            f"This run has no tuner, and parameter {name!r} is in neither the defaults nor a "
+            "stored study. Give trials.current(defaults={...}) a value, or name a storage."
+        )
+
+    def set_attribute(self, key: str, value: Json) -> None:
+        """Not kept."""
+
+    def set_constraint(self, key: str, value: float) -> None:
+        """Not kept."""

@@ -1,0 +1,220 @@
+"""The process that calls a training function: one attempt, then it is gone.
+
+It is forked from a process that has imported torch and the user's module already, so everything
+that must differ between trials is set here: session, output, environment, threads, random seeds.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import inspect
+import math
+import os
+import random
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any, NoReturn
+
+from optuna import TrialPruned
+
+from trials import active
+from trials.context import TrialContext
+from trials.environment import environment_of
+from trials.link import DispatcherLink
+from tuner.attempt import AttemptId, Cause, Outcome
+from tuner.errors import ChannelClosed
+from tuner.launch.diagnosis import N_TAIL_LINES, memory_cause
+from tuner.launch.request import (
+    ENV_CHANNEL,
+    ENV_TOKEN,
+    FunctionProgram,
+    LaunchRequest,
+)
+from tuner.messages import Action, Finished
+
+EXIT_OK = 0
+EXIT_DISPATCHER_GONE = 75
+
+
+def main(request: LaunchRequest) -> None:
+    """Evaluates one attempt and says how it ended; never returns."""
+    settle(request)
+    assert isinstance(request.program, FunctionProgram)
+    try:
+        link = connect(request)
+        context = TrialContext(link.assign, link)
+        prepare(context, request)
+        link.send(evaluate(request.program, context, link))
+    except ChannelClosed as error:
+        print(error, file=sys.stderr)
+        leave(EXIT_DISPATCHER_GONE)
+    leave(EXIT_OK)
+
+
+def settle(request: LaunchRequest) -> None:
+    """Makes this process the head of its own session, with its own output and environment."""
+    os.setsid()
+    signal.signal(signal.SIGTERM, _exit_cleanly)
+    log = os.open(request.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
+        os.dup2(log, stream)
+    os.close(log)
+    for text in (sys.stdout, sys.stderr):
+        text.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os.environ.update(request.environment)
+    os.chdir(request.folder)
+
+
+def connect(request: LaunchRequest) -> DispatcherLink:
+    return DispatcherLink(
+        request.environment[ENV_CHANNEL],
+        AttemptId(request.attempt_id),
+        request.environment[ENV_TOKEN],
+    )
+
+
+def prepare(context: TrialContext, request: LaunchRequest) -> None:
+    """Seeds every generator that is loaded (a fork would else repeat its parent's numbers)."""
+    os.environ.update(environment_of(context, request.program.environment))
+    random.seed(context.seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(context.seed)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(context.seed)
+        if request.n_threads:
+            torch.set_num_threads(request.n_threads)
+    active.context = context
+
+
+def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLink) -> Finished:
+    """Calls the user's function; whatever it does, this is how the attempt ended."""
+    try:
+        if program.space:
+            context.params.update(resolve(program.space)(context) or {})
+        result = resolve(f"{program.module}:{program.function}")(context)
+        return judge_result(context, link, result)
+    except TrialPruned as error:
+        return _finished_early(link, str(error))
+    except SystemExit as error:
+        if link.verdict.action is not Action.CONTINUE:
+            return _finished_early(link, "")
+        if not error.code:
+            return judge_result(context, link, None)
+        return _failed(link, Outcome.FAILED, Cause.EXIT_CODE, f"Exit code {error.code}.")
+    except ChannelClosed:
+        raise
+    except BaseException as error:  # the edge: whatever the user's code raises is its ending
+        return judge_error(link, error)
+
+
+def resolve(name: str) -> Callable[..., Any]:
+    """Finds `module:function`.
+
+    Raises:
+        AttributeError: If the module has no such function.
+    """
+    module, _, function = name.partition(":")
+    found = importlib.import_module(module)
+    for part in function.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise AttributeError(f"{name} is not a function.")
+    return found
+
+
+def judge_result(context: TrialContext, link: DispatcherLink, result: object) -> Finished:
+    names = context.objectives
+    try:
+        values = _by_objective(result, names) if result is not None else dict(context.last_values)
+    except (TypeError, ValueError) as error:
+        return _failed(link, Outcome.FAILED, Cause.NO_RESULT, str(error))
+    if not values:
+        reason = "The function returned None and reported nothing: return a number or report one."
+        return _failed(link, Outcome.FAILED, Cause.NO_RESULT, reason)
+    bad = [name for name, value in values.items() if math.isnan(value)]
+    if bad:
+        reason = f"The value of {', '.join(bad)} is not a number (NaN)."
+        return _failed(link, Outcome.FAILED, Cause.NOT_A_NUMBER, reason)
+    return Finished(attempt_id=link.assign.attempt_id, outcome=Outcome.COMPLETED, values=values)
+
+
+def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
+    traceback.print_exception(error)
+    text = "".join(traceback.format_exception(error))
+    names = {cls.__name__ for cls in type(error).__mro__}
+    cause = memory_cause(f"{type(error).__name__}: {error}")
+    if "OutOfMemoryError" in names:
+        cause = Cause.DEVICE_MEMORY
+    elif isinstance(error, MemoryError):
+        cause = Cause.HOST_MEMORY
+    detail = "\n".join(text.splitlines()[-N_TAIL_LINES:])
+    if cause:
+        return _failed(link, Outcome.OUT_OF_MEMORY, cause, detail)
+    return _failed(link, Outcome.FAILED, Cause.EXCEPTION, detail)
+
+
+def takes_one_argument(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with the trial alone."""
+    try:
+        inspect.signature(function).bind(object())
+    except TypeError:
+        return False
+    except ValueError:  # Built-in functions may hide their signature.
+        return True
+    return True
+
+
+def leave(code: int) -> NoReturn:
+    """Ends without the interpreter's teardown: the devices are wanted by the next trial."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _finished_early(link: DispatcherLink, said: str) -> Finished:
+    verdict = link.verdict
+    outcome, cause = Outcome.PRUNED, Cause.PROGRAM
+    if verdict.action is Action.STOP:
+        outcome, cause = Outcome.CANCELLED, Cause.INTERRUPTED
+    elif verdict.action is Action.PRUNE:
+        cause = Cause.PRUNER
+    return Finished(
+        attempt_id=link.assign.attempt_id,
+        outcome=outcome,
+        cause=cause,
+        detail=verdict.reason or said,
+    )
+
+
+def _failed(link: DispatcherLink, outcome: Outcome, cause: Cause, detail: str) -> Finished:
+    return Finished(attempt_id=link.assign.attempt_id, outcome=outcome, cause=cause, detail=detail)
+
+
+def _by_objective(result: Any, names: Sequence[str]) -> dict[str, float]:
+    if isinstance(result, Mapping):
+        missing = [name for name in names if name not in result]
+        if missing:
+            raise ValueError(
+                f"The function returned {sorted(map(str, result))}, without {', '.join(missing)}."
+            )
+        return {name: float(result[name]) for name in names}
+    values: list[Any] = list(result) if isinstance(result, (list, tuple)) else [result]
+    if len(values) != len(names):
+        raise ValueError(
+            f"The function returned {len(values)} values for the {len(names)} objectives "
+            f"{', '.join(names)}."
+        )
+    try:
+        return {name: float(value) for name, value in zip(names, values, strict=True)}
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"The function returned {result!r}, which is not a number.") from error
+
+
+def _exit_cleanly(_signal: int, _frame: FrameType | None) -> None:
+    """SIGTERM unwinds the stack, so that `finally` and `with` of the user's code still happen."""
+    raise SystemExit(128 + signal.SIGTERM)

@@ -1,0 +1,153 @@
+"""The life of an attempt: its states, the moves between them, and how it can end.
+
+An attempt is one launch of a trial. It is LEASED (devices held, nothing started), then RUNNING
+(its worker said hello). It may be asked to end (STOPPING, with a deadline). When its process is
+gone it is CLEARING until the memory of its devices is really back, and then FINISHED. Devices are
+held in every state but FINISHED. Why it ended is data (`Ending`), not one more state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from typing import NewType
+
+from tuner.errors import InvalidTransition
+
+AttemptId = NewType("AttemptId", str)
+"""`<trial number>.<attempt number>`, such as `17.1`: unique in a study."""
+
+
+def attempt_id(trial_number: int, attempt_number: int) -> AttemptId:
+    return AttemptId(f"{trial_number}.{attempt_number}")
+
+
+class AttemptState(Enum):
+    """Where an attempt is between its lease and the moment its devices are free again."""
+
+    LEASED = "leased"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    CLEARING = "clearing"
+    FINISHED = "finished"
+
+
+TRANSITIONS: Mapping[AttemptState, frozenset[AttemptState]] = {
+    AttemptState.LEASED: frozenset(
+        {AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.CLEARING}
+    ),
+    AttemptState.RUNNING: frozenset({AttemptState.STOPPING, AttemptState.CLEARING}),
+    AttemptState.STOPPING: frozenset({AttemptState.CLEARING}),
+    AttemptState.CLEARING: frozenset({AttemptState.FINISHED}),
+    AttemptState.FINISHED: frozenset(),
+}
+
+
+class Outcome(Enum):
+    """How an attempt ended."""
+
+    COMPLETED = "completed"
+    PRUNED = "pruned"
+    PAUSED = "paused"
+    FAILED = "failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMED_OUT = "timed_out"
+    FAILED_TO_START = "failed_to_start"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the program (and not the user or the pruner) brought it to its end."""
+        return self in _FAILURES
+
+
+_FAILURES = frozenset(
+    {Outcome.FAILED, Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT, Outcome.FAILED_TO_START}
+)
+
+
+class Cause(Enum):
+    """What brought an attempt to an end before its program returned a result."""
+
+    EXCEPTION = "exception"
+    NOT_A_NUMBER = "not_a_number"
+    NO_RESULT = "no_result"
+    DEVICE_MEMORY = "device_memory"
+    HOST_MEMORY = "host_memory"
+    TIMEOUT = "timeout"
+    EXIT_CODE = "exit_code"
+    SIGNAL = "signal"
+    LAUNCH = "launch"
+    PRUNER = "pruner"
+    PROGRAM = "program"
+    INTERRUPTED = "interrupted"
+    DISPATCHER_GONE = "dispatcher_gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How an attempt ended, why, and with what result."""
+
+    outcome: Outcome
+    cause: Cause | None = None
+    #: For people: the reason, the traceback, or the last lines of output.
+    detail: str = ""
+    #: By objective name; present exactly where the outcome is COMPLETED.
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One launch of a trial, as a value; `advance` gives the next one."""
+
+    trial_id: int
+    trial_number: int
+    number: int
+    seed: int
+    leased_at: datetime
+    state: AttemptState = AttemptState.LEASED
+    started_at: datetime | None = None
+    #: When its process was gone.
+    ended_at: datetime | None = None
+    finished_at: datetime | None = None
+    pid: int | None = None
+    ending: Ending | None = None
+
+    @property
+    def id(self) -> AttemptId:
+        return attempt_id(self.trial_number, self.number)
+
+    def __str__(self) -> str:
+        suffix = f" (attempt {self.number})" if self.number > 1 else ""
+        return f"trial {self.trial_number}{suffix}"
+
+
+def advance(attempt: Attempt, to: AttemptState, *, at: datetime) -> Attempt:
+    """Moves an attempt to its next state.
+
+    Args:
+        attempt: Where it is now.
+        to: Where it goes.
+        at: The present, in UTC.
+
+    Raises:
+        InvalidTransition: If `TRANSITIONS` has no such move.
+    """
+    if to not in TRANSITIONS[attempt.state]:
+        raise InvalidTransition(
+            f"{attempt} cannot go from {attempt.state.value} to {to.value}; allowed from there: "
+            + (", ".join(sorted(s.value for s in TRANSITIONS[attempt.state])) or "nothing")
+        )
+    moved = replace(attempt, state=to)
+    match to:
+        case AttemptState.RUNNING:
+            return replace(moved, started_at=at)
+        case AttemptState.CLEARING:
+            return replace(moved, ended_at=at)
+        case AttemptState.FINISHED:
+            return replace(moved, finished_at=at)
+        case _:
+            return moved

@@ -1,0 +1,201 @@
+"""The command line: `tuner run`, `validate`, `init`, `devices`, `logs`, `best`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+
+from tuner import reports
+from tuner.best import Format, load_top, render
+from tuner.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
+from tuner.files import StudyFiles
+from tuner.start import run_study
+from tuner.study_file import load_study_file
+
+DEFAULT_FILE = Path("study.yaml")
+
+app = typer.Typer(
+    name="tuner",
+    help="Hyperparameter tuning that owns your GPUs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Overrides a key, as sampler.seed=1."),
+]
+Trials = Annotated[int | None, typer.Option("--trials", help="Overrides budget.trials.")]
+Study = Annotated[str | None, typer.Option("--study", help="Overrides the study's name.")]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- WORDS]", help="Appended to the trial's command."),
+]
+
+
+@app.command()
+def run(
+    file: StudyFile = DEFAULT_FILE,
+    words: Words = None,
+    overrides: Overrides = None,
+    trials: Trials = None,
+    study: Study = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Shows what would be started, and starts nothing.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
+) -> None:
+    """Tunes on every device of this machine. The same command again continues."""
+    with _edge(debug):
+        config = load_study_file(
+            file,
+            overrides=overrides or (),
+            environ=os.environ,
+            study=study,
+            trials=trials,
+            extra_arguments=words or (),
+        )
+        if dry_run:
+            print(reports.dry_run(config, os.environ))
+            return
+        console = Console()
+        end = run_study(config, console, os.environ)
+        print(reports.summary(end, config, _command_line()))
+        raise typer.Exit(end.exit_code)
+
+
+@app.command()
+def validate(
+    file: StudyFile = DEFAULT_FILE,
+    overrides: Overrides = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
+) -> None:
+    """Checks a study file: its keys, its program, the devices, the database. Starts nothing."""
+    with _edge(debug):
+        config = load_study_file(file, overrides=overrides or (), environ=os.environ)
+        print(reports.validate(config, os.environ))
+
+
+@app.command()
+def init(
+    file: StudyFile = DEFAULT_FILE,
+    force: Annotated[bool, typer.Option("--force", help="Overwrites the file.")] = False,
+) -> None:
+    """Writes a study file that explains each key."""
+    with _edge(False):
+        print(reports.init(file, force=force))
+
+
+@app.command()
+def devices() -> None:
+    """Lists this machine's devices: memory, use, who holds them."""
+    with _edge(False):
+        Console().print(reports.devices_table(os.environ))
+
+
+@app.command()
+def logs(
+    trial: Annotated[int, typer.Argument(help="Number of the trial.")],
+    file: StudyFile = DEFAULT_FILE,
+    attempt: Annotated[int | None, typer.Option(help="Absent: the last one.")] = None,
+    study: Study = None,
+) -> None:
+    """Prints what a trial printed."""
+    with _edge(False):
+        config = load_study_file(file, environ=os.environ, study=study)
+        path = reports.find_log(
+            StudyFiles(folder=config.folder, study=config.study), trial, attempt
+        )
+        print(path, file=sys.stderr)
+        sys.stdout.write(path.read_text(errors="replace"))
+
+
+@app.command()
+def best(
+    source: Annotated[str, typer.Argument(help="A study file, or a database URL.")] = str(
+        DEFAULT_FILE
+    ),
+    top: Annotated[int, typer.Option("--top", min=1, help="How many configurations.")] = 1,
+    form: Annotated[Format, typer.Option("--format", help="How they are printed.")] = Format.YAML,
+    study: Study = None,
+) -> None:
+    """Prints the best configurations of a study."""
+    with _edge(False):
+        storage = source
+        if "://" not in source:
+            config = load_study_file(Path(source), environ=os.environ, study=study)
+            storage, study = config.storage, config.study
+        print(render(load_top(storage, study, n=top), form))
+
+
+def main() -> None:
+    """Entry point of the `tuner` program."""
+    app()
+
+
+def run_main() -> None:
+    """Entry point of `python -m tuner.run`."""
+    _only(run, "python -m tuner.run")
+
+
+def best_main() -> None:
+    """Entry point of `python -m tuner.best`."""
+    _only(best, "python -m tuner.best")
+
+
+def _only(command: Callable[..., None], name: str) -> None:
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command()(command)
+    single(prog_name=name)
+
+
+class _edge:
+    """The edge of the program: errors become messages and exit codes here, and nowhere else."""
+
+    def __init__(self, debug: bool) -> None:
+        self._debug = debug
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, TunerError):
+            if self._debug:
+                traceback.print_exception(error)
+            _leave(str(error), error.exit_code)
+        if isinstance(error, KeyboardInterrupt):
+            _leave("Interrupted before a trial was started. Nothing is lost.", EXIT_INTERRUPTED)
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit):
+            logging.getLogger("tuner").error("accident", exc_info=error)
+            if self._debug:
+                traceback.print_exception(error)
+            _leave(
+                f"The tuner had an accident: {type(error).__name__}: {error}\n"
+                "Every trial was stopped and what had finished is safe; the same command "
+                "continues. With --debug it shows where; please report that.",
+                EXIT_STUDY_FAILED,
+            )
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _command_line() -> str:
+    """What the user typed, to be typed again."""
+    program = Path(sys.argv[0]).name
+    start = "python -m tuner.run" if program == "run.py" else program
+    return " ".join([start, *sys.argv[1:]])
+
+
+assert EXIT_BAD_INPUT == 2, "Typer's own exit code for a wrong command line"

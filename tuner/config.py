@@ -1,0 +1,301 @@
+"""study.yaml as frozen, checked values: the one place where pydantic is used.
+
+Reading the file, `--set` and the flags are in `tuner.study_file`; whether this machine can do
+what the file asks is in `tuner.machine_checks`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    PlainValidator,
+    PrivateAttr,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import core_schema
+
+from search_spaces import AnySpace, load_space
+from tuner import config_rules as rules
+from tuner.config_messages import Keys, to_mistakes
+from tuner.devices.request import AutoDevices, DeviceRequest, parse_device_request
+from tuner.duration import parse_duration
+from tuner.mistakes import refuse, to_error
+from tuner.storage_url import resolve_storage
+
+
+class Direction(Enum):
+    """Which values of an objective are better."""
+
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+
+class Parallel(Enum):
+    """How one trial uses several devices."""
+
+    DDP = "ddp"
+    SINGLE_PROCESS = "single_process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a study came from."""
+
+    #: Absolute.
+    path: Path
+    #: The path as the user named it, for messages.
+    file: str
+    text: str
+    #: `key=value` of each `--set`.
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What validation needs beside the file's own values."""
+
+    source: Source
+    environ: Mapping[str, str]
+
+
+def _reading(context: object) -> _Reading:
+    assert isinstance(context, _Reading), "a StudyConfig is made by validate_study only"
+    return context
+
+
+def _read_space(value: object, info: ValidationInfo) -> AnySpace | None:
+    return load_space(value, _reading(info.context).source.path.parent)
+
+
+def _read_storage(value: object, info: ValidationInfo) -> str:
+    if value is not None and not isinstance(value, str):
+        raise ValueError("must be text, such as sqlite:///study.db.")
+    reading = _reading(info.context)
+    text = value or f"sqlite:///{info.data.get('study', 'study')}.db"
+    return resolve_storage(text, folder=reading.source.path.parent, environ=reading.environ)
+
+
+# Not a PlainValidator, for which pydantic would also walk the types inside of a space.
+_SPACE_SCHEMA = GetPydanticSchema(
+    lambda _source, _handler: core_schema.with_info_plain_validator_function(_read_space)
+)
+_WholeNumber: TypeAlias = Annotated[int, Strict()]
+_Duration: TypeAlias = Annotated[float, PlainValidator(parse_duration)]
+_PositiveNumber: TypeAlias = Annotated[float, PlainValidator(rules.positive_number)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    @classmethod
+    def yaml_keys(cls) -> tuple[str, ...]:
+        """The keys that the study file may have here."""
+        return tuple(field.alias or name for name, field in cls.model_fields.items())
+
+
+class ResourcesConfig(_Model):
+    """What one trial holds: GPUs or CPU slots."""
+
+    gpus: _PositiveNumber | None = None
+    cpus: _PositiveNumber | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        rules.check_resources(has_gpus=self.gpus is not None, has_cpus=self.cpus is not None)
+        return self
+
+
+class MetricsConfig(_Model):
+    """How the metrics of a command are found in its output."""
+
+    pattern: Annotated[str, AfterValidator(rules.check_pattern)]
+
+    @property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern, with a group for each metric that it finds."""
+        return re.compile(self.pattern)
+
+
+class TrialConfig(_Model):
+    """What is run for one trial, and on what terms."""
+
+    function: Annotated[str, AfterValidator(rules.check_function)] | None = None
+    command: Annotated[tuple[str, ...], BeforeValidator(rules.read_command)] | None = None
+    resources: ResourcesConfig | None = None
+    parallel: Parallel | None = None
+    timeout_s: _Duration | None = Field(default=None, alias="timeout")
+    retries: Annotated[_WholeNumber, Field(ge=0)] = 0
+    stop_grace_s: _Duration = Field(default=10.0, alias="stop_grace")
+    #: None: JSON lines.
+    metrics: MetricsConfig | None = None
+    env: Annotated[Mapping[str, str], BeforeValidator(rules.read_env)] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        rules.check_trial(
+            has_function=self.function is not None,
+            has_command=self.command is not None,
+            has_metrics=self.metrics is not None,
+            parallel=self.parallel.value if self.parallel else None,
+            n_gpus=self.resources.gpus if self.resources else None,
+        )
+        return self
+
+
+class _NamedConfig(_Model):
+    """Something of Optuna's by name, with its own keyword arguments beside the name."""
+
+    default_name: ClassVar[str]
+
+    name: str
+    arguments: Mapping[str, object] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, value: object) -> object:
+        return rules.read_named(value, default_name=cls.default_name)
+
+
+class SamplerConfig(_NamedConfig):
+    """Which Optuna sampler chooses the configurations."""
+
+    default_name: ClassVar[str] = "tpe"
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        refuse(rules.seed_mistakes(self.arguments.get("seed")))
+        return self
+
+    @property
+    def seed(self) -> int | None:
+        """The study's seed, where the file gives one."""
+        seed = self.arguments.get("seed")
+        return seed if isinstance(seed, int) else None
+
+
+class PrunerConfig(_NamedConfig):
+    """Which Optuna pruner stops weak trials."""
+
+    default_name: ClassVar[str] = "median"
+
+
+class BudgetConfig(_Model):
+    """What the study may spend; what is None is not limited."""
+
+    trials: Annotated[_WholeNumber, Field(ge=1)] | None = None
+    time_s: _Duration | None = Field(default=None, alias="time")
+    device_hours: _PositiveNumber | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether only the user ends the study."""
+        return self.trials is None and self.time_s is None and self.device_hours is None
+
+
+class StudyConfig(_Model):
+    """A whole study file. The password that `storage` may hold is in no representation."""
+
+    study: Annotated[str, AfterValidator(rules.check_study_name)]
+    #: The URL to connect to: variables filled in, a SQLite path absolute.
+    storage: Annotated[str, PlainValidator(_read_storage)] = Field(
+        default="", validate_default=True, repr=False
+    )
+    objectives: Annotated[Mapping[str, Direction], BeforeValidator(rules.read_objectives)] = Field(
+        default={"value": Direction.MINIMIZE}
+    )
+    trial: TrialConfig
+    search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = None
+    sampler: SamplerConfig = SamplerConfig(name="tpe")
+    #: None: median for one objective, none for several.
+    pruner: PrunerConfig | None = None
+    devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
+    budget: BudgetConfig = BudgetConfig()
+
+    _source: Source = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        """Keeps where the study came from; `Any` is pydantic's own declaration."""
+        self._source = _reading(context).source
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.trial.metrics is not None:
+            refuse(rules.pattern_mistakes(self.trial.metrics.regex, tuple(self.objectives)))
+        templates = rules.Templates(command=self.trial.command or (), env=self.trial.env)
+        refuse(rules.place_mistakes(templates, self.search_space))
+        return self
+
+    @property
+    def path(self) -> Path:
+        """The study file, absolute."""
+        return self._source.path
+
+    @property
+    def file(self) -> str:
+        """The study file as the user named it, for messages."""
+        return self._source.file
+
+    @property
+    def folder(self) -> Path:
+        """The study file's folder, where relative paths in it begin."""
+        return self._source.path.parent
+
+    @property
+    def text(self) -> str:
+        """The study file as read, for the record."""
+        return self._source.text
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """`key=value` of each `--set`, for the record."""
+        return self._source.overrides
+
+
+_KEYS: Keys = {
+    "": StudyConfig.yaml_keys(),
+    "trial": TrialConfig.yaml_keys(),
+    "trial.resources": ResourcesConfig.yaml_keys(),
+    "trial.metrics": MetricsConfig.yaml_keys(),
+    "budget": BudgetConfig.yaml_keys(),
+}
+
+
+def validate_study(
+    values: Mapping[str, object],
+    *,
+    source: Source,
+    environ: Mapping[str, str],
+    origins: Mapping[str, str],
+) -> StudyConfig:
+    """Checks the values of a study file.
+
+    Args:
+        values: The file's mapping, with overrides and flags applied.
+        source: Where they came from.
+        environ: Fills `${VARIABLE}` in `storage`.
+        origins: Keys set on the command line, with the flag to name in a message.
+
+    Raises:
+        ConfigError: With a line for each mistake.
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    try:
+        return StudyConfig.model_validate(given, context=_Reading(source=source, environ=environ))
+    except ValidationError as error:
+        mistakes = to_mistakes(error.errors(include_url=False), _KEYS)
+    raise to_error(mistakes, file=source.file, origins=origins)

@@ -1,0 +1,244 @@
+"""The rules of single keys of study.yaml, and of keys that depend on each other.
+
+Every text raised here is read after the key that it is about.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from search_spaces import AnySpace, DefineByRunSpace, SearchSpace
+from search_spaces.space import is_number
+from tuner.mistakes import Mistake, Refusal, refuse
+from tuner.template import BUILTINS, TemplateError, format_value, places
+
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_ENV_NAME = re.compile(r"[A-Za-z_]\w*")
+_UNFIT_FOR_A_FILE_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
+_MAX_SEED = 2**32 - 1
+_MAX_NAME_LENGTH = 200
+_STEP = "step"
+_SET_BY_THE_TUNER = re.compile(r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|TUNER_\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Templates:
+    """The texts of a trial that may have `{param}` places."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+
+
+def check_study_name(name: str) -> str:
+    """A study's name also names its files."""
+    if not name.strip() or name.startswith("."):
+        raise ValueError(f"is {name!r}, but must be a name, such as digits-mlp.")
+    if _UNFIT_FOR_A_FILE_NAME.search(name) or len(name) > _MAX_NAME_LENGTH:
+        raise ValueError(
+            f"is {name!r}, but must be without slashes and line breaks, and at most "
+            f"{_MAX_NAME_LENGTH} characters: it names files too."
+        )
+    return name
+
+
+def positive_number(value: object) -> int | float:
+    """A finite number above 0."""
+    if not is_number(value) or not math.isfinite(value) or value <= 0:
+        raise ValueError(f"is {value!r}, but must be a number above 0.")
+    return value
+
+
+def check_function(target: str) -> str:
+    """`module:function`."""
+    if _FUNCTION.fullmatch(target):
+        return target
+    hint = " Write the module's name, not the path of its file." if ".py" in target else ""
+    raise ValueError(
+        f"is {target!r}, but must be module:function, such as trials.digits_mlp:train.{hint}"
+    )
+
+
+def check_pattern(pattern: str) -> str:
+    """A regular expression that Python can compile."""
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"is {pattern!r}, which is no regular expression: {error}.") from error
+    return pattern
+
+
+def read_command(value: object) -> object:
+    """A non-empty argv list; its numbers become text."""
+    if isinstance(value, str):
+        raise ValueError(
+            f"is the text {value!r}, but must be a list of words, such as "
+            '[python, train.py, "--lr={lr}"]: the tuner uses no shell, so that no quoting is '
+            "needed."
+        )
+    if not isinstance(value, list):
+        return value
+    if not value or not value[0]:
+        raise ValueError("must begin with a program, such as [python, train.py].")
+    return tuple(_as_text(f"[{place}]", each) for place, each in enumerate(value))
+
+
+def read_env(value: object) -> object:
+    """Environment variables as text."""
+    if not isinstance(value, Mapping):
+        return value
+    for name in value:
+        if not _ENV_NAME.fullmatch(name):
+            raise ValueError(f"has {name!r}, which is no name of an environment variable.")
+        if _SET_BY_THE_TUNER.fullmatch(name):
+            raise ValueError(f"sets {name}, which the tuner itself sets for each trial. Remove it.")
+    return {name: _as_text(name, each) for name, each in value.items()}
+
+
+def _as_text(key: str, value: object) -> str:
+    if isinstance(value, str | bool | int | float):
+        return format_value(value)
+    raise Refusal([Mistake(key=key, problem=f"is {value!r}, but must be text or a number.")])
+
+
+def read_objectives(value: object) -> object:
+    """`{name: direction}`, at least one."""
+    example = "such as {accuracy: maximize}"
+    if not isinstance(value, Mapping):
+        raise ValueError(f"is {value!r}, but must be a mapping, {example}.")
+    if not value:
+        raise ValueError(f"is empty, but must have at least one objective, {example}.")
+    if _STEP in value:
+        raise ValueError(
+            f"has an objective named '{_STEP}', which means training steps. Rename it."
+        )
+    return value
+
+
+def read_named(value: object, *, default_name: str) -> object:
+    """`{name: tpe, seed: 0}`, or just `tpe`, as name and arguments."""
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, Mapping):
+        raise ValueError(
+            f"is {value!r}, but must be a name or a mapping: {{name: {default_name}}}."
+        )
+    arguments = {key: each for key, each in value.items() if key != "name"}
+    return {"name": value.get("name", default_name), "arguments": arguments}
+
+
+def seed_mistakes(seed: object) -> Iterator[Mistake]:
+    """A seed is what numpy takes."""
+    is_seed = is_number(seed) and isinstance(seed, int) and 0 <= seed <= _MAX_SEED
+    if seed is not None and not is_seed:
+        problem = f"is {seed!r}, but must be a whole number from 0 to {_MAX_SEED}."
+        yield Mistake(key="seed", problem=problem)
+
+
+def check_resources(*, has_gpus: bool, has_cpus: bool) -> None:
+    """GPUs or CPU slots, not both."""
+    if has_gpus == has_cpus:
+        given = "both gpus and cpus" if has_gpus else "neither gpus nor cpus"
+        raise ValueError(f"has {given}. Give one of them, for example {{gpus: 1}}.")
+
+
+def check_trial(
+    *,
+    has_function: bool,
+    has_command: bool,
+    has_metrics: bool,
+    parallel: str | None,
+    n_gpus: float | None,
+) -> None:
+    """What is run is one thing, and the other keys suit it."""
+    mistakes = []
+    if has_function == has_command:
+        given = "both function and command" if has_function else "neither function nor command"
+        example = "function: trials.digits_mlp:train, or command: [python, train.py]"
+        problem = f"has {given}. Give one of them: {example}."
+        mistakes.append(Mistake(key="", problem=problem))
+    if has_metrics and not has_command:
+        problem = "is for a command only: a function reports through its trial. Remove it."
+        mistakes.append(Mistake(key="metrics", problem=problem))
+    if parallel is not None and (n_gpus or 0) <= 1:
+        problem = (
+            f"is '{parallel}', but a trial here has one device at most "
+            "(trial.resources.gpus is not above 1). Remove trial.parallel."
+        )
+        mistakes.append(Mistake(key="parallel", problem=problem))
+    refuse(mistakes)
+
+
+def pattern_mistakes(pattern: re.Pattern[str], objectives: Sequence[str]) -> Iterator[Mistake]:
+    """The groups of a metrics pattern are objectives, and perhaps the step."""
+    key = "trial.metrics.pattern"
+    groups = tuple(pattern.groupindex)
+    allowed = f"The objectives are {', '.join(objectives)}"
+    example = f"(?P<{objectives[0]}>[-+.eE0-9]+)"
+    if not set(groups) & set(objectives):
+        problem = f"has no group named after an objective. {allowed}: write for example {example}."
+        yield Mistake(key=key, problem=problem)
+    for group in groups:
+        if group not in (*objectives, _STEP):
+            problem = f"has a group '{group}', which is no objective. {allowed}, beside '{_STEP}'."
+            yield Mistake(key=key, problem=problem)
+
+
+def place_mistakes(templates: Templates, space: AnySpace | None) -> Iterator[Mistake]:
+    """Each `{place}` is a parameter, a constant or a name that the tuner fills."""
+    for number, element in enumerate(templates.command):
+        yield from _unknown_places(f"trial.command[{number}]", element, space)
+    for name, template in templates.env.items():
+        yield from _unknown_places(f"trial.env.{name}", template, space)
+    if isinstance(space, SearchSpace):
+        yield from _split_flags(templates.command, space)
+
+
+def _unknown_places(key: str, template: str, space: AnySpace | None) -> Iterator[Mistake]:
+    try:
+        names = places(template)
+    except TemplateError as error:
+        yield Mistake(key=key, problem=str(error))
+        return
+    # What a function draws is known only once it has been called.
+    if isinstance(space, DefineByRunSpace):
+        return
+    known = (*(space.names if space else ()), *BUILTINS)
+    for name in names:
+        if name not in known:
+            yield Mistake(key=key, problem=_unknown_place(template, name, known, space))
+
+
+def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpace | None) -> str:
+    known = tuple(known)
+    problem = f"is {template!r}, but {{{name}}} is not in search_space"
+    problem += "." if space else ", which is absent."
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if close:
+        return f"{problem} Did you mean '{{{close[0]}}}'?"
+    return f"{problem} Known: {', '.join(known)}. A brace that is no place is doubled: {{{{ }}}}."
+
+
+def _split_flags(command: Sequence[str], space: SearchSpace) -> Iterator[Mistake]:
+    """A flag apart from its value would stay alone where the value is left out."""
+    conditional = {each.name for each in space.parameters if each.when}
+    for number, (flag, element) in enumerate(itertools.pairwise(command), start=1):
+        is_split = flag.startswith("-") and "=" not in flag and not element.startswith("-")
+        for name in sorted(conditional.intersection(_places_if_any(element))):
+            if is_split:
+                problem = (
+                    f"is {element!r}, but {name} is absent in some trials, which would leave "
+                    f"'{flag}' alone. Write one word: '{flag}={element}'."
+                )
+                yield Mistake(key=f"trial.command[{number}]", problem=problem)
+
+
+def _places_if_any(template: str) -> tuple[str, ...]:
+    try:
+        return places(template)
+    except TemplateError:
+        return ()

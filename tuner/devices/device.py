@@ -1,0 +1,79 @@
+"""What a device is: one GPU, one MIG slice or one CPU slot of this host, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NewType, Protocol
+
+DeviceId = NewType("DeviceId", str)
+"""`GPU-<uuid>`, `MIG-<uuid>` or `cpu:<slot>`: unique on one host."""
+
+
+class DeviceKind(Enum):
+    """What a device is made of."""
+
+    GPU = "gpu"
+    MIG = "mig"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One schedulable accelerator or CPU slot."""
+
+    id: DeviceId
+    kind: DeviceKind
+    name: str
+    #: As nvidia-smi numbers GPUs; a MIG slice has the number of its GPU; a CPU slot its own.
+    index: int
+    #: Of the whole device; None for a CPU slot.
+    memory_bytes: int | None = None
+    #: Threads that a trial on a CPU slot should use; None for a GPU.
+    n_threads: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How people call it: `GPU 0`, `MIG 0 (1g.10gb)`, `cpu:3`."""
+        if self.kind is DeviceKind.GPU:
+            return f"GPU {self.index}"
+        if self.kind is DeviceKind.MIG:
+            return f"MIG {self.index} ({self.name})"
+        return str(self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """One process that has memory on a device."""
+
+    pid: int
+    #: None where the process belongs to somebody whose name may not be read.
+    user: str | None
+    command: str | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStatus:
+    """What a device is doing at one instant."""
+
+    memory_used_bytes: int | None
+    utilization_pct: int | None
+    holders: tuple[Holder, ...] = ()
+
+
+class DeviceProbe(Protocol):
+    """Finds and reads the devices of this host. Never creates a CUDA context."""
+
+    def devices(self) -> tuple[Device, ...]:
+        """All devices that this process may use, in the order that nvidia-smi shows them."""
+
+    def status(self, device: Device) -> DeviceStatus:
+        """Reads a device now.
+
+        Raises:
+            DeviceError: If the device is gone (for instance, fell off the bus).
+        """
+
+    def close(self) -> None:
+        """Lets the driver go. Safe to call twice."""

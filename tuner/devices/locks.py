@@ -1,0 +1,145 @@
+"""Keeps two tuners on one host, of any users, from taking the same GPU.
+
+Both may see a GPU free at the same instant, or between two trials of the other. An
+advisory lock (flock) on a file per GPU settles it; the system drops the lock when its
+process ends in any way, so there is nothing stale to clean up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from tuner.devices.device import Device, DeviceId, DeviceKind
+from tuner.errors import DeviceError
+
+_OPEN_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def default_lock_folder() -> Path:
+    """One folder for all users of a host, unless TMPDIR sets them apart."""
+    return Path(tempfile.gettempdir()) / "tuner-devices"
+
+
+class DeviceLocks:
+    """The GPUs and MIG slices that this process has claimed. CPU slots are not locked.
+
+    Args:
+        folder: Where the lock files are; made where it is missing.
+
+    Raises:
+        DeviceError: If the folder cannot be used. Also raised by `acquire`.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = default_lock_folder() if folder is None else folder
+        self._held: dict[DeviceId, int] = {}
+
+    def acquire(self, device: Device) -> bool:
+        """Claims a device; False where another tuner has it, True also where we do already."""
+        if device.kind is DeviceKind.CPU or device.id in self._held:
+            return True
+        try:
+            lock = _lock(self._folder, _file_name(device))
+        except OSError as error:
+            raise DeviceError(
+                f"{device.label} cannot be claimed: {self._folder / _file_name(device)}: "
+                f"{error.strerror}. Let every user of this machine read and write that file."
+            ) from error
+        if lock is not None:
+            self._held[device.id] = lock
+        return lock is not None
+
+    def owner_pid(self, device: Device) -> int | None:
+        """The living process that claimed a device last, ours too; None where there is none.
+
+        For messages only: it takes no lock, so it disturbs nobody, and it may be outdated.
+        """
+        try:
+            pid = int((self._folder / _file_name(device)).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return pid if pid > 0 and psutil.pid_exists(pid) else None
+
+    def close(self) -> None:
+        """Gives all claims back. Safe to call twice."""
+        while self._held:
+            _, lock = self._held.popitem()
+            with suppress(OSError):
+                os.ftruncate(lock, 0)
+            os.close(lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _file_name(device: Device) -> str:
+    # UUIDs of MIG slices under drivers before 470 have slashes: MIG-GPU-<uuid>/1/0.
+    return device.id.replace("/", "_")
+
+
+def _lock(folder: Path, name: str) -> int | None:
+    """Opens and locks a file; None where another process has it."""
+    lock = _open(folder, name)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    except OSError:
+        os.close(lock)
+        raise
+    _sign(lock)
+    return lock
+
+
+def _sign(lock: int) -> None:
+    """Writes our pid for the other's message. The lock is good without it (on a full disk)."""
+    with suppress(OSError):
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, b"%d" % os.getpid(), 0)
+
+
+def _open(folder: Path, name: str) -> int:
+    """Opens a lock file that anybody may have made.
+
+    The folder is opened first and the file within it, so that nobody can put a link in the
+    way. A file of another user in a sticky folder may be opened, but not with O_CREAT (Linux,
+    fs.protected_regular), so creating is a step of its own.
+    """
+    _make_folder(folder)
+    folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with suppress(FileExistsError):
+            return _create(name, folder_fd)
+        return os.open(name, _OPEN_FLAGS, dir_fd=folder_fd)
+    finally:
+        os.close(folder_fd)
+
+
+def _create(name: str, folder_fd: int) -> int:
+    lock = os.open(name, _OPEN_FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder_fd)
+    # Whatever the umask took away: other users have to open it too.
+    os.fchmod(lock, 0o666)
+    return lock
+
+
+def _make_folder(folder: Path) -> None:
+    with suppress(FileExistsError):
+        folder.mkdir()
+        folder.chmod(0o1777)

@@ -1,0 +1,92 @@
+"""What `devices:` of a study file asks for, before anybody looks at the machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeGuard
+
+_ALLOWED = "auto, all, cpu:N (such as cpu:4), or a list of GPU numbers and UUIDs (such as [0, 1])"
+_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoDevices:
+    """Every visible GPU that nobody else uses; CPU slots where there is no GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllDevices:
+    """Every visible GPU, also one that somebody uses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSlots:
+    """So many CPU slots and no GPU."""
+
+    n_slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedDevices:
+    """These GPUs or MIG slices, by nvidia-smi's number or by (the beginning of) a UUID."""
+
+    names: tuple[int | str, ...]
+
+
+DeviceRequest = AutoDevices | AllDevices | CpuSlots | NamedDevices
+
+
+def parse_device_request(value: object) -> DeviceRequest:
+    """Reads the value of `devices:` as YAML gives it.
+
+    Raises:
+        ValueError: If it is none of the allowed forms. The text starts with "is", so that
+            it reads on from the name of the key.
+    """
+    if isinstance(value, list):
+        return NamedDevices(names=_names(value))
+    if value == "auto":
+        return AutoDevices()
+    if value == "all":
+        return AllDevices()
+    if isinstance(value, str) and value.startswith("cpu"):
+        return CpuSlots(n_slots=_n_slots(value))
+    if _is_name(value):
+        raise ValueError(
+            f"is {value}, which is not a list. To use that one device, write [{value}]."
+        )
+    raise ValueError(f"is {value!r}. Allowed: {_ALLOWED}.")
+
+
+def _n_slots(text: str) -> int:
+    slots = re.fullmatch(r"cpu:([0-9]{1,6})", text)
+    if slots is None or int(slots[1]) < 1:
+        raise ValueError(f"is {text!r}, but cpu: needs a whole number of at least 1, as in cpu:4.")
+    return int(slots[1])
+
+
+def _names(values: list[object]) -> tuple[int | str, ...]:
+    if not values:
+        raise ValueError("is an empty list. Name at least one device as in [0], or write auto.")
+    names = tuple(_name(value) for value in values)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"is a list that names {twice[0]} twice. Name each device once.")
+    return names
+
+
+def _name(value: object) -> int | str:
+    if _is_name(value):
+        return value
+    raise ValueError(
+        f"is a list with {value!r} in it. Allowed in a list: GPU numbers as nvidia-smi shows "
+        "them (0, 1, ...) and UUIDs that start with GPU- or MIG-."
+    )
+
+
+def _is_name(value: object) -> TypeGuard[int | str]:
+    # YAML's `yes` and `true` are bools, which Python counts as ints.
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value >= 0
+    return isinstance(value, str) and _UUID.fullmatch(value) is not None

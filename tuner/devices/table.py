@@ -1,0 +1,70 @@
+"""What `tuner devices` shows: each device, its load, who uses it, and whether `auto` takes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.devices.device import Device, DeviceId, DeviceProbe, DeviceStatus
+from tuner.devices.selection import Locks
+from tuner.devices.usage import holders_text, use_by_others
+from tuner.errors import DeviceError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """One device, ready to print. A figure that the device does not give is None."""
+
+    label: str
+    id: DeviceId
+    name: str
+    memory_total_bytes: int | None
+    memory_used_bytes: int | None
+    utilization_pct: int | None
+    #: Who uses it, or why it cannot be used; empty where nobody does.
+    holders: str
+    #: Whether `devices: auto` would take it now.
+    is_free: bool
+
+
+def describe(
+    probe: DeviceProbe, *, own_pids: frozenset[int] = frozenset(), locks: Locks | None = None
+) -> tuple[DeviceRow, ...]:
+    """One row for each device of a probe. Claims nothing.
+
+    Args:
+        probe: Where the devices are read.
+        own_pids: Processes whose use does not count.
+        locks: Tells which devices another tuner has claimed; None to leave that out.
+    """
+    return tuple(_row(device, probe, own_pids, locks) for device in probe.devices())
+
+
+def _row(
+    device: Device, probe: DeviceProbe, own_pids: frozenset[int], locks: Locks | None
+) -> DeviceRow:
+    try:
+        status = probe.status(device)
+    except DeviceError as error:
+        lost = DeviceStatus(memory_used_bytes=None, utilization_pct=None)
+        return _filled(device, lost, holders=str(error), is_free=False)
+    use = use_by_others(status, own_pids=own_pids) or _other_tuner(device, own_pids, locks)
+    holders = use or holders_text(status.holders)
+    return _filled(device, status, holders=holders, is_free=use is None)
+
+
+def _other_tuner(device: Device, own_pids: frozenset[int], locks: Locks | None) -> str | None:
+    pid = locks.owner_pid(device) if locks else None
+    return None if pid is None or pid in own_pids else f"another tuner (pid {pid}) uses it"
+
+
+def _filled(device: Device, status: DeviceStatus, *, holders: str, is_free: bool) -> DeviceRow:
+    return DeviceRow(
+        label=device.label,
+        id=device.id,
+        name=device.name,
+        memory_total_bytes=device.memory_bytes,
+        memory_used_bytes=status.memory_used_bytes,
+        utilization_pct=status.utilization_pct,
+        holders=holders,
+        is_free=is_free,
+    )

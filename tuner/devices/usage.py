@@ -1,0 +1,45 @@
+"""Says whether somebody uses a device, in words that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.devices.device import DeviceStatus, Holder
+
+#: A container does not show the processes outside of it, so memory with no visible owner
+#: counts as somebody's above this. Below it may be the driver or a desktop.
+HIDDEN_USE_BYTES = 1024**3
+
+_MAX_NAMED_HOLDERS = 3
+
+
+def use_by_others(status: DeviceStatus, *, own_pids: frozenset[int] = frozenset()) -> str | None:
+    """Who uses a device: `python (pid 4242, user ann) holds 8.1 GiB of it`; None for nobody."""
+    others = [holder for holder in status.holders if holder.pid not in own_pids]
+    if others:
+        return holders_text(others)
+    used_bytes = status.memory_used_bytes or 0
+    if not status.holders and used_bytes > HIDDEN_USE_BYTES:
+        return f"{size_text(used_bytes)} of it is held by processes that cannot be seen from here"
+    return None
+
+
+def holders_text(holders: Sequence[Holder]) -> str:
+    named = [_holder_text(holder) for holder in holders[:_MAX_NAMED_HOLDERS]]
+    n_more = len(holders) - len(named)
+    return ", ".join(named) + (f" and {n_more} more" if n_more else "")
+
+
+def size_text(size_bytes: int) -> str:
+    """A size for people: `312 MiB`, `8.1 GiB`."""
+    if size_bytes < 1024**3:
+        return f"{round(size_bytes / 1024**2)} MiB"
+    return f"{size_bytes / 1024**3:.1f} GiB"
+
+
+def _holder_text(holder: Holder) -> str:
+    user = f", user {holder.user}" if holder.user else ""
+    who = f"{holder.command or 'a process'} (pid {holder.pid}{user})"
+    if holder.memory_bytes is None:
+        return f"{who} uses it"
+    return f"{who} holds {size_text(holder.memory_bytes)} of it"

@@ -1,0 +1,73 @@
+"""Which GPUs `CUDA_VISIBLE_DEVICES` leaves visible, by CUDA's own rules.
+
+The tuner reads devices through NVML, which ignores the variable; training programs obey
+it. A scheduler or a person who hides a GPU must be obeyed here too.
+
+https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.devices.device import Device, DeviceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One physical GPU and what can be leased of it."""
+
+    index: int
+    #: Empty where the GPU is lost and does not tell it any more.
+    uuid: str
+    #: The GPU itself, or its MIG slices, or nothing where it is lost.
+    devices: tuple[Device, ...]
+
+
+def visible_devices(cuda_visible_devices: str | None, gpus: Sequence[Gpu]) -> tuple[Device, ...]:
+    """The devices left, in the order of `gpus`.
+
+    Args:
+        cuda_visible_devices: The variable's value; None where it is not set.
+        gpus: All GPUs, in NVML's order.
+    """
+    everything = tuple(device for gpu in gpus for device in gpu.devices)
+    if cuda_visible_devices is None:
+        return everything
+    named = _named(cuda_visible_devices, gpus)
+    return tuple(device for device in everything if device.id in named)
+
+
+def _named(text: str, gpus: Sequence[Gpu]) -> set[DeviceId]:
+    """An invalid entry hides itself and all after it; a repeated one hides everything."""
+    named: set[DeviceId] = set()
+    for entry in text.split(","):
+        ids = _ids(entry.strip(), gpus)
+        if ids is None:
+            break
+        if named & ids:
+            return set()
+        named |= ids
+    return named
+
+
+def _ids(entry: str, gpus: Sequence[Gpu]) -> set[DeviceId] | None:
+    """The devices that one entry means; None where it is invalid."""
+    if entry.upper().startswith("MIG-"):
+        slices = [
+            device for gpu in gpus for device in gpu.devices if _abbreviates(entry, device.id)
+        ]
+        return {slices[0].id} if len(slices) == 1 else None
+    matching = [gpu for gpu in gpus if _means(entry, gpu)]
+    return {device.id for device in matching[0].devices} if len(matching) == 1 else None
+
+
+def _means(entry: str, gpu: Gpu) -> bool:
+    if entry.isdecimal():
+        return int(entry) == gpu.index
+    return entry.upper().startswith("GPU-") and _abbreviates(entry, gpu.uuid)
+
+
+def _abbreviates(entry: str, uuid: str) -> bool:
+    return uuid.lower().startswith(entry.lower())

@@ -1,0 +1,80 @@
+"""Every error that the tuner raises on purpose.
+
+    TunerError
+    ├── ConfigError        the study file or the command line is wrong        exit code 2
+    ├── DeviceError        the devices asked for are not there or not free    exit code 2
+    ├── LaunchError        a worker could not be started                      exit code 2
+    ├── StoreError         the database could not be used                     exit code 1 or 2
+    │   └── StudyMismatch  the stored study differs from the file             exit code 2
+    ├── ChannelClosed      the other end of a channel is gone                 (inside a worker)
+    └── InvalidTransition  an attempt was moved to a state it cannot reach    (a bug in the tuner)
+
+A message says what is wrong, the value, what is allowed and what to do, so that the
+command line can print it as it stands, with no traceback.
+"""
+
+from __future__ import annotations
+
+EXIT_BUDGET_REACHED = 0
+EXIT_STUDY_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+class TunerError(Exception):
+    """The tuner could not go on."""
+
+    exit_code = EXIT_BAD_INPUT
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or type(self).__doc__)
+
+
+class ConfigError(TunerError):
+    """The study file is wrong.
+
+    Args:
+        problem: What is wrong and what to do, a full sentence without the place.
+        file: The file that holds the mistake, as the user named it.
+        key: Dotted path of the key, such as ``trial.resources.gpus``.
+    """
+
+    def __init__(self, problem: str, *, file: str | None = None, key: str | None = None) -> None:
+        self.problem = problem
+        self.file = file
+        self.key = key
+        place = f"{file}: " if file else ""
+        super().__init__(f"{place}{key} {problem}" if key else f"{place}{problem}")
+
+
+class DeviceError(TunerError):
+    """The devices asked for are not there, or none of them is free."""
+
+
+class LaunchError(TunerError):
+    """A worker could not be started."""
+
+
+class StoreError(TunerError):
+    """The database could not be used.
+
+    Args:
+        message: What is wrong and what to do. Never holds a password.
+        exit_code: 2 where the user's input is at fault, 1 where the database went away.
+    """
+
+    def __init__(self, message: str | None = None, *, exit_code: int = EXIT_BAD_INPUT) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class StudyMismatch(StoreError):
+    """The study in the database has another search space or other objectives."""
+
+
+class ChannelClosed(TunerError):
+    """The other end of the channel is gone."""
+
+
+class InvalidTransition(TunerError):
+    """An attempt was moved to a state that it cannot reach from where it is."""

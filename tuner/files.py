@@ -1,0 +1,57 @@
+"""The one place that knows where a study keeps its files.
+
+Everything is below `tuner-files/<study>/` beside the study file: a folder for each trial, with a
+log for each attempt of it and its checkpoints.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER_NAME = "tuner-files"
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFiles:
+    """Paths of one study's files.
+
+    Args:
+        folder: The study file's folder.
+        study: Name of the study.
+    """
+
+    folder: Path
+    study: str
+
+    @property
+    def root(self) -> Path:
+        return self.folder / FOLDER_NAME / _NOT_IN_FILE_NAMES.sub("_", self.study)
+
+    @property
+    def preload_log(self) -> Path:
+        """What the user's modules print when they are imported ahead of the trials."""
+        return self.root / "imports.log"
+
+    @property
+    def dispatcher_log(self) -> Path:
+        """What the dispatcher did, with the traceback of an accident."""
+        return self.root / "dispatcher.log"
+
+    def trial(self, trial_number: int) -> Path:
+        return self.root / f"trial-{trial_number}"
+
+    def log(self, trial_number: int, attempt_number: int) -> Path:
+        """Output of one attempt, both streams."""
+        return self.trial(trial_number) / f"attempt-{attempt_number}.log"
+
+    def checkpoints(self, trial_number: int) -> Path:
+        """Shared by all attempts of a trial, so that a later one can go on from there."""
+        return self.trial(trial_number) / "checkpoints"
+
+    def logs_of(self, trial_number: int) -> list[Path]:
+        """Logs of a trial's attempts, oldest first."""
+        found = self.trial(trial_number).glob("attempt-*.log")
+        return sorted(found, key=lambda path: int(path.stem.removeprefix("attempt-")))

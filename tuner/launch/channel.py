@@ -1,0 +1,174 @@
+"""The dispatcher's end of the channel: a Unix socket that workers and their scripts connect to."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from tuner import messages
+from tuner.attempt import AttemptId
+from tuner.launch.inbox import Event, Inbox, Received, SourceId
+
+_log = logging.getLogger(__name__)
+_READ_BYTES = 65536
+#: A Unix socket's path may have 107 characters; a deep TMPDIR leaves too few.
+_MAX_PATH = 100
+
+
+@dataclass(slots=True, kw_only=True)
+class _Connection:
+    source: SourceId
+    socket: socket.socket
+    attempt_id: AttemptId | None = None
+    received: bytearray = field(default_factory=bytearray)
+
+
+class ChannelServer:
+    """Listens for workers. Only who knows an attempt's token may speak for it.
+
+    Args:
+        inbox: Where messages go.
+    """
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._folder = _private_folder()
+        self.address = str(self._folder / "channel")
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self.address)
+        self._listener.listen(128)
+        self._listener.setblocking(False)
+        self._tokens: dict[AttemptId, str] = {}
+        self._connections: dict[SourceId, _Connection] = {}
+        self._n_sources = 0
+        inbox.watch(self._listener, self._accept)
+
+    def expect(self, attempt_id: AttemptId) -> str:
+        """Lets an attempt connect from now on; gives the token that it must show."""
+        self._tokens[attempt_id] = secrets.token_hex(16)
+        return self._tokens[attempt_id]
+
+    def send(self, source: SourceId, message: messages.ToWorker) -> None:
+        """Answers one connection. One that is gone is no error: its exit says the rest."""
+        if connection := self._connections.get(source):
+            self._send(connection, message)
+
+    def broadcast(self, attempt_id: AttemptId, message: messages.ToWorker) -> None:
+        """Tells every connection of an attempt."""
+        for connection in self._of(attempt_id):
+            self._send(connection, message)
+
+    def read_rest(self, attempt_id: AttemptId) -> list[Event]:
+        """What an attempt said before it exited and nobody has read yet."""
+        return [event for connection in self._of(attempt_id) for event in self._read(connection)]
+
+    def dismiss(self, attempt_id: AttemptId) -> None:
+        """Hears an attempt no more. Safe to call twice."""
+        self._tokens.pop(attempt_id, None)
+        for connection in self._of(attempt_id):
+            self._close(connection)
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        for connection in list(self._connections.values()):
+            self._close(connection)
+        if self._listener.fileno() >= 0:
+            self._inbox.forget(self._listener)
+            self._listener.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self) -> Iterator[Event]:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                accepted, _ = self._listener.accept()
+                accepted.setblocking(False)
+                self._n_sources += 1
+                source = SourceId(self._n_sources)
+                connection = _Connection(source=source, socket=accepted)
+                self._connections[source] = connection
+                self._inbox.watch(accepted, partial(self._read, connection))
+        yield from ()
+
+    def _read(self, connection: _Connection) -> Iterable[Event]:
+        is_open = _receive_all(connection)
+        events: list[Event] = []
+        *lines, rest = bytes(connection.received).split(b"\n")
+        connection.received[:] = rest
+        try:
+            events = [
+                Received(source=connection.source, message=message)
+                for line in lines
+                if (message := self._admit(connection, line)) is not None
+            ]
+        except messages.MalformedMessage as error:
+            _log.warning("%s", error)
+            is_open = False
+        if not is_open or len(connection.received) > messages.MAX_LINE_BYTES:
+            self._close(connection)
+        return events
+
+    def _admit(self, connection: _Connection, line: bytes) -> messages.FromWorker | None:
+        """
+        Raises:
+            MalformedMessage: If the line is no message of a worker, or speaks for another attempt.
+        """
+        message = messages.decode(line)
+        if isinstance(message, (messages.Assign, messages.Verdict, messages.Suggested)):
+            raise messages.MalformedMessage("A worker sent a message that only we send.")
+        if isinstance(message, messages.Hello):
+            expected = self._tokens.get(message.attempt_id, "")
+            if not expected or not secrets.compare_digest(expected, message.token):
+                raise messages.MalformedMessage(
+                    f"Somebody without its token spoke for attempt {message.attempt_id}."
+                )
+            connection.attempt_id = message.attempt_id
+        if message.attempt_id != connection.attempt_id:
+            raise messages.MalformedMessage(
+                f"A program spoke for attempt {message.attempt_id} without saying hello."
+            )
+        return message
+
+    def _of(self, attempt_id: AttemptId) -> list[_Connection]:
+        return [c for c in self._connections.values() if c.attempt_id == attempt_id]
+
+    def _send(self, connection: _Connection, message: messages.ToWorker) -> None:
+        try:
+            connection.socket.sendall(messages.encode(message))
+        except OSError:
+            # Gone, or so stuck that its buffer is full: it must not hold the loop up.
+            self._close(connection)
+
+    def _close(self, connection: _Connection) -> None:
+        if self._connections.pop(connection.source, None):
+            self._inbox.forget(connection.socket)
+            connection.socket.close()
+
+
+def _receive_all(connection: _Connection) -> bool:
+    """Takes what is there; False once the other end is gone."""
+    read: Callable[[int], bytes] = connection.socket.recv
+    try:
+        while chunk := read(_READ_BYTES):
+            connection.received += chunk
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _private_folder() -> Path:
+    """A folder that only this user may enter, with a path short enough for a socket."""
+    folder = Path(tempfile.mkdtemp(prefix="tuner-"))
+    if len(str(folder)) > _MAX_PATH:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="tuner-", dir="/tmp"))
+    return folder

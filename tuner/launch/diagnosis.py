@@ -1,0 +1,88 @@
+"""Why a program ended badly: from its exception, its exit code, and the last lines it wrote."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+from tuner.attempt import Cause, Ending, Outcome
+
+N_TAIL_LINES = 20
+_TAIL_BYTES = 64 * 1024
+
+# Texts of CUDA, cuDNN, cuBLAS (as torch shows them), XLA and TensorFlow.
+_DEVICE_MEMORY = re.compile(
+    r"CUDA out of memory|CUDA error: out of memory|CUDNN_STATUS_ALLOC_FAILED"
+    r"|CUBLAS_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED|ResourceExhaustedError"
+)
+_HOST_MEMORY = re.compile(
+    r"^MemoryError|DefaultCPUAllocator: (?:can't|not enough)|Cannot allocate memory"
+    r"|std::bad_alloc|Unable to allocate [\d.]+ [KMGT]iB",
+    re.MULTILINE,
+)
+
+
+def memory_cause(text: str) -> Cause | None:
+    """Which memory ran out, judged by what was printed; None where none did."""
+    if _DEVICE_MEMORY.search(text):
+        return Cause.DEVICE_MEMORY
+    return Cause.HOST_MEMORY if _HOST_MEMORY.search(text) else None
+
+
+def diagnose_exit(exit_code: int, output: str, *, n_oom_kills: int = 0) -> Ending:
+    """How an attempt ended whose program said nothing itself.
+
+    Args:
+        exit_code: As `subprocess` gives it: negative for a signal.
+        output: The last lines that it wrote.
+        n_oom_kills: How often the kernel killed for want of memory while it was alive.
+    """
+    if exit_code == -signal.SIGKILL and n_oom_kills:
+        return Ending(
+            outcome=Outcome.OUT_OF_MEMORY,
+            cause=Cause.HOST_MEMORY,
+            detail=f"The kernel killed it for want of memory.\n{output}".rstrip(),
+        )
+    if cause := memory_cause(output):
+        return Ending(outcome=Outcome.OUT_OF_MEMORY, cause=cause, detail=output)
+    if exit_code < 0:
+        detail = f"Killed by {signal_name(-exit_code)}.\n{output}".rstrip()
+        return Ending(outcome=Outcome.FAILED, cause=Cause.SIGNAL, detail=detail)
+    if exit_code > 0:
+        detail = f"Exit code {exit_code}.\n{output}".rstrip()
+        return Ending(outcome=Outcome.FAILED, cause=Cause.EXIT_CODE, detail=detail)
+    return Ending(
+        outcome=Outcome.FAILED,
+        cause=Cause.NO_RESULT,
+        detail=f"It ended well, but without a result.\n{output}".rstrip(),
+    )
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def last_lines(path: Path, n_lines: int = N_TAIL_LINES) -> str:
+    """The end of a log; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - _TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.replace("\r", "\n").splitlines()[-n_lines:])
+
+
+def count_oom_kills() -> int:
+    """How often the kernel has killed for want of memory since it started; 0 where unknown."""
+    try:
+        text = Path("/proc/vmstat").read_text()
+    except OSError:
+        return 0
+    match = re.search(r"^oom_kill (\d+)", text, re.MULTILINE)
+    return int(match[1]) if match else 0

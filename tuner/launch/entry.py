@@ -1,0 +1,98 @@
+"""The first code of ours in a forked process: finds the worker's program by name and calls it.
+
+By name, because what runs inside a training process (`trials`) is above the launcher.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from tuner.launch.request import CommandProgram, LaunchRequest, Program
+
+FUNCTION_WORKER = "trials.function_worker"
+COMMAND_WORKER = "trials.command_worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramCheck:
+    """What was found when the user's modules were imported in a forked process."""
+
+    #: Why the program cannot be used; empty where it can.
+    problem: str = ""
+    #: Importing it ahead of the fork has initialised CUDA or started a runtime's threads.
+    is_unsafe_to_preload: bool = False
+
+
+def enter(request: LaunchRequest) -> None:
+    """Runs one worker; does not return."""
+    is_command = isinstance(request.program, CommandProgram)
+    module = importlib.import_module(COMMAND_WORKER if is_command else FUNCTION_WORKER)
+    module.main(request)
+
+
+def check(program: Program, answer: Connection) -> None:
+    """Says whether the program's functions can be imported and called with a trial."""
+    found = ProgramCheck(
+        problem=next(filter(None, map(_problem, _functions(program))), ""),
+        is_unsafe_to_preload=_is_unsafe(),
+    )
+    answer.send(found)
+    answer.close()
+
+
+def _functions(program: Program) -> list[tuple[str, str]]:
+    """Study-file key and `module:function` of each function that the program names."""
+    named = [("search_space", program.space)] if program.space else []
+    if isinstance(program, CommandProgram):
+        return named
+    return [("trial.function", f"{program.module}:{program.function}"), *named]
+
+
+def _problem(named: tuple[str, str]) -> str:
+    key, name = named
+    module, _, path = name.partition(":")
+    try:
+        found: object = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # the edge: any module may fail in any way
+        reason = "".join(traceback.format_exception(error)[-6:]).strip()
+        return f"{key} is {name!r}, but importing {module!r} fails:\n{_indent(reason)}"
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        known = ", ".join(_own_functions(sys.modules[module])) or "none"
+        return f"{key} is {name!r}, but {module} has no function {path!r}. It has: {known}."
+    try:
+        inspect.signature(found).bind(object())
+    except TypeError:
+        return (
+            f"{key} is {name!r}, whose signature is {path}{inspect.signature(found)}. "
+            "It must be callable with one argument, the trial."
+        )
+    except ValueError:
+        return ""  # A built-in function that hides its signature.
+    return ""
+
+
+def _own_functions(module: object) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
+
+
+def _is_unsafe() -> bool:
+    torch = sys.modules.get("torch")
+    if torch is not None and getattr(torch.cuda, "_is_in_bad_fork", lambda: False)():
+        return True
+    # Both start threads when they are imported or first used; a fork loses them.
+    return "jax" in sys.modules or "tensorflow" in sys.modules
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

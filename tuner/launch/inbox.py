@@ -1,0 +1,129 @@
+"""Everything that wakes the dispatcher, in one place: messages, exits of workers, signals.
+
+One `select` waits for all of them, so a freed device is seen at once and nothing is polled.
+"""
+
+from __future__ import annotations
+
+import selectors
+import signal
+import socket
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from types import FrameType, TracebackType
+from typing import NewType, Protocol, Self, TypeAlias
+
+from tuner.attempt import AttemptId
+from tuner.messages import FromWorker
+
+SourceId = NewType("SourceId", int)
+"""A connection: an attempt may have two, its worker's and that of a script below it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message came in."""
+
+    source: SourceId
+    message: FromWorker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerExited:
+    """A worker's process is gone, and with it all of its group."""
+
+    attempt_id: AttemptId
+    #: As `subprocess` gives it: negative for a signal.
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalReceived:
+    """The dispatcher itself was asked to end."""
+
+    number: int
+
+
+Event: TypeAlias = Received | WorkerExited | SignalReceived
+
+
+class HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+
+Watched: TypeAlias = int | HasFileno
+Source: TypeAlias = Callable[[], Iterable[Event]]
+
+
+class Inbox:
+    """Waits for many sources at once."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def watch(self, file: Watched, source: Source) -> None:
+        """Calls `source` for its events whenever `file` is readable."""
+        self._selector.register(file, selectors.EVENT_READ, source)
+
+    def forget(self, file: Watched) -> None:
+        self._selector.unregister(file)
+
+    def drain(self, timeout_s: float) -> list[Event]:
+        """Waits until something happens, at most `timeout_s`; gives all that has happened."""
+        events: list[Event] = []
+        for key, _ in self._selector.select(timeout_s):
+            # An earlier source of this round may have closed a later one.
+            if self._selector.get_map().get(key.fd) is key:
+                events.extend(key.data())
+        return events
+
+    def close(self) -> None:
+        self._selector.close()
+
+
+class SignalSource:
+    """Turns SIGINT, SIGTERM and SIGHUP into events while it is entered.
+
+    Args:
+        inbox: Where they go.
+    """
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def __enter__(self) -> Self:
+        self._old_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        self._old = {number: signal.signal(number, _noted) for number in self.NUMBERS}
+        self._inbox.watch(self._reader, self._read)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._inbox.forget(self._reader)
+        for number, old in self._old.items():
+            signal.signal(number, old)
+        signal.set_wakeup_fd(self._old_fd)
+        self._reader.close()
+        self._writer.close()
+
+    def _read(self) -> Iterable[Event]:
+        try:
+            numbers = self._reader.recv(64)
+        except BlockingIOError:
+            return
+        for number in numbers:
+            if number in self.NUMBERS:
+                yield SignalReceived(number=number)
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """The wake-up file descriptor already carries the signal's number to the loop."""

@@ -1,0 +1,205 @@
+"""Workers as processes of this host, forked from the standard library's fork server."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from tuner.attempt import AttemptId
+from tuner.errors import LaunchError
+from tuner.launch import entry, preload
+from tuner.launch.guardian import Guardian
+from tuner.launch.inbox import Event, Inbox, WorkerExited
+from tuner.launch.request import FunctionProgram, LaunchRequest, Program
+
+_CHECK_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worker:
+    process: ForkServerProcess
+    pid: int
+    sentinel: int
+
+
+class LocalLauncher:
+    """One process an attempt, each in a session of its own, from one warm fork server.
+
+    Args:
+        inbox: Where exits go.
+        modules: Imported once, before the first fork.
+        environment: Of the fork server, and so of every worker.
+        log_path: Where importing those modules may print.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        *,
+        modules: Sequence[str],
+        environment: Mapping[str, str],
+        log_path: Path,
+    ) -> None:
+        self._inbox = inbox
+        self._environment = environment
+        self._log_path = log_path
+        self._context = multiprocessing.get_context("forkserver")
+        self._workers: dict[AttemptId, _Worker] = {}
+        self._guardian = Guardian()
+        self._start_server(modules)
+
+    def check(self, program: Program) -> None:
+        """Waits for the modules and tries the program's functions.
+
+        Raises:
+            LaunchError: If a function cannot be imported or called with a trial; the message is
+                to be read after the name of the study file.
+        """
+        found = self._ask_child(program)
+        if found.is_unsafe_to_preload:
+            self._stop_server()
+            self._start_server([m for m in _base_modules(program) if m != "torch"])
+        if found.problem:
+            raise LaunchError(found.problem)
+
+    def launch(self, request: LaunchRequest) -> int:
+        process = self._context.Process(target=entry.enter, args=(request,))
+        try:
+            with _no_main_module():
+                process.start()
+        except (OSError, EOFError) as error:
+            raise LaunchError(f"The process could not be started: {error}") from error
+        pid = process.pid
+        assert pid is not None
+        worker = _Worker(process=process, pid=pid, sentinel=process.sentinel)
+        self._workers[request.attempt_id] = worker
+        self._guardian.watch(pid)
+        self._inbox.watch(worker.sentinel, partial(self._reap, request.attempt_id))
+        return pid
+
+    def terminate(self, attempt_id: AttemptId) -> None:
+        self._signal(attempt_id, signal.SIGTERM)
+
+    def kill(self, attempt_id: AttemptId) -> None:
+        self._signal(attempt_id, signal.SIGKILL)
+
+    def close(self) -> None:
+        for attempt_id in list(self._workers):
+            self.kill(attempt_id)
+        for attempt_id, worker in list(self._workers.items()):
+            worker.process.join()
+            for _ in self._reap(attempt_id):
+                pass
+        self._guardian.close()
+        self._stop_server()
+
+    def _reap(self, attempt_id: AttemptId) -> Iterable[Event]:
+        worker = self._workers.pop(attempt_id)
+        self._inbox.forget(worker.sentinel)
+        worker.process.join()
+        exit_code = worker.process.exitcode
+        # What the program started and left behind would keep the device.
+        _signal_group(worker.pid, signal.SIGKILL)
+        self._guardian.release(worker.pid)
+        worker.process.close()
+        yield WorkerExited(attempt_id=attempt_id, exit_code=1 if exit_code is None else exit_code)
+
+    def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
+        worker = self._workers.get(attempt_id)
+        # Until it has made its own session the process has no group to signal.
+        if worker and not _signal_group(worker.pid, number):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.pid, number)
+
+    def _ask_child(self, program: Program) -> entry.ProgramCheck:
+        reader, writer = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=entry.check, args=(program, writer))
+        try:
+            with _no_main_module():
+                process.start()
+            writer.close()
+            if not reader.poll(_CHECK_TIMEOUT_S):
+                process.kill()
+                raise LaunchError(
+                    f"Importing the program took more than {_CHECK_TIMEOUT_S:.0f} s. "
+                    f"What it printed is in {self._log_path}."
+                )
+            found = reader.recv()
+        except (EOFError, OSError) as error:
+            raise LaunchError(
+                "The process that imports the program died. What it printed is in "
+                f"{self._log_path}."
+            ) from error
+        process.join()
+        assert isinstance(found, entry.ProgramCheck)
+        return found
+
+    def _start_server(self, modules: Sequence[str]) -> None:
+        variables = {
+            **self._environment,
+            preload.ENV_MODULES: ",".join(modules),
+            preload.ENV_SYS_PATH: os.pathsep.join(sys.path),
+            preload.ENV_LOG: str(self._log_path),
+        }
+        forkserver.set_forkserver_preload([preload.__name__])
+        with _environment(variables):
+            forkserver.ensure_running()
+
+    def _stop_server(self) -> None:
+        forkserver._forkserver._stop()  # type: ignore[attr-defined]  # no public way to end it
+
+
+def modules_of(program: Program) -> list[str]:
+    """What to import before the first fork: torch, the worker, and the user's modules."""
+    modules = _base_modules(program)
+    if isinstance(program, FunctionProgram):
+        modules.append(program.module)
+    if program.space:
+        modules.append(program.space.partition(":")[0])
+    return modules
+
+
+def _base_modules(program: Program) -> list[str]:
+    if isinstance(program, FunctionProgram):
+        return ["torch", entry.FUNCTION_WORKER]
+    return [entry.COMMAND_WORKER]
+
+
+def _signal_group(group: int, number: signal.Signals) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Hides `__main__` from the child, which would else import the command line again."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

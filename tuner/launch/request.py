@@ -1,0 +1,90 @@
+"""What a launcher is asked to do, as data: a dry run prints it, a launcher carries it out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from search_spaces import ParamValue
+from tuner.attempt import AttemptId
+from tuner.template import format_value
+
+#: Characters that an environment variable's name may not have.
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
+
+ENV_CHANNEL = "TUNER_CHANNEL"
+ENV_TOKEN = "TUNER_TOKEN"
+ENV_ATTEMPT = "TUNER_ATTEMPT"
+ENV_STORAGE = "TUNER_STORAGE"
+ENV_STUDY = "TUNER_STUDY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionProgram:
+    """A function that takes the trial; `space` is called with the trial before it."""
+
+    module: str
+    function: str
+    #: With `{param}` places.
+    environment: Mapping[str, str] = field(default_factory=dict)
+    space: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandProgram:
+    """Any program: words and environment with `{param}` places, metrics read from its output."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: A regular expression with a group for each objective, and `step`; None reads JSON lines.
+    pattern: str | None = None
+    space: str | None = None
+
+
+Program: TypeAlias = FunctionProgram | CommandProgram
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """One worker to start, for one attempt."""
+
+    attempt_id: AttemptId
+    program: Program
+    #: Working folder of the program.
+    folder: str
+    log_path: str
+    #: Added to what the worker inherits: the devices that it may see, and how to reach us.
+    environment: Mapping[str, str]
+    #: Compute threads of the program; None leaves the framework's default.
+    n_threads: int | None = None
+
+    def as_data(self) -> dict[str, object]:
+        """Plain values for a dry run; the token, a secret of one study, is left out."""
+        data = dataclasses.asdict(self)
+        data["program"] = {"kind": type(self.program).__name__, **data["program"]}
+        data["environment"] = {k: v for k, v in self.environment.items() if k != ENV_TOKEN}
+        return data
+
+
+def trial_environment(
+    params: Mapping[str, ParamValue],
+    *,
+    number: int,
+    attempt_number: int,
+    seed: int,
+    checkpoint_dir: str,
+) -> dict[str, str]:
+    """A trial as environment variables, for programs that import nothing of ours."""
+    named = {
+        f"TUNER_PARAM_{_NOT_IN_NAMES.sub('_', name).upper()}": format_value(value)
+        for name, value in params.items()
+    }
+    return named | {
+        "TUNER_TRIAL_NUMBER": str(number),
+        "TUNER_ATTEMPT_NUMBER": str(attempt_number),
+        "TUNER_SEED": str(seed),
+        "TUNER_CHECKPOINT_DIR": checkpoint_dir,
+    }

@@ -1,0 +1,184 @@
+"""What workers and the dispatcher say to each other, one JSON object a line.
+
+The protocol is per trial: a worker says `Hello` for an attempt, gets its `Assign`, sends
+`Report`s, hears a `Verdict` for each, and says `Finished`. Asking for a parameter that the study
+file does not declare (`Suggest`) is the only question that waits for an answer. A later worker
+with several slots speaks the same words, once per attempt.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from tuner.attempt import AttemptId, Cause, Outcome
+from tuner.errors import TunerError
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+"""What may stand in a message or in a trial's parameters."""
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+
+
+class MalformedMessage(TunerError):
+    """The other end of a channel sent something that is not a message."""
+
+
+class Action(Enum):
+    """What a trial is told to do at a step."""
+
+    CONTINUE = "continue"
+    PRUNE = "prune"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """A program speaks for an attempt; the token shows that the dispatcher launched it."""
+
+    attempt_id: AttemptId
+    token: str
+    pid: int
+    #: The worker itself, or a program that it started (`trials.current()` in a script).
+    is_worker: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """The trial that a program shall evaluate."""
+
+    attempt_id: AttemptId
+    trial_number: int
+    attempt_number: int
+    params: Mapping[str, Json]
+    seed: int
+    checkpoint_dir: str
+    objectives: tuple[str, ...]
+    #: Names of the devices, for people: `GPU 0`, `cpu:3`.
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Values of one step: the objectives by name, and extra metrics for curves."""
+
+    attempt_id: AttemptId
+    step: int
+    values: Mapping[str, float]
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The dispatcher's answer to the report of a step; `step` -1 asks for an end at any step."""
+
+    attempt_id: AttemptId
+    step: int
+    action: Action
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggest:
+    """Asks for a parameter; `distribution` is Optuna's JSON for it."""
+
+    attempt_id: AttemptId
+    name: str
+    distribution: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggested:
+    """The value of a parameter, or why there is none."""
+
+    attempt_id: AttemptId
+    name: str
+    value: Json = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAttribute:
+    """An attribute of the trial, as in `optuna.Trial.set_user_attr`."""
+
+    attempt_id: AttemptId
+    key: str
+    value: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetConstraint:
+    """A constraint of the trial, as in `optuna.Trial.set_constraint`: above 0 it is violated."""
+
+    attempt_id: AttemptId
+    key: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The program came to an end by itself; its process exits next."""
+
+    attempt_id: AttemptId
+    outcome: Outcome
+    cause: Cause | None = None
+    detail: str = ""
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+FromWorker: TypeAlias = Hello | Report | Suggest | SetAttribute | SetConstraint | Finished
+ToWorker: TypeAlias = Assign | Verdict | Suggested
+Message: TypeAlias = FromWorker | ToWorker
+
+_MESSAGES: Mapping[str, Callable[..., Message]] = {
+    cls.__name__: cls
+    for cls in (
+        Hello,
+        Assign,
+        Report,
+        Verdict,
+        Suggest,
+        Suggested,
+        SetAttribute,
+        SetConstraint,
+        Finished,
+    )
+}
+_ENUMS: Mapping[str, type[Enum]] = {"outcome": Outcome, "cause": Cause, "action": Action}
+_TUPLES = frozenset({"objectives", "devices"})
+
+
+def encode(message: Message) -> bytes:
+    """One line of UTF-8 JSON. NaN and infinity are written as Python's json does."""
+    content = {f.name: _plain(getattr(message, f.name)) for f in dataclasses.fields(type(message))}
+    return json.dumps([type(message).__name__, content], separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """Reads what `encode` wrote.
+
+    Raises:
+        MalformedMessage: If the line is anything else.
+    """
+    try:
+        name, content = json.loads(line)
+        return _MESSAGES[name](**{key: _rich(key, value) for key, value in content.items()})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise MalformedMessage(f"This is not a message of the tuner: {line[:200]!r}") from error
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _rich(key: str, value: object) -> object:
+    if key in _ENUMS and value is not None:
+        return _ENUMS[key](value)
+    return tuple(value) if key in _TUPLES and isinstance(value, list) else value

@@ -1,0 +1,77 @@
+"""Mistakes in a study file, collected so that the user sees all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One mistake.
+
+    The sentence starts with the key, unless `problem` names it itself.
+    """
+
+    #: Dotted path such as `trial.command[2]`; empty for the file as a whole.
+    key: str
+    problem: str
+    names_key: bool = False
+    #: Where the mistake is in another file than the study file.
+    file: str | None = None
+
+
+class Refusal(ValueError):
+    """What a rule about several keys found wrong; the keys are below the place of the rule."""
+
+    def __init__(self, mistakes: Iterable[Mistake]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("; ".join(f"{each.key} {each.problem}" for each in self.mistakes))
+
+
+def refuse(mistakes: Iterable[Mistake]) -> None:
+    """Raises a `Refusal` where there is a mistake."""
+    found = tuple(mistakes)
+    if found:
+        raise Refusal(found)
+
+
+def join_key(parent: str, key: str) -> str:
+    """`trial` and `command[0]` make `trial.command[0]`."""
+    separator = "." if parent and key and not key.startswith("[") else ""
+    return f"{parent}{separator}{key}"
+
+
+def to_error(
+    mistakes: Sequence[Mistake], *, file: str | None, origins: Mapping[str, str]
+) -> ConfigError:
+    """One error with a line for each mistake.
+
+    Args:
+        mistakes: At least one.
+        file: The study file as the user named it.
+        origins: Keys that came from the command line, with the flag that set them.
+    """
+    errors = [_error(each, file=file, origins=origins) for each in mistakes]
+    if len(errors) == 1:
+        return errors[0]
+    return ConfigError("\n".join(str(error) for error in errors))
+
+
+def _error(mistake: Mistake, *, file: str | None, origins: Mapping[str, str]) -> ConfigError:
+    place = mistake.file or _flag(mistake, origins) or file
+    key = None if mistake.names_key else mistake.key or None
+    return ConfigError(mistake.problem, file=place, key=key)
+
+
+def _flag(mistake: Mistake, origins: Mapping[str, str]) -> str | None:
+    key = mistake.key
+    for origin, flag in origins.items():
+        is_inside = key == origin or key.startswith((f"{origin}.", f"{origin}["))
+        # `--set samplr.seed=1` makes an unknown `samplr`, which is above the key that was set.
+        is_unknown_above = mistake.names_key and origin.startswith(f"{key}.")
+        if is_inside or is_unknown_above:
+            return flag
+    return None

@@ -1,0 +1,86 @@
+"""What the dispatcher tells people: things that happened, and how everything stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from search_spaces import ParamValue
+from tuner.attempt import Attempt, Ending
+from tuner.search.study import BestTrial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """An attempt has its devices and its process."""
+
+    attempt: Attempt
+    devices: tuple[str, ...]
+    params: Mapping[str, ParamValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An attempt has ended, and the database knows."""
+
+    attempt: Attempt
+    ending: Ending
+    #: Present where it is the best trial now.
+    is_best: bool
+    will_retry: bool
+    log_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Something that concerns the whole study."""
+
+    text: str
+
+
+Notice: TypeAlias = Started | Ended | Said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTrial:
+    """What a device is doing now."""
+
+    number: int
+    attempt_number: int
+    devices: tuple[str, ...]
+    state: str
+    elapsed_s: float
+    step: int | None
+    values: Mapping[str, float]
+    params: Mapping[str, ParamValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """How the study stands."""
+
+    n_completed: int
+    n_pruned: int
+    n_failed: int
+    n_waiting: int
+    #: Trials that were started, those of earlier starts included.
+    n_begun: int
+    n_trials: int | None
+    running: tuple[RunningTrial, ...]
+    idle_devices: tuple[str, ...]
+    best: BestTrial | None
+    elapsed_s: float
+    #: Spent share of the budget; None where it is open.
+    fraction: float | None
+    #: Estimated from the pace so far; None where there is nothing to estimate from.
+    left_s: float | None
+    is_stopping: bool
+
+
+class View(Protocol):
+    """Shows people what happens."""
+
+    def show(self, notice: Notice) -> None: ...
+
+    def refresh(self, snapshot: Snapshot) -> None: ...

@@ -1,0 +1,161 @@
+"""From a study file to everything that is needed to start it on this machine, nothing started."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from optuna.pruners import BasePruner
+
+from search_spaces import DefineByRunSpace
+from tuner.config import StudyConfig
+from tuner.devices.cpu import CpuProbe, usable_cores
+from tuner.devices.device import Device, DeviceKind, DeviceProbe
+from tuner.devices.locks import DeviceLocks
+from tuner.devices.nvml import NvmlProbe, open_nvml
+from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest
+from tuner.devices.selection import Selection, select_devices
+from tuner.errors import ConfigError, DeviceError
+from tuner.files import StudyFiles
+from tuner.launch.plan import THREAD_VARIABLES, TrialPlan
+from tuner.launch.request import CommandProgram, FunctionProgram, Program
+from tuner.machine_checks import check_command_exists, check_resources, resolve_argv
+from tuner.search.pruners import build_pruner
+
+_OUR_PACKAGES = ("tuner", "search_spaces", "trials")
+_SEED_BITS = 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevices:
+    """The devices that a study got on this host, and how to read them."""
+
+    selection: Selection
+    probe: DeviceProbe
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return self.selection.devices
+
+
+def check_study(config: StudyConfig) -> BasePruner:
+    """What can be said without looking at devices or the database.
+
+    Raises:
+        ConfigError: If the pruner, the command or the folder is wrong.
+    """
+    check_command_exists(config)
+    for package in _OUR_PACKAGES:
+        _refuse_shadow(config, package)
+    return build_pruner(config.pruner, len(config.objectives), file=config.file)
+
+
+def draw_seed() -> int:
+    """A study's seed where the file gives none."""
+    return secrets.randbits(_SEED_BITS)
+
+
+def find_devices(
+    config: StudyConfig, environ: Mapping[str, str], locks: DeviceLocks | None
+) -> HostDevices:
+    """Chooses this study's devices.
+
+    Args:
+        config: The study.
+        environ: Where `CUDA_VISIBLE_DEVICES` is read.
+        locks: Claims GPUs against other tuners of this host; None only looks.
+
+    Raises:
+        DeviceError: If the devices asked for are not there or none is free.
+        ConfigError: If a trial wants more of them than there are.
+    """
+    request = _request(config)
+    gpus = None if isinstance(request, CpuSlots) else open_nvml(_visible(environ))
+    try:
+        selection = select_devices(request, gpus=gpus, locks=locks)
+    except DeviceError as error:
+        raise DeviceError(f"{config.file}: {error}") from error
+    check_resources(config, selection.devices)
+    return HostDevices(selection=selection, probe=_probe(selection, gpus))
+
+
+def program_of(config: StudyConfig) -> Program:
+    """What a trial launches."""
+    space = config.search_space
+    define_by_run = space.target if isinstance(space, DefineByRunSpace) else None
+    trial = config.trial
+    if trial.command is not None:
+        return CommandProgram(
+            argv=tuple(resolve_argv(trial.command, config.folder)),
+            environment=trial.env,
+            pattern=trial.metrics.pattern if trial.metrics else None,
+            space=define_by_run,
+        )
+    assert trial.function is not None, "the configuration has a function or a command"
+    module, _, function = trial.function.partition(":")
+    return FunctionProgram(
+        module=module, function=function, environment=trial.env, space=define_by_run
+    )
+
+
+def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
+    return TrialPlan(
+        program=program_of(config),
+        files=StudyFiles(folder=config.folder, study=config.study),
+        study=config.study,
+        seed=seed,
+        objectives=tuple(config.objectives),
+    )
+
+
+def worker_environment(devices: Sequence[Device], environ: Mapping[str, str]) -> dict[str, str]:
+    """What every worker inherits: threads that fit together, and no CUDA before the fork."""
+    n_threads = max(1, usable_cores() // max(1, len(devices)))
+    threads = {name: str(n_threads) for name in THREAD_VARIABLES if name not in environ}
+    # torch.cuda.is_available() in the user's module, imported before the fork, must not
+    # initialise CUDA (https://pytorch.org/docs/stable/notes/cuda.html#device-agnostic-code).
+    return threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+def _request(config: StudyConfig) -> DeviceRequest:
+    resources = config.trial.resources
+    if resources and resources.cpus is not None and isinstance(config.devices, AutoDevices):
+        return CpuSlots(n_slots=len(CpuProbe().devices()))
+    return config.devices
+
+
+def _visible(environ: Mapping[str, str]) -> str | None:
+    return environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def _probe(selection: Selection, gpus: NvmlProbe | None) -> DeviceProbe:
+    if gpus is not None and selection.devices[0].kind is not DeviceKind.CPU:
+        return gpus
+    if gpus is not None:
+        gpus.close()
+    return CpuProbe(len(selection.devices))
+
+
+def _refuse_shadow(config: StudyConfig, package: str) -> None:
+    """A module of the user with the name of a package of ours would hide it, or be hidden."""
+    ours = Path(__file__).parent.parent / package
+    for folder in {config.folder, Path.cwd()}:
+        for found in (folder / f"{package}.py", folder / package / "__init__.py"):
+            if found.exists() and not _is_below(found, ours):
+                raise ConfigError(
+                    f"The folder {folder} has a module {package!r} of its own, which hides the "
+                    f"tuner's package of that name. Rename {os.path.relpath(found, folder)}.",
+                    file=config.file,
+                )
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def import_path_of(config: StudyConfig) -> list[str]:
+    """Folders where the user's modules are looked for: the study file's and the present one."""
+    return [str(config.folder), str(Path.cwd())]

@@ -1,0 +1,193 @@
+"""What the command line prints: the end of a study, a dry run, the devices, a log's place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+
+import optuna
+import yaml
+from rich.table import Table
+
+from search_spaces import DefineByRunSpace, ParamValue, SearchSpace
+from tuner.attempt import Attempt
+from tuner.config import StudyConfig
+from tuner.devices.cpu import CpuProbe
+from tuner.devices.nvml import open_nvml
+from tuner.devices.table import describe
+from tuner.devices.usage import size_text
+from tuner.errors import ConfigError
+from tuner.files import StudyFiles
+from tuner.launch.inbox import Inbox
+from tuner.prepare import HostDevices, check_study, find_devices, plan_of
+from tuner.search.samplers import build_sampler
+from tuner.search.study import to_optuna
+from tuner.start import StudyEnd, check_program, open_launcher
+from tuner.store.database import open_database, shown_url
+from tuner.view import text
+
+_TEMPLATE = "study_template.yaml"
+
+
+def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
+    """The last words of a study: how it went, the best configuration, how to go on."""
+    result = end.result
+    lines = [
+        f"{result.reason}: {result.n_completed} completed, {result.n_pruned} pruned, "
+        f"{result.n_failed} failed"
+    ]
+    if end.best:
+        lines.append(f"best: {text.values_text(end.best.values)} (trial {end.best.number})")
+        lines += [f"  {name}: {text.short(value)}" for name, value in end.best.params.items()]
+        lines.append(f"again: python -m tuner.best {config.file}")
+    elif result.n_failed:
+        lines.append(f"No trial has completed. See what one printed: tuner logs 0 {config.file}")
+    if result.is_interrupted:
+        lines.append(f"Stopped; everything is saved. To go on: {command_line}")
+    return "\n".join(lines)
+
+
+def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
+    """The space, the devices, and the first trial's launch request, as YAML. Writes nothing."""
+    check_study(config)
+    host = find_devices(config, environ, None)
+    seed = config.sampler.seed or 0
+    params = _first_params(config, seed)
+    plan = plan_of(config, seed=seed)
+    now = datetime.now(UTC)
+    attempt = Attempt(trial_id=0, trial_number=0, number=1, seed=plan.seed_of(0, 1), leased_at=now)
+    request = plan.request(attempt, host.devices[:1], address="<socket>", token="")
+    document = {
+        "study": config.study,
+        "storage": shown_url(config.storage),
+        "search_space": _space(config),
+        "devices": [_device(host, i) for i in range(len(host.devices))],
+        "first_trial": {
+            "params": params,
+            "seed": attempt.seed,
+            "launch_request": request.as_data(),
+        },
+    }
+    return yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False).rstrip()
+
+
+def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
+    """Tries all that a start would try, but starts no trial and writes no study.
+
+    Raises:
+        TunerError: With what is wrong.
+    """
+    check_study(config)
+    build_sampler(
+        config.sampler,
+        config.search_space,
+        seed=config.sampler.seed or 0,
+        n_objectives=len(config.objectives),
+        file=config.file,
+    )
+    host = find_devices(config, environ, None)
+    inbox = Inbox()
+    with open_launcher(config, host, inbox, environ) as launcher:
+        check_program(launcher, config)
+    inbox.close()
+    database = Path(config.storage.removeprefix("sqlite:///"))
+    if not config.storage.startswith("sqlite") or database.exists():
+        open_database(config.storage, read_only=True).close()
+    names = ", ".join(device.label for device in host.devices)
+    return f"{config.file} is fine: study {config.study!r} would run on {names}."
+
+
+def init(path: Path, *, force: bool) -> str:
+    """Writes the commented study file.
+
+    Raises:
+        ConfigError: If the file is there already, or its folder is not writable.
+    """
+    if path.exists() and not force:
+        raise ConfigError(
+            "exists already. Name another file, or overwrite it with --force.", file=str(path)
+        )
+    template = resources.files("tuner").joinpath(_TEMPLATE).read_text()
+    try:
+        path.write_text(template)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}.", file=str(path)) from error
+    return f"{path} is written. Edit it, then: tuner validate {path}; python -m tuner.run {path}"
+
+
+def devices_table(environ: Mapping[str, str]) -> Table:
+    gpus = open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
+    probe = gpus if gpus is not None and gpus.devices() else CpuProbe()
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
+    for column in ("device", "name", "memory", "use", "held by", "auto", "id"):
+        table.add_column(column, overflow="fold")
+    for row in describe(probe):
+        table.add_row(
+            row.label,
+            row.name,
+            _memory(row.memory_used_bytes, row.memory_total_bytes),
+            "" if row.utilization_pct is None else f"{row.utilization_pct} %",
+            row.holders,
+            "yes" if row.is_free else "no",
+            row.id,
+        )
+    probe.close()
+    return table
+
+
+def find_log(files: StudyFiles, trial: int, attempt: int | None) -> Path:
+    """
+    Raises:
+        ConfigError: If the trial has no such log; the message names those that exist.
+    """
+    logs = files.logs_of(trial)
+    if not logs:
+        raise ConfigError(f"Trial {trial} of study {files.study!r} has no log in {files.root}.")
+    if attempt is None:
+        return logs[-1]
+    path = files.log(trial, attempt)
+    if path not in logs:
+        known = ", ".join(log.stem.removeprefix("attempt-") for log in logs)
+        raise ConfigError(f"Trial {trial} has no attempt {attempt}. It has: {known}.")
+    return path
+
+
+def _first_params(config: StudyConfig, seed: int) -> dict[str, ParamValue]:
+    if not isinstance(config.search_space, SearchSpace):
+        return {}
+    sampler = build_sampler(
+        config.sampler,
+        config.search_space,
+        seed=seed,
+        n_objectives=len(config.objectives),
+        file=config.file,
+    )
+    directions = [to_optuna(direction) for direction in config.objectives.values()]
+    study = optuna.create_study(directions=directions, sampler=sampler)
+    return config.search_space.suggest(study.ask())
+
+
+def _space(config: StudyConfig) -> object:
+    match config.search_space:
+        case SearchSpace() as space:
+            return space.to_mapping()
+        case DefineByRunSpace() as space:
+            return f"{space.target} (define-by-run)"
+        case None:
+            return "the objective's own (define-by-run)"
+
+
+def _device(host: HostDevices, index: int) -> dict[str, object]:
+    data = asdict(host.devices[index])
+    return data | {"kind": host.devices[index].kind.value}
+
+
+def _memory(used_bytes: int | None, total_bytes: int | None) -> str:
+    if total_bytes is None:
+        return ""
+    used = "?" if used_bytes is None else size_text(used_bytes)
+    return f"{used} of {size_text(total_bytes)}"

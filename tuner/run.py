@@ -1,0 +1,8 @@
+"""`python -m tuner.run study.yaml`: tunes on every device of this machine."""
+
+from __future__ import annotations
+
+if __name__ == "__main__":
+    from tuner.cli import run_main
+
+    run_main()

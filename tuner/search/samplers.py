@@ -1,0 +1,104 @@
+"""Optuna's samplers by name: `tpe`, `random`, `gp`, `cmaes`, `nsgaii`, `grid` and the rest."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+import optuna
+from optuna.samplers import BaseSampler, nsgaii
+
+from search_spaces import AnySpace, SearchSpace
+from tuner.config import SamplerConfig
+from tuner.search import grid
+from tuner.search.named import (
+    Catalogue,
+    Part,
+    Place,
+    accepts,
+    catalogue,
+    make,
+    require_packages,
+    split_name,
+)
+
+SAMPLERS: Catalogue[BaseSampler] = catalogue(
+    optuna.samplers, BaseSampler, aliases={"cmaes": "cma_es"}
+)
+_CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCrossover)
+_MUTATIONS: Catalogue[nsgaii.BaseMutation] = catalogue(nsgaii, nsgaii.BaseMutation)
+
+_PACKAGES = {"cma_es": ("cmaes",), "gp": ("torch", "scipy"), "qmc": ("scipy",)}
+_ONE_OBJECTIVE_ONLY = frozenset({"cma_es"})
+
+
+def build_sampler(
+    config: SamplerConfig,
+    space: AnySpace | None,
+    *,
+    seed: int,
+    n_objectives: int = 1,
+    file: str | None = None,
+) -> BaseSampler:
+    """Makes the sampler of a study.
+
+    Args:
+        config: Its name and arguments.
+        space: The study's space, from which `grid` takes its values.
+        seed: The study's seed, from the file or drawn; it wins over the one in `config`.
+        n_objectives: How many values a trial has.
+        file: The study file as the user named it.
+
+    Raises:
+        ConfigError: If the name, an argument or a value is wrong, if a package is missing, or
+            if the sampler cannot search this space or so many objectives.
+    """
+    place = Place(file=file, key="sampler")
+    name = SAMPLERS.canonical(config.name, place)
+    if n_objectives > 1 and name in _ONE_OBJECTIVE_ONLY:
+        problem = (
+            f"is '{config.name}', which has one objective only; this study has {n_objectives}."
+        )
+        raise place.error(f"{problem} Use tpe, nsgaii, nsgaiii or gp.")
+    arguments = {**config.arguments, "seed": seed}
+    declared = space if isinstance(space, SearchSpace) else None
+    if name == "grid":
+        given = arguments.get("search_space")
+        arguments["search_space"] = grid.values(given, declared, place.below("search_space"))
+    if name == "brute_force" and declared is not None:
+        grid.refuse_endless(declared, place)
+    return _make(name, config.name, arguments, seed=seed, place=place)
+
+
+def _make(
+    name: str, shown: str, arguments: Mapping[str, object], *, seed: int, place: Place
+) -> BaseSampler:
+    cls = SAMPLERS.classes[name]
+    require_packages(shown, _PACKAGES.get(name, ()), place)
+    if not accepts(cls, "seed"):
+        # `partial_fixed` has no chance of its own: its base sampler gets the seed.
+        arguments = {key: value for key, value in arguments.items() if key != "seed"}
+    parts: dict[str, Part] = {
+        "BaseSampler": functools.partial(_nested_sampler, seed=seed),
+        "BaseCrossover": _crossover,
+        "BaseMutation": _mutation,
+    }
+    return make(cls, arguments, name=shown, place=place, parts=parts)
+
+
+def _nested_sampler(value: object, place: Place, *, seed: int) -> BaseSampler:
+    shown, arguments = split_name(value, place)
+    name = SAMPLERS.canonical(shown, place)
+    return _make(name, str(shown), {"seed": seed, **arguments}, seed=seed, place=place)
+
+
+def _crossover(value: object, place: Place) -> nsgaii.BaseCrossover:
+    shown, arguments = split_name(value, place)
+    cls = _CROSSOVERS.classes[_CROSSOVERS.canonical(shown, place)]
+    return make(cls, arguments, name=str(shown), place=place, parts={})
+
+
+def _mutation(value: object, place: Place) -> nsgaii.BaseMutation:
+    shown, arguments = split_name(value, place)
+    cls = _MUTATIONS.classes[_MUTATIONS.canonical(shown, place)]
+    return make(cls, arguments, name=str(shown), place=place, parts={})

@@ -1,0 +1,341 @@
+"""The study as the dispatcher sees it: ask for a trial, judge a report, tell how it ended.
+
+A thin layer over `optuna.Study`, so that samplers, pruners and other tools see what they know.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import optuna
+from optuna.distributions import json_to_distribution
+from optuna.exceptions import ExperimentalWarning
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler, GridSampler
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
+from tuner.config import Direction
+from tuner.errors import StudyMismatch
+from tuner.messages import Action, Json
+from tuner.store.buffered_storage import BufferedStorage
+
+SPACE_ATTR = "tuner:space"
+OBJECTIVES_ATTR = "tuner:objectives"
+
+_DIRECTIONS = {
+    Direction.MINIMIZE: StudyDirection.MINIMIZE,
+    Direction.MAXIMIZE: StudyDirection.MAXIMIZE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTrial:
+    """A trial to evaluate now; `params` are what the study file declares, constants included."""
+
+    trial_id: int
+    number: int
+    params: Mapping[str, ParamValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What shall become of a trial after a report, and why."""
+
+    action: Action
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestTrial:
+    """A completed trial that no other one beats."""
+
+    number: int
+    values: Mapping[str, float]
+    params: Mapping[str, ParamValue]
+
+
+class TunedStudy(optuna.Study):
+    """An Optuna study whose sampler may say, outside of `optimize`, that nothing is left to try."""
+
+    is_exhausted = False
+
+    def stop(self) -> None:
+        self.is_exhausted = True
+
+
+class StudySearch:
+    """One study with its space, sampler and pruner, over the dispatcher's storage.
+
+    Args:
+        storage: Holds the study in memory.
+        name: Of the study; it is made if it is not there.
+        objectives: Names and directions, in order.
+        space: What the study file declares.
+        sampler: Optuna's sampler.
+        pruner: Optuna's pruner.
+
+    Raises:
+        StudyMismatch: If the stored study has another space or other objectives.
+    """
+
+    def __init__(
+        self,
+        storage: BufferedStorage,
+        name: str,
+        *,
+        objectives: Mapping[str, Direction],
+        space: AnySpace | None,
+        sampler: BaseSampler,
+        pruner: BasePruner,
+    ) -> None:
+        self.objectives = tuple(objectives)
+        self._storage = storage
+        self._space = space
+        directions = [to_optuna(direction) for direction in objectives.values()]
+        study_id = _open_study(storage, name, directions, self.objectives, space)
+        self.study = TunedStudy(name, storage, sampler=sampler, pruner=pruner)
+        self.study_id = study_id
+        self._prunes = not isinstance(pruner, optuna.pruners.NopPruner) and len(objectives) == 1
+        self._asked: dict[int, optuna.Trial] = {}
+        self._best: BestTrial | None = None
+        self._find_best()
+
+    # -- counting ----------------------------------------------------------------------------
+
+    def count(self) -> Counter[TrialState]:
+        """Trials of the study by state."""
+        return self._storage.count_trials(self.study_id)
+
+    @property
+    def limit(self) -> int | None:
+        """How many trials the sampler has to offer; None for no end."""
+        sampler = self.study.sampler
+        return len(sampler._all_grids) if isinstance(sampler, GridSampler) else None
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.study.is_exhausted
+
+    @property
+    def best(self) -> BestTrial | None:
+        """The best completed trial; with several objectives the newest on the Pareto front."""
+        return self._best
+
+    # -- asking ------------------------------------------------------------------------------
+
+    def ask(self) -> AskedTrial:
+        """The next trial: one that waits (enqueued, cancelled, lost), else a new one."""
+        trial = self.study.ask()
+        self._asked[trial._trial_id] = trial
+        return AskedTrial(trial_id=trial._trial_id, number=trial.number, params=self._params(trial))
+
+    def again(self, trial_id: int) -> AskedTrial:
+        """The same trial for one more attempt."""
+        trial = self._live(trial_id)
+        return AskedTrial(trial_id=trial_id, number=trial.number, params=self._params(trial))
+
+    def suggest(self, trial_id: int, name: str, distribution: str) -> Json:
+        """A parameter of a define-by-run objective.
+
+        Raises:
+            ValueError: If the distribution does not fit what the study knows of the parameter.
+        """
+        parsed = json_to_distribution(distribution)
+        value: Json = self._live(trial_id)._suggest(name, parsed)
+        return value
+
+    def params_of(self, trial_id: int) -> dict[str, ParamValue]:
+        """All parameters of a trial so far: declared, constant and define-by-run."""
+        constants = dict(self._space.constants) if isinstance(self._space, SearchSpace) else {}
+        return constants | dict(self._storage.get_trial(trial_id).params)
+
+    # -- reports -----------------------------------------------------------------------------
+
+    def report(self, trial_id: int, step: int, values: Mapping[str, float]) -> Decision:
+        """Takes the value of a step and asks the pruner. With several objectives none prunes."""
+        if len(self.objectives) > 1:
+            return Decision(action=Action.CONTINUE)
+        value = values[self.objectives[0]]
+        if step not in self._storage.get_trial(trial_id).intermediate_values:
+            self._storage.set_trial_intermediate_value(trial_id, step, value)
+        if not self._prunes:
+            return Decision(action=Action.CONTINUE)
+        with warnings.catch_warnings():
+            # NumPy's, about a curve that is all NaN; the pruner prunes it.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            gives_up = self.study.pruner.prune(self.study, self._storage.get_trial(trial_id))
+        if not gives_up:
+            return Decision(action=Action.CONTINUE)
+        name = type(self.study.pruner).__name__.removesuffix("Pruner")
+        reason = f"{name} pruned it at step {step} ({self.objectives[0]} {value:.6g})"
+        return Decision(action=Action.PRUNE, reason=reason)
+
+    def forget_curve_from(self, trial_id: int, step: int) -> None:
+        """Drops what an earlier attempt reported at `step` and later: it is reported again."""
+        self._storage.drop_reports(trial_id, step)
+
+    def set_attribute(self, trial_id: int, key: str, value: Json) -> None:
+        self._storage.set_trial_user_attr(trial_id, key, value)
+
+    def set_constraint(self, trial_id: int, key: str, value: float) -> None:
+        self._live(trial_id).set_constraint(key, value)
+
+    # -- endings -----------------------------------------------------------------------------
+
+    def complete(self, trial_id: int, values: Mapping[str, float]) -> None:
+        """Ends a trial with its values, one for each objective, none NaN."""
+        self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
+        self._find_best(trial_id)
+
+    def prune(self, trial_id: int) -> None:
+        """Ends a trial that was given up; its last report is its value, as in Optuna."""
+        self._tell(trial_id, TrialState.PRUNED)
+
+    def fail(self, trial_id: int) -> None:
+        """Ends a trial without a value."""
+        self._tell(trial_id, TrialState.FAIL)
+
+    def put_back(self, trial_id: int) -> None:
+        """Lets a trial wait, with its parameters, until a later attempt takes it up again."""
+        self._asked.pop(trial_id, None)
+        self._storage.set_trial_state_values(trial_id, TrialState.WAITING)
+
+    def give_back_orphans(self) -> list[int]:
+        """Trials that nobody runs any more wait again; gives their numbers.
+
+        Only for the one dispatcher of a study, at its start.
+        """
+        orphans = [trial for trial in self._trials() if trial.state is TrialState.RUNNING]
+        for trial in orphans:
+            self.put_back(trial._trial_id)
+        return [trial.number for trial in orphans]
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _trials(self) -> list[FrozenTrial]:
+        return self._storage.get_all_trials(self.study_id, deepcopy=False)
+
+    def _live(self, trial_id: int) -> optuna.Trial:
+        if trial_id not in self._asked:
+            self._asked[trial_id] = optuna.Trial(self.study, trial_id)
+        return self._asked[trial_id]
+
+    def _params(self, trial: optuna.Trial) -> dict[str, ParamValue]:
+        if isinstance(self._space, SearchSpace):
+            return self._space.suggest(trial)
+        return {}
+
+    def _tell(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> None:
+        self._asked.pop(trial_id, None)
+        self.study.tell(self._storage.get_trial_number_from_id(trial_id), values, state)
+
+    def _find_best(self, trial_id: int | None = None) -> None:
+        if len(self.objectives) > 1:
+            front = self.study.best_trials if trial_id is None else self._front_with(trial_id)
+        elif trial_id is None:
+            front = self._single_best()
+        else:
+            new = self._storage.get_trial(trial_id)
+            front = [new] if self._is_better(new) else []
+        if front:
+            self._best = self._as_best(front[-1])
+
+    def _front_with(self, trial_id: int) -> list[FrozenTrial]:
+        return [trial for trial in self.study.best_trials if trial._trial_id == trial_id]
+
+    def _single_best(self) -> list[FrozenTrial]:
+        try:
+            return [self.study.best_trial]
+        except ValueError:
+            return []  # No trial has completed, or none is feasible.
+
+    def _is_better(self, trial: FrozenTrial) -> bool:
+        if any(value > 0 for value in trial.constraints.values()):
+            return False
+        if self._best is None or trial.value is None:
+            return True
+        best = self._best.values[self.objectives[0]]
+        is_maximized = self.study.direction is StudyDirection.MAXIMIZE
+        return trial.value > best if is_maximized else trial.value < best
+
+    def _as_best(self, trial: FrozenTrial) -> BestTrial:
+        return BestTrial(
+            number=trial.number,
+            values=dict(zip(self.objectives, trial.values or [], strict=True)),
+            params=self.params_of(trial._trial_id),
+        )
+
+
+def to_optuna(direction: Direction) -> StudyDirection:
+    return _DIRECTIONS[direction]
+
+
+def _open_study(
+    storage: BufferedStorage,
+    name: str,
+    directions: list[StudyDirection],
+    objectives: tuple[str, ...],
+    space: AnySpace | None,
+) -> int:
+    try:
+        study_id = storage.get_study_id_from_name(name)
+    except KeyError:
+        study_id = storage.create_new_study(directions, name)
+        _describe(storage, study_id, objectives, space)
+        return study_id
+    _check_same(storage, study_id, name, directions, objectives, space)
+    return study_id
+
+
+def _describe(
+    storage: BufferedStorage, study_id: int, objectives: tuple[str, ...], space: AnySpace | None
+) -> None:
+    storage.set_study_user_attr(study_id, SPACE_ATTR, to_json(space))
+    storage.set_study_user_attr(study_id, OBJECTIVES_ATTR, list(objectives))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        study = TunedStudy(storage.get_study_name_from_id(study_id), storage)
+        study.set_metric_names(list(objectives))
+
+
+def _check_same(
+    storage: BufferedStorage,
+    study_id: int,
+    name: str,
+    directions: list[StudyDirection],
+    objectives: tuple[str, ...],
+    space: AnySpace | None,
+) -> None:
+    stored = storage.get_study_user_attrs(study_id)
+    changes = []
+    old_directions = [d.name.lower() for d in storage.get_study_directions(study_id)]
+    new_directions = [d.name.lower() for d in directions]
+    old_names = stored.get(OBJECTIVES_ATTR, list(objectives))
+    if (old_names, old_directions) != (list(objectives), new_directions):
+        old = ", ".join(map(": ".join, zip(old_names, old_directions, strict=False)))
+        new = ", ".join(map(": ".join, zip(objectives, new_directions, strict=False)))
+        changes.append(f"objectives were {{{old}}}, are now {{{new}}}")
+    if SPACE_ATTR in stored:
+        changes += differences(from_json(stored[SPACE_ATTR]), space)
+    elif SPACE_ATTR not in stored and OBJECTIVES_ATTR not in stored:
+        _describe(storage, study_id, objectives, space)
+    if changes:
+        listed = "\n".join(f"  - {change}" for change in changes)
+        raise StudyMismatch(
+            f"Study {name!r} exists in this storage, and it is another one:\n{listed}\n"
+            "Undo the change to continue that study, or start a new one with --study NEW_NAME."
+        )
+
+
+def load_space_of(storage: BufferedStorage, study_id: int) -> AnySpace | None:
+    """The space that a stored study was made with; None where it has none, or is not ours."""
+    text = storage.get_study_user_attrs(study_id).get(SPACE_ATTR, json.dumps(None))
+    return from_json(text)

@@ -1,0 +1,335 @@
+"""The Optuna storage of the dispatcher: the running study in memory, the database in batches.
+
+Optuna's samplers and pruners read the whole history at every step. One process owns a running
+study, so it keeps the history in memory and answers from there; what changes is collected and
+written in few transactions by `flush`. The next trial's number and the claim of a waiting trial
+are the only things that need the database at once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Container, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from optuna.distributions import BaseDistribution, check_distribution_compatibility
+from optuna.storages import BaseStorage, RDBStorage
+from optuna.study import StudyDirection
+from optuna.study._frozen import FrozenStudy
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.store import optuna_rows
+from tuner.store.engine import open_engine
+
+
+class BufferedStorage(BaseStorage):
+    """An Optuna storage whose writes wait in memory until `flush`.
+
+    Not safe for several threads: one thread owns it, as one thread owns the dispatcher's state.
+
+    Args:
+        backend: Optuna's storage of the same database; makes the tables, holds the studies.
+        engine: How this object reaches that database.
+    """
+
+    def __init__(self, backend: RDBStorage, engine: sa.Engine) -> None:
+        self._backend = backend
+        self._engine = engine
+        self._trials: dict[int, list[FrozenTrial]] = {}
+        self._places: dict[int, tuple[int, int]] = {}
+        self._distributions: dict[int, dict[str, BaseDistribution]] = {}
+        self._counts: dict[int, Counter[TrialState]] = {}
+        self._names: dict[int, str] = {}
+        self._directions: dict[int, list[StudyDirection]] = {}
+        self._pending = optuna_rows.PendingRows()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.flush()
+        return {"backend": self._backend, "url": self._engine.url}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        BufferedStorage.__init__(self, state["backend"], open_engine(state["url"]))
+
+    def close(self) -> None:
+        """Lets every connection go. What was not flushed is lost. Safe to call twice."""
+        self._backend.engine.dispose()
+        self._engine.dispose()
+
+    # -- what waits to be written ------------------------------------------------------------
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    def write_pending(self, connection: sa.Connection) -> None:
+        """Writes what waits, in the caller's transaction. Call `forget_pending` once committed."""
+        self._pending.write(connection)
+
+    def forget_pending(self) -> None:
+        self._pending = optuna_rows.PendingRows()
+
+    def flush(self) -> None:
+        """Writes what waits, in a transaction of its own. Safe to call twice."""
+        if self.has_pending:
+            with self._engine.begin() as connection:
+                self.write_pending(connection)
+            self.forget_pending()
+
+    def refresh(self, study_id: int) -> None:
+        """Reads the trials that other programs have added to a study since the last look."""
+        with self._engine.connect() as connection:
+            n_stored = optuna_rows.count_trials(connection, study_id)
+        if n_stored > len(self._of_study(study_id)):
+            self.flush()
+            self._load(study_id)
+
+    def remove_session(self) -> None:
+        self.flush()
+        self._backend.remove_session()
+
+    # -- studies: rare, so Optuna's own code does it -----------------------------------------
+
+    def create_new_study(
+        self, directions: Sequence[StudyDirection], study_name: str | None = None
+    ) -> int:
+        return self._backend.create_new_study(directions, study_name)
+
+    def delete_study(self, study_id: int) -> None:
+        self.flush()
+        self._backend.delete_study(study_id)
+        for trial in self._trials.pop(study_id, []):
+            self._places.pop(trial._trial_id, None)
+        for cache in (self._counts, self._distributions, self._names, self._directions):
+            cache.pop(study_id, None)
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        self._backend.set_study_user_attr(study_id, key, value)
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        self._backend.set_study_system_attr(study_id, key, value)
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        return self._backend.get_study_id_from_name(study_name)
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        if study_id not in self._names:
+            self._names[study_id] = self._backend.get_study_name_from_id(study_id)
+        return self._names[study_id]
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        if study_id not in self._directions:
+            self._directions[study_id] = self._backend.get_study_directions(study_id)
+        return list(self._directions[study_id])
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        return self._backend.get_study_user_attrs(study_id)
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        return self._backend.get_study_system_attrs(study_id)
+
+    def get_all_studies(self) -> list[FrozenStudy]:
+        return self._backend.get_all_studies()
+
+    # -- trials ------------------------------------------------------------------------------
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        trials = self._of_study(study_id)
+        trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
+        with self._engine.begin() as connection:
+            trial_id, number = optuna_rows.insert_trial(
+                connection,
+                study_id,
+                trial.state,
+                started_at=trial.datetime_start,
+                completed_at=trial.datetime_complete,
+            )
+        if number != len(trials):
+            self._load(study_id)
+            trials = self._of_study(study_id)
+            del trials[number:]
+            self._counts[study_id] = Counter(each.state for each in trials)
+        trial.number, trial._trial_id = number, trial_id
+        self._places[trial_id] = (study_id, number)
+        trials.append(trial)
+        self._counts[study_id][trial.state] += 1
+        self._buffer_whole_trial(trial)
+        return trial_id
+
+    def set_trial_param(
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
+    ) -> None:
+        trial = self._updatable(trial_id)
+        seen = self._distributions.setdefault(self._places[trial_id][0], {})
+        if param_name in seen:
+            check_distribution_compatibility(seen[param_name], distribution)
+        seen[param_name] = distribution
+        external = distribution.to_external_repr(param_value_internal)
+        trial.params = {**trial.params, param_name: external}
+        trial.distributions = {**trial.distributions, param_name: distribution}
+        self._replace(trial)
+        self._pending.add_param(trial_id, param_name, param_value_internal, distribution)
+
+    def set_trial_state_values(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> bool:
+        trial = self._updatable(trial_id)
+        if state == TrialState.RUNNING:
+            if trial.state != TrialState.WAITING or not self._claim(trial_id):
+                return False
+            trial.datetime_start = datetime.now()
+        trial.state = state
+        if values is not None:
+            trial.values = list(values)
+            self._pending.add_values(trial_id, values)
+        if state.is_finished():
+            trial.datetime_complete = datetime.now()
+        self._replace(trial)
+        self._pending.add_state(
+            trial_id,
+            state,
+            started_at=trial.datetime_start,
+            completed_at=trial.datetime_complete,
+        )
+        return True
+
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
+        trial = self._updatable(trial_id)
+        trial.intermediate_values = {**trial.intermediate_values, step: intermediate_value}
+        self._replace(trial)
+        self._pending.add_report(trial_id, step, intermediate_value)
+
+    def drop_reports(self, trial_id: int, from_step: int) -> None:
+        """Forgets the reports of a running trial at `from_step` and later, here and stored."""
+        trial = self._updatable(trial_id)
+        kept = {s: v for s, v in trial.intermediate_values.items() if s < from_step}
+        if len(kept) == len(trial.intermediate_values):
+            return
+        trial.intermediate_values = kept
+        self._replace(trial)
+        self._pending.drop_reports(trial_id, from_step)
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        trial = self._updatable(trial_id)
+        trial.user_attrs = {**trial.user_attrs, key: value}
+        self._replace(trial)
+        self._pending.add_attr(trial_id, key, value, system=False)
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        trial = self._updatable(trial_id)
+        trial.system_attrs = {**trial.system_attrs, key: value}
+        self._replace(trial)
+        self._pending.add_attr(trial_id, key, value, system=True)
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        study_id, number = self._place(trial_id)
+        return self._trials[study_id][number]
+
+    def get_trial_id_from_study_id_trial_number(self, study_id: int, trial_number: int) -> int:
+        trials = self._of_study(study_id)
+        if not 0 <= trial_number < len(trials):
+            raise KeyError(f"Study {study_id} has no trial with number {trial_number}.")
+        return trials[trial_number]._trial_id
+
+    def get_trial_number_from_id(self, trial_id: int) -> int:
+        return self._place(trial_id)[1]
+
+    def get_all_trials(
+        self,
+        study_id: int,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        trials = self._of_study(study_id)
+        chosen = [t for t in trials if t.state in states] if states is not None else list(trials)
+        return copy.deepcopy(chosen) if deepcopy else chosen
+
+    def count_trials(self, study_id: int) -> Counter[TrialState]:
+        """Trials of a study by state, without a look at each."""
+        self._of_study(study_id)
+        return Counter(self._counts[study_id])
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _of_study(self, study_id: int) -> list[FrozenTrial]:
+        if study_id not in self._trials:
+            self.get_study_name_from_id(study_id)  # KeyError where there is none.
+            self._load(study_id)
+        return self._trials[study_id]
+
+    def _load(self, study_id: int) -> None:
+        trials = self._backend.get_all_trials(study_id, deepcopy=False)
+        trials = sorted(trials, key=lambda trial: trial.number)
+        self._trials[study_id] = trials
+        self._counts[study_id] = Counter(trial.state for trial in trials)
+        seen = self._distributions.setdefault(study_id, {})
+        for trial in trials:
+            self._places[trial._trial_id] = (study_id, trial.number)
+            seen.update(trial.distributions)
+
+    def _place(self, trial_id: int) -> tuple[int, int]:
+        if trial_id not in self._places:
+            # A trial of a study that was not looked at yet.
+            with self._engine.connect() as connection:
+                study_id = optuna_rows.study_of_trial(connection, trial_id)
+            self._load(study_id)
+        return self._places[trial_id]
+
+    def _updatable(self, trial_id: int) -> FrozenTrial:
+        """A copy to change: who holds the trial as it was must not see it move."""
+        trial = self.get_trial(trial_id)
+        self.check_trial_is_updatable(trial_id, trial.state)
+        return copy.copy(trial)
+
+    def _replace(self, trial: FrozenTrial) -> None:
+        study_id, number = self._places[trial._trial_id]
+        self._counts[study_id][self._trials[study_id][number].state] -= 1
+        self._counts[study_id][trial.state] += 1
+        self._trials[study_id][number] = trial
+
+    def _claim(self, trial_id: int) -> bool:
+        self.flush()
+        with self._engine.begin() as connection:
+            return optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
+
+    def _buffer_whole_trial(self, trial: FrozenTrial) -> None:
+        """What a template brings beyond its state: parameters, values, curves, attributes."""
+        trial_id = trial._trial_id
+        seen = self._distributions.setdefault(self._places[trial_id][0], {})
+        for name, distribution in trial.distributions.items():
+            internal = distribution.to_internal_repr(trial.params[name])
+            self._pending.add_param(trial_id, name, internal, distribution)
+            seen[name] = distribution
+        for step, value in trial.intermediate_values.items():
+            self._pending.add_report(trial_id, step, value)
+        for key, value in trial.user_attrs.items():
+            self._pending.add_attr(trial_id, key, value, system=False)
+        for key, value in trial.system_attrs.items():
+            self._pending.add_attr(trial_id, key, value, system=True)
+        if trial.values is not None:
+            self._pending.add_values(trial_id, trial.values)
+
+
+def _new_trial() -> FrozenTrial:
+    return FrozenTrial(
+        number=-1,
+        trial_id=-1,
+        state=TrialState.RUNNING,
+        value=None,
+        values=None,
+        datetime_start=datetime.now(),
+        datetime_complete=None,
+        params={},
+        distributions={},
+        user_attrs={},
+        system_attrs={},
+        intermediate_values={},
+    )

@@ -1,0 +1,168 @@
+"""The tuner's own tables, beside Optuna's in the same database.
+
+Optuna's tables are the truth about studies and trials. These hold what Optuna has no place for:
+which host and dispatcher worked on a study, each attempt with its state, the devices it held, what
+happened when, and metrics beside the objective. All instants are UTC without a zone, as in
+Optuna's tables.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import Enum
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from tuner.attempt import AttemptState, Cause, Outcome
+from tuner.devices.device import DeviceKind
+
+#: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
+SCHEMA_REVISION = "0001"
+VERSION_TABLE = "tuner_alembic_version"
+
+E = TypeVar("E", bound=Enum)
+
+
+def _enum(kind: type[E]) -> sa.Enum:
+    """Stored by value, with a CHECK, so that a wrong state cannot be written by anyone."""
+    return sa.Enum(
+        kind,
+        values_callable=lambda members: [member.value for member in members],
+        native_enum=False,
+        create_constraint=True,
+        length=32,
+        name=f"ck_{kind.__name__.lower()}",
+    )
+
+
+class TunerBase(DeclarativeBase):
+    """Base of the tuner's tables."""
+
+
+class HostRow(TunerBase):
+    """A machine that has worked on a study of this database."""
+
+    __tablename__ = "tuner_hosts"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(sa.String(255), unique=True)
+    n_cores: Mapped[int]
+    memory_bytes: Mapped[int] = mapped_column(sa.BigInteger)
+
+
+class DeviceRow(TunerBase):
+    """A device of a host."""
+
+    __tablename__ = "tuner_devices"
+    __table_args__ = (sa.UniqueConstraint("host_id", "device"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    host_id: Mapped[int] = mapped_column(sa.ForeignKey("tuner_hosts.id"))
+    #: `GPU-<uuid>`, `MIG-<uuid>` or `cpu:<slot>`.
+    device: Mapped[str] = mapped_column(sa.String(128))
+    kind: Mapped[DeviceKind] = mapped_column(_enum(DeviceKind))
+    number: Mapped[int]
+    name: Mapped[str] = mapped_column(sa.String(128))
+    memory_bytes: Mapped[int | None] = mapped_column(sa.BigInteger)
+
+
+class DispatcherRow(TunerBase):
+    """One start of `python -m tuner.run`, with what is needed to do the same again."""
+
+    __tablename__ = "tuner_dispatchers"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("studies.study_id", ondelete="CASCADE"), index=True
+    )
+    host_id: Mapped[int] = mapped_column(sa.ForeignKey("tuner_hosts.id"))
+    pid: Mapped[int]
+    #: Tells a process from a later one with the same pid; seconds since the epoch.
+    process_created_at_s: Mapped[float]
+    started_at: Mapped[datetime]
+    beat_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    seed: Mapped[int] = mapped_column(sa.BigInteger)
+    study_file: Mapped[str] = mapped_column(sa.Text)
+    folder: Mapped[str] = mapped_column(sa.Text)
+    versions: Mapped[dict[str, str]] = mapped_column(sa.JSON)
+    git_commit: Mapped[str | None] = mapped_column(sa.String(64))
+    #: Whether the working tree differed from that commit.
+    git_is_dirty: Mapped[bool | None]
+
+
+class AttemptRow(TunerBase):
+    """One launch of a trial."""
+
+    __tablename__ = "tuner_attempts"
+    __table_args__ = (sa.UniqueConstraint("trial_id", "number"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    dispatcher_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_dispatchers.id", ondelete="CASCADE"), index=True
+    )
+    trial_id: Mapped[int] = mapped_column(sa.ForeignKey("trials.trial_id", ondelete="CASCADE"))
+    number: Mapped[int]
+    state: Mapped[AttemptState] = mapped_column(_enum(AttemptState), index=True)
+    outcome: Mapped[Outcome | None] = mapped_column(_enum(Outcome))
+    cause: Mapped[Cause | None] = mapped_column(_enum(Cause))
+    #: For people: the reason, the traceback, the last lines of output.
+    detail: Mapped[str] = mapped_column(sa.Text, default="")
+    params: Mapped[dict[str, object]] = mapped_column(sa.JSON)
+    seed: Mapped[int] = mapped_column(sa.BigInteger)
+    pid: Mapped[int | None]
+    log_path: Mapped[str] = mapped_column(sa.Text)
+    leased_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+
+
+class LeaseRow(TunerBase):
+    """A device that an attempt holds, from before its launch until the device is free again."""
+
+    __tablename__ = "tuner_leases"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
+    )
+    device_id: Mapped[int] = mapped_column(sa.ForeignKey("tuner_devices.id"))
+    #: The device while it is held and cannot be shared (a GPU), else None: unique, so that no
+    #: device is leased twice, whatever the programs believe. CPU slots are each dispatcher's own.
+    held_device_id: Mapped[int | None] = mapped_column(unique=True)
+    leased_at: Mapped[datetime]
+    released_at: Mapped[datetime | None]
+
+
+class EventRow(TunerBase):
+    """Something that happened to an attempt, or to the dispatcher itself."""
+
+    __tablename__ = "tuner_events"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    dispatcher_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_dispatchers.id", ondelete="CASCADE"), index=True
+    )
+    attempt_id: Mapped[int | None] = mapped_column(
+        sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
+    )
+    name: Mapped[str] = mapped_column(sa.String(64))
+    detail: Mapped[str] = mapped_column(sa.Text, default="")
+
+
+class MetricRow(TunerBase):
+    """One value of a curve beside the objective's own, which is in Optuna's table."""
+
+    __tablename__ = "tuner_metrics"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
+    )
+    step: Mapped[int]
+    name: Mapped[str] = mapped_column(sa.String(255))
+    #: None where the program reported NaN, which not every database can hold.
+    value: Mapped[float | None] = mapped_column(sa.Float(precision=53))

@@ -1,0 +1,219 @@
+"""Writes Optuna's own tables in bulk: what Optuna does row by row, here a few statements a batch.
+
+Optuna's `RDBStorage` opens and commits one transaction for each parameter and each report (about
+50 ms of processor time for a trial with four parameters and five reports, measured on SQLite).
+The rows below are the same rows, so that `optuna.load_study` and optuna-dashboard read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.storages._rdb import models
+from optuna.trial import TrialState
+
+_STUDIES = models.StudyModel.__table__
+_TRIALS = models.TrialModel.__table__
+_PARAMS = models.TrialParamModel.__table__
+_VALUES = models.TrialValueModel.__table__
+_CURVES = models.TrialIntermediateValueModel.__table__
+_USER_ATTRS = models.TrialUserAttributeModel.__table__
+_SYSTEM_ATTRS = models.TrialSystemAttributeModel.__table__
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class PendingRows:
+    """What was changed in memory and is not yet in the database.
+
+    Keys are (trial id, name or step), so that a later change replaces an earlier one.
+    """
+
+    params: dict[tuple[int, str], Row] = field(default_factory=dict)
+    curves: dict[tuple[int, int], Row] = field(default_factory=dict)
+    #: Trial id to the first step whose stored reports go, before `curves` is written.
+    dropped: dict[int, int] = field(default_factory=dict)
+    user_attrs: dict[tuple[int, str], Row] = field(default_factory=dict)
+    system_attrs: dict[tuple[int, str], Row] = field(default_factory=dict)
+    values: dict[tuple[int, int], Row] = field(default_factory=dict)
+    states: dict[int, Row] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return any(
+            (
+                self.params,
+                self.curves,
+                self.dropped,
+                self.user_attrs,
+                self.system_attrs,
+                self.values,
+                self.states,
+            )
+        )
+
+    def add_param(
+        self, trial_id: int, name: str, internal: float, distribution: BaseDistribution
+    ) -> None:
+        self.params[trial_id, name] = {
+            "trial_id": trial_id,
+            "param_name": name,
+            "param_value": internal,
+            "distribution_json": distribution_to_json(distribution),
+        }
+
+    def add_report(self, trial_id: int, step: int, value: float) -> None:
+        model = models.TrialIntermediateValueModel
+        stored, kind = model.intermediate_value_to_stored_repr(value)
+        self.curves[trial_id, step] = {
+            "trial_id": trial_id,
+            "step": step,
+            "intermediate_value": stored,
+            "intermediate_value_type": kind,
+        }
+
+    def drop_reports(self, trial_id: int, from_step: int) -> None:
+        for key in [k for k in self.curves if k[0] == trial_id and k[1] >= from_step]:
+            del self.curves[key]
+        self.dropped[trial_id] = min(from_step, self.dropped.get(trial_id, from_step))
+
+    def add_attr(self, trial_id: int, key: str, value: object, *, system: bool) -> None:
+        rows = self.system_attrs if system else self.user_attrs
+        rows[trial_id, key] = {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
+
+    def add_state(
+        self,
+        trial_id: int,
+        state: TrialState,
+        *,
+        started_at: datetime | None,
+        completed_at: datetime | None,
+    ) -> None:
+        self.states[trial_id] = {
+            "b_trial_id": trial_id,
+            "b_state": state,
+            "b_start": _utc(started_at),
+            "b_complete": _utc(completed_at),
+        }
+
+    def add_values(self, trial_id: int, values: Sequence[float]) -> None:
+        for objective, value in enumerate(values):
+            stored, kind = models.TrialValueModel.value_to_stored_repr(value)
+            self.values[trial_id, objective] = {
+                "trial_id": trial_id,
+                "objective": objective,
+                "value": stored,
+                "value_type": kind,
+            }
+
+    def write(self, connection: sa.Connection) -> None:
+        """Writes everything in the caller's transaction; forget the batch once it is committed."""
+        _replace(connection, _PARAMS, "param_name", self.params)
+        for trial_id, step in self.dropped.items():
+            connection.execute(
+                sa.delete(_CURVES).where(_CURVES.c.trial_id == trial_id, _CURVES.c.step >= step)
+            )
+        _replace(connection, _CURVES, "step", self.curves)
+        _replace(connection, _USER_ATTRS, "key", self.user_attrs)
+        _replace(connection, _SYSTEM_ATTRS, "key", self.system_attrs)
+        _replace(connection, _VALUES, "objective", self.values)
+        if self.states:
+            connection.execute(_UPDATE_STATE, list(self.states.values()))
+
+
+_UPDATE_STATE = (
+    sa.update(_TRIALS)
+    .where(_TRIALS.c.trial_id == sa.bindparam("b_trial_id"))
+    .values(
+        state=sa.bindparam("b_state", type_=_TRIALS.c.state.type),
+        datetime_start=sa.bindparam("b_start"),
+        datetime_complete=sa.bindparam("b_complete"),
+    )
+)
+
+
+def _replace(connection: sa.Connection, table: sa.Table, name: str, rows: dict[Any, Row]) -> None:
+    """Deletes and inserts: one way to write a row that may exist, on every database."""
+    if not rows:
+        return
+    delete = sa.delete(table).where(
+        table.c.trial_id == sa.bindparam("b_trial_id"), table.c[name] == sa.bindparam("b_name")
+    )
+    connection.execute(delete, [{"b_trial_id": key[0], "b_name": key[1]} for key in rows])
+    connection.execute(sa.insert(table), list(rows.values()))
+
+
+def insert_trial(
+    connection: sa.Connection,
+    study_id: int,
+    state: TrialState,
+    *,
+    started_at: datetime | None,
+    completed_at: datetime | None = None,
+) -> tuple[int, int]:
+    """Adds a trial with the next free number.
+
+    Returns:
+        Its id in the database and its number in the study.
+
+    Raises:
+        KeyError: If there is no such study.
+    """
+    # Locks the study's row where the database has row locks, as Optuna does for the number.
+    study = sa.select(_STUDIES.c.study_id).where(_STUDIES.c.study_id == study_id)
+    if connection.execute(study.with_for_update()).first() is None:
+        raise KeyError(f"No study with study_id {study_id} exists.")
+    of_study = sa.select(sa.func.count()).where(_TRIALS.c.study_id == study_id)
+    row: Row = {
+        "study_id": study_id,
+        "number": of_study.select_from(_TRIALS).scalar_subquery(),
+        "state": state,
+        "datetime_start": _utc(started_at),
+        "datetime_complete": _utc(completed_at),
+    }
+    result = connection.execute(sa.insert(_TRIALS).values(row))
+    inserted = result.inserted_primary_key
+    assert inserted is not None
+    trial_id = int(inserted[0])
+    number = connection.execute(
+        sa.select(_TRIALS.c.number).where(_TRIALS.c.trial_id == trial_id)
+    ).scalar_one()
+    return trial_id, int(number)
+
+
+def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: datetime) -> bool:
+    """Takes a waiting trial, unless somebody else took it first (compare and set)."""
+    claim = (
+        sa.update(_TRIALS)
+        .where(_TRIALS.c.trial_id == trial_id, _TRIALS.c.state == TrialState.WAITING)
+        .values(state=TrialState.RUNNING, datetime_start=_utc(started_at))
+    )
+    return connection.execute(claim).rowcount == 1
+
+
+def count_trials(connection: sa.Connection, study_id: int) -> int:
+    query = sa.select(sa.func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id)
+    return int(connection.execute(query).scalar_one())
+
+
+def study_of_trial(connection: sa.Connection, trial_id: int) -> int:
+    """
+    Raises:
+        KeyError: If there is no such trial.
+    """
+    query = sa.select(_TRIALS.c.study_id).where(_TRIALS.c.trial_id == trial_id)
+    study_id = connection.execute(query).scalar()
+    if study_id is None:
+        raise KeyError(f"No trial with trial_id {trial_id} exists.")
+    return int(study_id)
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    """Optuna's values carry local time without a zone; its tables hold UTC without a zone."""
+    return at.astimezone(UTC).replace(tzinfo=None) if at else None

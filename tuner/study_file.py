@@ -1,0 +1,134 @@
+"""Reads a study file, lays the command line over it, and checks the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.config import Source, StudyConfig, validate_study
+from tuner.errors import ConfigError
+
+_SHORT_FORMS = ("sampler", "pruner")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Values:
+    """The file's values, and which of them came from the command line."""
+
+    file: str
+    values: dict[str, object]
+    origins: dict[str, str] = field(default_factory=dict)
+
+
+def load_study_file(
+    path: Path,
+    *,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str],
+    study: str | None = None,
+    trials: int | None = None,
+    extra_arguments: Sequence[str] = (),
+) -> StudyConfig:
+    """Reads and checks a study file.
+
+    Args:
+        path: The study file.
+        overrides: `key=value` of each `--set`; the value is YAML.
+        environ: Fills `${VARIABLE}` in `storage`.
+        study: `--study`, which wins over the file's name.
+        trials: `--trials`, which wins over the file's budget.
+        extra_arguments: The words after `--`, appended to the trial's command.
+
+    Raises:
+        ConfigError: With a line for each mistake.
+    """
+    text = _read(path)
+    given = _Values(file=str(path), values=_parse(text, str(path)))
+    for override in overrides:
+        _apply_override(given, override)
+    if study is not None:
+        _set(given, "study", study, flag="--study")
+    if trials is not None:
+        _set(given, "budget.trials", trials, flag="--trials")
+    _append(given, extra_arguments)
+    source = Source(path=path.resolve(), file=str(path), text=text, overrides=tuple(overrides))
+    return validate_study(given.values, source=source, environ=environ, origins=given.origins)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        problem = "there is no such file. Give the path of a study file, or write one: tuner init"
+    except IsADirectoryError:
+        problem = f"is a folder. Give the study file in it, for example {path / 'study.yaml'}."
+    except UnicodeDecodeError as error:
+        problem = f"is not text in UTF-8 ({error.reason} at byte {error.start}). Save it as UTF-8."
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}."
+    raise ConfigError(problem, file=str(path))
+
+
+def _parse(text: str, file: str) -> dict[str, object]:
+    try:
+        document = read_yaml(text)
+    except YamlError as error:
+        raise ConfigError(str(error), file=file) from error
+    if document is None:
+        problem = "the file is empty. Write a study, or let `tuner init` write one to start from."
+        raise ConfigError(problem, file=file)
+    if not isinstance(document, dict):
+        kind = "list" if isinstance(document, list) else "single value"
+        problem = f"holds a {kind}, but must be a mapping with keys such as study: and trial:."
+        raise ConfigError(problem, file=file)
+    return document
+
+
+def _apply_override(given: _Values, override: str) -> None:
+    key, separator, text = override.partition("=")
+    if not separator or not all(key.split(".")):
+        problem = f"is given {override!r}, but takes KEY=VALUE, such as sampler.seed=1."
+        raise ConfigError(problem, key="--set")
+    try:
+        value = read_yaml(text)
+    except YamlError as error:
+        raise ConfigError(f"is given a value that is {error}", file="--set", key=key) from error
+    _set(given, key, value, flag="--set")
+
+
+def _set(given: _Values, key: str, value: object, *, flag: str) -> None:
+    parents, last = key.split(".")[:-1], key.split(".")[-1]
+    mapping: MutableMapping[str, object] = given.values
+    for depth, part in enumerate(parents, start=1):
+        mapping = _child(mapping, part, flag=flag, key=".".join(parents[:depth]), target=key)
+    mapping[last] = value
+    given.origins[key] = flag
+
+
+def _child(
+    mapping: MutableMapping[str, object], part: str, *, flag: str, key: str, target: str
+) -> MutableMapping[str, object]:
+    child = mapping.get(part)
+    if child is None:
+        child = {}
+    elif isinstance(child, str) and key in _SHORT_FORMS:
+        child = {"name": child}
+    if not isinstance(child, dict):
+        problem = f"cannot be set, because {key} is {child!r}, which has no keys. Set {key} itself."
+        raise ConfigError(problem, file=flag, key=target)
+    mapping[part] = child
+    return child
+
+
+def _append(given: _Values, words: Sequence[str]) -> None:
+    trial = given.values.get("trial")
+    if not words or not isinstance(trial, dict):
+        return
+    command = trial.get("command")
+    if isinstance(command, list):
+        trial["command"] = [*command, *words]
+    elif command is None:
+        problem = f"the words after -- ({' '.join(words)}) are for trial.command, and it has none."
+        raise ConfigError(f"{problem} Remove them.", file=given.file)

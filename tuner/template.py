@@ -1,0 +1,81 @@
+"""`{name}` places in a trial's command and environment, and what fills them.
+
+Pure text: the study file is checked with `places`, the launcher fills with `render_argv`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from search_spaces import ParamValue
+
+BUILTINS = ("trial_number", "seed", "attempt_number", "checkpoint_dir")
+"""Names that every attempt can use, beside its parameters, which win over them."""
+
+_PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+class TemplateError(ValueError):
+    """A brace that is neither a place nor doubled; to be read after the key."""
+
+
+def places(template: str) -> tuple[str, ...]:
+    """Names of the `{name}` places in a text; `{{` and `}}` are braces.
+
+    Raises:
+        TemplateError: If a brace has no partner.
+    """
+    names = []
+    for match in _PIECE.finditer(template):
+        if match[1] is not None:
+            names.append(match[1])
+        elif match[0] in "{}":
+            raise TemplateError(
+                f"is {template!r}, which has a lone '{match[0]}'. "
+                "Write '{{' or '}}' for a brace that is no place."
+            )
+    return tuple(names)
+
+
+def format_value(value: ParamValue) -> str:
+    """A value as a program gets it: text as it is, all else as JSON (`1e-05`, `true`, `[1, 2]`)."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def render_argv(
+    argv: Sequence[str],
+    params: Mapping[str, ParamValue],
+    builtins: Mapping[str, ParamValue],
+) -> list[str]:
+    """Fills the places of a command.
+
+    An element with a place that has no value, because the parameter's `when` does not hold, is
+    left out as a whole: `--momentum={momentum}` goes with its flag.
+    """
+    values = {**builtins, **params}
+    filled = (_fill(element, values) for element in argv)
+    return [element for element in filled if element is not None]
+
+
+def render_env(
+    env: Mapping[str, str],
+    params: Mapping[str, ParamValue],
+    builtins: Mapping[str, ParamValue],
+) -> dict[str, str]:
+    """Fills the places of environment variables; one whose parameter is absent is left out."""
+    values = {**builtins, **params}
+    filled = {name: _fill(template, values) for name, template in env.items()}
+    return {name: text for name, text in filled.items() if text is not None}
+
+
+def _fill(template: str, values: Mapping[str, ParamValue]) -> str | None:
+    if any(name not in values for name in places(template)):
+        return None
+
+    def replacement(match: re.Match[str]) -> str:
+        name = match[1]
+        return match[0][0] if name is None else format_value(values[name])
+
+    return _PIECE.sub(replacement, template)

@@ -1,0 +1,51 @@
+"""Without a terminal: one line for each thing that happens, for logs and pipes."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from tuner.notices import Notice, Snapshot
+from tuner.view import text
+
+#: Between two lines on how the study stands.
+_PROGRESS_EVERY_S = 30.0
+
+
+class PlainView:
+    """Writes lines. A view is entered while it shows.
+
+    Args:
+        out: Where to; flushed after each line, so that `tail -f` follows.
+    """
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+        self._next_progress_s = _PROGRESS_EVERY_S
+
+    def __enter__(self) -> PlainView:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def show(self, notice: Notice) -> None:
+        print(text.line(notice), file=self._out, flush=True)
+
+    def refresh(self, snapshot: Snapshot) -> None:
+        if snapshot.elapsed_s < self._next_progress_s:
+            return
+        self._next_progress_s = snapshot.elapsed_s + _PROGRESS_EVERY_S
+        print(progress_line(snapshot), file=self._out, flush=True)
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    """`12 of 48 trials: 5 completed, 6 pruned, 0 failed, 2 running; about 40 s left; best ...`"""
+    total = f" of {snapshot.n_trials}" if snapshot.n_trials else ""
+    words = (
+        f"{snapshot.n_begun}{total} trials: {snapshot.n_completed} completed, "
+        f"{snapshot.n_pruned} pruned, {snapshot.n_failed} failed, {len(snapshot.running)} running"
+    )
+    if snapshot.left_s is not None:
+        words += f"; about {text.duration(snapshot.left_s)} left"
+    if snapshot.best:
+        words += f"; best {text.values_text(snapshot.best.values)} (trial {snapshot.best.number})"
+    return words
