@@ -54,7 +54,7 @@ def _assigned() -> TrialContext:
         os.environ[ENV_CHANNEL],
         AttemptId(os.environ[ENV_ATTEMPT]),
         os.environ[ENV_TOKEN],
-        is_worker=False,
+        None,
     )
     return TrialContext(link.assign, link)
 

@@ -48,14 +48,15 @@ class DispatcherLink:
         address: Path of the dispatcher's Unix socket.
         attempt_id: The attempt that this program evaluates.
         token: Shows that the dispatcher launched it.
-        is_worker: False for a program that a worker started.
+        assign: The trial, where the launch brought it; None for a program that a worker started,
+            which asks for it.
 
     Raises:
         ChannelClosed: If the dispatcher is not there.
     """
 
     def __init__(
-        self, address: str, attempt_id: AttemptId, token: str, *, is_worker: bool = True
+        self, address: str, attempt_id: AttemptId, token: str, assign: messages.Assign | None
     ) -> None:
         self._attempt_id = attempt_id
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -69,9 +70,11 @@ class DispatcherLink:
         except OSError as error:
             raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
         self.send(
-            messages.Hello(attempt_id=attempt_id, token=token, pid=os.getpid(), is_worker=is_worker)
+            messages.Hello(
+                attempt_id=attempt_id, token=token, pid=os.getpid(), is_worker=assign is not None
+            )
         )
-        self.assign = self._expect(messages.Assign)
+        self.assign = assign or self._expect(messages.Assign)
 
     def send(self, message: messages.FromWorker) -> None:
         """

@@ -210,8 +210,10 @@ class Dispatcher:
     def _hear_hello(
         self, now: Instant, live: LiveAttempt, source: SourceId, hello: messages.Hello
     ) -> None:
-        devices = live.lease.devices
-        self._channel.send(source, self._plan.assign(live.attempt, devices, live.params))
+        if not hello.is_worker:
+            # A script below the worker; the worker's own came with its launch.
+            devices = live.lease.devices
+            self._channel.send(source, self._plan.assign(live.attempt, devices, live.params))
         if live.told is Action.STOP:
             self._channel.send(source, self._verdict(live, step=-1))
         if hello.is_worker and live.attempt.state is AttemptState.LEASED:
@@ -409,7 +411,7 @@ class Dispatcher:
 
     def _start(self, now: Instant, asked: AskedTrial) -> None:
         """Leases, writes the intent down, and only then launches."""
-        number = self._recorder.attempts_of(asked.trial_id) + 1
+        number = 1 if asked.is_new else self._recorder.attempts_of(asked.trial_id) + 1
         attempt = Attempt(
             trial_id=asked.trial_id,
             trial_number=asked.number,
@@ -439,7 +441,11 @@ class Dispatcher:
             log.parent.mkdir(parents=True, exist_ok=True)
             token = self._channel.expect(live.attempt.id)
             request = self._plan.request(
-                live.attempt, live.lease.devices, address=self._channel.address, token=token
+                live.attempt,
+                live.lease.devices,
+                live.params,
+                address=self._channel.address,
+                token=token,
             )
             pid = self._launcher.launch(request)
         except (LaunchError, OSError) as error:

@@ -60,17 +60,13 @@ def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
     plan = plan_of(config, seed=seed)
     now = datetime.now(UTC)
     attempt = Attempt(trial_id=0, trial_number=0, number=1, seed=plan.seed_of(0, 1), leased_at=now)
-    request = plan.request(attempt, host.devices[:1], address="<socket>", token="")
+    request = plan.request(attempt, host.devices[:1], params, address="<socket>", token="")
     document = {
         "study": config.study,
         "storage": shown_url(config.storage),
         "search_space": _space(config),
         "devices": [_device(host, i) for i in range(len(host.devices))],
-        "first_trial": {
-            "params": params,
-            "seed": attempt.seed,
-            "launch_request": request.as_data(),
-        },
+        "first_launch_request": request.as_data(),
     }
     return yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False).rstrip()
 

@@ -122,6 +122,7 @@ def open_launcher(
         modules=modules_of(program),
         environment=worker_environment(host.devices, environ),
         log_path=files.preload_log,
+        n_spares=len(host.devices),
     )
     try:
         yield launcher

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
 import traceback
 from dataclasses import dataclass
@@ -26,6 +27,20 @@ class ProgramCheck:
     problem: str = ""
     #: Importing it ahead of the fork has initialised CUDA or started a runtime's threads.
     is_unsafe_to_preload: bool = False
+
+
+def wait(requests: Connection) -> None:
+    """Waits for the one request of this process, as the head of its own session; never returns.
+
+    The dispatcher forks ahead, so that a freed device does not wait for a fork.
+    """
+    os.setsid()
+    try:
+        request = requests.recv()
+    except EOFError:
+        os._exit(0)  # The dispatcher ended without a trial for this process.
+    requests.close()
+    enter(request)
 
 
 def enter(request: LaunchRequest) -> None:

@@ -60,6 +60,11 @@ class Inbox:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        self._chores: list[Callable[[], bool]] = []
+
+    def when_idle(self, chore: Callable[[], bool]) -> None:
+        """Calls `chore` while nothing else happens, for as long as it returns True."""
+        self._chores.append(chore)
 
     def watch(self, file: Watched, source: Source) -> None:
         """Calls `source` for its events whenever `file` is readable."""
@@ -70,8 +75,11 @@ class Inbox:
 
     def drain(self, timeout_s: float) -> list[Event]:
         """Waits until something happens, at most `timeout_s`; gives all that has happened."""
+        ready = self._selector.select(0)
+        while not ready and any(chore() for chore in self._chores):
+            ready = self._selector.select(0)
         events: list[Event] = []
-        for key, _ in self._selector.select(timeout_s):
+        for key, _ in ready or self._selector.select(timeout_s):
             # An earlier source of this round may have closed a later one.
             if self._selector.get_map().get(key.fd) is key:
                 events.extend(key.data())

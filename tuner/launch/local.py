@@ -8,10 +8,12 @@ import os
 import signal
 import sys
 import types
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -23,13 +25,17 @@ from tuner.launch.inbox import Event, Inbox, WorkerExited
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
 
 _CHECK_TIMEOUT_S = 300.0
+#: Each waiting process holds some 5 MB of its own.
+_MAX_SPARES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Worker:
+    """A forked process, before and after it got its request."""
+
     process: ForkServerProcess
     pid: int
-    sentinel: int
+    requests: Connection
 
 
 class LocalLauncher:
@@ -40,6 +46,7 @@ class LocalLauncher:
         modules: Imported once, before the first fork.
         environment: Of the fork server, and so of every worker.
         log_path: Where importing those modules may print.
+        n_spares: Processes to fork ahead; as many as may be wanted at the same moment.
     """
 
     def __init__(
@@ -49,13 +56,17 @@ class LocalLauncher:
         modules: Sequence[str],
         environment: Mapping[str, str],
         log_path: Path,
+        n_spares: int = 1,
     ) -> None:
         self._inbox = inbox
         self._environment = environment
         self._log_path = log_path
         self._context = multiprocessing.get_context("forkserver")
         self._workers: dict[AttemptId, _Worker] = {}
+        self._spares: deque[_Worker] = deque()
+        self._n_spares = min(n_spares, _MAX_SPARES)
         self._guardian = Guardian()
+        inbox.when_idle(self._fork_ahead)
         self._start_server(modules)
 
     def check(self, program: Program) -> None:
@@ -73,19 +84,37 @@ class LocalLauncher:
             raise LaunchError(found.problem)
 
     def launch(self, request: LaunchRequest) -> int:
-        process = self._context.Process(target=entry.enter, args=(request,))
+        worker = self._spares.popleft() if self._spares else self._fork()
+        try:
+            worker.requests.send(request)
+        except OSError:
+            # It died while it waited (somebody killed it); a new one has no such past.
+            worker = self._fork()
+            worker.requests.send(request)
+        worker.requests.close()
+        self._workers[request.attempt_id] = worker
+        self._inbox.watch(worker.process.sentinel, partial(self._reap, request.attempt_id))
+        return worker.pid
+
+    def _fork(self) -> _Worker:
+        reader, writer = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=entry.wait, args=(reader,))
         try:
             with _no_main_module():
                 process.start()
         except (OSError, EOFError) as error:
             raise LaunchError(f"The process could not be started: {error}") from error
-        pid = process.pid
-        assert pid is not None
-        worker = _Worker(process=process, pid=pid, sentinel=process.sentinel)
-        self._workers[request.attempt_id] = worker
-        self._guardian.watch(pid)
-        self._inbox.watch(worker.sentinel, partial(self._reap, request.attempt_id))
-        return pid
+        finally:
+            reader.close()
+        assert process.pid is not None
+        self._guardian.watch(process.pid)
+        return _Worker(process=process, pid=process.pid, requests=writer)
+
+    def _fork_ahead(self) -> bool:
+        if len(self._spares) >= self._n_spares or not self._workers:
+            return False
+        self._spares.append(self._fork())
+        return True
 
     def terminate(self, attempt_id: AttemptId) -> None:
         self._signal(attempt_id, signal.SIGTERM)
@@ -94,6 +123,8 @@ class LocalLauncher:
         self._signal(attempt_id, signal.SIGKILL)
 
     def close(self) -> None:
+        while self._spares:
+            self._end_spare(self._spares.pop())
         for attempt_id in list(self._workers):
             self.kill(attempt_id)
         for attempt_id, worker in list(self._workers.items()):
@@ -105,7 +136,7 @@ class LocalLauncher:
 
     def _reap(self, attempt_id: AttemptId) -> Iterable[Event]:
         worker = self._workers.pop(attempt_id)
-        self._inbox.forget(worker.sentinel)
+        self._inbox.forget(worker.process.sentinel)
         worker.process.join()
         exit_code = worker.process.exitcode
         # What the program started and left behind would keep the device.
@@ -113,6 +144,12 @@ class LocalLauncher:
         self._guardian.release(worker.pid)
         worker.process.close()
         yield WorkerExited(attempt_id=attempt_id, exit_code=1 if exit_code is None else exit_code)
+
+    def _end_spare(self, spare: _Worker) -> None:
+        """One that waits ends by itself when its pipe closes."""
+        spare.requests.close()
+        spare.process.join()
+        self._guardian.release(spare.pid)
 
     def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
         worker = self._workers.get(attempt_id)
@@ -171,8 +208,8 @@ def modules_of(program: Program) -> list[str]:
 
 def _base_modules(program: Program) -> list[str]:
     if isinstance(program, FunctionProgram):
-        return ["torch", entry.FUNCTION_WORKER]
-    return [entry.COMMAND_WORKER]
+        return ["torch", entry.__name__, entry.FUNCTION_WORKER]
+    return [entry.__name__, entry.COMMAND_WORKER]
 
 
 def _signal_group(group: int, number: signal.Signals) -> bool:

@@ -48,7 +48,13 @@ class TrialPlan:
         return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
 
     def request(
-        self, attempt: Attempt, devices: Sequence[Device], *, address: str, token: str
+        self,
+        attempt: Attempt,
+        devices: Sequence[Device],
+        params: Mapping[str, ParamValue],
+        *,
+        address: str,
+        token: str,
     ) -> LaunchRequest:
         environment = device_environment(devices) | {
             ENV_CHANNEL: address,
@@ -59,6 +65,7 @@ class TrialPlan:
         return LaunchRequest(
             attempt_id=attempt.id,
             program=self.program,
+            assign=self.assign(attempt, devices, params),
             folder=str(self.files.folder),
             log_path=str(self.files.log(attempt.trial_number, attempt.number)),
             environment=environment,

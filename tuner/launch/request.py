@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from search_spaces import ParamValue
 from tuner.attempt import AttemptId
+from tuner.messages import Assign
 from tuner.template import format_value
 
 #: Characters that an environment variable's name may not have.
@@ -53,6 +54,8 @@ class LaunchRequest:
 
     attempt_id: AttemptId
     program: Program
+    #: The trial of the worker's slot.
+    assign: Assign
     #: Working folder of the program.
     folder: str
     log_path: str

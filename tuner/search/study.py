@@ -41,6 +41,8 @@ class AskedTrial:
     trial_id: int
     number: int
     params: Mapping[str, ParamValue]
+    #: Whether no attempt of it was ever made.
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +133,14 @@ class StudySearch:
 
     def ask(self) -> AskedTrial:
         """The next trial: one that waits (enqueued, cancelled, lost), else a new one."""
+        n_known = sum(self.count().values())
         trial = self.study.ask()
         self._asked[trial._trial_id] = trial
-        return AskedTrial(trial_id=trial._trial_id, number=trial.number, params=self._params(trial))
+        return self._as_asked(trial, is_new=trial.number >= n_known)
 
     def again(self, trial_id: int) -> AskedTrial:
         """The same trial for one more attempt."""
-        trial = self._live(trial_id)
-        return AskedTrial(trial_id=trial_id, number=trial.number, params=self._params(trial))
+        return self._as_asked(self._live(trial_id), is_new=False)
 
     def suggest(self, trial_id: int, name: str, distribution: str) -> Json:
         """A parameter of a define-by-run objective.
@@ -225,6 +227,14 @@ class StudySearch:
         if trial_id not in self._asked:
             self._asked[trial_id] = optuna.Trial(self.study, trial_id)
         return self._asked[trial_id]
+
+    def _as_asked(self, trial: optuna.Trial, *, is_new: bool) -> AskedTrial:
+        return AskedTrial(
+            trial_id=trial._trial_id,
+            number=trial.number,
+            params=self._params(trial),
+            is_new=is_new,
+        )
 
     def _params(self, trial: optuna.Trial) -> dict[str, ParamValue]:
         if isinstance(self._space, SearchSpace):

@@ -170,11 +170,14 @@ class BufferedStorage(BaseStorage):
         if param_name in seen:
             check_distribution_compatibility(seen[param_name], distribution)
         seen[param_name] = distribution
+        replaces = param_name in trial.params
         external = distribution.to_external_repr(param_value_internal)
         trial.params = {**trial.params, param_name: external}
         trial.distributions = {**trial.distributions, param_name: distribution}
         self._replace(trial)
-        self._pending.add_param(trial_id, param_name, param_value_internal, distribution)
+        self._pending.add_param(
+            trial_id, param_name, param_value_internal, distribution, replaces=replaces
+        )
 
     def set_trial_state_values(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
@@ -203,9 +206,10 @@ class BufferedStorage(BaseStorage):
         self, trial_id: int, step: int, intermediate_value: float
     ) -> None:
         trial = self._updatable(trial_id)
+        replaces = step in trial.intermediate_values
         trial.intermediate_values = {**trial.intermediate_values, step: intermediate_value}
         self._replace(trial)
-        self._pending.add_report(trial_id, step, intermediate_value)
+        self._pending.add_report(trial_id, step, intermediate_value, replaces=replaces)
 
     def drop_reports(self, trial_id: int, from_step: int) -> None:
         """Forgets the reports of a running trial at `from_step` and later, here and stored."""
@@ -219,15 +223,17 @@ class BufferedStorage(BaseStorage):
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
         trial = self._updatable(trial_id)
+        replaces = key in trial.user_attrs
         trial.user_attrs = {**trial.user_attrs, key: value}
         self._replace(trial)
-        self._pending.add_attr(trial_id, key, value, system=False)
+        self._pending.add_attr(trial_id, key, value, system=False, replaces=replaces)
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         trial = self._updatable(trial_id)
+        replaces = key in trial.system_attrs
         trial.system_attrs = {**trial.system_attrs, key: value}
         self._replace(trial)
-        self._pending.add_attr(trial_id, key, value, system=True)
+        self._pending.add_attr(trial_id, key, value, system=True, replaces=replaces)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         study_id, number = self._place(trial_id)

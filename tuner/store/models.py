@@ -41,6 +41,11 @@ class TunerBase(DeclarativeBase):
     """Base of the tuner's tables."""
 
 
+def table_of(row: type[TunerBase]) -> sa.Table:
+    """The table itself, for statements that are executed often."""
+    return TunerBase.metadata.tables[row.__tablename__]
+
+
 class HostRow(TunerBase):
     """A machine that has worked on a study of this database."""
 

@@ -33,7 +33,8 @@ Row = dict[str, Any]
 class PendingRows:
     """What was changed in memory and is not yet in the database.
 
-    Keys are (trial id, name or step), so that a later change replaces an earlier one.
+    Keys are (trial id, name or step), so that a later change replaces an earlier one. `replaced`
+    names the rows that may be in the database already.
     """
 
     params: dict[tuple[int, str], Row] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class PendingRows:
     system_attrs: dict[tuple[int, str], Row] = field(default_factory=dict)
     values: dict[tuple[int, int], Row] = field(default_factory=dict)
     states: dict[int, Row] = field(default_factory=dict)
+    replaced: set[tuple[str, int, Any]] = field(default_factory=set)
 
     def __bool__(self) -> bool:
         return any(
@@ -59,8 +61,16 @@ class PendingRows:
         )
 
     def add_param(
-        self, trial_id: int, name: str, internal: float, distribution: BaseDistribution
+        self,
+        trial_id: int,
+        name: str,
+        internal: float,
+        distribution: BaseDistribution,
+        *,
+        replaces: bool = False,
     ) -> None:
+        if replaces:
+            self.replaced.add((_PARAMS.name, trial_id, name))
         self.params[trial_id, name] = {
             "trial_id": trial_id,
             "param_name": name,
@@ -68,7 +78,9 @@ class PendingRows:
             "distribution_json": distribution_to_json(distribution),
         }
 
-    def add_report(self, trial_id: int, step: int, value: float) -> None:
+    def add_report(self, trial_id: int, step: int, value: float, *, replaces: bool = False) -> None:
+        if replaces:
+            self.replaced.add((_CURVES.name, trial_id, step))
         model = models.TrialIntermediateValueModel
         stored, kind = model.intermediate_value_to_stored_repr(value)
         self.curves[trial_id, step] = {
@@ -83,8 +95,14 @@ class PendingRows:
             del self.curves[key]
         self.dropped[trial_id] = min(from_step, self.dropped.get(trial_id, from_step))
 
-    def add_attr(self, trial_id: int, key: str, value: object, *, system: bool) -> None:
-        rows = self.system_attrs if system else self.user_attrs
+    def add_attr(
+        self, trial_id: int, key: str, value: object, *, system: bool, replaces: bool = False
+    ) -> None:
+        rows, table = self.user_attrs, _USER_ATTRS
+        if system:
+            rows, table = self.system_attrs, _SYSTEM_ATTRS
+        if replaces:
+            self.replaced.add((table.name, trial_id, key))
         rows[trial_id, key] = {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
 
     def add_state(
@@ -114,17 +132,32 @@ class PendingRows:
 
     def write(self, connection: sa.Connection) -> None:
         """Writes everything in the caller's transaction; forget the batch once it is committed."""
-        _replace(connection, _PARAMS, "param_name", self.params)
         for trial_id, step in self.dropped.items():
-            connection.execute(
-                sa.delete(_CURVES).where(_CURVES.c.trial_id == trial_id, _CURVES.c.step >= step)
-            )
-        _replace(connection, _CURVES, "step", self.curves)
-        _replace(connection, _USER_ATTRS, "key", self.user_attrs)
-        _replace(connection, _SYSTEM_ATTRS, "key", self.system_attrs)
-        _replace(connection, _VALUES, "objective", self.values)
+            connection.execute(_DROP_REPORTS, {"b_trial_id": trial_id, "b_step": step})
+        for table, rows in (
+            (_PARAMS, self.params),
+            (_CURVES, self.curves),
+            (_USER_ATTRS, self.user_attrs),
+            (_SYSTEM_ATTRS, self.system_attrs),
+            (_VALUES, self.values),
+        ):
+            self._write_table(connection, table, rows)
         if self.states:
             connection.execute(_UPDATE_STATE, list(self.states.values()))
+
+    def _write_table(
+        self, connection: sa.Connection, table: sa.Table, rows: dict[Any, Row]
+    ) -> None:
+        if not rows:
+            return
+        old = [
+            {"b_trial_id": key[0], "b_name": key[1]}
+            for key in rows
+            if (table.name, *key) in self.replaced
+        ]
+        if old:
+            connection.execute(_DELETES[table.name], old)
+        connection.execute(_INSERTS[table.name], list(rows.values()))
 
 
 _UPDATE_STATE = (
@@ -138,15 +171,42 @@ _UPDATE_STATE = (
 )
 
 
-def _replace(connection: sa.Connection, table: sa.Table, name: str, rows: dict[Any, Row]) -> None:
-    """Deletes and inserts: one way to write a row that may exist, on every database."""
-    if not rows:
-        return
-    delete = sa.delete(table).where(
+_NAME_COLUMNS = {
+    _PARAMS: "param_name",
+    _CURVES: "step",
+    _USER_ATTRS: "key",
+    _SYSTEM_ATTRS: "key",
+    _VALUES: "objective",
+}
+# Made once: SQLAlchemy then finds their compiled form without looking at each part again.
+_INSERTS = {table.name: sa.insert(table) for table in _NAME_COLUMNS}
+_DELETES = {
+    table.name: sa.delete(table).where(
         table.c.trial_id == sa.bindparam("b_trial_id"), table.c[name] == sa.bindparam("b_name")
     )
-    connection.execute(delete, [{"b_trial_id": key[0], "b_name": key[1]} for key in rows])
-    connection.execute(sa.insert(table), list(rows.values()))
+    for table, name in _NAME_COLUMNS.items()
+}
+_DROP_REPORTS = sa.delete(_CURVES).where(
+    _CURVES.c.trial_id == sa.bindparam("b_trial_id"), _CURVES.c.step >= sa.bindparam("b_step")
+)
+_LOCK_STUDY = (
+    sa.select(_STUDIES.c.study_id)
+    .where(_STUDIES.c.study_id == sa.bindparam("b_study_id"))
+    .with_for_update()
+)
+_N_OF_STUDY = (
+    sa.select(sa.func.count())
+    .select_from(_TRIALS)
+    .where(_TRIALS.c.study_id == sa.bindparam("b_study_id"))
+)
+_INSERT_TRIAL = sa.insert(_TRIALS).values(
+    study_id=sa.bindparam("b_study_id"),
+    number=_N_OF_STUDY.scalar_subquery(),
+    state=sa.bindparam("b_state", type_=_TRIALS.c.state.type),
+    datetime_start=sa.bindparam("b_start"),
+    datetime_complete=sa.bindparam("b_complete"),
+)
+_NUMBER = sa.select(_TRIALS.c.number).where(_TRIALS.c.trial_id == sa.bindparam("b_trial_id"))
 
 
 def insert_trial(
@@ -166,24 +226,18 @@ def insert_trial(
         KeyError: If there is no such study.
     """
     # Locks the study's row where the database has row locks, as Optuna does for the number.
-    study = sa.select(_STUDIES.c.study_id).where(_STUDIES.c.study_id == study_id)
-    if connection.execute(study.with_for_update()).first() is None:
+    if connection.execute(_LOCK_STUDY, {"b_study_id": study_id}).first() is None:
         raise KeyError(f"No study with study_id {study_id} exists.")
-    of_study = sa.select(sa.func.count()).where(_TRIALS.c.study_id == study_id)
     row: Row = {
-        "study_id": study_id,
-        "number": of_study.select_from(_TRIALS).scalar_subquery(),
-        "state": state,
-        "datetime_start": _utc(started_at),
-        "datetime_complete": _utc(completed_at),
+        "b_study_id": study_id,
+        "b_state": state,
+        "b_start": _utc(started_at),
+        "b_complete": _utc(completed_at),
     }
-    result = connection.execute(sa.insert(_TRIALS).values(row))
-    inserted = result.inserted_primary_key
+    inserted = connection.execute(_INSERT_TRIAL, row).inserted_primary_key
     assert inserted is not None
     trial_id = int(inserted[0])
-    number = connection.execute(
-        sa.select(_TRIALS.c.number).where(_TRIALS.c.trial_id == trial_id)
-    ).scalar_one()
+    number = connection.execute(_NUMBER, {"b_trial_id": trial_id}).scalar_one()
     return trial_id, int(number)
 
 
@@ -198,8 +252,7 @@ def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: da
 
 
 def count_trials(connection: sa.Connection, study_id: int) -> int:
-    query = sa.select(sa.func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id)
-    return int(connection.execute(query).scalar_one())
+    return int(connection.execute(_N_OF_STUDY, {"b_study_id": study_id}).scalar_one())
 
 
 def study_of_trial(connection: sa.Connection, trial_id: int) -> int:

@@ -28,10 +28,43 @@ from tuner.store.models import (
     HostRow,
     LeaseRow,
     MetricRow,
+    table_of,
 )
 
 #: A dispatcher on another host that has not written for this long is taken for dead.
 STALE_AFTER_S = 60.0
+
+# Made once, on the tables and not on the mapped classes: they are executed for every trial, and
+# building a statement anew costs more than SQLite needs to carry it out.
+_ATTEMPTS = table_of(AttemptRow)
+_LEASES = table_of(LeaseRow)
+_INSERT_ATTEMPT = sa.insert(_ATTEMPTS)
+_INSERT_LEASE = sa.insert(_LEASES)
+_INSERT_EVENT = sa.insert(table_of(EventRow))
+_INSERT_METRIC = sa.insert(table_of(MetricRow))
+_COLUMNS_MOVED = ("state", "pid", "started_at", "ended_at", "finished_at")
+_COLUMNS_ENDED = (*_COLUMNS_MOVED, "outcome", "cause", "detail", "params")
+
+
+def _move(columns: Sequence[str]) -> sa.Update:
+    """Compare and set: nothing is changed where the state is another one by now."""
+    return (
+        sa.update(_ATTEMPTS)
+        .where(
+            _ATTEMPTS.c.id == sa.bindparam("b_id"),
+            _ATTEMPTS.c.state == sa.bindparam("b_state", type_=_ATTEMPTS.c.state.type),
+        )
+        .values({name: sa.bindparam(f"n_{name}", type_=_ATTEMPTS.c[name].type) for name in columns})
+    )
+
+
+#: By whether the attempt has come to its end with this move.
+_MOVE = {False: _move(_COLUMNS_MOVED), True: _move(_COLUMNS_ENDED)}
+_RELEASE = (
+    sa.update(_LEASES)
+    .where(_LEASES.c.attempt_id == sa.bindparam("b_id"))
+    .values(released_at=sa.bindparam("b_released_at"), held_device_id=None)
+)
 
 Write = Callable[[sa.Connection], None]
 
@@ -127,7 +160,7 @@ class Recorder:
         labels = ", ".join(device.label for device in devices)
 
         def write(connection: sa.Connection) -> None:
-            row_id = _inserted(connection, sa.insert(AttemptRow).values(row))
+            row_id = _inserted(connection, _INSERT_ATTEMPT, row)
             self._rows[attempt.id] = row_id
             leases = [
                 {
@@ -138,7 +171,7 @@ class Recorder:
                 }
                 for device_id, is_exclusive in held
             ]
-            connection.execute(sa.insert(LeaseRow), leases)
+            connection.execute(_INSERT_LEASE, leases)
             self._event(connection, "leased", attempt.leased_at, attempt.id, labels)
 
         self._states[attempt.id] = attempt.state
@@ -158,29 +191,29 @@ class Recorder:
             "ended_at": _naive(attempt.ended_at),
             "finished_at": _naive(attempt.finished_at),
         }
-        if ending is not None:
-            change |= {"outcome": ending.outcome, "cause": ending.cause, "detail": ending.detail}
-        if params is not None:
-            change["params"] = dict(params)
+        is_end = ending is not None and params is not None
+        if ending is not None and params is not None:
+            change |= {
+                "outcome": ending.outcome,
+                "cause": ending.cause,
+                "detail": ending.detail,
+                "params": dict(params),
+            }
         detail = ending.outcome.value if ending else ""
 
         def write(connection: sa.Connection) -> None:
             row_id = self._rows[attempt.id]
-            update = (
-                sa.update(AttemptRow)
-                .where(AttemptRow.id == row_id, AttemptRow.state == before)
-                .values(change)
-            )
-            if connection.execute(update).rowcount != 1:
+            new = {f"n_{name}": value for name, value in change.items()}
+            guard = {"b_id": row_id, "b_state": before}
+            if connection.execute(_MOVE[is_end], {**new, **guard}).rowcount != 1:
                 raise StoreError(
                     f"{attempt} was taken over by another dispatcher; this one writes no more.",
                     exit_code=EXIT_STUDY_FAILED,
                 )
             self._event(connection, attempt.state.value, at, attempt.id, detail)
             if attempt.state is AttemptState.FINISHED:
-                release = sa.update(LeaseRow).where(LeaseRow.attempt_id == row_id)
                 freed_at = _naive(attempt.finished_at)
-                connection.execute(release.values(released_at=freed_at, held_device_id=None))
+                connection.execute(_RELEASE, {"b_id": row_id, "b_released_at": freed_at})
 
         self._writes.append(write)
         if attempt.state is AttemptState.FINISHED:
@@ -223,7 +256,7 @@ class Recorder:
             for write in self._writes:
                 write(connection)
             if self._metrics:
-                connection.execute(sa.insert(MetricRow), self._metric_rows())
+                connection.execute(_INSERT_METRIC, self._metric_rows())
         self._database.storage.forget_pending()
         self._writes.clear()
         self._metrics.clear()
@@ -260,7 +293,7 @@ class Recorder:
             "name": name,
             "detail": detail,
         }
-        connection.execute(sa.insert(EventRow).values(row))
+        connection.execute(_INSERT_EVENT, row)
 
     def _change_dispatcher(self, **change: datetime | None) -> None:
         update = sa.update(DispatcherRow).where(DispatcherRow.id == self._dispatcher_id)
@@ -354,7 +387,7 @@ def _host_id(connection: sa.Connection, host: HostFacts) -> int:
     if found is not None:
         return found
     row = {"name": host.name, "n_cores": host.n_cores, "memory_bytes": host.memory_bytes}
-    return _inserted(connection, sa.insert(HostRow).values(row))
+    return _inserted(connection, sa.insert(table_of(HostRow)), row)
 
 
 def _device_id(connection: sa.Connection, host_id: int, device: Device) -> int:
@@ -372,7 +405,7 @@ def _device_id(connection: sa.Connection, host_id: int, device: Device) -> int:
         "name": device.name,
         "memory_bytes": device.memory_bytes,
     }
-    return _inserted(connection, sa.insert(DeviceRow).values(row))
+    return _inserted(connection, sa.insert(table_of(DeviceRow)), row)
 
 
 def _insert_dispatcher(
@@ -392,11 +425,11 @@ def _insert_dispatcher(
         "git_commit": start.git.commit,
         "git_is_dirty": start.git.is_dirty,
     }
-    return _inserted(connection, sa.insert(DispatcherRow).values(row))
+    return _inserted(connection, sa.insert(table_of(DispatcherRow)), row)
 
 
-def _inserted(connection: sa.Connection, statement: sa.Insert) -> int:
-    key = connection.execute(statement).inserted_primary_key
+def _inserted(connection: sa.Connection, insert: sa.Insert, row: Mapping[str, object]) -> int:
+    key = connection.execute(insert, row).inserted_primary_key
     assert key is not None
     return int(key[0])
 
