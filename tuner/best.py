@@ -10,7 +10,6 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import Enum
 
 import optuna
 import yaml
@@ -18,6 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import ParamValue, SearchSpace
 from tuner.errors import StoreError
+from tuner.formats import Format
 from tuner.launch.request import trial_environment
 from tuner.search.study import OBJECTIVES_ATTR, load_space_of
 from tuner.store.database import Database, open_database
@@ -45,15 +45,6 @@ class BestConfiguration:
     def value(self) -> float:
         """Of the first objective."""
         return next(iter(self.values.values()))
-
-
-class Format(Enum):
-    """How configurations are printed."""
-
-    YAML = "yaml"
-    JSON = "json"
-    ENV = "env"
-    ARGS = "args"
 
 
 def load_best(storage: str, study: str | None = None) -> BestConfiguration:

@@ -12,6 +12,7 @@ from optuna.pruners import BasePruner
 
 from search_spaces import DefineByRunSpace
 from tuner.config import StudyConfig
+from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
 from tuner.devices.cpu import CpuProbe, usable_cores
 from tuner.devices.device import Device, DeviceKind, DeviceProbe
 from tuner.devices.locks import DeviceLocks
@@ -22,7 +23,6 @@ from tuner.errors import ConfigError, DeviceError
 from tuner.files import StudyFiles
 from tuner.launch.plan import THREAD_VARIABLES, TrialPlan
 from tuner.launch.request import CommandProgram, FunctionProgram, Program
-from tuner.machine_checks import check_command_exists, check_resources, resolve_argv
 from tuner.search.pruners import build_pruner
 
 _OUR_PACKAGES = ("tuner", "search_spaces", "trials")

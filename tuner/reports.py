@@ -14,6 +14,7 @@ import yaml
 from rich.table import Table
 
 from search_spaces import DefineByRunSpace, ParamValue, SearchSpace
+from tuner.assembly import StudyEnd
 from tuner.attempt import Attempt
 from tuner.config import StudyConfig
 from tuner.devices.cpu import CpuProbe
@@ -26,7 +27,7 @@ from tuner.launch.inbox import Inbox
 from tuner.prepare import HostDevices, check_study, find_devices, plan_of
 from tuner.search.samplers import build_sampler
 from tuner.search.study import to_optuna
-from tuner.start import StudyEnd, check_program, open_launcher
+from tuner.start import check_program, open_launcher
 from tuner.store.database import open_database, shown_url
 from tuner.view import text
 
@@ -107,7 +108,7 @@ def init(path: Path, *, force: bool) -> str:
         raise ConfigError(
             "exists already. Name another file, or overwrite it with --force.", file=str(path)
         )
-    template = resources.files("tuner").joinpath(_TEMPLATE).read_text()
+    template = resources.files("tuner.config").joinpath(_TEMPLATE).read_text()
     try:
         path.write_text(template)
     except OSError as error:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tuner.config import StudyConfig
+from tuner.config.study_file import load_study_file
 from tuner.errors import ConfigError
-from tuner.study_file import load_study_file
 
 Load = Callable[..., StudyConfig]
 Message = Callable[..., str]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.errors import ConfigError
-from tuner.machine_checks import check_command_exists, check_resources, resolve_argv
 
 
 def gpus(n: int) -> list[Device]:

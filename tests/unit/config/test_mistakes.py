@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tuner.config.study_file import load_study_file
 from tuner.errors import EXIT_BAD_INPUT, ConfigError
-from tuner.study_file import load_study_file
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
 LR = "search_space: {lr: {type: float, low: 0.1, high: 1}}\n"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from tuner.storage_url import masked_url, resolve_storage
+from tuner.config.storage_url import masked_url, resolve_storage
 
 
 def test_relative_path_begins_in_the_folder_of_the_study(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 import tuner
 from search_spaces import DefineByRunSpace, load_ready_made
 from tuner.config import Direction, StudyConfig
+from tuner.config.study_file import load_study_file
 from tuner.devices.request import AutoDevices, CpuSlots
-from tuner.study_file import load_study_file
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
 COMMAND = """
@@ -129,7 +129,7 @@ def load_in_tree(path: Path) -> StudyConfig:
 
 
 def test_template_of_init_is_valid() -> None:
-    config = load_in_tree(Path(tuner.__file__).parent / "study_template.yaml")
+    config = load_in_tree(Path(tuner.__file__).parent / "config" / "study_template.yaml")
     assert config.trial.function == "trials.digits_mlp:train"
     assert config.budget.time_s == 1800
 

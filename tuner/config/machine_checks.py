@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.config import StudyConfig
+from tuner.config.study import StudyConfig
 from tuner.devices.device import Device, DeviceKind
 from tuner.errors import ConfigError
 from tuner.template import places

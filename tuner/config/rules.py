@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from search_spaces import AnySpace, DefineByRunSpace, SearchSpace
 from search_spaces.space import is_number
-from tuner.mistakes import Mistake, Refusal, refuse
+from tuner.config.mistakes import Mistake, Refusal, refuse
 from tuner.template import BUILTINS, TemplateError, format_value, places
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

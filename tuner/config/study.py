@@ -1,7 +1,7 @@
 """study.yaml as frozen, checked values: the one place where pydantic is used.
 
-Reading the file, `--set` and the flags are in `tuner.study_file`; whether this machine can do
-what the file asks is in `tuner.machine_checks`.
+Reading the file, `--set` and the flags are in `study_file`; whether this machine can do
+what the file asks is in `machine_checks`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from search_spaces import AnySpace, load_space
-from tuner import config_rules as rules
-from tuner.config_messages import Keys, to_mistakes
+from tuner.config import rules
+from tuner.config.duration import parse_duration
+from tuner.config.messages import Keys, to_mistakes
+from tuner.config.mistakes import refuse, to_error
+from tuner.config.storage_url import resolve_storage
 from tuner.devices.request import AutoDevices, DeviceRequest, parse_device_request
-from tuner.duration import parse_duration
-from tuner.mistakes import refuse, to_error
-from tuner.storage_url import resolve_storage
 
 
 class Direction(Enum):

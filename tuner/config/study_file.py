@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from search_spaces.strict_yaml import YamlError, read_yaml
-from tuner.config import Source, StudyConfig, validate_study
+from tuner.config.study import Source, StudyConfig, validate_study
 from tuner.errors import ConfigError
 
 _SHORT_FORMS = ("sampler", "pruner")

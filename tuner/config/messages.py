@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from search_spaces import SpaceError
-from tuner.mistakes import Mistake, Refusal, join_key
+from tuner.config.mistakes import Mistake, Refusal, join_key
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -1,0 +1,27 @@
+"""From study.yaml to frozen, checked values."""
+
+from tuner.config.study import (
+    BudgetConfig,
+    Direction,
+    Parallel,
+    PrunerConfig,
+    ResourcesConfig,
+    SamplerConfig,
+    Source,
+    StudyConfig,
+    TrialConfig,
+)
+from tuner.config.study_file import load_study_file
+
+__all__ = [
+    "BudgetConfig",
+    "Direction",
+    "Parallel",
+    "PrunerConfig",
+    "ResourcesConfig",
+    "SamplerConfig",
+    "Source",
+    "StudyConfig",
+    "TrialConfig",
+    "load_study_file",
+]

@@ -1,0 +1,14 @@
+"""How configurations are printed."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Format(Enum):
+    """A form of text that other programs read."""
+
+    YAML = "yaml"
+    JSON = "json"
+    ENV = "env"
+    ARGS = "args"
