@@ -1,0 +1,59 @@
+# Two commands do everything: `make run` tunes, `make test` tests. Both set up what they need.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STUDY ?= study.yaml
+ARGS ?=
+WORKERS ?= 2
+
+.PHONY: help run test check format lint types lock clean
+
+help:
+	@echo "make run      tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
+	@echo "make test     every test (ARGS='-k words')"
+	@echo "make check    format, lint, types, unit and contract tests: under a minute"
+	@echo "make format   put the code into its form"
+	@echo "make lock     write requirements.lock anew from pyproject.toml"
+
+run: $(VENV)/ready
+	$(BIN)/python -m tuner.run $(STUDY) $(ARGS)
+
+test: $(VENV)/ready
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+check: lint types
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/unit tests/contract
+
+lint: $(VENV)/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/ready
+	$(BIN)/mypy
+
+format: $(VENV)/ready
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# The lock file names torch without a build, so that pip takes the one that fits this machine.
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet torch==2.13.0 --editable '.[dev]'
+	( echo "# Every version that CI tests with. Written by 'make lock'."; \
+	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable \
+	    | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | grep -vi '^nvidia-c\|^triton' ) > requirements.lock
+	rm -rf $(VENV)-lock
+
+$(VENV)/ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed. Name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up $(VENV): some minutes the first time (torch is large)."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache

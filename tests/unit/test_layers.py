@@ -1,0 +1,114 @@
+"""A module imports only from lower layers, and the dispatching process never imports torch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+#: From the lowest to the highest. A name covers everything below it that has no own entry.
+LAYERS = (
+    ("tuner.errors", "search_spaces", "tuner.formats", "tuner.clock", "tuner.budget"),
+    ("tuner.attempt", "tuner.template", "tuner.files"),
+    ("tuner.messages",),
+    ("tuner.devices", "tuner.provenance"),
+    ("tuner.config",),
+    ("tuner.store",),
+    ("tuner.search",),
+    ("tuner.launch",),
+    ("tuner.notices", "tuner.live"),
+    ("tuner.view",),
+    ("tuner.dispatcher",),
+    ("tuner.best", "tuner.prepare"),
+    ("tuner.start",),
+    ("tuner.assembly",),
+    ("tuner.reports",),
+    ("tuner.cli",),
+    ("tuner.run",),
+    ("trials",),
+    ("app",),
+)
+#: Imports that go up on purpose, with the reason.
+ALLOWED = {
+    ("tuner", "tuner.best"): "the package's public names, imported on first use",
+    ("tuner.start", "tuner.assembly"): "imported late, while the fork server imports torch",
+    ("tuner.best", "tuner.cli"): "python -m tuner.best",
+}
+
+
+def level(module: str) -> int | None:
+    found = [
+        (len(name), index)
+        for index, names in enumerate(LAYERS)
+        for name in names
+        if module == name or module.startswith(f"{name}.")
+    ]
+    return max(found)[1] if found else None
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in ("tuner", "search_spaces", "trials"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(part for part in parts if part != "__init__"), path
+
+
+def imported(path: Path, package_names: set[str]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in package_names else node.module
+
+
+def test_modules_import_only_from_lower_layers() -> None:
+    names = {name for name, _ in modules()}
+    wrong = [
+        f"{name} imports {target}"
+        for name, path in modules()
+        for target in imported(path, names)
+        if (to := level(target)) is not None
+        and (name, target) not in ALLOWED
+        and (at := level(name)) is not None
+        and to > at
+    ]
+    assert wrong == []
+
+
+def test_every_module_has_a_layer() -> None:
+    without = [name for name, _ in modules() if level(name) is None]
+    assert without == ["tuner"]
+
+
+def test_adapters_of_devices_do_not_import_each_other() -> None:
+    adapters = {"tuner.devices.nvml", "tuner.devices.cpu"}
+    names = {name for name, _ in modules()}
+    for name, path in modules():
+        if name in adapters:
+            assert not adapters.difference({name}).intersection(imported(path, names))
+
+
+def test_search_spaces_imports_optuna_only() -> None:
+    outside = {
+        target.partition(".")[0]
+        for name, path in modules()
+        if name.partition(".")[0] == "search_spaces"
+        for target in imported(path, set())
+    }
+    assert outside - sys.stdlib_module_names == {"search_spaces", "optuna", "yaml"}
+
+
+@pytest.mark.parametrize(
+    "module", ["tuner.assembly", "tuner.reports", "trials.function_worker", "trials"]
+)
+def test_nothing_but_training_code_imports_torch(module: str) -> None:
+    code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
