@@ -60,8 +60,10 @@ def dispatch(
         database = open_database(config.storage)
         stack.callback(database.close)
         stack.enter_context(store_errors(database.shown_url))
-        search, recorder, seed = _open_study(config, database, pruner, host)
+        # First, so that a program that cannot be called leaves no study behind, whose space could
+        # then not be changed any more.
         check_program(launcher, config)
+        search, recorder, seed = _open_study(config, database, pruner, host)
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
         dispatcher = Dispatcher(
@@ -145,7 +147,9 @@ def _terms(config: StudyConfig) -> Terms:
 
 
 def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]:
-    return LiveView(console, config.study) if console.is_terminal else PlainView(console.file)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveView(console, config.study)
+    return PlainView(console.file)
 
 
 def _exit_code(result: Result) -> int:

@@ -136,7 +136,7 @@ def _configuration(
     return BestConfiguration(
         study=name,
         trial_number=trial.number,
-        params=constants | dict(trial.params),
+        params=dict(trial.params) | constants,
         values=dict(zip(objectives, trial.values, strict=True)),
         seed=origin.seed if origin else 0,
         git_commit=origin.git_commit if origin else None,

@@ -154,6 +154,10 @@ def best(
         print(render(load_top(storage, study, n=top), form))
 
 
+# Without a handler Python's own would print an accident's traceback.
+logging.getLogger("tuner").addHandler(logging.NullHandler())
+
+
 def main() -> None:
     """Entry point of the `tuner` program."""
     app()
@@ -188,6 +192,10 @@ class _edge:
             if self._debug:
                 traceback.print_exception(error)
             _leave(str(error), error.exit_code)
+        if isinstance(error, BrokenPipeError):
+            # Whoever read our output is gone (`| head`); nobody is left to tell.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0)
         if isinstance(error, KeyboardInterrupt):
             _leave("Interrupted before a trial was started. Nothing is lost.", EXIT_INTERRUPTED)
         if isinstance(error, Exception) and not isinstance(error, typer.Exit):

@@ -30,7 +30,7 @@ from tuner.clock import Clock, Instant
 from tuner.devices.clearing import is_clear, unclaimed_bytes
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe
 from tuner.devices.pool import DevicePool
-from tuner.errors import DeviceError, LaunchError
+from tuner.errors import EXIT_STUDY_FAILED, DeviceError, LaunchError
 from tuner.launch.diagnosis import count_oom_kills, last_lines
 from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
 from tuner.launch.launcher import Launcher
@@ -490,7 +490,9 @@ class Dispatcher:
         now = self._clock.now()
         self._end_reason = self._why_no_more(now)
         if not self._end_reason and not self._pool.free:
-            raise DeviceError("Every device of the study is lost. Nothing more can run here.")
+            error = DeviceError("Every device of the study is lost. Nothing more can run here.")
+            error.exit_code = EXIT_STUDY_FAILED
+            raise error
         return bool(self._end_reason)
 
     def _spent(self, now: Instant) -> Spent:

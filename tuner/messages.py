@@ -151,6 +151,17 @@ _MESSAGES: Mapping[str, Callable[..., Message]] = {
 }
 _ENUMS: Mapping[str, type[Enum]] = {"outcome": Outcome, "cause": Cause, "action": Action}
 _TUPLES = frozenset({"objectives", "devices"})
+#: A program with a mistake in its messages must cost its own connection and nothing else.
+_KINDS: Mapping[str, type] = {
+    "attempt_id": str,
+    "token": str,
+    "step": int,
+    "name": str,
+    "key": str,
+    "distribution": str,
+    "detail": str,
+}
+_NUMBERS_BY_NAME = frozenset({"values", "metrics"})
 
 
 def encode(message: Message) -> bytes:
@@ -168,7 +179,7 @@ def decode(line: bytes) -> Message:
     try:
         name, content = json.loads(line)
         return _MESSAGES[name](**{key: _rich(key, value) for key, value in content.items()})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise MalformedMessage(f"This is not a message of the tuner: {line[:200]!r}") from error
 
 
@@ -179,6 +190,16 @@ def _plain(value: object) -> object:
 
 
 def _rich(key: str, value: object) -> object:
+    if not isinstance(value, _KINDS.get(key, object)):
+        raise TypeError(f"{key} is {value!r}")
+    if key in _NUMBERS_BY_NAME:
+        return _numbers(value)
     if key in _ENUMS and value is not None:
         return _ENUMS[key](value)
     return tuple(value) if key in _TUPLES and isinstance(value, list) else value
+
+
+def _numbers(value: object) -> dict[str, float]:
+    if not isinstance(value, dict) or not all(isinstance(v, (int, float)) for v in value.values()):
+        raise TypeError(f"{value!r} are not numbers by name")
+    return value

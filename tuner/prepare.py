@@ -24,6 +24,7 @@ from tuner.files import StudyFiles
 from tuner.launch.plan import THREAD_VARIABLES, TrialPlan
 from tuner.launch.request import CommandProgram, FunctionProgram, Program
 from tuner.search.pruners import build_pruner
+from tuner.search.samplers import build_sampler
 
 _OUR_PACKAGES = ("tuner", "search_spaces", "trials")
 _SEED_BITS = 31
@@ -45,12 +46,20 @@ def check_study(config: StudyConfig) -> BasePruner:
     """What can be said without looking at devices or the database.
 
     Raises:
-        ConfigError: If the pruner, the command or the folder is wrong.
+        ConfigError: If the sampler, the pruner, the command or the folder is wrong.
     """
     check_command_exists(config)
     for package in _OUR_PACKAGES:
         _refuse_shadow(config, package)
-    return build_pruner(config.pruner, len(config.objectives), file=config.file)
+    n_objectives = len(config.objectives)
+    build_sampler(
+        config.sampler,
+        config.search_space,
+        seed=config.sampler.seed or 0,
+        n_objectives=n_objectives,
+        file=config.file,
+    )
+    return build_pruner(config.pruner, n_objectives, file=config.file)
 
 
 def draw_seed() -> int:

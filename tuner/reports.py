@@ -79,13 +79,6 @@ def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
         TunerError: With what is wrong.
     """
     check_study(config)
-    build_sampler(
-        config.sampler,
-        config.search_space,
-        seed=config.sampler.seed or 0,
-        n_objectives=len(config.objectives),
-        file=config.file,
-    )
     host = find_devices(config, environ, None)
     inbox = Inbox()
     with open_launcher(config, host, inbox, environ) as launcher:

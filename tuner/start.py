@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -40,6 +41,7 @@ def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str])
         TunerError: With a message for the user; everything is stopped and recorded by then.
     """
     pruner = check_study(config)
+    files = StudyFiles(folder=config.folder, study=config.study)
     with ExitStack() as stack:
         locks = stack.enter_context(DeviceLocks())
         host = find_devices(config, environ, locks)
@@ -48,6 +50,7 @@ def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str])
         inbox = Inbox()
         stack.callback(inbox.close)
         launcher = stack.enter_context(open_launcher(config, host, inbox, environ))
+        _log_to(files.dispatcher_log)
         # SQLAlchemy and Alembic take half a second, in which the fork server imports torch.
         from tuner.assembly import dispatch
 
@@ -62,14 +65,12 @@ def open_launcher(
     files = StudyFiles(folder=config.folder, study=config.study)
     _make_folder(files, config)
     program = program_of(config)
-    for folder in reversed(import_path_of(config)):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
     launcher = LocalLauncher(
         inbox,
         modules=modules_of(program),
         environment=worker_environment(host.devices, environ),
         log_path=files.preload_log,
+        import_path=import_path_of(config),
         n_spares=len(host.devices),
     )
     try:
@@ -85,13 +86,18 @@ def check_program(launcher: LocalLauncher, config: StudyConfig) -> None:
         raise ConfigError(str(error), file=config.file) from error
 
 
+def _log_to(path: Path) -> None:
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger("tuner").addHandler(handler)
+
+
 def _announce_devices(console: Console, host: HostDevices) -> None:
     names = ", ".join(device.label for device in host.devices)
-    console.print(f"devices: {names}", highlight=False)
-    for left_out in host.selection.left_out:
-        console.print(left_out.reason, highlight=False)
-    for warning in host.selection.warnings:
-        console.print(warning, highlight=False)
+    left_out = (one.reason for one in host.selection.left_out)
+    for line in (f"devices: {names}", *left_out, *host.selection.warnings):
+        # As it stands: the names of other people's processes are no markup, and a log has no width.
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _make_folder(files: StudyFiles, config: StudyConfig) -> None:

@@ -125,7 +125,8 @@ class ChannelServer:
             raise messages.MalformedMessage("A worker sent a message that only we send.")
         if isinstance(message, messages.Hello):
             expected = self._tokens.get(message.attempt_id, "")
-            if not expected or not secrets.compare_digest(expected, message.token):
+            token = message.token.encode(errors="replace")
+            if not expected or not secrets.compare_digest(expected.encode(), token):
                 raise messages.MalformedMessage(
                     f"Somebody without its token spoke for attempt {message.attempt_id}."
                 )

@@ -13,6 +13,7 @@ import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
+from tuner.launch import preload
 from tuner.launch.request import CommandProgram, LaunchRequest, Program
 
 FUNCTION_WORKER = "trials.function_worker"
@@ -35,6 +36,7 @@ def wait(requests: Connection) -> None:
     The dispatcher forks ahead, so that a freed device does not wait for a fork.
     """
     os.setsid()
+    _look_where_the_server_looks()
     try:
         request = requests.recv()
     except EOFError:
@@ -52,12 +54,18 @@ def enter(request: LaunchRequest) -> None:
 
 def check(program: Program, answer: Connection) -> None:
     """Says whether the program's functions can be imported and called with a trial."""
+    _look_where_the_server_looks()
     found = ProgramCheck(
         problem=next(filter(None, map(_problem, _functions(program))), ""),
         is_unsafe_to_preload=_is_unsafe(),
     )
     answer.send(found)
     answer.close()
+
+
+def _look_where_the_server_looks() -> None:
+    """multiprocessing has set the dispatcher's own path, which lacks the user's folders."""
+    sys.path[:] = preload.import_path or sys.path
 
 
 def _functions(program: Program) -> list[tuple[str, str]]:

@@ -46,6 +46,7 @@ class LocalLauncher:
         modules: Imported once, before the first fork.
         environment: Of the fork server, and so of every worker.
         log_path: Where importing those modules may print.
+        import_path: Folders of the user's modules, before those of this process.
         n_spares: Processes to fork ahead; as many as may be wanted at the same moment.
     """
 
@@ -56,11 +57,13 @@ class LocalLauncher:
         modules: Sequence[str],
         environment: Mapping[str, str],
         log_path: Path,
+        import_path: Sequence[str] = (),
         n_spares: int = 1,
     ) -> None:
         self._inbox = inbox
         self._environment = environment
         self._log_path = log_path
+        self._import_path = tuple(import_path)
         self._context = multiprocessing.get_context("forkserver")
         self._workers: dict[AttemptId, _Worker] = {}
         self._spares: deque[_Worker] = deque()
@@ -185,7 +188,7 @@ class LocalLauncher:
         variables = {
             **self._environment,
             preload.ENV_MODULES: ",".join(modules),
-            preload.ENV_SYS_PATH: os.pathsep.join(sys.path),
+            preload.ENV_SYS_PATH: os.pathsep.join([*self._import_path, *sys.path]),
             preload.ENV_LOG: str(self._log_path),
         }
         forkserver.set_forkserver_preload([preload.__name__])

@@ -15,13 +15,17 @@ ENV_MODULES = "TUNER_PRELOAD_MODULES"
 ENV_SYS_PATH = "TUNER_PRELOAD_SYS_PATH"
 ENV_LOG = "TUNER_PRELOAD_LOG"
 
+#: Where every forked process looks for modules; empty outside of a fork server.
+import_path: list[str] = []
+
 
 def _preload() -> None:
     # Away from the terminal's process group: Ctrl-C is the dispatcher's to handle.
     os.setsid()
     if log := os.environ.pop(ENV_LOG, ""):
         _redirect_output(log)
-    sys.path[:] = os.environ.pop(ENV_SYS_PATH, os.pathsep.join(sys.path)).split(os.pathsep)
+    import_path[:] = os.environ.pop(ENV_SYS_PATH, os.pathsep.join(sys.path)).split(os.pathsep)
+    sys.path[:] = import_path
     for name in os.environ.pop(ENV_MODULES, "").split(","):
         if name:
             _import(name)

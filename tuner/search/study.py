@@ -155,7 +155,7 @@ class StudySearch:
     def params_of(self, trial_id: int) -> dict[str, ParamValue]:
         """All parameters of a trial so far: declared, constant and define-by-run."""
         constants = dict(self._space.constants) if isinstance(self._space, SearchSpace) else {}
-        return constants | dict(self._storage.get_trial(trial_id).params)
+        return dict(self._storage.get_trial(trial_id).params) | constants
 
     # -- reports -----------------------------------------------------------------------------
 

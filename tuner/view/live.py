@@ -80,17 +80,22 @@ def _counts(snapshot: Snapshot) -> Text:
 
 def _best(snapshot: Snapshot) -> Text:
     assert snapshot.best is not None
-    words = Text("best  ", style="bold")
+    words = Text()
+    words.append("best  ", style="bold")
     words.append(text.values_text(snapshot.best.values), style="bold green")
     words.append(f"  trial {snapshot.best.number}: {text.settings(snapshot.best.params)}", "dim")
     return words
 
 
 def _devices(snapshot: Snapshot) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("device", "trial", "for", "step", "value", "settings"):
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", expand=True)
     rows = sorted(snapshot.running, key=lambda running: _natural(running.devices))
+    names = [", ".join(running.devices) for running in rows] + list(snapshot.idle_devices)
+    table.add_column("device", no_wrap=True, min_width=max(map(len, names), default=0))
+    for column, width in (("trial", 5), ("for", 4), ("step", 4), ("value", 7)):
+        table.add_column(column, no_wrap=True, min_width=width)
+    # The rest of the line; what does not fit is cut.
+    table.add_column("settings", no_wrap=True, overflow="ellipsis", ratio=1)
     for running in rows[:_MAX_ROWS]:
         table.add_row(*_row(running))
     for device in snapshot.idle_devices[: max(0, _MAX_ROWS - len(rows))]:

@@ -21,6 +21,7 @@ class PlainView:
     def __init__(self, out: IO[str]) -> None:
         self._out = out
         self._next_progress_s = _PROGRESS_EVERY_S
+        self._is_open = True
 
     def __enter__(self) -> PlainView:
         return self
@@ -28,13 +29,21 @@ class PlainView:
     def __exit__(self, *_: object) -> None: ...
 
     def show(self, notice: Notice) -> None:
-        print(text.line(notice), file=self._out, flush=True)
+        self._write(text.line(notice))
 
     def refresh(self, snapshot: Snapshot) -> None:
         if snapshot.elapsed_s < self._next_progress_s:
             return
         self._next_progress_s = snapshot.elapsed_s + _PROGRESS_EVERY_S
-        print(progress_line(snapshot), file=self._out, flush=True)
+        self._write(progress_line(snapshot))
+
+    def _write(self, line: str) -> None:
+        if self._is_open:
+            try:
+                print(line, file=self._out, flush=True)
+            except OSError:
+                # The reader of a pipe went away (`| head`), which is no reason to stop training.
+                self._is_open = False
 
 
 def progress_line(snapshot: Snapshot) -> str:

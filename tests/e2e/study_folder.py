@@ -1,0 +1,189 @@
+"""A user's folder with a study in it, and the commands that the user types there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).parents[2]
+TIMEOUT_S = 60.0
+_POLL_S = 0.02
+_RUN = (sys.executable, "-m", "tuner.run")
+_BEST = (sys.executable, "-m", "tuner.best")
+# What the installed `tuner` script does; the tests run also where the package is not installed.
+_TUNER = (
+    sys.executable,
+    "-c",
+    "import sys; sys.argv[0] = 'tuner'; from tuner.cli import main; main()",
+)
+#: Of whoever starts the tests; would change what is printed or which devices there are.
+_NOT_INHERITED = (
+    *("CUDA_VISIBLE_DEVICES", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PYTEST_ADDOPTS"),
+    *("TTY_COMPATIBLE", "OMP_NUM_THREADS", "GIT_DIR", "GIT_WORK_TREE"),
+)
+_ATTEMPTS = """
+    select trials.number, a.number, a.state, a.outcome, a.cause, a.detail, a.seed, a.params, a.pid
+    from tuner_attempts a join trials on trials.trial_id = a.trial_id
+    order by trials.number, a.number
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out + self.err
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptRecord:
+    """A row of `tuner_attempts`."""
+
+    trial: int
+    number: int
+    state: str
+    outcome: str | None
+    cause: str | None
+    detail: str
+    seed: int
+    params: str
+    pid: int | None
+
+
+@dataclass(kw_only=True)
+class Running:
+    """A command that was started and not yet waited for."""
+
+    process: subprocess.Popen[str]
+
+    def signal(self, number: signal.Signals) -> None:
+        """To this process alone, as `kill` does; a terminal would signal the group."""
+        self.process.send_signal(number)
+
+    def wait(self, timeout_s: float = TIMEOUT_S) -> Ended:
+        out, err = self.process.communicate(timeout=timeout_s)
+        return Ended(code=self.process.returncode, out=out, err=err)
+
+
+@dataclass(kw_only=True)
+class StudyFolder:
+    """A folder of its own for one test, with nothing of the tuner in it."""
+
+    path: Path
+    env: dict[str, str] = field(default_factory=dict)
+    _started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def study(self, file: str = "study.yaml", **keys: object) -> Path:
+        """Writes a study file: a small study, with these keys instead or besides. None: absent."""
+        content = {
+            "study": "small",
+            "trial": {"function": "forecast:train"},
+            "search_space": {"x": {"type": "float", "low": 0, "high": 1}},
+            "sampler": {"name": "random", "seed": 1},
+            "devices": "cpu:2",
+            "budget": {"trials": 4},
+            **keys,
+        }
+        content = {key: value for key, value in content.items() if value is not None}
+        return self.write(file, yaml.safe_dump(content, sort_keys=False))
+
+    def tune(self, *words: str, file: str = "study.yaml", **options: Any) -> Ended:
+        """`python -m tuner.run study.yaml ...`, to its end."""
+        return self.start(*words, file=file, **options).wait()
+
+    def start(self, *words: str, file: str = "study.yaml", **options: Any) -> Running:
+        return self._start([*_RUN, file, *words], **options)
+
+    def tuner(self, *words: str, **options: Any) -> Ended:
+        """`tuner ...`, to its end."""
+        return self._start([*_TUNER, *words], **options).wait()
+
+    def best(self, *words: str) -> Ended:
+        """`python -m tuner.best ...`, to its end."""
+        return self._start([*_BEST, *words]).wait()
+
+    def python(self, *words: str) -> Ended:
+        return self._start([sys.executable, *words]).wait()
+
+    def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
+        ours = {"PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "default"}
+        return inherited | ours | self.env | dict(env or {})
+
+    def _start(self, words: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+        process = subprocess.Popen(
+            words,
+            cwd=self.path,
+            env=self.environment(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._started.append(process)
+        return Running(process=process)
+
+    def rows(self, query: str, *values: object, database: str = "small.db") -> list[Any]:
+        connection = sqlite3.connect(f"file:{self.path / database}?mode=ro", uri=True, timeout=10)
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            connection.close()
+
+    def attempts(self, database: str = "small.db") -> list[AttemptRecord]:
+        names = ("trial", "number", "state", "outcome", "cause", "detail", "seed", "params", "pid")
+        rows = self.rows(_ATTEMPTS, database=database)
+        return [AttemptRecord(**dict(zip(names, row, strict=True))) for row in rows]
+
+    def states(self, database: str = "small.db") -> list[str]:
+        """States of the trials, in their order."""
+        query = "select state from trials order by number"
+        return [state for (state,) in self.rows(query, database=database)]
+
+    def execute(self, statement: str, *values: object, database: str = "small.db") -> None:
+        connection = sqlite3.connect(self.path / database)
+        with connection:
+            connection.execute(statement, values)
+        connection.close()
+
+    def files(self) -> set[str]:
+        """Names in the folder."""
+        return {path.name for path in self.path.iterdir()}
+
+    def end_all(self) -> None:
+        """Ends what a failed test has left running; the guardian ends its workers."""
+        for process in self._started:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate(timeout=TIMEOUT_S)
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Polls until the condition holds; fails the test after `timeout_s`."""
+    give_up_at_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < give_up_at_s, f"waited {timeout_s:g} s in vain until {what}"
+        time.sleep(_POLL_S)
