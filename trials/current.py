@@ -64,7 +64,7 @@ def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) 
     objectives: tuple[str, ...] = ("value",)
     number, seed = 0, 0
     if storage:
-        from tuner.best import load_best
+        from tuner.configurations import load_best
 
         best = load_best(storage, study)
         params |= best.params
@@ -75,7 +75,8 @@ def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) 
         attempt_number=0,
         params=params,
         seed=seed,
-        checkpoint_dir="checkpoints",
+        # Each configuration its own: the state of one does not fit the network of another.
+        checkpoint_dir=f"checkpoints/trial-{number}" if storage else "checkpoints/defaults",
         objectives=objectives,
         devices=_visible_devices(),
     )

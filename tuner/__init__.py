@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuner.best import BestConfiguration, load_best, load_top
+    from tuner.configurations import BestConfiguration, load_best, load_top
 
 __all__ = ["BestConfiguration", "load_best", "load_top"]
 
@@ -13,7 +13,7 @@ __all__ = ["BestConfiguration", "load_best", "load_top"]
 def __getattr__(name: str) -> object:
     """Imports on first use: a training process must not pay for the database."""
     if name in __all__:
-        from tuner import best
+        from tuner import configurations
 
-        return getattr(best, name)
+        return getattr(configurations, name)
     raise AttributeError(f"module 'tuner' has no attribute {name!r}")

@@ -15,16 +15,21 @@ from tuner.clock import SystemClock
 from tuner.config import StudyConfig
 from tuner.devices.pool import DevicePool
 from tuner.dispatcher import Dispatcher, Result, Terms
-from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED, EXIT_STUDY_FAILED
+from tuner.errors import (
+    EXIT_BUDGET_REACHED,
+    EXIT_INTERRUPTED,
+    EXIT_STUDY_FAILED,
+    ConfigError,
+    LaunchError,
+)
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Inbox, SignalSource
 from tuner.launch.local import LocalLauncher
 from tuner.notices import View
-from tuner.prepare import HostDevices, draw_seed, plan_of
+from tuner.prepare import HostDevices, draw_seed, plan_of, program_of
 from tuner.provenance import git_state, host_facts, package_versions
 from tuner.search.samplers import build_sampler
 from tuner.search.study import BestTrial, StudySearch
-from tuner.start import check_program
 from tuner.store.database import Database, open_database, store_errors
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder, StartRecord
@@ -81,6 +86,13 @@ def dispatch(
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
     return StudyEnd(result=result, best=search.best, exit_code=_exit_code(result))
+
+
+def check_program(launcher: LocalLauncher, config: StudyConfig) -> None:
+    try:
+        launcher.check(program_of(config))
+    except LaunchError as error:
+        raise ConfigError(str(error), file=config.file) from error
 
 
 def _open_study(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import optuna
 import typer
 from rich.console import Console
 
@@ -145,7 +146,7 @@ def best(
 ) -> None:
     """Prints the best configurations of a study."""
     with _edge(False):
-        from tuner.best import load_top, render
+        from tuner.configurations import load_top, render
 
         storage = source
         if "://" not in source:
@@ -185,7 +186,9 @@ class _edge:
     def __init__(self, debug: bool) -> None:
         self._debug = debug
 
-    def __enter__(self) -> None: ...
+    def __enter__(self) -> None:
+        # Its own news (a study was made, a trial ended) would stand between ours.
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
 
     def __exit__(self, kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, TunerError):

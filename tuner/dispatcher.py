@@ -31,7 +31,7 @@ from tuner.devices.clearing import is_clear, unclaimed_bytes
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe
 from tuner.devices.pool import DevicePool
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, LaunchError
-from tuner.launch.diagnosis import count_oom_kills, last_lines
+from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
 from tuner.launch.launcher import Launcher
 from tuner.launch.plan import TrialPlan
@@ -260,6 +260,7 @@ class Dispatcher:
 
     def _conclude(self, now: Instant, live: LiveAttempt, ending: Ending) -> None:
         live.deadline_s = None
+        ending = replace(ending, detail=readable(ending.detail))
         live.attempt = replace(live.attempt, ending=ending)
         params = self._search.params_of(live.attempt.trial_id)
         before = self._search.best

@@ -6,6 +6,7 @@ log for each attempt of it and its checkpoints.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,11 @@ class StudyFiles:
 
     @property
     def root(self) -> Path:
-        return self.folder / FOLDER_NAME / _NOT_IN_FILE_NAMES.sub("_", self.study)
+        name = _NOT_IN_FILE_NAMES.sub("_", self.study)
+        if name != self.study:
+            # `a b` and `a_b` are two studies, and must not find each other's checkpoints.
+            name += f"-{hashlib.sha256(self.study.encode()).hexdigest()[:6]}"
+        return self.folder / FOLDER_NAME / name
 
     @property
     def preload_log(self) -> Path:

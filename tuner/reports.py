@@ -14,7 +14,7 @@ import yaml
 from rich.table import Table
 
 from search_spaces import DefineByRunSpace, ParamValue, SearchSpace
-from tuner.assembly import StudyEnd
+from tuner.assembly import StudyEnd, check_program
 from tuner.attempt import Attempt
 from tuner.config import StudyConfig
 from tuner.devices.cpu import CpuProbe
@@ -27,7 +27,7 @@ from tuner.launch.inbox import Inbox
 from tuner.prepare import HostDevices, check_study, find_devices, plan_of
 from tuner.search.samplers import build_sampler
 from tuner.search.study import to_optuna
-from tuner.start import check_program, open_launcher
+from tuner.start import open_launcher
 from tuner.store.database import open_database, shown_url
 from tuner.view import text
 
@@ -44,9 +44,9 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
     if end.best:
         lines.append(f"best: {text.values_text(end.best.values)} (trial {end.best.number})")
         lines += [f"  {name}: {text.short(value)}" for name, value in end.best.params.items()]
-        lines.append(f"again: python -m tuner.best {config.file}")
+        lines.append(f"again: python -m tuner.best {_named(config)}")
     elif result.n_failed:
-        lines.append(f"No trial has completed. See what one printed: tuner logs 0 {config.file}")
+        lines.append(f"No trial has completed. See what one printed: tuner logs 0 {_named(config)}")
     if result.is_interrupted:
         lines.append(f"Stopped; everything is saved. To go on: {command_line}")
     return "\n".join(lines)
@@ -144,6 +144,12 @@ def find_log(files: StudyFiles, trial: int, attempt: int | None) -> Path:
         known = ", ".join(log.stem.removeprefix("attempt-") for log in logs)
         raise ConfigError(f"Trial {trial} has no attempt {attempt}. It has: {known}.")
     return path
+
+
+def _named(config: StudyConfig) -> str:
+    """How to name the study in another command: the file, and what `--study` made of it."""
+    written = yaml.safe_load(config.text).get("study")
+    return config.file if written == config.study else f"{config.file} --study {config.study}"
 
 
 def _first_params(config: StudyConfig, seed: int) -> dict[str, ParamValue]:

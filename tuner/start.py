@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tuner.config import StudyConfig
 from tuner.devices.locks import DeviceLocks
-from tuner.errors import ConfigError, LaunchError
+from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
 from tuner.launch.local import LocalLauncher, modules_of
@@ -77,13 +77,6 @@ def open_launcher(
         yield launcher
     finally:
         launcher.close()
-
-
-def check_program(launcher: LocalLauncher, config: StudyConfig) -> None:
-    try:
-        launcher.check(program_of(config))
-    except LaunchError as error:
-        raise ConfigError(str(error), file=config.file) from error
 
 
 def _log_to(path: Path) -> None:

@@ -31,6 +31,7 @@ def load_data(device: torch.device) -> list[torch.Tensor]:
 def main() -> None:
     trial = trials.current(DEFAULTS)
     params = trial.params
+    print(f"trial {trial.number} on {trial.device}: {params}")
     torch.manual_seed(trial.seed)
 
     train_x, valid_x, train_y, valid_y = load_data(trial.device)

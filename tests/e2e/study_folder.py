@@ -66,19 +66,32 @@ class AttemptRecord:
     pid: int | None
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Running:
     """A command that was started and not yet waited for."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[bytes]
+    out_file: Path
+    err_file: Path
+
+    @property
+    def out(self) -> str:
+        """What it has printed so far."""
+        return self.out_file.read_text()
 
     def signal(self, number: signal.Signals) -> None:
         """To this process alone, as `kill` does; a terminal would signal the group."""
         self.process.send_signal(number)
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> Ended:
-        out, err = self.process.communicate(timeout=timeout_s)
-        return Ended(code=self.process.returncode, out=out, err=err)
+        code = self.process.wait(timeout_s)
+        return Ended(code=code, out=self.out, err=self.err_file.read_text())
+
+    def end(self) -> None:
+        """Ends what a failed test has left running; its guardian ends its workers."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(TIMEOUT_S)
 
 
 @dataclass(kw_only=True)
@@ -87,7 +100,7 @@ class StudyFolder:
 
     path: Path
     env: dict[str, str] = field(default_factory=dict)
-    _started: list[subprocess.Popen[str]] = field(default_factory=list)
+    _started: list[Running] = field(default_factory=list)
 
     def write(self, name: str, text: str) -> Path:
         path = self.path / name
@@ -133,18 +146,21 @@ class StudyFolder:
         return inherited | ours | self.env | dict(env or {})
 
     def _start(self, words: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
-        process = subprocess.Popen(
-            words,
-            cwd=self.path,
-            env=self.environment(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self._started.append(process)
-        return Running(process=process)
+        # Files, and not pipes: a test reads what is there while the command runs.
+        stem = self.path.with_name(f"command-{len(self._started)}")
+        out_file, err_file = stem.with_suffix(".out"), stem.with_suffix(".err")
+        with out_file.open("wb") as out, err_file.open("wb") as err:
+            process = subprocess.Popen(
+                words,
+                cwd=self.path,
+                env=self.environment(env),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        self._started.append(Running(process=process, out_file=out_file, err_file=err_file))
+        return self._started[-1]
 
     def rows(self, query: str, *values: object, database: str = "small.db") -> list[Any]:
         connection = sqlite3.connect(f"file:{self.path / database}?mode=ro", uri=True, timeout=10)
@@ -174,11 +190,9 @@ class StudyFolder:
         return {path.name for path in self.path.iterdir()}
 
     def end_all(self) -> None:
-        """Ends what a failed test has left running; the guardian ends its workers."""
-        for process in self._started:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate(timeout=TIMEOUT_S)
+        """Ends what a failed test has left running."""
+        for command in self._started:
+            command.end()
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOUT_S) -> None:

@@ -10,6 +10,8 @@ from tuner.attempt import Cause, Ending, Outcome
 
 N_TAIL_LINES = 20
 _TAIL_BYTES = 64 * 1024
+#: Of the text kept with an attempt; MySQL's TEXT holds 65,535 bytes.
+_MAX_DETAIL = 16_000
 
 # Texts of CUDA, cuDNN, cuBLAS (as torch shows them), XLA and TensorFlow.
 _DEVICE_MEMORY = re.compile(
@@ -64,6 +66,13 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def readable(text: str) -> str:
+    """What a program wrote, as every terminal and database takes it: at most its last 16,000
+    characters, without NUL (PostgreSQL refuses it) and lone surrogates (nobody can encode them)."""
+    shown = text[-_MAX_DETAIL:].replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return shown.encode(errors="replace").decode()
 
 
 def last_lines(path: Path, n_lines: int = N_TAIL_LINES) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import optuna
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
 from optuna.storages import RDBStorage
@@ -24,6 +24,11 @@ _DRIVERS = {
     "pymysql": "mysql",
     "MySQLdb": "mysql",
 }
+# Texts of libpq, psycopg and PyMySQL.
+_UNREACHABLE = re.compile(
+    r"Connection refused|Can't connect to MySQL|could not translate host name"
+    r"|failed to resolve host|timed? ?out|No route to host|Network is unreachable"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +118,6 @@ def _optuna_backend(url: str, parsed: sa.URL, *, read_only: bool) -> RDBStorage:
     options: dict[str, object] = {}
     if parsed.get_backend_name() == "sqlite":
         options = {"connect_args": {"timeout": SQLITE_BUSY_TIMEOUT_S}}
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         return RDBStorage(url, engine_kwargs=options, skip_table_creation=read_only)
     except RuntimeError as error:
@@ -186,4 +190,9 @@ def _reason(error: exc.DBAPIError) -> str:
     if "locked" in text:
         return "The database stayed locked by another program. End that program, then start again"
     first_line = text.splitlines()[0] if text else type(error).__name__
+    if _UNREACHABLE.search(text):
+        return (
+            f"The database server did not answer: {first_line}. Start it, or correct its host and "
+            "port in storage"
+        )
     return f"The database could not be used: {first_line}"

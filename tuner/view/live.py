@@ -97,7 +97,8 @@ def _devices(snapshot: Snapshot) -> RenderableType:
     # The rest of the line; what does not fit is cut.
     table.add_column("settings", no_wrap=True, overflow="ellipsis", ratio=1)
     for running in rows[:_MAX_ROWS]:
-        table.add_row(*_row(running))
+        # As text: a name such as `[/a]` is no markup.
+        table.add_row(*map(Text, _row(running)))
     for device in snapshot.idle_devices[: max(0, _MAX_ROWS - len(rows))]:
         table.add_row(device, Text("idle", style="dim"))
     n_hidden = len(rows) + len(snapshot.idle_devices) - _MAX_ROWS

@@ -1,0 +1,144 @@
+"""The best configurations of a study, for people, for scripts and for Python.
+
+python -m tuner.best study.yaml --top 5 --format args
+tuner.load_best("sqlite:///digits.db").params
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import optuna
+import yaml
+from optuna.trial import FrozenTrial, TrialState
+
+from search_spaces import ParamValue, SearchSpace
+from tuner.errors import StoreError
+from tuner.formats import Format
+from tuner.launch.request import trial_environment
+from tuner.search.study import OBJECTIVES_ATTR, load_space_of
+from tuner.store.database import Database, open_database
+from tuner.store.queries import find_study, origin_of
+from tuner.template import format_value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestConfiguration:
+    """A completed trial's configuration, with what is needed to do the same again."""
+
+    study: str
+    trial_number: int
+    #: Constants included.
+    params: Mapping[str, ParamValue]
+    #: By objective.
+    values: Mapping[str, float]
+    #: Of the attempt that gave the values; 0 where the tuner did not run it.
+    seed: int
+    git_commit: str | None
+    #: Whether the user's files differed from that commit.
+    git_is_dirty: bool | None
+
+    @property
+    def value(self) -> float:
+        """Of the first objective."""
+        return next(iter(self.values.values()))
+
+
+def load_best(storage: str, study: str | None = None) -> BestConfiguration:
+    """The best configuration of a study.
+
+    Args:
+        storage: Database URL, such as `sqlite:///digits.db`.
+        study: Its name; absent: the only one in the database.
+
+    Raises:
+        StoreError: If the database or the study is not there, or no trial has completed.
+    """
+    return load_top(storage, study, n=1)[0]
+
+
+def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConfiguration]:
+    """The best configurations of a study, the best first.
+
+    With several objectives: the Pareto front, ordered by the first objective.
+
+    Args:
+        storage: Database URL.
+        study: Its name; absent: the only one in the database.
+        n: At most so many.
+
+    Raises:
+        StoreError: If the database or the study is not there, or no trial has completed.
+    """
+    database = open_database(storage, read_only=True)
+    try:
+        study_id, name = find_study(database, study)
+        trials = _ranked(optuna.Study(name, database.storage))[:n]
+        if not trials:
+            raise StoreError(f"No trial of study {name!r} has completed yet.")
+        return [_configuration(database, study_id, name, trial) for trial in trials]
+    finally:
+        database.close()
+
+
+def render(configurations: list[BestConfiguration], form: Format) -> str:
+    """Text for a terminal, a file or a shell."""
+    match form:
+        case Format.JSON:
+            return json.dumps([asdict(each) for each in configurations], indent=2)
+        case Format.YAML:
+            plain = [json.loads(json.dumps(asdict(each))) for each in configurations]
+            return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
+        case Format.ENV:
+            return "\n\n".join(_env(each) for each in configurations)
+        case Format.ARGS:
+            return "\n".join(_args(each) for each in configurations)
+
+
+def _env(configuration: BestConfiguration) -> str:
+    variables = trial_environment(
+        configuration.params,
+        number=configuration.trial_number,
+        attempt_number=0,
+        seed=configuration.seed,
+        checkpoint_dir="",
+    )
+    shown = {k: v for k, v in variables.items() if k.startswith("TUNER_PARAM_")}
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in shown.items())
+
+
+def _args(configuration: BestConfiguration) -> str:
+    words = [f"--{k}={format_value(v)}" for k, v in configuration.params.items()]
+    return shlex.join(words)
+
+
+def _ranked(study: optuna.Study) -> list[FrozenTrial]:
+    if len(study.directions) > 1:
+        candidates = study.best_trials
+    else:
+        candidates = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    feasible = [t for t in candidates if all(v <= 0 for v in t.constraints.values())]
+    is_maximized = study.directions[0] is optuna.study.StudyDirection.MAXIMIZE
+    return sorted(feasible, key=lambda trial: trial.values[0], reverse=is_maximized)
+
+
+def _configuration(
+    database: Database, study_id: int, name: str, trial: FrozenTrial
+) -> BestConfiguration:
+    space = load_space_of(database.storage, study_id)
+    constants = dict(space.constants) if isinstance(space, SearchSpace) else {}
+    stored = database.storage.get_study_user_attrs(study_id).get(OBJECTIVES_ATTR)
+    objectives = stored or [f"value_{i}" if i else "value" for i in range(len(trial.values))]
+    origin = origin_of(database, trial._trial_id)
+    return BestConfiguration(
+        study=name,
+        trial_number=trial.number,
+        params=dict(trial.params) | constants,
+        values=dict(zip(objectives, trial.values, strict=True)),
+        seed=origin.seed if origin else 0,
+        git_commit=origin.git_commit if origin else None,
+        git_is_dirty=origin.git_is_dirty if origin else None,
+    )
