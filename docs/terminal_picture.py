@@ -1,6 +1,6 @@
 """Makes docs/images/terminal.svg: the live view of study.yaml, taken from a real terminal (tmux).
 
-    python docs/terminal_picture.py
+python docs/terminal_picture.py
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class FakeInbox:
             next_s = min((at_s for at_s, _, _ in self._plans), default=now_s + timeout_s)
             self._clock.advance(max(0.0, min(timeout_s, next_s - now_s)))
             self._do_what_is_due()
-        return self.take(lambda _: True)
+        return sorted(self.take(lambda _: True), key=lambda e: isinstance(e, WorkerExited))
 
     def take(self, is_wanted: Callable[[Event], bool]) -> list[Event]:
         """Removes and gives the events that are wanted, in order."""

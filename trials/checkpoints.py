@@ -38,6 +38,7 @@ class CheckpointFolder:
                 torch.save(dict(state), file)
                 file.flush()
                 os.fsync(file.fileno())
+            _refuse_unloadable(partial)
             partial.replace(final)
         finally:
             partial.unlink(missing_ok=True)
@@ -58,10 +59,24 @@ class CheckpointFolder:
         return None
 
     def _newest_first(self) -> list[Path]:
-        files = [file for file in self._path.glob("step-*.pt") if _step(file) is not None]
-        return sorted(files, key=lambda file: _step(file) or 0, reverse=True)
+        # By time and not by step: a trial that starts over saves smaller steps again.
+        files = self._path.glob("step-*.pt")
+        return sorted(files, key=lambda file: file.stat().st_mtime_ns, reverse=True)
 
 
-def _step(file: Path) -> int | None:
-    digits = file.stem.removeprefix("step-")
-    return int(digits) if digits.isdigit() else None
+def _refuse_unloadable(file: Path) -> None:
+    """
+    Raises:
+        TypeError: If the file holds what `weights_only=True` does not load, a NumPy number say.
+    """
+    import torch
+
+    try:
+        # With mmap the tensors themselves are not read.
+        torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except pickle.UnpicklingError as error:
+        raise TypeError(
+            "save_checkpoint: the state holds something that cannot be loaded again safely. Save "
+            "state dicts, tensors, numbers, strings and containers of them (float(x) for NumPy's "
+            f"numbers). torch says: {str(error).splitlines()[0]}"
+        ) from error

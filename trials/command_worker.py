@@ -21,9 +21,9 @@ from trials.environment import builtins_of, environment_of
 from trials.function_worker import (
     EXIT_DISPATCHER_GONE,
     EXIT_OK,
+    build_params,
     connect,
     leave,
-    resolve,
     settle,
 )
 from trials.link import DispatcherLink
@@ -62,7 +62,7 @@ def _evaluate(program: CommandProgram, link: DispatcherLink) -> Finished:
     assign = link.assign
     context = TrialContext(assign, link)
     if program.space:
-        context.params.update(resolve(program.space)(context) or {})
+        build_params(context, program.space)
     n_oom_kills = count_oom_kills()
     try:
         process = _start(program, context)
@@ -120,6 +120,7 @@ class _Minder:
                 gone_at_s = time.monotonic()
             self._kill_when_due()
         self._take_line(self._unfinished_line)
+        output.close()
         return self._process.wait()
 
     def conclude(self, exit_code: int, n_oom_kills: int) -> Finished:

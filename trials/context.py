@@ -22,6 +22,7 @@ from optuna.trial import BaseTrial
 
 from trials.checkpoints import CheckpointFolder
 from trials.link import Link
+from trials.metrics import MAX_STEP
 from tuner.messages import Assign
 
 if TYPE_CHECKING:
@@ -126,8 +127,8 @@ class TrialContext(BaseTrial):
             TypeError: If a value is not a number.
             ValueError: If the step is negative, or the objectives' names are others.
         """
-        if step < 0:
-            raise ValueError(f"report: step is {step}, but steps start at 0.")
+        if not 0 <= step <= MAX_STEP:
+            raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
         self.last_values = self._by_objective(value)
         numbers = {name: _number(name, metric) for name, metric in metrics.items()}
         self._link.report(int(step), self.last_values, numbers)

@@ -35,7 +35,7 @@ from tuner.launch.request import (
     FunctionProgram,
     LaunchRequest,
 )
-from tuner.messages import Action, Finished
+from tuner.messages import RETURNED_PARAMS_ATTR, Action, Finished
 
 EXIT_OK = 0
 EXIT_DISPATCHER_GONE = 75
@@ -98,7 +98,7 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
     """Calls the user's function; whatever it does, this is how the attempt ended."""
     try:
         if program.space:
-            context.params.update(resolve(program.space)(context) or {})
+            build_params(context, program.space)
         result = resolve(f"{program.module}:{program.function}")(context)
         return judge_result(context, link, result)
     except TrialPruned as error:
@@ -113,6 +113,15 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
         raise
     except BaseException as error:  # the edge: whatever the user's code raises is its ending
         return judge_error(link, error)
+
+
+def build_params(context: TrialContext, space: str) -> None:
+    """Calls the define-by-run space; what it returns beside what it suggested is kept too."""
+    returned = resolve(space)(context) or {}
+    others = {k: v for k, v in returned.items() if k not in context.distributions}
+    if others:
+        context.params.update(others)
+        context.set_user_attr(RETURNED_PARAMS_ATTR, others)
 
 
 def resolve(name: str) -> Callable[..., Any]:

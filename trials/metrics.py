@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+#: What an integer column holds on every database.
+MAX_STEP = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -42,7 +45,7 @@ def read_json(line: str, objectives: Sequence[str]) -> Reading | None:
         return None
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return _reading(found, objectives) if isinstance(found, dict) else None
 
@@ -58,6 +61,8 @@ def _reading(found: Mapping[str, object], objectives: Sequence[str]) -> Reading 
     step = numbers.pop("step", None)
     if not values:
         return None
+    if step is not None and not 0 <= step <= MAX_STEP:
+        step = None
     return Reading(step=None if step is None else int(step), values=values, metrics=numbers)
 
 
@@ -66,7 +71,7 @@ def _number(raw: object) -> float | None:
         return None
     try:
         return float(raw)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -13,7 +13,9 @@ from rich.console import Console
 from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
+from tuner.config.storage_url import without_password
 from tuner.devices.pool import DevicePool
+from tuner.devices.watch import DeviceWatch
 from tuner.dispatcher import Dispatcher, Result, Terms
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
@@ -32,7 +34,8 @@ from tuner.search.samplers import build_sampler
 from tuner.search.study import BestTrial, StudySearch
 from tuner.store.database import Database, open_database, store_errors
 from tuner.store.queries import first_seed
-from tuner.store.record import Recorder, StartRecord
+from tuner.store.record import Recorder
+from tuner.store.starts import StartRecord
 from tuner.view.live import LiveView
 from tuner.view.plain import PlainView
 
@@ -77,7 +80,7 @@ def dispatch(
             launcher=launcher,
             channel=channel,
             pool=DevicePool(host.devices),
-            probe=host.probe,
+            watch=DeviceWatch(host.probe),
             plan=plan_of(config, seed=seed),
             terms=_terms(config),
             view=stack.enter_context(_view(config, console)),
@@ -126,7 +129,7 @@ def _open_study(
         study_id=search.study_id,
         host=host_facts(),
         seed=seed,
-        study_file=config.text,
+        study_file=without_password(config.text, config.storage),
         folder=str(config.folder),
         versions=package_versions(),
         git=git_state(config.folder),

@@ -24,9 +24,14 @@ class Budget:
     time_s: float | None = None
     device_hours: float | None = None
 
-    def reached(self, spent: Spent) -> str | None:
-        """The limit that was reached, for people; None while all hold."""
-        if self.trials is not None and spent.trials >= self.trials:
+    def reached(self, spent: Spent, *, is_new_trial: bool = True) -> str | None:
+        """The limit that was reached, for people; None while all hold.
+
+        Args:
+            spent: So far.
+            is_new_trial: False for one more attempt of a trial that has been counted.
+        """
+        if is_new_trial and self.trials is not None and spent.trials >= self.trials:
             return f"{self.trials} trials"
         if self.time_s is not None and spent.time_s >= self.time_s:
             return f"{self.time_s:.0f} s"

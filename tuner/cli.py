@@ -24,6 +24,7 @@ from tuner.formats import Format
 from tuner.start import run_study
 
 DEFAULT_FILE = Path("study.yaml")
+_WIDTH_OF_A_FILE = 240
 
 app = typer.Typer(
     name="tuner",
@@ -113,7 +114,9 @@ def devices() -> None:
     with _edge(False):
         from tuner import reports
 
-        Console().print(reports.devices_table(os.environ))
+        # A UUID that is broken over lines cannot be copied or searched for.
+        width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
+        Console(width=width).print(reports.devices_table(os.environ))
 
 
 @app.command()

@@ -15,11 +15,11 @@ import optuna
 import yaml
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import ParamValue, SearchSpace
+from search_spaces import ParamValue
 from tuner.errors import StoreError
 from tuner.formats import Format
 from tuner.launch.request import trial_environment
-from tuner.search.study import OBJECTIVES_ATTR, load_space_of
+from tuner.search.study import OBJECTIVES_ATTR, all_params, load_space_of
 from tuner.store.database import Database, open_database
 from tuner.store.queries import find_study, origin_of
 from tuner.template import format_value
@@ -129,14 +129,13 @@ def _configuration(
     database: Database, study_id: int, name: str, trial: FrozenTrial
 ) -> BestConfiguration:
     space = load_space_of(database.storage, study_id)
-    constants = dict(space.constants) if isinstance(space, SearchSpace) else {}
     stored = database.storage.get_study_user_attrs(study_id).get(OBJECTIVES_ATTR)
     objectives = stored or [f"value_{i}" if i else "value" for i in range(len(trial.values))]
     origin = origin_of(database, trial._trial_id)
     return BestConfiguration(
         study=name,
         trial_number=trial.number,
-        params=dict(trial.params) | constants,
+        params=all_params(trial, space),
         values=dict(zip(objectives, trial.values, strict=True)),
         seed=origin.seed if origin else 0,
         git_commit=origin.git_commit if origin else None,

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from optuna.trial import TrialState
 
@@ -27,18 +27,19 @@ from tuner.attempt import (
 )
 from tuner.budget import Budget, Spent
 from tuner.clock import Clock, Instant
-from tuner.devices.clearing import is_clear, unclaimed_bytes
-from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe
+from tuner.devices.device import Device
 from tuner.devices.pool import DevicePool
+from tuner.devices.watch import Baselines, DeviceWatch
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, LaunchError
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
-from tuner.launch.launcher import Launcher
 from tuner.launch.plan import TrialPlan
+from tuner.launch.protocols import Channel, Events, Launcher
 from tuner.live import LiveAttempt, Step, ending_of
 from tuner.messages import Action
-from tuner.notices import Ended, Notice, RunningTrial, Said, Snapshot, Started, View
+from tuner.notices import Ended, Notice, Said, Started, View
 from tuner.search.study import AskedTrial, StudySearch
+from tuner.snapshot import take_snapshot
 from tuner.store.record import Recorder
 
 _TICK_S = 0.25
@@ -48,28 +49,6 @@ _CLEARING_TICK_S = 0.05
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
 _CLEARING_NOTE_AFTER_S = 30.0
-
-
-class Channel(Protocol):
-    """The dispatcher's end of the channel to workers."""
-
-    address: str
-
-    def expect(self, attempt_id: AttemptId) -> str: ...
-
-    def send(self, source: SourceId, message: messages.ToWorker) -> None: ...
-
-    def broadcast(self, attempt_id: AttemptId, message: messages.ToWorker) -> None: ...
-
-    def read_rest(self, attempt_id: AttemptId) -> Sequence[Event]: ...
-
-    def dismiss(self, attempt_id: AttemptId) -> None: ...
-
-
-class Events(Protocol):
-    """Where everything that wakes the dispatcher comes from."""
-
-    def drain(self, timeout_s: float) -> Sequence[Event]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +86,7 @@ class Dispatcher:
         launcher: Starts and ends workers.
         channel: Where workers report.
         pool: The devices.
-        probe: Reads those devices.
+        watch: Looks whether they are free again.
         plan: What all attempts share.
         terms: Budget and time limits.
         view: Who watches.
@@ -122,7 +101,7 @@ class Dispatcher:
         launcher: Launcher,
         channel: Channel,
         pool: DevicePool,
-        probe: DeviceProbe,
+        watch: DeviceWatch,
         plan: TrialPlan,
         terms: Terms,
         view: View,
@@ -133,7 +112,7 @@ class Dispatcher:
         self._launcher = launcher
         self._channel = channel
         self._pool = pool
-        self._probe = probe
+        self._watch = watch
         self._plan = plan
         self._terms = terms
         self._view = view
@@ -141,7 +120,6 @@ class Dispatcher:
         self._live: dict[AttemptId, LiveAttempt] = {}
         self._retries: deque[AskedTrial] = deque()
         self._notices: list[Notice] = []
-        self._lost: set[DeviceId] = set()
         self._n_signals = 0
         self._device_s = recorder.past.device_s
         self._started_at = clock.now()
@@ -157,6 +135,7 @@ class Dispatcher:
             if self._is_done():
                 break
             happened = events.drain(self._patience_s())
+        self._put_retries_back()
         self._recorder.end(self._clock.now().utc)
         self._recorder.commit()
         return self._result()
@@ -238,7 +217,7 @@ class Dispatcher:
     def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
         try:
             value = self._search.suggest(live.attempt.trial_id, asked.name, asked.distribution)
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, error=str(error))
         return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, value=value)
 
@@ -255,7 +234,13 @@ class Dispatcher:
         self._channel.dismiss(exited.attempt_id)
         output = last_lines(self._log_of(live.attempt))
         n_oom_kills = count_oom_kills() if exited.exit_code < 0 else live.n_oom_kills
-        ending = ending_of(live, exited.exit_code, output=output, n_oom_kills=n_oom_kills)
+        ending = ending_of(
+            live,
+            exited.exit_code,
+            objectives=self._search.objectives,
+            output=output,
+            n_oom_kills=n_oom_kills,
+        )
         self._conclude(now, live, ending)
 
     def _conclude(self, now: Instant, live: LiveAttempt, ending: Ending) -> None:
@@ -320,8 +305,7 @@ class Dispatcher:
                     f"{self._terms.stop_grace_s:g} s to end or save. Ctrl-C again kills them."
                 )
             )
-            while self._retries:
-                self._search.put_back(self._retries.popleft().trial_id)
+            self._put_retries_back()
         for live in self._live.values():
             if live.attempt.state is AttemptState.CLEARING:
                 continue
@@ -329,9 +313,15 @@ class Dispatcher:
             if self._n_signals > 1:
                 self._launcher.kill(live.attempt.id)
 
+    def _put_retries_back(self) -> None:
+        """They wait for a later start."""
+        while self._retries:
+            self._search.put_back(self._retries.popleft().trial_id)
+
     def _tell_to_stop(self, live: LiveAttempt, now: Instant) -> None:
-        if live.told is not Action.STOP:
-            live.stop_cause = live.stop_cause or Cause.INTERRUPTED
+        # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
+        if live.stop_cause is None and live.finished is None:
+            live.stop_cause = Cause.INTERRUPTED
             live.told, live.told_reason = Action.STOP, "The study was stopped."
             self._channel.broadcast(live.attempt.id, self._verdict(live, step=-1))
             live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)
@@ -368,18 +358,11 @@ class Dispatcher:
 
     def _is_clear(self, live: LiveAttempt, now: Instant) -> bool:
         pids = frozenset({live.attempt.pid} if live.attempt.pid else ())
-        for device in live.lease.devices:
-            if device.kind is DeviceKind.CPU or device.id in self._lost:
-                continue
-            try:
-                status = self._probe.status(device)
-            except DeviceError as error:
-                self._lose(device, error)
-                continue
-            if not is_clear(status, baseline_bytes=live.baselines.get(device.id), own_pids=pids):
-                self._note_wait(live, device, now)
-                return False
-        return True
+        unclear = self._watch.find_unclear(live.lease.devices, live.baselines, pids)
+        self._withdraw_lost_devices()
+        if unclear is not None:
+            self._note_wait(live, unclear, now)
+        return unclear is None
 
     def _note_wait(self, live: LiveAttempt, device: Device, now: Instant) -> None:
         ended_at = live.attempt.ended_at
@@ -393,24 +376,29 @@ class Dispatcher:
                 )
             )
 
-    def _lose(self, device: Device, error: DeviceError) -> None:
-        self._lost.add(device.id)
-        self._notices.append(Said(text=f"{error} It gets no more trials."))
+    def _withdraw_lost_devices(self) -> None:
+        for device in self._pool.devices:
+            if device.id in self._watch.lost:
+                self._pool.withdraw(device)
+                reason = self._watch.lost[device.id]
+                self._notices.append(Said(text=f"{reason} It gets no more trials."))
 
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         self._move(live, AttemptState.FINISHED, now)
         self._device_s += self._held_s(live, now)
-        # A lost device stays leased, so that nobody gets it.
-        if not any(device.id in self._lost for device in live.lease.devices):
-            self._pool.release(live.lease)
+        self._pool.release(live.lease)
         del self._live[live.attempt.id]
 
     def _fill_devices(self, now: Instant) -> None:
         while self._pool.free and not self._why_no_more(now):
+            baselines = self._watch.baselines(self._pool.free[:1])
+            if baselines is None:
+                self._withdraw_lost_devices()
+                continue
             asked = self._retries.popleft() if self._retries else self._search.ask()
-            self._start(now, asked)
+            self._start(now, asked, baselines)
 
-    def _start(self, now: Instant, asked: AskedTrial) -> None:
+    def _start(self, now: Instant, asked: AskedTrial, baselines: Baselines) -> None:
         """Leases, writes the intent down, and only then launches."""
         number = 1 if asked.is_new else self._recorder.attempts_of(asked.trial_id) + 1
         attempt = Attempt(
@@ -426,7 +414,7 @@ class Dispatcher:
             attempt=attempt,
             lease=lease,
             params=asked.params,
-            baselines=self._baselines(lease.devices),
+            baselines=baselines,
             leased_at_s=now.monotonic_s,
             n_oom_kills=count_oom_kills(),
         )
@@ -460,29 +448,16 @@ class Dispatcher:
         live.attempt = replace(live.attempt, pid=pid)
         self._notices.append(Started(attempt=live.attempt, devices=live.labels, params=live.params))
 
-    def _baselines(self, devices: Sequence[Device]) -> Mapping[DeviceId, int | None]:
-        baselines: dict[DeviceId, int | None] = {}
-        for device in devices:
-            if device.kind is not DeviceKind.CPU:
-                try:
-                    status = self._probe.status(device)
-                except DeviceError as error:
-                    self._lose(device, error)
-                    continue
-                baselines[device.id] = unclaimed_bytes(status, own_pids=frozenset())
-        return baselines
-
     # -- ends of the study -------------------------------------------------------------------
 
     def _why_no_more(self, now: Instant) -> str:
         """Why no further trial starts; empty while one may."""
         if self._n_signals:
             return "interrupted"
-        if self._retries:
-            return ""
-        if self._search.is_exhausted:
+        is_new_trial = not self._retries
+        if is_new_trial and self._search.is_exhausted:
             return "every configuration of the space was tried"
-        reached = self._terms.budget.reached(self._spent(now))
+        reached = self._terms.budget.reached(self._spent(now), is_new_trial=is_new_trial)
         return f"budget reached: {reached}" if reached else ""
 
     def _is_done(self) -> bool:
@@ -547,41 +522,18 @@ class Dispatcher:
             self._view.show(notice)
         if self._notices or now.monotonic_s - self._shown_at_s >= _TICK_S:
             self._shown_at_s = now.monotonic_s
-            self._view.refresh(self._snapshot(now))
+            snapshot = take_snapshot(
+                self._search,
+                tuple(self._live.values()),
+                self._pool,
+                budget=self._terms.budget,
+                spent=self._spent(now),
+                now=now,
+                started_at_s=self._started_at.monotonic_s,
+                is_stopping=self._n_signals > 0,
+            )
+            self._view.refresh(snapshot)
         self._notices.clear()
-
-    def _snapshot(self, now: Instant) -> Snapshot:
-        counts = self._search.count()
-        spent = self._spent(now)
-        fraction = self._terms.budget.fraction(spent)
-        elapsed_s = now.monotonic_s - self._started_at.monotonic_s
-        return Snapshot(
-            n_completed=counts[TrialState.COMPLETE],
-            n_pruned=counts[TrialState.PRUNED],
-            n_failed=counts[TrialState.FAIL],
-            n_waiting=counts[TrialState.WAITING],
-            n_begun=spent.trials,
-            n_trials=self._terms.budget.trials,
-            running=tuple(self._running(live, now) for live in self._live.values()),
-            idle_devices=tuple(device.label for device in self._pool.free),
-            best=self._search.best,
-            elapsed_s=elapsed_s,
-            fraction=fraction,
-            left_s=elapsed_s * (1 - fraction) / fraction if fraction else None,
-            is_stopping=self._n_signals > 0,
-        )
-
-    def _running(self, live: LiveAttempt, now: Instant) -> RunningTrial:
-        return RunningTrial(
-            number=live.attempt.trial_number,
-            attempt_number=live.attempt.number,
-            devices=live.labels,
-            state=live.attempt.state.value,
-            elapsed_s=now.monotonic_s - live.leased_at_s,
-            step=live.last_step,
-            values=live.last_values,
-            params=live.params or self._search.params_of(live.attempt.trial_id),
-        )
 
     def _log_of(self, attempt: Attempt) -> Path:
         return self._plan.files.log(attempt.trial_number, attempt.number)

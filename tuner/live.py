@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt, Cause, Ending, Outcome
-from tuner.devices.device import DeviceId
 from tuner.devices.pool import Lease
+from tuner.devices.watch import Baselines
 from tuner.launch.diagnosis import diagnose_exit
 from tuner.messages import Action, Finished
 
@@ -37,7 +37,7 @@ class LiveAttempt:
     lease: Lease
     params: Mapping[str, ParamValue]
     #: Memory in use on each GPU before the launch.
-    baselines: Mapping[DeviceId, int | None] = field(default_factory=dict)
+    baselines: Baselines = field(default_factory=dict)
     leased_at_s: float
     n_oom_kills: int = 0
     #: The next thing to do should nothing happen until `deadline_s` (monotonic).
@@ -62,18 +62,26 @@ class LiveAttempt:
         return tuple(device.label for device in self.lease.devices)
 
 
-def ending_of(live: LiveAttempt, exit_code: int, *, output: str, n_oom_kills: int) -> Ending:
+def ending_of(
+    live: LiveAttempt,
+    exit_code: int,
+    *,
+    objectives: Sequence[str],
+    output: str,
+    n_oom_kills: int,
+) -> Ending:
     """How an attempt ended, from what it said, what it was told and how its process exited.
 
     Args:
         live: The attempt.
         exit_code: Of its process; negative for a signal.
+        objectives: What a completed attempt must have a value for.
         output: The last lines of its log.
         n_oom_kills: How often the kernel has killed for want of memory, ever.
     """
     said = live.finished
     if said is not None and said.outcome is Outcome.COMPLETED:
-        return _completed(said.values or live.last_values, output)
+        return _completed(said.values or live.last_values, objectives, output)
     if said is not None and said.outcome is Outcome.PRUNED:
         return Ending(outcome=said.outcome, cause=said.cause, detail=said.detail)
     if live.stop_cause is not None:
@@ -92,9 +100,10 @@ def ending_of(live: LiveAttempt, exit_code: int, *, output: str, n_oom_kills: in
     return diagnose_exit(exit_code, output, n_oom_kills=n_oom_kills - live.n_oom_kills)
 
 
-def _completed(values: Mapping[str, float], output: str) -> Ending:
-    if not values:
-        detail = f"It ended well, but gave no value of the objective.\n{output}".rstrip()
+def _completed(values: Mapping[str, float], objectives: Sequence[str], output: str) -> Ending:
+    missing = ", ".join(name for name in objectives if name not in values)
+    if missing:
+        detail = f"It ended well, but gave no value of {missing}.\n{output}".rstrip()
         return Ending(outcome=Outcome.FAILED, cause=Cause.NO_RESULT, detail=detail)
     bad = [name for name, value in values.items() if math.isnan(value)]
     if bad:

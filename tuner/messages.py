@@ -21,6 +21,9 @@ from tuner.errors import TunerError
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 """What may stand in a message or in a trial's parameters."""
 
+#: Attribute of a trial for what its define-by-run space returned beside the suggested parameters.
+RETURNED_PARAMS_ATTR = "tuner:returned_params"
+
 MAX_LINE_BYTES = 16 * 1024 * 1024
 
 

@@ -69,7 +69,8 @@ def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
         "devices": [_device(host, i) for i in range(len(host.devices))],
         "first_launch_request": request.as_data(),
     }
-    return yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False).rstrip()
+    plain = json.loads(json.dumps(document))
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
 
 
 def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:

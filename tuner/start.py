@@ -47,6 +47,8 @@ def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str])
         host = find_devices(config, environ, locks)
         stack.callback(host.probe.close)
         _announce_devices(console, host)
+        if config.budget.is_open:
+            console.print("budget: open; the study goes on until Ctrl-C")
         inbox = Inbox()
         stack.callback(inbox.close)
         launcher = stack.enter_context(open_launcher(config, host, inbox, environ))

@@ -199,6 +199,8 @@ URL_FORMS = (
     "or mysql+pymysql://user:password@host/name."
 )
 DEVICES_LINE = "devices: cpu:0, cpu:1\n"
+#: A program that starts sooner than Python with torch.
+ECHO = {"command": ["sh", "-c", "echo '{{\"value\": {x}}}'"]}
 
 
 def test_malformed_storage(study_folder: StudyFolder) -> None:
@@ -231,7 +233,7 @@ def test_malformed_storage(study_folder: StudyFolder) -> None:
     ],
 )
 def test_unreachable_storage(study_folder: StudyFolder, driver: str, reason: str) -> None:
-    study_folder.study(storage=f"{driver}://me:${{DB_PASSWORD}}@127.0.0.1:1/db")
+    study_folder.study(trial=ECHO, storage=f"{driver}://me:${{DB_PASSWORD}}@127.0.0.1:1/db")
     ended = study_folder.tune(env={"DB_PASSWORD": PASSWORD})
     check_refused(
         ended,
@@ -243,7 +245,7 @@ def test_unreachable_storage(study_folder: StudyFolder, driver: str, reason: str
 
 
 def test_storage_that_is_no_database(study_folder: StudyFolder) -> None:
-    study_folder.study()
+    study_folder.study(trial=ECHO)
     study_folder.write("small.db", "a text, longer than the head of a database file" * 10)
     check_refused(
         study_folder.tune(),
@@ -254,7 +256,7 @@ def test_storage_that_is_no_database(study_folder: StudyFolder) -> None:
 
 
 def test_database_of_a_newer_schema(study_folder: StudyFolder) -> None:
-    study_folder.study()
+    study_folder.study(trial=ECHO)
     assert study_folder.tune().code == EXIT_BUDGET_REACHED
     url = f"sqlite:///{study_folder.path / 'small.db'}"
     (ours,) = study_folder.rows("select version_num from tuner_alembic_version")
@@ -285,9 +287,10 @@ def test_database_of_a_newer_schema(study_folder: StudyFolder) -> None:
 
 
 def test_study_that_exists_with_another_space(study_folder: StudyFolder) -> None:
-    study_folder.study()
+    study_folder.study(trial=ECHO)
     assert study_folder.tune().code == EXIT_BUDGET_REACHED
     study_folder.study(
+        trial=ECHO,
         storage="sqlite:///small.db",
         objectives={"value": "maximize"},
         search_space={
@@ -425,7 +428,7 @@ def tiny_disk(study_folder: StudyFolder) -> Iterator[StudyFolder]:
         subprocess.run(["umount", "--lazy", str(study_folder.path)], check=True)
 
 
-FILLS_THE_DISK = '''
+FILLS_THE_DISK = """
 from pathlib import Path
 
 def train(trial):
@@ -438,7 +441,7 @@ def train(trial):
         except OSError:
             pass
     return trial.params["x"]
-'''
+"""
 
 
 def test_disk_that_gets_full(tiny_disk: StudyFolder) -> None:
@@ -459,7 +462,7 @@ def test_disk_that_gets_full(tiny_disk: StudyFolder) -> None:
 
 
 def test_read_only_folder(tiny_disk: StudyFolder) -> None:
-    tiny_disk.study()
+    tiny_disk.study(trial=ECHO)
     subprocess.run(["mount", "-o", f"remount,ro,{TINY_DISK}", str(tiny_disk.path)], check=True)
     check_refused(
         tiny_disk.tune(),
@@ -474,17 +477,17 @@ def test_read_only_folder(tiny_disk: StudyFolder) -> None:
     )
 
 
-def test_read_only_database(tiny_disk: StudyFolder) -> None:
+def test_database_on_a_read_only_disk(tiny_disk: StudyFolder) -> None:
     # The study is elsewhere; only its database is on the disk that cannot be written.
-    tiny_disk.study()
+    tiny_disk.study(trial=ECHO)
     assert tiny_disk.tune().code == EXIT_BUDGET_REACHED
     subprocess.run(["mount", "-o", f"remount,ro,{TINY_DISK}", str(tiny_disk.path)], check=True)
     elsewhere = StudyFolder(path=tiny_disk.path.with_name("elsewhere"), env=tiny_disk.env)
-    elsewhere.write("forecast.py", "def train(trial):\n    return trial.params['x']\n")
-    elsewhere.study(storage=f"sqlite:///{tiny_disk.path / 'small.db'}")
+    elsewhere.path.mkdir()
+    elsewhere.study(trial=ECHO, storage=f"sqlite:///{tiny_disk.path / 'small.db'}")
     ended = elsewhere.tune("--trials", "5")
     assert (ended.code, ended.out) == (EXIT_BAD_INPUT, DEVICES_LINE)
     assert ended.err == (
-        "The database file is read-only. Make it writable or name another storage "
+        "The database file cannot be opened: its folder is missing or not writable "
         f"(storage sqlite:///{tiny_disk.path / 'small.db'})\n"
     )

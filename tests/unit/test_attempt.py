@@ -29,9 +29,7 @@ def an_attempt(state: AttemptState = AttemptState.LEASED, number: int = 1) -> At
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), PAIRS, ids=[f"{b.value}-{a.value}" for b, a in PAIRS]
-)
+@pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{b.value}-{a.value}" for b, a in PAIRS])
 def test_advance_moves_exactly_where_the_table_says(before, after):
     attempt = an_attempt(before)
     if (before.value, after.value) in ALLOWED:

@@ -23,6 +23,7 @@ LAYERS = (
     ("tuner.search",),
     ("tuner.launch",),
     ("tuner.notices", "tuner.live"),
+    ("tuner.snapshot",),
     ("tuner.view",),
     ("tuner.dispatcher",),
     ("tuner.configurations", "tuner.prepare"),

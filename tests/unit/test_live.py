@@ -59,6 +59,13 @@ CASES = {
         "failed",
         "no_result",
     ),
+    "completed with another value": (
+        {"finished": said(Outcome.COMPLETED, values={"other": 1.0})},
+        0,
+        "",
+        "failed",
+        "no_result",
+    ),
     "completed with its last report": (
         {"finished": said(Outcome.COMPLETED), "last_values": {"acc": 0.4}},
         0,
@@ -170,14 +177,17 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_ending_of(case):
     fields, exit_code, output, outcome, cause = CASES[case]
-    ending = ending_of(a_live_attempt(**fields), exit_code, output=output, n_oom_kills=0)
+    ending = ending_of(
+        a_live_attempt(**fields), exit_code, objectives=["acc"], output=output, n_oom_kills=0
+    )
     assert (ending.outcome.value, ending.cause and ending.cause.value) == (outcome, cause)
     assert bool(ending.values) == (ending.outcome is Outcome.COMPLETED)
 
 
 def test_ending_of_a_kill_counts_only_what_the_kernel_killed_meanwhile():
     endings = [
-        ending_of(a_live_attempt(n_oom_kills=5), -9, output="", n_oom_kills=n) for n in (5, 6)
+        ending_of(a_live_attempt(n_oom_kills=5), -9, objectives=["acc"], output="", n_oom_kills=n)
+        for n in (5, 6)
     ]
     assert [e.cause for e in endings] == [Cause.SIGNAL, Cause.HOST_MEMORY]
     assert endings[1].outcome is Outcome.OUT_OF_MEMORY
@@ -185,20 +195,25 @@ def test_ending_of_a_kill_counts_only_what_the_kernel_killed_meanwhile():
 
 def test_ending_of_keeps_values_and_the_words_of_the_program():
     live = a_live_attempt(finished=said(Outcome.FAILED, Cause.EXCEPTION, detail="ValueError: x"))
-    assert ending_of(live, 0, output="log", n_oom_kills=0).detail == "ValueError: x"
+    assert (
+        ending_of(live, 0, objectives=["acc"], output="log", n_oom_kills=0).detail
+        == "ValueError: x"
+    )
     live = a_live_attempt(finished=DONE, last_values={"acc": 0.1})
-    assert ending_of(live, 0, output="", n_oom_kills=0).values == {"acc": 0.5}
+    assert ending_of(live, 0, objectives=["acc"], output="", n_oom_kills=0).values == {"acc": 0.5}
 
 
 def test_ending_of_a_stop_gives_the_reason_and_the_last_output():
     live = a_live_attempt(stop_cause=Cause.TIMEOUT, told_reason="It did not end within 5 s.")
-    detail = ending_of(live, -9, output="epoch 3", n_oom_kills=0).detail
+    detail = ending_of(live, -9, objectives=["acc"], output="epoch 3", n_oom_kills=0).detail
     assert detail == "It did not end within 5 s.\nepoch 3"
 
 
 def test_ending_of_nan_names_the_objectives_that_are_not_numbers():
     done = said(Outcome.COMPLETED, values={"acc": 1.0, "loss": math.nan})
-    detail = ending_of(a_live_attempt(finished=done), 0, output="", n_oom_kills=0).detail
+    detail = ending_of(
+        a_live_attempt(finished=done), 0, objectives=["acc"], output="", n_oom_kills=0
+    ).detail
     assert "loss is not a number (NaN)" in detail
 
 

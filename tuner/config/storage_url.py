@@ -109,3 +109,9 @@ def _with_absolute_path(url: URL, folder: Path, text: str) -> str:
     if not path.startswith("file:"):
         url = url.set(database=str((folder / Path(path).expanduser()).resolve()))
     return url.render_as_string(hide_password=False)
+
+
+def without_password(text: str, url: str) -> str:
+    """A study file's text for the record, should somebody have typed a password into it."""
+    password = make_url(url).password
+    return text.replace(password, "***") if password else text

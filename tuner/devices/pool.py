@@ -76,3 +76,7 @@ class DevicePool:
             raise ValueError(f"Lease {lease.number} of attempt {lease.attempt_id} is not held.")
         for device in lease.devices:
             del self._leases[device.id]
+
+    def withdraw(self, device: Device) -> None:
+        """Takes a device out for good, free or leased; a lease on it can still be released."""
+        del self._devices[device.id]

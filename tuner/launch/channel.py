@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import secrets
 import shutil
 import socket
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from tuner import messages
 from tuner.attempt import AttemptId
 from tuner.launch.inbox import Event, Inbox, Received, SourceId
+from tuner.launch.socket_folder import private_folder
 
 _log = logging.getLogger(__name__)
 _READ_BYTES = 65536
-#: A Unix socket's path may have 107 characters; a deep TMPDIR leaves too few.
-_MAX_PATH = 100
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class ChannelServer:
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
-        self._folder = _private_folder()
+        self._folder = private_folder()
         self.address = str(self._folder / "channel")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.address)
@@ -67,8 +65,14 @@ class ChannelServer:
             self._send(connection, message)
 
     def read_rest(self, attempt_id: AttemptId) -> list[Event]:
-        """What an attempt said before it exited and nobody has read yet."""
-        return [event for connection in self._of(attempt_id) for event in self._read(connection)]
+        """What an attempt said before it exited and nobody has read yet.
+
+        A quick one may have come and gone without a look at it: its connection waits in the
+        listener's queue, or nobody has read its hello. Others may be heard with it.
+        """
+        collections.deque(self._accept(), maxlen=0)
+        unread = [c for c in self._connections.values() if c.attempt_id in (None, attempt_id)]
+        return [event for connection in unread for event in self._read(connection)]
 
     def dismiss(self, attempt_id: AttemptId) -> None:
         """Hears an attempt no more. Safe to call twice."""
@@ -103,11 +107,9 @@ class ChannelServer:
         *lines, rest = bytes(connection.received).split(b"\n")
         connection.received[:] = rest
         try:
-            events = [
-                Received(source=connection.source, message=message)
-                for line in lines
-                if (message := self._admit(connection, line)) is not None
-            ]
+            for line in lines:
+                message = self._admit(connection, line)
+                events.append(Received(source=connection.source, message=message))
         except messages.MalformedMessage as error:
             _log.warning("%s", error)
             is_open = False
@@ -115,7 +117,7 @@ class ChannelServer:
             self._close(connection)
         return events
 
-    def _admit(self, connection: _Connection, line: bytes) -> messages.FromWorker | None:
+    def _admit(self, connection: _Connection, line: bytes) -> messages.FromWorker:
         """
         Raises:
             MalformedMessage: If the line is no message of a worker, or speaks for another attempt.
@@ -143,9 +145,12 @@ class ChannelServer:
     def _send(self, connection: _Connection, message: messages.ToWorker) -> None:
         try:
             connection.socket.sendall(messages.encode(message))
-        except OSError:
-            # Gone, or so stuck that its buffer is full: it must not hold the loop up.
+        except BlockingIOError:
+            # So stuck that its buffer is full: it must not hold the loop up.
             self._close(connection)
+        except OSError:
+            # Gone. What it said before is still to be read, and `_read` closes at the end of it.
+            return
 
     def _close(self, connection: _Connection) -> None:
         if self._connections.pop(connection.source, None):
@@ -164,12 +169,3 @@ def _receive_all(connection: _Connection) -> bool:
     except OSError:
         return False
     return False
-
-
-def _private_folder() -> Path:
-    """A folder that only this user may enter, with a path short enough for a socket."""
-    folder = Path(tempfile.mkdtemp(prefix="tuner-"))
-    if len(str(folder)) > _MAX_PATH:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="tuner-", dir="/tmp"))
-    return folder

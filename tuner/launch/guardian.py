@@ -21,12 +21,18 @@ _POLL_S = 0.05
 
 
 class Guardian:
-    """The dispatcher's handle on the guardian's process."""
+    """The dispatcher's handle on the guardian's process.
 
-    def __init__(self) -> None:
+    Args:
+        grace_s: From SIGTERM to SIGKILL for the groups that a dead dispatcher left.
+    """
+
+    def __init__(self, grace_s: float = GRACE_S) -> None:
         # By path, not with -m: the package's own imports would cost ten times the start.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", __file__], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-I", __file__, str(grace_s)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def watch(self, group: int) -> None:
@@ -91,7 +97,7 @@ def _signal(group: int, number: int) -> bool:
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    end_groups(watch_until_closed(sys.stdin.buffer), GRACE_S)
+    end_groups(watch_until_closed(sys.stdin.buffer), float(sys.argv[1]))
 
 
 if __name__ == "__main__":

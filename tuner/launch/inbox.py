@@ -83,7 +83,8 @@ class Inbox:
             # An earlier source of this round may have closed a later one.
             if self._selector.get_map().get(key.fd) is key:
                 events.extend(key.data())
-        return events
+        # Heard last: what a worker said before it exited comes from another file.
+        return sorted(events, key=lambda event: isinstance(event, WorkerExited))
 
     def close(self) -> None:
         self._selector.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import types
@@ -15,7 +16,9 @@ from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import current_process
 from pathlib import Path
+from typing import Any
 
 from tuner.attempt import AttemptId
 from tuner.errors import LaunchError
@@ -23,6 +26,7 @@ from tuner.launch import entry, preload
 from tuner.launch.guardian import Guardian
 from tuner.launch.inbox import Event, Inbox, WorkerExited
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
+from tuner.launch.socket_folder import private_folder
 
 _CHECK_TIMEOUT_S = 300.0
 #: Each waiting process holds some 5 MB of its own.
@@ -68,6 +72,7 @@ class LocalLauncher:
         self._workers: dict[AttemptId, _Worker] = {}
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
+        self._socket_folder = private_folder()
         self._guardian = Guardian()
         inbox.when_idle(self._fork_ahead)
         self._start_server(modules)
@@ -103,7 +108,9 @@ class LocalLauncher:
         reader, writer = self._context.Pipe(duplex=False)
         process = self._context.Process(target=entry.wait, args=(reader,))
         try:
-            with _no_main_module():
+            # The variables are for a fork server that multiprocessing starts anew, should it
+            # have died.
+            with _no_main_module(), _environment(self._variables):
                 process.start()
         except (OSError, EOFError) as error:
             raise LaunchError(f"The process could not be started: {error}") from error
@@ -116,7 +123,10 @@ class LocalLauncher:
     def _fork_ahead(self) -> bool:
         if len(self._spares) >= self._n_spares or not self._workers:
             return False
-        self._spares.append(self._fork())
+        try:
+            self._spares.append(self._fork())
+        except LaunchError:
+            return False  # The launch itself will say so, for a trial.
         return True
 
     def terminate(self, attempt_id: AttemptId) -> None:
@@ -134,8 +144,9 @@ class LocalLauncher:
             worker.process.join()
             for _ in self._reap(attempt_id):
                 pass
-        self._guardian.close()
         self._stop_server()
+        self._guardian.close()
+        shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def _reap(self, attempt_id: AttemptId) -> Iterable[Event]:
         worker = self._workers.pop(attempt_id)
@@ -185,18 +196,29 @@ class LocalLauncher:
         return found
 
     def _start_server(self, modules: Sequence[str]) -> None:
-        variables = {
+        self._variables = {
             **self._environment,
             preload.ENV_MODULES: ",".join(modules),
             preload.ENV_SYS_PATH: os.pathsep.join([*self._import_path, *sys.path]),
             preload.ENV_LOG: str(self._log_path),
         }
         forkserver.set_forkserver_preload([preload.__name__])
-        with _environment(variables):
+        # Where multiprocessing puts its socket; its own choice fails in a deep TMPDIR.
+        current_process()._config["tempdir"] = str(self._socket_folder)  # type: ignore[attr-defined]
+        with _environment(self._variables):
             forkserver.ensure_running()
+        server: Any = forkserver._forkserver
+        self._guardian.watch(server._forkserver_pid)
 
     def _stop_server(self) -> None:
-        forkserver._forkserver._stop()  # type: ignore[attr-defined]  # no public way to end it
+        """Ends the fork server, also one that still imports the user's modules. Safe twice."""
+        # There is no public way to end it.
+        server: Any = forkserver._forkserver
+        if (pid := server._forkserver_pid) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            server._stop()
+            self._guardian.release(pid)
 
 
 def modules_of(program: Program) -> list[str]:

@@ -10,6 +10,7 @@ import gc
 import importlib
 import os
 import sys
+from pathlib import Path
 
 ENV_MODULES = "TUNER_PRELOAD_MODULES"
 ENV_SYS_PATH = "TUNER_PRELOAD_SYS_PATH"
@@ -26,15 +27,27 @@ def _preload() -> None:
         _redirect_output(log)
     import_path[:] = os.environ.pop(ENV_SYS_PATH, os.pathsep.join(sys.path)).split(os.pathsep)
     sys.path[:] = import_path
-    for name in os.environ.pop(ENV_MODULES, "").split(","):
-        if name:
-            _import(name)
+    names = [name for name in os.environ.pop(ENV_MODULES, "").split(",") if name]
+    for name in names:
+        _import(name)
+    if "torch" in sys.modules and any(map(_uses_optimizers, names)):
+        # Torch imports it with the first optimizer, 1.3 s in each trial.
+        _import("torch._dynamo")
     if "numpy" in sys.modules:
         # NumPy imports it on first use, which would be in each trial, 12 ms a time.
         _import("numpy.random")
     # Objects of before the fork are never collected, so their pages stay shared.
     gc.collect()
     gc.freeze()
+
+
+def _uses_optimizers(name: str) -> bool:
+    """Whether a module's text names torch's optimizers; a wrong answer costs time only."""
+    path = getattr(sys.modules.get(name), "__file__", None) or ""
+    try:
+        return path.endswith(".py") and b"optim" in Path(path).read_bytes()
+    except OSError:
+        return False
 
 
 def _import(name: str) -> None:

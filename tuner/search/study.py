@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 from search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
 from tuner.config import Direction
 from tuner.errors import StudyMismatch
-from tuner.messages import Action, Json
+from tuner.messages import RETURNED_PARAMS_ATTR, Action, Json
 from tuner.store.buffered_storage import BufferedStorage
 
 SPACE_ATTR = "tuner:space"
@@ -122,7 +122,8 @@ class StudySearch:
 
     @property
     def is_exhausted(self) -> bool:
-        return self.study.is_exhausted
+        """Whether the sampler has nothing left that is not tried or being tried."""
+        return self.study.is_exhausted or self._is_grid_begun()
 
     @property
     def best(self) -> BestTrial | None:
@@ -154,8 +155,7 @@ class StudySearch:
 
     def params_of(self, trial_id: int) -> dict[str, ParamValue]:
         """All parameters of a trial so far: declared, constant and define-by-run."""
-        constants = dict(self._space.constants) if isinstance(self._space, SearchSpace) else {}
-        return dict(self._storage.get_trial(trial_id).params) | constants
+        return all_params(self._storage.get_trial(trial_id), self._space)
 
     # -- reports -----------------------------------------------------------------------------
 
@@ -163,7 +163,9 @@ class StudySearch:
         """Takes the value of a step and asks the pruner. With several objectives none prunes."""
         if len(self.objectives) > 1:
             return Decision(action=Action.CONTINUE)
-        value = values[self.objectives[0]]
+        value = values.get(self.objectives[0])
+        if value is None:
+            return Decision(action=Action.CONTINUE)
         if step not in self._storage.get_trial(trial_id).intermediate_values:
             self._storage.set_trial_intermediate_value(trial_id, step, value)
         if not self._prunes:
@@ -219,6 +221,13 @@ class StudySearch:
         return [trial.number for trial in orphans]
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _is_grid_begun(self) -> bool:
+        # Optuna says so once the last point has ended, and repeats those that run until then.
+        if self.limit is None or sum(self.count().values()) < self.limit:
+            return False
+        begun = [t for t in self._trials() if t.state is not TrialState.WAITING]
+        return len({t.system_attrs.get("grid_id") for t in begun} - {None}) >= self.limit
 
     def _trials(self) -> list[FrozenTrial]:
         return self._storage.get_all_trials(self.study_id, deepcopy=False)
@@ -282,6 +291,13 @@ class StudySearch:
             values=dict(zip(self.objectives, trial.values or [], strict=True)),
             params=self.params_of(trial._trial_id),
         )
+
+
+def all_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamValue]:
+    """What a trial was evaluated with: suggested, constant, returned by a define-by-run space."""
+    constants = dict(space.constants) if isinstance(space, SearchSpace) else {}
+    returned: dict[str, ParamValue] = trial.user_attrs.get(RETURNED_PARAMS_ATTR, {})
+    return dict(trial.params) | constants | returned
 
 
 def to_optuna(direction: Direction) -> StudyDirection:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 from alembic.migration import MigrationContext
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy import exc
 
@@ -58,7 +59,8 @@ def parse_url(url: str) -> sa.URL:
     try:
         parsed = sa.make_url(url)
         parsed.get_dialect()
-    except exc.ArgumentError as error:
+    except (exc.ArgumentError, ValueError) as error:
+        # The latter for a port that is no number.
         raise StoreError(
             "storage is not a database URL. Write one such as sqlite:///study.db, "
             "postgresql+psycopg://user:${PASSWORD}@host/name or mysql+pymysql://user@host/name."
@@ -106,6 +108,11 @@ def store_errors(url: str, *, exit_code: int = EXIT_STUDY_FAILED) -> Iterator[No
         raise StoreError(
             f"{_reason(error)} (storage {shown_url(url)})", exit_code=exit_code
         ) from error
+    except StorageInternalError as error:
+        # Optuna's own words are of its commit; the database's are behind them.
+        cause = error.__cause__
+        reason = _reason(cause) if isinstance(cause, exc.DBAPIError) else str(error)
+        raise StoreError(f"{reason} (storage {shown_url(url)})", exit_code=exit_code) from error
     except exc.SQLAlchemyError as error:
         raise StoreError(
             f"The database {shown_url(url)} could not be used: {error}", exit_code=exit_code
@@ -185,6 +192,8 @@ def _reason(error: exc.DBAPIError) -> str:
         return "The database file cannot be opened: its folder is missing or not writable"
     if "readonly database" in text:
         return "The database file is read-only. Make it writable or name another storage"
+    if "no such table" in text:
+        return "The database has no study in it yet. Run the study first"
     if "not a database" in text or "malformed" in text:
         return "The file is not an SQLite database. Name another storage"
     if "locked" in text:

@@ -169,5 +169,5 @@ class MetricRow(TunerBase):
     )
     step: Mapped[int]
     name: Mapped[str] = mapped_column(sa.String(255))
-    #: None where the program reported NaN, which not every database can hold.
+    #: None where the program reported NaN or infinity, which not every database can hold.
     value: Mapped[float | None] = mapped_column(sa.Float(precision=53))

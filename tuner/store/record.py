@@ -6,33 +6,37 @@ same story. A change of state is a compare-and-set plus an event, in one transac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import NamedTuple
+from datetime import datetime
 
 import sqlalchemy as sa
 
-from tuner.attempt import Attempt, AttemptId, AttemptState, Cause, Outcome
+from tuner.attempt import Attempt, AttemptId, AttemptState
 from tuner.devices.device import Device, DeviceKind
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
-from tuner.provenance import GitState, HostFacts, is_alive
 from tuner.store.database import Database, store_errors
 from tuner.store.models import (
     AttemptRow,
-    DeviceRow,
     DispatcherRow,
     EventRow,
-    HostRow,
     LeaseRow,
     MetricRow,
     table_of,
 )
-
-#: A dispatcher on another host that has not written for this long is taken for dead.
-STALE_AFTER_S = 60.0
+from tuner.store.rows import as_stored, insert_row
+from tuner.store.starts import (
+    StartRecord,
+    close_stale,
+    device_id_of,
+    host_id_of,
+    insert_dispatcher,
+    lock_study,
+    past_use,
+    refuse_second_dispatcher,
+)
 
 # Made once, on the tables and not on the mapped classes: they are executed for every trial, and
 # building a statement anew costs more than SQLite needs to carry it out.
@@ -66,39 +70,7 @@ _RELEASE = (
     .values(released_at=sa.bindparam("b_released_at"), held_device_id=None)
 )
 
-Write = Callable[[sa.Connection], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartRecord:
-    """One start of the dispatcher, for the record."""
-
-    study_id: int
-    host: HostFacts
-    seed: int
-    study_file: str
-    folder: str
-    versions: Mapping[str, str]
-    git: GitState
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastUse:
-    """What a study has spent before this start."""
-
-    time_s: float
-    device_s: float
-
-
-class _OpenDispatcher(NamedTuple):
-    """A start that has not ended, as far as the database knows."""
-
-    id: int
-    host: str
-    pid: int
-    process_created_at_s: float
-    started_at: datetime
-    beat_at: datetime
+Write = Callable[[sa.Connection], object]
 
 
 class Recorder:
@@ -123,14 +95,15 @@ class Recorder:
         self._writes: list[Write] = []
         self._metrics: list[dict[str, object]] = []
         with self._errors(), database.engine.begin() as connection:
+            lock_study(connection, start.study_id)
             refuse_second_dispatcher(connection, start, at)
-            self.past = _past_use(connection, start.study_id)
             close_stale(connection, start.study_id, at)
-            host_id = _host_id(connection, start.host)
+            self.past = past_use(connection, start.study_id)
+            host_id = host_id_of(connection, start.host)
             self._device_ids = {
-                device.id: _device_id(connection, host_id, device) for device in devices
+                device.id: device_id_of(connection, host_id, device) for device in devices
             }
-            self._dispatcher_id = _insert_dispatcher(connection, start, host_id, at)
+            self._dispatcher_id = insert_dispatcher(connection, start, host_id, at)
 
     @property
     def has_pending(self) -> bool:
@@ -154,13 +127,13 @@ class Recorder:
             "params": dict(params),
             "seed": attempt.seed,
             "log_path": log_path,
-            "leased_at": _naive(attempt.leased_at),
+            "leased_at": as_stored(attempt.leased_at),
         }
         held = [(self._device_ids[d.id], d.kind is not DeviceKind.CPU) for d in devices]
         labels = ", ".join(device.label for device in devices)
 
         def write(connection: sa.Connection) -> None:
-            row_id = _inserted(connection, _INSERT_ATTEMPT, row)
+            row_id = insert_row(connection, _INSERT_ATTEMPT, row)
             self._rows[attempt.id] = row_id
             leases = [
                 {
@@ -187,9 +160,9 @@ class Recorder:
         change: dict[str, object] = {
             "state": attempt.state,
             "pid": attempt.pid,
-            "started_at": _naive(attempt.started_at),
-            "ended_at": _naive(attempt.ended_at),
-            "finished_at": _naive(attempt.finished_at),
+            "started_at": as_stored(attempt.started_at),
+            "ended_at": as_stored(attempt.ended_at),
+            "finished_at": as_stored(attempt.finished_at),
         }
         is_end = ending is not None and params is not None
         if ending is not None and params is not None:
@@ -212,7 +185,7 @@ class Recorder:
                 )
             self._event(connection, attempt.state.value, at, attempt.id, detail)
             if attempt.state is AttemptState.FINISHED:
-                freed_at = _naive(attempt.finished_at)
+                freed_at = as_stored(attempt.finished_at)
                 connection.execute(_RELEASE, {"b_id": row_id, "b_released_at": freed_at})
 
         self._writes.append(write)
@@ -227,7 +200,7 @@ class Recorder:
                     "attempt": attempt_id,
                     "step": step,
                     "name": name,
-                    "value": value if value == value else None,
+                    "value": value if math.isfinite(value) else None,
                 }
             )
 
@@ -237,11 +210,11 @@ class Recorder:
 
     def beat(self, at: datetime) -> None:
         """Shows others that this dispatcher is alive."""
-        self._change_dispatcher(beat_at=_naive(at))
+        self._change_dispatcher(beat_at=as_stored(at))
 
     def end(self, at: datetime) -> None:
         """This dispatcher works on the study no more."""
-        self._change_dispatcher(beat_at=_naive(at), ended_at=_naive(at))
+        self._change_dispatcher(beat_at=as_stored(at), ended_at=as_stored(at))
 
     def commit(self) -> None:
         """Writes everything that was collected, in one transaction.
@@ -287,7 +260,7 @@ class Recorder:
         detail: str,
     ) -> None:
         row = {
-            "at": _naive(at),
+            "at": as_stored(at),
             "dispatcher_id": self._dispatcher_id,
             "attempt_id": None if attempt_id is None else self._rows[attempt_id],
             "name": name,
@@ -297,151 +270,7 @@ class Recorder:
 
     def _change_dispatcher(self, **change: datetime | None) -> None:
         update = sa.update(DispatcherRow).where(DispatcherRow.id == self._dispatcher_id)
-        self._writes.append(lambda connection: _execute(connection, update.values(change)))
+        self._writes.append(lambda connection: connection.execute(update.values(change)))
 
     def _errors(self) -> AbstractContextManager[None]:
         return store_errors(self._database.shown_url)
-
-
-def refuse_second_dispatcher(connection: sa.Connection, start: StartRecord, at: datetime) -> None:
-    """
-    Raises:
-        StoreError: If a dispatcher that is alive works on the study.
-    """
-    for other in _open_dispatchers(connection, start.study_id):
-        if other.host == start.host.name:
-            is_working = is_alive(other.pid, other.process_created_at_s)
-        else:
-            silent_s = (_in_utc(at) - other.beat_at).total_seconds()
-            is_working = silent_s < STALE_AFTER_S
-        if is_working:
-            raise StoreError(
-                f"This study is being run already, on {other.host} (pid {other.pid}, since "
-                f"{other.started_at:%Y-%m-%d %H:%M} UTC). Wait for it, end it with Ctrl-C, or "
-                "start another study with --study NEW_NAME."
-            )
-
-
-def close_stale(connection: sa.Connection, study_id: int, at: datetime) -> None:
-    """Ends what dispatchers that died have left open: their attempts are lost, devices free."""
-    dispatchers = [other.id for other in _open_dispatchers(connection, study_id)]
-    open_attempts = sa.select(AttemptRow.id).where(
-        AttemptRow.dispatcher_id.in_(dispatchers), AttemptRow.state != AttemptState.FINISHED
-    )
-    attempts = connection.execute(open_attempts).scalars().all()
-    now = _naive(at)
-    lost = {
-        "state": AttemptState.FINISHED,
-        "outcome": Outcome.LOST,
-        "cause": Cause.DISPATCHER_GONE,
-        "detail": "Its dispatcher died.",
-        "finished_at": now,
-    }
-    _execute(connection, sa.update(AttemptRow).where(AttemptRow.id.in_(attempts)).values(lost))
-    released = sa.update(LeaseRow).where(
-        LeaseRow.attempt_id.in_(attempts), LeaseRow.released_at.is_(None)
-    )
-    _execute(connection, released.values(released_at=now, held_device_id=None))
-    ended = sa.update(DispatcherRow).where(DispatcherRow.id.in_(dispatchers))
-    _execute(connection, ended.values(ended_at=DispatcherRow.beat_at))
-
-
-def _open_dispatchers(connection: sa.Connection, study_id: int) -> Sequence[_OpenDispatcher]:
-    query = (
-        sa.select(
-            DispatcherRow.id,
-            HostRow.name,
-            DispatcherRow.pid,
-            DispatcherRow.process_created_at_s,
-            DispatcherRow.started_at,
-            DispatcherRow.beat_at,
-        )
-        .join(HostRow, HostRow.id == DispatcherRow.host_id)
-        .where(DispatcherRow.study_id == study_id, DispatcherRow.ended_at.is_(None))
-    )
-    return [_OpenDispatcher(*row) for row in connection.execute(query)]
-
-
-def _past_use(connection: sa.Connection, study_id: int) -> PastUse:
-    starts = sa.select(
-        DispatcherRow.started_at, DispatcherRow.ended_at, DispatcherRow.beat_at
-    ).where(DispatcherRow.study_id == study_id)
-    time_s = sum(
-        ((row.ended_at or row.beat_at) - row.started_at).total_seconds()
-        for row in connection.execute(starts)
-    )
-    leases = (
-        sa.select(LeaseRow.leased_at, LeaseRow.released_at)
-        .join(AttemptRow, AttemptRow.id == LeaseRow.attempt_id)
-        .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
-        .where(DispatcherRow.study_id == study_id, LeaseRow.released_at.is_not(None))
-    )
-    device_s = sum(
-        (row.released_at - row.leased_at).total_seconds() for row in connection.execute(leases)
-    )
-    return PastUse(time_s=time_s, device_s=device_s)
-
-
-def _host_id(connection: sa.Connection, host: HostFacts) -> int:
-    found = connection.execute(sa.select(HostRow.id).where(HostRow.name == host.name)).scalar()
-    if found is not None:
-        return found
-    row = {"name": host.name, "n_cores": host.n_cores, "memory_bytes": host.memory_bytes}
-    return _inserted(connection, sa.insert(table_of(HostRow)), row)
-
-
-def _device_id(connection: sa.Connection, host_id: int, device: Device) -> int:
-    query = sa.select(DeviceRow.id).where(
-        DeviceRow.host_id == host_id, DeviceRow.device == device.id
-    )
-    found = connection.execute(query).scalar()
-    if found is not None:
-        return found
-    row = {
-        "host_id": host_id,
-        "device": device.id,
-        "kind": device.kind,
-        "number": device.index,
-        "name": device.name,
-        "memory_bytes": device.memory_bytes,
-    }
-    return _inserted(connection, sa.insert(table_of(DeviceRow)), row)
-
-
-def _insert_dispatcher(
-    connection: sa.Connection, start: StartRecord, host_id: int, at: datetime
-) -> int:
-    row = {
-        "study_id": start.study_id,
-        "host_id": host_id,
-        "pid": start.host.pid,
-        "process_created_at_s": start.host.process_created_at_s,
-        "started_at": _naive(at),
-        "beat_at": _naive(at),
-        "seed": start.seed,
-        "study_file": start.study_file,
-        "folder": start.folder,
-        "versions": dict(start.versions),
-        "git_commit": start.git.commit,
-        "git_is_dirty": start.git.is_dirty,
-    }
-    return _inserted(connection, sa.insert(table_of(DispatcherRow)), row)
-
-
-def _inserted(connection: sa.Connection, insert: sa.Insert, row: Mapping[str, object]) -> int:
-    key = connection.execute(insert, row).inserted_primary_key
-    assert key is not None
-    return int(key[0])
-
-
-def _execute(connection: sa.Connection, statement: sa.Update) -> None:
-    connection.execute(statement)
-
-
-def _naive(at: datetime | None) -> datetime | None:
-    return _in_utc(at) if at else None
-
-
-def _in_utc(at: datetime) -> datetime:
-    """Without a zone, as in Optuna's tables."""
-    return at.astimezone(UTC).replace(tzinfo=None)

@@ -36,9 +36,7 @@ def test_seed_of_is_the_same_tomorrow():
 
 
 def test_seed_of_differs_by_study_trial_and_attempt():
-    seeds = [
-        a_plan(s).seed_of(t, a) for s in range(10) for t in range(30) for a in range(1, 4)
-    ]
+    seeds = [a_plan(s).seed_of(t, a) for s in range(10) for t in range(30) for a in range(1, 4)]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert a_plan().seed_of(1, 11) != a_plan().seed_of(11, 1)

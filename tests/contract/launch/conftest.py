@@ -1,0 +1,225 @@
+"""The same programs on the fake launcher and on real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+import pytest
+
+from tests.fakes import FakeClock, FakeInbox, FakeLauncher
+from tuner.attempt import AttemptId
+from tuner.launch.channel import ChannelServer
+from tuner.launch.inbox import Inbox, WorkerExited
+from tuner.launch.local import LocalLauncher, modules_of
+from tuner.launch.plan import ENV_ATTEMPT, ENV_CHANNEL, ENV_TOKEN
+from tuner.launch.protocols import Launcher
+from tuner.launch.request import FunctionProgram, LaunchRequest
+from tuner.messages import Assign
+
+WAIT_S = 30.0
+PROGRAMS = """
+import os, pathlib, signal, subprocess, sys, time
+
+def exits_3(trial):
+    os._exit(3)
+
+def kills_itself(trial):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def sleeps(trial):
+    _ready()
+    time.sleep(600)
+
+def stubborn(trial):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _ready()
+    while True:
+        time.sleep(600)
+
+def with_grandchild(trial):
+    child = subprocess.Popen(["sleep", "600"])
+    pathlib.Path("grandchild").write_text(str(child.pid))
+    _ready()
+    time.sleep(600)
+
+def leaves_grandchild(trial):
+    child = subprocess.Popen(["sleep", "600"])
+    pathlib.Path("grandchild").write_text(str(child.pid))
+    os._exit(4)
+
+def _ready():
+    pathlib.Path("ready").touch()
+"""
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    """Polls, for a bounded time, something that other processes bring about."""
+    give_up_at_s = time.monotonic() + WAIT_S
+    while not is_so():
+        if time.monotonic() > give_up_at_s:
+            pytest.fail(f"After {WAIT_S:.0f} s still not so: {what}")
+        time.sleep(0.01)
+
+
+def is_process_alive(pid: int) -> bool:
+    """A zombie, which only waits for its parent to look at it, counts as dead."""
+    try:
+        return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Bench(Protocol):
+    """A launcher, and what the suite needs to try it."""
+
+    launcher: Launcher
+
+    def start(self, program: str, attempt_id: str = "1.1") -> int: ...
+
+    def exits(self) -> list[WorkerExited]:
+        """Waits until there is one."""
+
+    def is_alive(self, pid: int) -> bool: ...
+
+
+class FakeBench:
+    def __init__(self) -> None:
+        self._inbox = FakeInbox(FakeClock())
+        self.launcher = FakeLauncher(self._inbox, self._play)
+
+    def start(self, program: str, attempt_id: str = "1.1") -> int:
+        return self.launcher.launch(_request(program, attempt_id, Path("/nowhere"), {}))
+
+    def exits(self) -> list[WorkerExited]:
+        return [e for e in self._inbox.drain(1.0) if isinstance(e, WorkerExited)]
+
+    def is_alive(self, pid: int) -> bool:
+        return self.launcher.is_alive(pid)
+
+    def _play(self, request: LaunchRequest) -> None:
+        assert isinstance(request.program, FunctionProgram)
+        match request.program.function:
+            case "exits_3":
+                self.launcher.exit(request.attempt_id, 3)
+            case "kills_itself":
+                self.launcher.exit(request.attempt_id, -signal.SIGKILL)
+            case "stubborn":
+                self.launcher.stubborn.add(request.attempt_id)
+
+
+class LocalBench:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "programs.py").write_text(PROGRAMS)
+        self._inbox = Inbox()
+        self._channel = ChannelServer(self._inbox)
+        program = FunctionProgram(module="programs", function="sleeps")
+        self.launcher = LocalLauncher(
+            self._inbox,
+            modules=[name for name in modules_of(program) if name != "torch"],
+            environment={},
+            log_path=folder / "imports.log",
+            import_path=[str(folder)],
+            n_spares=1,
+        )
+
+    def start(self, program: str, attempt_id: str = "1.1") -> int:
+        for name in ("ready", "grandchild"):
+            (self.folder / name).unlink(missing_ok=True)
+        environment = {
+            ENV_CHANNEL: self._channel.address,
+            ENV_TOKEN: self._channel.expect(AttemptId(attempt_id)),
+            ENV_ATTEMPT: attempt_id,
+        }
+        pid = self.launcher.launch(_request(program, attempt_id, self.folder, environment))
+        if program in ("sleeps", "stubborn", "with_grandchild"):
+            until((self.folder / "ready").exists, f"{program} runs")
+        return pid
+
+    def exits(self) -> list[WorkerExited]:
+        found: list[WorkerExited] = []
+        until(lambda: bool(found.extend(self._drain()) or found), "a worker has exited")
+        return found
+
+    def is_alive(self, pid: int) -> bool:
+        return is_process_alive(pid)
+
+    @property
+    def grandchild(self) -> int:
+        return int((self.folder / "grandchild").read_text())
+
+    def forked_ahead(self) -> int:
+        """Lets the launcher fork a process that waits for its trial."""
+        before = our_children()
+        until(lambda: self._has_forked(before), "one waits")
+        (pid,) = our_children() - before
+        return pid
+
+    def _has_forked(self, before: set[int]) -> bool:
+        self._inbox.drain(0.0)
+        return our_children() > before
+
+    def close(self) -> None:
+        self.launcher.close()
+        self._channel.close()
+        self._inbox.close()
+
+    def _drain(self) -> list[WorkerExited]:
+        return [e for e in self._inbox.drain(0.05) if isinstance(e, WorkerExited)]
+
+
+def _request(
+    program: str, attempt_id: str, folder: Path, environment: dict[str, str]
+) -> LaunchRequest:
+    number, attempt = (int(part) for part in attempt_id.split("."))
+    return LaunchRequest(
+        attempt_id=AttemptId(attempt_id),
+        program=FunctionProgram(module="programs", function=program),
+        assign=Assign(
+            attempt_id=AttemptId(attempt_id),
+            trial_number=number,
+            attempt_number=attempt,
+            params={},
+            seed=1,
+            checkpoint_dir=str(folder / "checkpoints"),
+            objectives=("value",),
+            devices=("cpu:0",),
+        ),
+        folder=str(folder),
+        log_path=str(folder / "trial.log"),
+        environment=environment,
+    )
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[LocalBench]:
+    bench = LocalBench(tmp_path)
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(params=["fake", "local"])
+def bench(request: pytest.FixtureRequest) -> Bench:
+    return FakeBench() if request.param == "fake" else request.getfixturevalue("local")
+
+
+def children_of(pid: int) -> list[int]:
+    return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+
+
+def our_children() -> set[int]:
+    """Processes below this one, but for multiprocessing's own, which ends with it."""
+    return {pid for pid in children_of(os.getpid()) if "resource_tracker" not in _command(pid)}
+
+
+def _command(pid: int) -> str:
+    try:
+        return " ".join(psutil.Process(pid).cmdline())
+    except psutil.NoSuchProcess:
+        return ""

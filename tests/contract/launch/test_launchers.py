@@ -1,0 +1,123 @@
+"""What the dispatcher may expect of every launcher, tried on the fake one and on real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.contract.launch.conftest import (
+    Bench,
+    FakeBench,
+    LocalBench,
+    children_of,
+    is_process_alive,
+    our_children,
+    until,
+)
+from tuner.attempt import AttemptId
+from tuner.errors import LaunchError
+
+FIRST, SECOND = AttemptId("1.1"), AttemptId("2.1")
+
+
+def test_launch_gives_the_pid_of_a_living_process(bench: Bench):
+    first, second = bench.start("sleeps", FIRST), bench.start("sleeps", SECOND)
+    assert first != second
+    assert bench.is_alive(first)
+    assert bench.is_alive(second)
+
+
+@pytest.mark.parametrize(
+    ("program", "exit_code"), [("exits_3", 3), ("kills_itself", -signal.SIGKILL)]
+)
+def test_exit_arrives_once_with_its_code(bench: Bench, program, exit_code):
+    pid = bench.start(program)
+    (exited,) = bench.exits()
+    assert (exited.attempt_id, exited.exit_code) == (FIRST, exit_code)
+    assert not bench.is_alive(pid)
+
+
+def test_terminate_ends_the_attempt_and_no_other(bench: Bench):
+    first, second = bench.start("sleeps", FIRST), bench.start("sleeps", SECOND)
+    bench.launcher.terminate(FIRST)
+    assert [exited.attempt_id for exited in bench.exits()] == [FIRST]
+    assert not bench.is_alive(first)
+    assert bench.is_alive(second)
+
+
+def test_kill_ends_what_ignores_terminate(bench: Bench):
+    pid = bench.start("stubborn")
+    bench.launcher.terminate(FIRST)
+    assert bench.is_alive(pid)
+    bench.launcher.kill(FIRST)
+    (exited,) = bench.exits()
+    assert exited.exit_code == -signal.SIGKILL
+    assert not bench.is_alive(pid)
+
+
+def test_signals_after_the_exit_are_no_error(bench: Bench):
+    bench.start("exits_3")
+    bench.exits()
+    bench.launcher.terminate(FIRST)
+    bench.launcher.kill(FIRST)
+    bench.launcher.kill(AttemptId("99.1"))
+
+
+def test_close_ends_everything_and_may_be_called_twice(bench: Bench):
+    pids = [bench.start("sleeps", FIRST), bench.start("stubborn", SECOND)]
+    bench.launcher.close()
+    bench.launcher.close()
+    assert [bench.is_alive(pid) for pid in pids] == [False, False]
+
+
+def test_fake_launch_with_a_problem_raises():
+    bench = FakeBench()
+    bench.launcher.problem = "no more processes"
+    with pytest.raises(LaunchError, match="no more processes"):
+        bench.start("sleeps")
+
+
+# -- what only real processes can show ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["terminate", "kill", "close"])
+def test_grandchildren_end_with_their_attempt(local: LocalBench, way):
+    pid = local.start("with_grandchild")
+    family = [pid, *children_of(pid)]
+    assert local.grandchild in family
+    if way == "close":
+        local.launcher.close()
+    else:
+        getattr(local.launcher, way)(FIRST)
+        local.exits()
+    until(lambda: not any(map(is_process_alive, family)), "worker and grandchildren are gone")
+
+
+def test_grandchild_that_a_program_left_behind_is_ended(local: LocalBench):
+    local.start("leaves_grandchild")
+    (exited,) = local.exits()
+    assert exited.exit_code == 4
+    until(lambda: not is_process_alive(local.grandchild), "the grandchild is gone")
+
+
+def test_no_process_is_left_after_close(local: LocalBench):
+    local.start("sleeps", FIRST)
+    local.start("with_grandchild", SECOND)
+    spare = local.forked_ahead()
+    family = our_children()
+    assert {spare, local.grandchild} < family
+    assert len(family) >= 6, "fork server, guardian, two workers, a grandchild, a spare"
+    local.launcher.close()
+    until(lambda: not any(map(is_process_alive, family)), "no child is left")
+
+
+def test_worker_that_was_killed_while_it_waited_is_replaced(local: LocalBench):
+    local.start("sleeps", FIRST)
+    spare = local.forked_ahead()
+    os.kill(spare, signal.SIGKILL)
+    until(lambda: not is_process_alive(spare), "the one that waits is gone")
+    pid = local.start("sleeps", SECOND)
+    assert pid != spare
+    assert local.is_alive(pid)

@@ -1,0 +1,130 @@
+"""GPUs from the command line, on a machine whose NVML is a stub: who gets which, and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.nvml_stub import NvmlStub, StubGpu, StubProcess, StubSlice
+
+SEEN = """
+import os
+
+def train(trial):
+    trial.set_user_attr("visible", os.environ["CUDA_VISIBLE_DEVICES"])
+    trial.set_user_attr("label", list(trial.device_labels))
+    return trial.params.x
+"""
+
+# What a killed CUDA program does to the driver's figures: its memory outlives its process.
+LEAK = """
+import os
+from pathlib import Path
+
+def train(trial):
+    if trial.number == 0:
+        state = Path(os.environ["FAKE_NVML"])
+        os.replace(state.with_name("full.txt"), state)
+    return trial.params.x
+"""
+
+
+def seen_by_trials(folder: StudyFolder, key: str) -> set[str]:
+    query = "select value_json from trial_user_attributes where key = ?"
+    return {value for (value,) in folder.rows(query, key)}
+
+
+def test_auto_uses_every_free_gpu_and_names_the_busy_one(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub
+) -> None:
+    busy = StubProcess(pid=1, mib=9000)
+    nvml_stub.write(
+        [
+            StubGpu(uuid="GPU-aaaa"),
+            StubGpu(uuid="GPU-bbbb", used_mib=9003, processes=(busy,)),
+            StubGpu(uuid="GPU-cccc"),
+        ]
+    )
+    gpu_folder.write("seen.py", SEEN)
+    gpu_folder.study(trial={"function": "seen:train"}, devices="auto", budget={"trials": 8})
+    ended = gpu_folder.tune()
+    assert ended.code == 0, ended.text
+    assert "devices: GPU 0, GPU 2" in ended.out
+    assert "GPU 1 is left out" in ended.out
+    assert "pid 1" in ended.out
+    assert seen_by_trials(gpu_folder, "visible") == {'"GPU-aaaa"', '"GPU-cccc"'}
+    assert seen_by_trials(gpu_folder, "label") == {'["GPU 0"]', '["GPU 2"]'}
+
+
+def test_mig_slices_are_devices_of_their_own(gpu_folder: StudyFolder, nvml_stub: NvmlStub) -> None:
+    slices = (StubSlice(uuid="MIG-1111"), StubSlice(uuid="MIG-2222"))
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa", slices=slices)])
+    gpu_folder.write("seen.py", SEEN)
+    gpu_folder.study(trial={"function": "seen:train"}, devices="auto", budget={"trials": 6})
+    ended = gpu_folder.tune()
+    assert ended.code == 0, ended.text
+    assert seen_by_trials(gpu_folder, "visible") == {'"MIG-1111"', '"MIG-2222"'}
+
+
+def test_cuda_visible_devices_is_respected(gpu_folder: StudyFolder, nvml_stub: NvmlStub) -> None:
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa"), StubGpu(uuid="GPU-bbbb")])
+    gpu_folder.write("seen.py", SEEN)
+    gpu_folder.study(trial={"function": "seen:train"}, devices="auto", budget={"trials": 2})
+    ended = gpu_folder.start(env={"CUDA_VISIBLE_DEVICES": "1"}).wait()
+    assert ended.code == 0, ended.text
+    assert "devices: GPU 1\n" in ended.out
+    assert seen_by_trials(gpu_folder, "visible") == {'"GPU-bbbb"'}
+
+
+def test_cpu_slots_hide_every_gpu(gpu_folder: StudyFolder, nvml_stub: NvmlStub) -> None:
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa")])
+    gpu_folder.write("seen.py", SEEN)
+    gpu_folder.study(trial={"function": "seen:train"}, devices="cpu:1", budget={"trials": 1})
+    assert gpu_folder.tune().code == 0
+    assert seen_by_trials(gpu_folder, "visible") == {'""'}
+
+
+def test_next_trial_gets_the_gpu_only_when_its_memory_is_back(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub
+) -> None:
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa", used_mib=40_000)])
+    nvml_stub.state_file.rename(nvml_stub.state_file.with_name("full.txt"))
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa")])
+    gpu_folder.write("leak.py", LEAK)
+    gpu_folder.study(trial={"function": "leak:train"}, devices="auto", budget={"trials": 2})
+    running = gpu_folder.start()
+    wait_until(lambda: "trial 0: completed" in running.out, "the first trial completes")
+    wait_until(lambda: gpu_folder.attempts()[0].state == "clearing", "its device is awaited")
+    assert len(gpu_folder.attempts()) == 1
+    memory_back_at = datetime.now(UTC).replace(tzinfo=None)
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa")])
+    ended = running.wait()
+    assert ended.code == 0, ended.text
+    (leased_at,) = gpu_folder.rows("select max(leased_at) from tuner_attempts")[0]
+    assert datetime.fromisoformat(leased_at) > memory_back_at
+    assert [attempt.outcome for attempt in gpu_folder.attempts()] == ["completed", "completed"]
+
+
+def test_two_tuners_do_not_share_a_gpu(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub, tmp_path: Path
+) -> None:
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa")])
+    gate = tmp_path / "gate"
+    gpu_folder.write(
+        "gated.py",
+        "import pathlib, time\n"
+        "def train(trial):\n"
+        f"    while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
+        "    return trial.params.x\n",
+    )
+    gpu_folder.study(trial={"function": "gated:train"}, devices="auto", budget={"trials": 1})
+    gpu_folder.study("other.yaml", study="other", devices="auto", storage="sqlite:///other.db")
+    first = gpu_folder.start()
+    wait_until(lambda: "trial 0: started" in first.out, "the first tuner has the GPU")
+    second = gpu_folder.tune(file="other.yaml")
+    gate.touch()
+    assert first.wait().code == 0
+    assert second.code == 2
+    assert "another tuner" in second.err
+    assert "Traceback" not in second.text

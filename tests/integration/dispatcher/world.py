@@ -1,0 +1,299 @@
+"""A dispatcher with its real study and database, on a clock, devices and workers of the test's."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import sqlalchemy as sa
+from optuna.trial import FrozenTrial
+
+from search_spaces import AnySpace, parse_space
+from tests.databases import new_database
+from tests.fakes import (
+    FakeChannel,
+    FakeClock,
+    FakeInbox,
+    FakeLauncher,
+    FakeProbe,
+    RecordingView,
+)
+from tuner.attempt import AttemptId, Cause, Outcome
+from tuner.budget import Budget
+from tuner.config import Direction
+from tuner.devices.pool import DevicePool
+from tuner.devices.watch import DeviceWatch
+from tuner.dispatcher import Dispatcher, Result, Terms
+from tuner.files import StudyFiles
+from tuner.launch.inbox import SignalReceived, SourceId
+from tuner.launch.plan import ENV_TOKEN, TrialPlan
+from tuner.launch.request import FunctionProgram, LaunchRequest
+from tuner.messages import Action, Finished, Hello, Report, ToWorker, Verdict
+from tuner.notices import Ended, Said, Started
+from tuner.provenance import GitState, HostFacts
+from tuner.search.study import StudySearch
+from tuner.store.database import Database, open_database, store_errors
+from tuner.store.models import AttemptRow, LeaseRow
+from tuner.store.record import Recorder
+from tuner.store.starts import StartRecord
+
+SPACE = parse_space({"x": {"type": "float", "low": 0.0, "high": 1.0}})
+GRACE_S = 10.0
+
+
+class FakeWorker:
+    """The program of one attempt, as the test plays it."""
+
+    def __init__(self, world: World, request: LaunchRequest) -> None:
+        self._world = world
+        self.request = request
+        self.id = request.attempt_id
+        self.source: SourceId = world.channel.connect()
+
+    @property
+    def trial_number(self) -> int:
+        return self.request.assign.trial_number
+
+    @property
+    def heard(self) -> list[ToWorker]:
+        return self._world.channel.heard(self.source)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [message for message in self.heard if isinstance(message, Verdict)]
+
+    def hello(self, *, is_worker: bool = True) -> None:
+        token = self.request.environment[ENV_TOKEN]
+        self.say(Hello(attempt_id=self.id, token=token, pid=1, is_worker=is_worker))
+
+    def say(self, message: Hello | Report | Finished) -> None:
+        self._world.channel.say(self.source, message)
+
+    def report(self, step: int, value: float = 0.5, **metrics: float) -> None:
+        values = {self._world.objective: value}
+        self.say(Report(attempt_id=self.id, step=step, values=values, metrics=metrics))
+
+    def complete(self, value: float = 0.5) -> None:
+        values = {self._world.objective: value}
+        self.say(Finished(attempt_id=self.id, outcome=Outcome.COMPLETED, values=values))
+        self.exit(0)
+
+    def fail(
+        self,
+        detail: str = "ValueError",
+        outcome: Outcome = Outcome.FAILED,
+        cause: Cause = Cause.EXCEPTION,
+    ) -> None:
+        self.say(Finished(attempt_id=self.id, outcome=outcome, cause=cause, detail=detail))
+        self.exit(0)
+
+    def exit(self, exit_code: int) -> None:
+        self._world.launcher.exit(self.id, exit_code)
+
+    def later(self, seconds: float, action: Callable[[], None]) -> None:
+        self._world.inbox.later(seconds, action)
+
+
+Program = Callable[[FakeWorker], None]
+
+
+def completes(worker: FakeWorker) -> None:
+    """Runs for a second, reports once, and completes."""
+    worker.later(0.1, worker.hello)
+    worker.later(0.5, lambda: worker.report(1))
+    worker.later(1.0, worker.complete)
+
+
+def sleeps(worker: FakeWorker) -> None:
+    worker.later(0.1, worker.hello)
+
+
+class World:
+    """Everything around one dispatcher.
+
+    Args:
+        folder: Of the database and the logs.
+        program: What each worker does.
+        n_devices: GPUs.
+        space: Of the study.
+        **terms: Of the dispatcher.
+    """
+
+    objective = "accuracy"
+
+    def __init__(
+        self,
+        folder: Path,
+        program: Program = completes,
+        *,
+        n_devices: int = 2,
+        n_trials: int | None = 4,
+        budget: Budget | None = None,
+        space: AnySpace | None = SPACE,
+        sampler: optuna.samplers.BaseSampler | None = None,
+        pruner: optuna.pruners.BasePruner | None = None,
+        host: HostFacts | None = None,
+        retries: int = 0,
+        timeout_s: float | None = None,
+        clock: FakeClock | None = None,
+        view: RecordingView | None = None,
+    ) -> None:
+        self.program = program
+        self.workers: list[FakeWorker] = []
+        self.n_running_at_most = 0
+        self.clock = clock or FakeClock()
+        self.inbox = FakeInbox(self.clock)
+        self.channel = FakeChannel(self.inbox)
+        self.launcher = FakeLauncher(self.inbox, self._launched)
+        self.probe = FakeProbe(n_devices)
+        self.view = view or RecordingView()
+        self.url = new_database(folder)
+        self.database: Database = open_database(self.url)
+        self.search = StudySearch(
+            self.database.storage,
+            "study",
+            objectives={self.objective: Direction.MAXIMIZE},
+            space=space,
+            sampler=sampler or optuna.samplers.RandomSampler(seed=0),
+            pruner=pruner or optuna.pruners.NopPruner(),
+        )
+        start = a_start(self.search.study_id, host)
+        self.recorder = Recorder(
+            self.database, start, self.probe.devices(), at=self.clock.now().utc
+        )
+        self.search.give_back_orphans()
+        self.dispatcher = Dispatcher(
+            search=self.search,
+            recorder=self.recorder,
+            launcher=self.launcher,
+            channel=self.channel,
+            pool=DevicePool(self.probe.devices()),
+            watch=DeviceWatch(self.probe),
+            plan=TrialPlan(
+                program=FunctionProgram(module="m", function="f"),
+                files=StudyFiles(folder=folder, study="study"),
+                study="study",
+                seed=7,
+                objectives=(self.objective,),
+            ),
+            terms=Terms(
+                budget=budget or Budget(trials=n_trials),
+                retries=retries,
+                timeout_s=timeout_s,
+                stop_grace_s=GRACE_S,
+                launch_timeout_s=30.0,
+            ),
+            view=self.view,
+            clock=self.clock,
+        )
+
+    # -- what the test does ------------------------------------------------------------------
+
+    def run(self) -> Result:
+        with store_errors(self.url):
+            result = self.dispatcher.run(self.inbox)
+        assert not self.launcher.running, "the dispatcher ended before its workers"
+        return result
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """Lets the dispatcher work until so much time has passed, once at least."""
+        end_s = self.now_s + seconds
+        while True:
+            with store_errors(self.url):
+                self.dispatcher.tick(self.clock.now(), self.inbox.drain(0.0))
+            if self.now_s >= end_s:
+                break
+            self.clock.advance(min(0.25, end_s - self.now_s))
+
+    def interrupt(self) -> None:
+        self.inbox.post(SignalReceived(number=2))
+
+    # -- what the test looks at --------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        return self.clock.now().monotonic_s
+
+    @property
+    def endings(self) -> list[tuple[AttemptId, str]]:
+        return [(e.attempt.id, e.ending.outcome.value) for e in self.ended]
+
+    @property
+    def ended(self) -> list[Ended]:
+        return [notice for notice in self.view.notices if isinstance(notice, Ended)]
+
+    @property
+    def started(self) -> list[Started]:
+        return [notice for notice in self.view.notices if isinstance(notice, Started)]
+
+    @property
+    def said(self) -> list[str]:
+        return [notice.text for notice in self.view.notices if isinstance(notice, Said)]
+
+    def stored_trials(self) -> list[FrozenTrial]:
+        """As any other program of Optuna reads them from the database."""
+        return optuna.load_study(study_name="study", storage=self.url).get_trials()
+
+    def stored_states(self) -> list[str]:
+        return [trial.state.name for trial in self.stored_trials()]
+
+    def rows(self, table: type[AttemptRow] | type[LeaseRow]) -> Sequence[sa.Row[tuple[object]]]:
+        with self.database.engine.connect() as connection:
+            return connection.execute(sa.select(sa.inspect(table).local_table)).all()
+
+    def close(self) -> None:
+        self.database.close()
+
+    def _launched(self, request: LaunchRequest) -> None:
+        self.workers.append(FakeWorker(self, request))
+        running = len(self.launcher.running)
+        self.n_running_at_most = max(self.n_running_at_most, running)
+        self.program(self.workers[-1])
+
+
+def a_start(study_id: int, host: HostFacts | None = None, **changes: Mapping[str, str]):
+    """The record of a start; by a process that is gone, so that a later one takes over."""
+    start = StartRecord(
+        study_id=study_id,
+        host=host or DEAD_HOST,
+        seed=7,
+        study_file="",
+        folder="",
+        versions={},
+        git=GitState(),
+    )
+    return replace(start, **changes)
+
+
+#: A dispatcher on this host whose process nobody has: pids end at 4,194,304.
+DEAD_HOST = HostFacts(
+    name="here", n_cores=1, memory_bytes=1, pid=4_999_999, process_created_at_s=0.0
+)
+
+
+class DiskFull:
+    """Makes writes to a database fail, as on a full disk, while it is entered."""
+
+    def __init__(self, database: Database) -> None:
+        self._engine = database.engine
+        self.n_refused = 0
+
+    def __enter__(self) -> DiskFull:
+        sa.event.listen(self._engine, "before_cursor_execute", self._refuse)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sa.event.remove(self._engine, "before_cursor_execute", self._refuse)
+
+    def _refuse(self, *arguments: object) -> None:
+        if str(arguments[2]).split()[0] in ("INSERT", "UPDATE", "DELETE"):
+            self.n_refused += 1
+            error = sqlite3.OperationalError("database or disk is full")
+            raise sa.exc.OperationalError(str(arguments[2]), None, error)
+
+
+def is_prune(verdict: Verdict) -> bool:
+    return verdict.action is Action.PRUNE

@@ -1,0 +1,141 @@
+"""The channel's server against programs that do not keep to the protocol."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tuner.attempt import AttemptId
+from tuner.launch.channel import ChannelServer
+from tuner.launch.inbox import Event, Inbox, Received
+from tuner.messages import MAX_LINE_BYTES, Action, Hello, Report, SetAttribute, Verdict, encode
+
+A = AttemptId("1.1")
+
+
+class Wire:
+    """A server, and one client that has said hello."""
+
+    def __init__(self) -> None:
+        self.inbox = Inbox()
+        self.server = ChannelServer(self.inbox)
+        self.client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.client.connect(self.server.address)
+        self.client.setblocking(False)
+        self.say_hello()
+
+    def say_hello(self) -> None:
+        hello = Hello(attempt_id=A, token=self.server.expect(A), pid=1)
+        self.client.sendall(encode(hello))
+        assert [event.message for event in self.drain()] == [hello]
+
+    def drain(self) -> list[Received]:
+        found: list[Event] = []
+        for _ in range(3):
+            found += self.inbox.drain(0.0)
+        return [event for event in found if isinstance(event, Received)]
+
+    def send(self, data: bytes) -> list[Received]:
+        """All of it, with the server reading meanwhile."""
+        events: list[Received] = []
+        while data:
+            try:
+                data = data[self.client.send(data) :]
+            except BlockingIOError:
+                events += self.drain()
+            except BrokenPipeError:
+                break
+        return events + self.drain()
+
+    def is_closed(self) -> bool:
+        select.select([self.client], [], [], 1.0)
+        try:
+            return self.client.recv(65536) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    wire = Wire()
+    yield wire
+    wire.client.close()
+    wire.server.close()
+    wire.inbox.close()
+
+
+def report(step: int) -> Report:
+    return Report(attempt_id=A, step=step, values={"a": 0.5})
+
+
+def test_message_split_over_sends_arrives_once_it_is_whole(wire: Wire):
+    line = encode(report(1)) + encode(report(2))
+    arrived = [event.message for i in range(len(line)) for event in wire.send(line[i : i + 1])]
+    assert arrived == [report(1), report(2)]
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"\xff\xfe\n",
+        b"[" * 50_000 + b"\n",
+        b'["Hello", {"attempt_id": 1}]\n',
+    ],
+    ids=["http", "bytes", "deep", "wrong kind"],
+)
+def test_garbage_closes_the_connection_and_what_came_before_counts(wire: Wire, garbage: bytes):
+    events = wire.send(encode(report(1)) + garbage + encode(report(2)))
+    assert [event.message for event in events] == [report(1)]
+    assert wire.is_closed()
+
+
+def test_message_that_only_the_dispatcher_sends_closes_the_connection(wire: Wire):
+    assert wire.send(encode(Verdict(attempt_id=A, step=1, action=Action.STOP))) == []
+    assert wire.is_closed()
+
+
+def test_big_message_arrives(wire: Wire):
+    attribute = SetAttribute(attempt_id=A, key="k", value="x" * 1_000_000)
+    assert [event.message for event in wire.send(encode(attribute))] == [attribute]
+
+
+def test_line_without_an_end_is_cut_off(wire: Wire):
+    wire.send(b"x" * (MAX_LINE_BYTES + 200_000))
+    assert wire.is_closed()
+
+
+def test_worker_that_does_not_read_never_holds_the_dispatcher_up(wire: Wire):
+    verdict = Verdict(attempt_id=A, step=1, action=Action.CONTINUE, reason="x" * 1000)
+    for _ in range(2000):
+        wire.server.broadcast(A, verdict)
+    assert wire.drain() == []
+
+
+def test_folder_of_the_socket_is_private_and_goes_with_the_server(wire: Wire):
+    folder = Path(wire.server.address).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    wire.server.close()
+    wire.server.close()
+    assert not folder.exists()
+
+
+def test_address_fits_into_a_socket_address_below_a_deep_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    inbox = Inbox()
+    server = ChannelServer(inbox)
+    assert len(os.fsencode(server.address)) <= 107
+    server.close()
+    inbox.close()

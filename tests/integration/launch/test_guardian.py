@@ -1,0 +1,86 @@
+"""The guardian as a process: it ends what its dispatcher left behind, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.launch.conftest import is_process_alive, our_children, until
+from tuner.launch.guardian import Guardian
+
+#: Our zombies, which nobody has waited for yet, look alive to the guardian for this long.
+SHORT_S = 0.2
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True)"
+
+
+def a_group(*argv: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(argv, start_new_session=True, stdout=subprocess.PIPE)
+
+
+def ignores(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(ignored.split()[1], 16) & (1 << (number - 1)))
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return a_group("sleep", "600")
+
+
+@pytest.mark.parametrize("n_groups", [1, 3])
+def test_groups_that_are_left_end_when_the_pipe_closes(n_groups: int):
+    guardian = Guardian(SHORT_S)
+    groups = [sleeper() for _ in range(n_groups)]
+    for group in groups:
+        guardian.watch(group.pid)
+    assert all(is_process_alive(group.pid) for group in groups)
+    guardian.close()
+    assert [group.wait(10) for group in groups] == [-15] * n_groups
+
+
+def test_released_group_is_left_alone():
+    guardian = Guardian()
+    group = sleeper()
+    guardian.watch(group.pid)
+    guardian.release(group.pid)
+    guardian.close()
+    assert is_process_alive(group.pid)
+    group.kill()
+    group.wait()
+
+
+def test_group_that_ignores_sigterm_is_killed():
+    guardian = Guardian(SHORT_S)
+    group = a_group(sys.executable, "-c", f"{STUBBORN}; time.sleep(600)")
+    assert group.stdout is not None
+    group.stdout.readline()
+    guardian.watch(group.pid)
+    guardian.close()
+    assert group.wait(10) == -9
+
+
+def test_group_that_is_gone_already_is_no_error():
+    guardian = Guardian()
+    group = a_group("true")
+    group.wait()
+    guardian.watch(group.pid)
+    guardian.close()
+    guardian.close()
+
+
+def test_signals_of_the_terminal_do_not_end_the_guardian():
+    before = our_children()
+    guardian = Guardian(SHORT_S)
+    (pid,) = our_children() - before
+    group = sleeper()
+    guardian.watch(group.pid)
+    until(lambda: ignores(pid, signal.SIGHUP), "it has started")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, number)
+    guardian.close()
+    assert group.wait(10) == -15

@@ -1,0 +1,380 @@
+"""What the dispatcher writes, and what it is refused, on a real SQLite file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import optuna
+import psutil
+import pytest
+import sqlalchemy as sa
+
+from tests.databases import new_database
+from tests.fakes import a_gpu
+from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
+from tuner.devices.cpu import CpuProbe
+from tuner.devices.device import Device
+from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.provenance import GitState, HostFacts
+from tuner.store.database import Database, open_database
+from tuner.store.models import (
+    AttemptRow,
+    DeviceRow,
+    DispatcherRow,
+    EventRow,
+    HostRow,
+    LeaseRow,
+    MetricRow,
+    TunerBase,
+)
+from tuner.store.queries import first_seed, origin_of
+from tuner.store.record import Recorder
+from tuner.store.starts import STALE_AFTER_S, StartRecord
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+GPUS = (a_gpu(0), a_gpu(1))
+#: pids end at 4,194,304.
+DEAD = HostFacts(name="here", n_cores=8, memory_bytes=1, pid=4_999_999, process_created_at_s=0.0)
+ALIVE = replace(DEAD, pid=os.getpid(), process_created_at_s=psutil.Process().create_time())
+ELSEWHERE = replace(DEAD, name="there")
+
+
+def later(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+class Store:
+    """A database with one study in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = new_database(folder)
+        self.database: Database = open_database(self.url)
+        self.study = optuna.create_study(storage=self.database.storage, study_name="s")
+
+    def recorder(
+        self,
+        host: HostFacts = DEAD,
+        *,
+        at: datetime = NOW,
+        devices: tuple[Device, ...] = GPUS,
+        study_id: int | None = None,
+        seed: int = 5,
+    ) -> Recorder:
+        start = StartRecord(
+            study_id=self.study._study_id if study_id is None else study_id,
+            host=host,
+            seed=seed,
+            study_file="study: s",
+            folder="/work",
+            versions={"python": "3"},
+            git=GitState(commit="abc", is_dirty=True),
+        )
+        return Recorder(self.database, start, devices, at=at)
+
+    def attempt(self, number: int = 1) -> Attempt:
+        trial = self.study.ask()
+        return Attempt(
+            trial_id=trial._trial_id,
+            trial_number=trial.number,
+            number=number,
+            seed=11,
+            leased_at=NOW,
+        )
+
+    def rows(self, table: type[TunerBase]) -> list[dict[str, object]]:
+        with self.database.engine.connect() as connection:
+            query = sa.select(TunerBase.metadata.tables[table.__tablename__])
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def change(self, table: type[TunerBase], **values: object) -> None:
+        with self.database.engine.begin() as connection:
+            connection.execute(sa.update(table).values(**values))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path)
+    yield store
+    store.database.close()
+
+
+def lease(recorder: Recorder, attempt: Attempt, *devices: Device) -> None:
+    recorder.lease(attempt, devices or GPUS[:1], params={"x": 0.5}, log_path="/log")
+
+
+def run_to_its_end(recorder: Recorder, attempt: Attempt, outcome: Outcome) -> Attempt:
+    """Moves it through its states, a second each."""
+    lease(recorder, attempt)
+    ending = Ending(outcome=outcome, cause=Cause.PRUNER, detail="why")
+    attempt = replace(advance(attempt, AttemptState.RUNNING, at=later(1)), pid=42)
+    recorder.moved(attempt, at=later(1))
+    attempt = advance(replace(attempt, ending=ending), AttemptState.CLEARING, at=later(2))
+    recorder.moved(attempt, at=later(2), params={"x": 0.5, "y": 1})
+    attempt = advance(attempt, AttemptState.FINISHED, at=later(3))
+    recorder.moved(attempt, at=later(3))
+    recorder.commit()
+    return attempt
+
+
+def test_life_of_an_attempt_is_in_the_database(store: Store):
+    recorder = store.recorder()
+    attempt = run_to_its_end(recorder, store.attempt(), Outcome.PRUNED)
+    (row,) = store.rows(AttemptRow)
+    assert (row["state"], row["outcome"]) == (AttemptState.FINISHED, Outcome.PRUNED)
+    assert (row["cause"], row["detail"], row["pid"]) == (Cause.PRUNER, "why", 42)
+    assert (row["params"], row["seed"], row["log_path"]) == ({"x": 0.5, "y": 1}, 11, "/log")
+    instants = [row[f"{name}_at"] for name in ("leased", "started", "ended", "finished")]
+    assert instants == [later(s).replace(tzinfo=None) for s in range(4)]
+    assert [event["name"] for event in store.rows(EventRow)] == [
+        "leased",
+        "running",
+        "clearing",
+        "finished",
+    ]
+    (held,) = store.rows(LeaseRow)
+    assert held["held_device_id"] is None
+    assert held["released_at"] == later(3).replace(tzinfo=None)
+    assert recorder.attempts_of(attempt.trial_id) == 1
+
+
+def test_nothing_is_written_before_commit(store: Store):
+    recorder = store.recorder()
+    lease(recorder, store.attempt())
+    recorder.metrics(store.attempt().id, 1, {})
+    recorder.note("hello", at=NOW)
+    assert recorder.has_pending
+    assert store.rows(AttemptRow) == store.rows(EventRow) == []
+    recorder.commit()
+    assert not recorder.has_pending
+    assert len(store.rows(AttemptRow)) == 1
+    assert [event["name"] for event in store.rows(EventRow)] == ["leased", "hello"]
+
+
+def test_trials_of_optuna_and_attempts_are_written_together(store: Store):
+    recorder = store.recorder()
+    attempt = store.attempt()
+    lease(recorder, attempt)
+    store.study.tell(attempt.trial_number, 0.5)
+    other = optuna.load_study(study_name="s", storage=store.url)
+    assert other.trials[0].state.name == "RUNNING"
+    recorder.commit()
+    assert other.trials[0].state.name == "COMPLETE"
+
+
+def test_refused_commit_writes_nothing_and_forgets_nothing(store: Store):
+    recorder = store.recorder()
+    lease(recorder, store.attempt())
+    recorder.note("x", at=NOW)
+    refuse = _refuse_table("tuner_events")
+    sa.event.listen(store.database.engine, "before_cursor_execute", refuse)
+    with pytest.raises(StoreError) as caught:
+        recorder.commit()
+    assert caught.value.exit_code == EXIT_STUDY_FAILED
+    assert store.rows(AttemptRow) == []
+    sa.event.remove(store.database.engine, "before_cursor_execute", refuse)
+    recorder.commit()
+    assert len(store.rows(AttemptRow)) == 1
+    assert len(store.rows(EventRow)) == 2
+
+
+def test_move_is_refused_when_the_state_has_changed_behind_it(store: Store):
+    recorder = store.recorder()
+    attempt = store.attempt()
+    lease(recorder, attempt)
+    recorder.commit()
+    store.change(AttemptRow, state=AttemptState.FINISHED)
+    recorder.moved(advance(attempt, AttemptState.RUNNING, at=NOW), at=NOW)
+    recorder.note("must not be there either", at=NOW)
+    with pytest.raises(StoreError, match="trial 0 was taken over by another dispatcher") as caught:
+        recorder.commit()
+    assert caught.value.exit_code == EXIT_STUDY_FAILED
+    (row,) = store.rows(AttemptRow)
+    assert (row["state"], row["started_at"]) == (AttemptState.FINISHED, None)
+    assert [event["name"] for event in store.rows(EventRow)] == ["leased"]
+
+
+def test_gpu_is_leased_once_whatever_the_programs_believe(store: Store):
+    recorder = store.recorder()
+    lease(recorder, store.attempt(), GPUS[0])
+    recorder.commit()
+    lease(recorder, store.attempt(), GPUS[0])
+    with pytest.raises(StoreError):
+        recorder.commit()
+    assert len(store.rows(AttemptRow)) == 1
+
+
+def test_gpu_can_be_leased_again_once_it_was_released(store: Store):
+    recorder = store.recorder()
+    run_to_its_end(recorder, store.attempt(), Outcome.COMPLETED)
+    run_to_its_end(recorder, store.attempt(), Outcome.COMPLETED)
+    assert len(store.rows(LeaseRow)) == 2
+
+
+def test_cpu_slots_are_each_dispatchers_own(store: Store):
+    slots = CpuProbe(2, n_cores=2).devices()
+    recorder = store.recorder(devices=slots)
+    lease(recorder, store.attempt(), slots[0])
+    lease(recorder, store.attempt(), slots[0])
+    recorder.commit()
+    assert [row["held_device_id"] for row in store.rows(LeaseRow)] == [None, None]
+
+
+def test_second_attempt_with_a_number_that_is_taken_is_refused(store: Store):
+    recorder = store.recorder()
+    attempt = store.attempt()
+    lease(recorder, attempt, GPUS[0])
+    lease(recorder, attempt, GPUS[1])
+    with pytest.raises(StoreError):
+        recorder.commit()
+
+
+def test_metrics_are_rows_with_nan_as_null(store: Store):
+    recorder = store.recorder()
+    attempt = store.attempt()
+    lease(recorder, attempt)
+    recorder.metrics(attempt.id, 3, {"loss": 0.5, "bad": float("nan")})
+    recorder.commit()
+    found = {row["name"]: (row["step"], row["value"]) for row in store.rows(MetricRow)}
+    assert found == {"loss": (3, 0.5), "bad": (3, None)}
+
+
+def test_hosts_and_devices_are_kept_once(store: Store):
+    store.recorder().end(NOW)
+    store.recorder(at=later(10))
+    assert [row["name"] for row in store.rows(HostRow)] == ["here"]
+    assert [row["device"] for row in store.rows(DeviceRow)] == [gpu.id for gpu in GPUS]
+    assert len(store.rows(DispatcherRow)) == 2
+
+
+# -- other dispatchers -------------------------------------------------------------------------
+
+
+def test_second_dispatcher_is_refused_while_the_first_is_alive(store: Store):
+    store.recorder(ALIVE)
+    with pytest.raises(StoreError, match=r"being run already, on here \(pid \d+, since") as caught:
+        store.recorder(ALIVE, at=later(3600))
+    assert "--study NEW_NAME" in str(caught.value)
+    assert len(store.rows(DispatcherRow)) == 1
+
+
+def test_dispatcher_that_has_ended_stands_in_nobodys_way(store: Store):
+    first = store.recorder(ALIVE)
+    first.end(later(5))
+    first.commit()
+    store.recorder(ALIVE, at=later(6))
+
+
+def test_dispatcher_of_another_study_stands_in_nobodys_way(store: Store):
+    store.recorder(ALIVE)
+    other = optuna.create_study(storage=store.database.storage, study_name="other")
+    store.recorder(ALIVE, study_id=other._study_id)
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "is_refused"), [(STALE_AFTER_S - 1, True), (STALE_AFTER_S + 1, False)]
+)
+def test_dispatcher_elsewhere_is_judged_by_its_beat(store: Store, silent_s, is_refused):
+    first = store.recorder(ELSEWHERE)
+    first.beat(later(100))
+    first.commit()
+    at = later(100 + silent_s)
+    if is_refused:
+        with pytest.raises(StoreError, match="on there"):
+            store.recorder(ALIVE, at=at)
+    else:
+        store.recorder(ALIVE, at=at)
+
+
+def test_dead_dispatcher_is_taken_over(store: Store):
+    first = store.recorder(DEAD)
+    running, stopping = store.attempt(), store.attempt()
+    lease(first, running, GPUS[0])
+    lease(first, stopping, GPUS[1])
+    first.moved(advance(running, AttemptState.RUNNING, at=NOW), at=NOW)
+    first.moved(advance(stopping, AttemptState.STOPPING, at=NOW), at=NOW)
+    first.commit()
+    second = store.recorder(ALIVE, at=later(1000))
+    lost = store.rows(AttemptRow)
+    assert {row["state"] for row in lost} == {AttemptState.FINISHED}
+    assert {row["outcome"] for row in lost} == {Outcome.LOST}
+    assert {row["cause"] for row in lost} == {Cause.DISPATCHER_GONE}
+    assert {row["held_device_id"] for row in store.rows(LeaseRow)} == {None}
+    assert store.rows(DispatcherRow)[0]["ended_at"] == store.rows(DispatcherRow)[0]["beat_at"]
+    lease(second, store.attempt(), *GPUS)
+    second.commit()
+
+
+def test_finished_attempts_of_a_dead_dispatcher_stay_as_they_are(store: Store):
+    run_to_its_end(store.recorder(DEAD), store.attempt(), Outcome.COMPLETED)
+    before = store.rows(AttemptRow), store.rows(LeaseRow)
+    store.recorder(ALIVE, at=later(1000))
+    assert (store.rows(AttemptRow), store.rows(LeaseRow)) == before
+
+
+# -- what was spent ----------------------------------------------------------------------------
+
+
+def test_past_of_a_new_study_is_nothing(store: Store):
+    past = store.recorder().past
+    assert (past.time_s, past.device_s) == (0, 0)
+
+
+def test_past_adds_up_earlier_starts_and_leases(store: Store):
+    first = store.recorder()
+    run_to_its_end(first, store.attempt(), Outcome.COMPLETED)
+    first.end(later(10))
+    first.commit()
+    second = store.recorder(at=later(100))
+    assert (second.past.time_s, second.past.device_s) == (10, 3)
+    second.end(later(105))
+    second.commit()
+    assert store.recorder(at=later(200)).past.time_s == 15
+
+
+def test_past_counts_a_dead_dispatcher_until_its_last_beat(store: Store):
+    first = store.recorder(DEAD)
+    lease(first, store.attempt(), *GPUS)
+    first.beat(later(30))
+    first.commit()
+    second = store.recorder(DEAD, at=later(7 * 24 * 3600))
+    assert (second.past.time_s, second.past.device_s) == (30, 60)
+    third = store.recorder(ALIVE, at=later(8 * 24 * 3600))
+    assert (third.past.time_s, third.past.device_s) == (30, 60)
+
+
+def test_past_of_a_lease_after_the_last_beat_is_never_negative(store: Store):
+    first = store.recorder(DEAD, at=later(-20))
+    lease(first, store.attempt())
+    first.commit()
+    assert store.recorder(ALIVE, at=later(50)).past.device_s == 0
+
+
+# -- reading it again --------------------------------------------------------------------------
+
+
+def test_first_seed_is_that_of_the_first_start(store: Store):
+    study_id = store.study._study_id
+    assert first_seed(store.database, study_id) is None
+    store.recorder(DEAD, seed=5)
+    store.recorder(DEAD, seed=6, at=later(10))
+    assert first_seed(store.database, study_id) == 5
+
+
+def test_origin_names_the_attempt_that_completed_a_trial(store: Store):
+    attempt = run_to_its_end(store.recorder(), store.attempt(), Outcome.COMPLETED)
+    origin = origin_of(store.database, attempt.trial_id)
+    assert origin is not None
+    assert (origin.seed, origin.attempt_number, origin.git_commit) == (11, 1, "abc")
+    assert origin_of(store.database, attempt.trial_id + 1) is None
+
+
+def _refuse_table(name: str):
+    def refuse(*arguments: object) -> None:
+        if f"INSERT INTO {name}" in str(arguments[2]):
+            raise sa.exc.OperationalError(str(arguments[2]), None, OSError("No space left"))
+
+    return refuse

@@ -1,0 +1,218 @@
+"""Both links keep one contract: the recording one of these tests, and the one over the socket."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from optuna.distributions import FloatDistribution
+
+from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
+from trials.link import DispatcherLink, Link
+from tuner import messages
+from tuner.attempt import AttemptId
+from tuner.errors import ChannelClosed
+from tuner.messages import Action, Assign, Verdict
+
+TOKEN = "secret"
+ASSIGN = Assign(
+    attempt_id=ATTEMPT,
+    trial_number=7,
+    attempt_number=2,
+    params={"lr": 0.1},
+    seed=11,
+    checkpoint_dir="checkpoints",
+    objectives=("accuracy",),
+    devices=("cpu:0",),
+)
+LR = FloatDistribution(0.0, 1.0)
+
+
+class OtherEnd:
+    """A dispatcher in a thread: keeps what it hears, answers at once, decides as it was told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder / "channel")
+        self.heard: list[messages.Message] = []
+        self.suggestions: dict[str, messages.Json] = {}
+        self.action = Action.CONTINUE
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self.address)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def decide(self, action: Action) -> None:
+        self.action = action
+
+    def tell(self, message: messages.Message) -> None:
+        self._connection.sendall(messages.encode(message))
+
+    def leave(self) -> None:
+        self._connection.shutdown(socket.SHUT_RDWR)
+
+    def join(self) -> None:
+        self._thread.join(timeout=10)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        self._connection, _ = self._listener.accept()
+        with self._connection, self._connection.makefile("rb") as lines:
+            for line in lines:
+                message = messages.decode(line)
+                self.heard.append(message)
+                if answer := self._answer(message):
+                    self.tell(answer)
+
+    def _answer(self, message: messages.Message) -> messages.Message | None:
+        match message:
+            case messages.Hello(is_worker=False):
+                return ASSIGN
+            case messages.Report(step=step):
+                return Verdict(attempt_id=ATTEMPT, step=step, action=self.action)
+            case messages.Suggest(name=name) if name in self.suggestions:
+                value = self.suggestions[name]
+                return messages.Suggested(attempt_id=ATTEMPT, name=name, value=value)
+            case messages.Suggest(name=name):
+                return messages.Suggested(attempt_id=ATTEMPT, name=name, error="Nobody knows.")
+        return None
+
+
+@pytest.fixture
+def other_end() -> Iterator[OtherEnd]:
+    # Not tmp_path: a socket's path may have 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="link-"))
+    other_end = OtherEnd(folder)
+    yield other_end
+    other_end.join()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def connect(other_end: OtherEnd) -> Iterator[Callable[..., DispatcherLink]]:
+    links = []
+
+    def connect(assign: Assign | None = ASSIGN) -> DispatcherLink:
+        links.append(DispatcherLink(other_end.address, AttemptId("7.2"), TOKEN, assign))
+        return links[-1]
+
+    yield connect
+    for link in links:
+        link.close()
+
+
+# -- the contract --------------------------------------------------------------------------------
+
+Decide = Callable[[Action], None]
+
+
+@pytest.fixture(params=["recording", "dispatcher"])
+def pair(request: pytest.FixtureRequest) -> tuple[Link, Decide]:
+    """A link, and how its other end decides from now on. It suggests lr 0.25 and nothing else."""
+    if request.param == "recording":
+        recording = RecordingLink(suggestions={"lr": 0.25})
+        return recording, recording.decide
+    other_end: OtherEnd = request.getfixturevalue("other_end")
+    other_end.suggestions = {"lr": 0.25}
+    return request.getfixturevalue("connect")(), other_end.decide
+
+
+def test_nobody_stops_before_a_verdict(pair: tuple[Link, Decide]) -> None:
+    link, _ = pair
+    assert not link.should_stop()
+
+
+@pytest.mark.parametrize("action", [Action.PRUNE, Action.STOP])
+def test_verdict_on_the_last_report_is_heard(pair: tuple[Link, Decide], action: Action) -> None:
+    link, decide = pair
+    link.report(1, {"accuracy": 0.5}, {})
+    assert not link.should_stop()
+    decide(action)
+    link.report(2, {"accuracy": 0.5}, {"loss": 1.0})
+    assert link.should_stop()
+    assert link.should_stop()
+
+
+def test_parameter_is_suggested(pair: tuple[Link, Decide]) -> None:
+    link, _ = pair
+    assert link.suggest("lr", LR) == 0.25
+
+
+def test_refused_parameter_is_a_value_error(pair: tuple[Link, Decide]) -> None:
+    link, _ = pair
+    with pytest.raises(ValueError, match="Nobody"):
+        link.suggest("momentum", LR)
+
+
+def test_what_needs_no_answer_waits_for_none(pair: tuple[Link, Decide]) -> None:
+    link, _ = pair
+    link.set_attribute("note", {"a": 1})
+    link.set_constraint("memory", 1.0)
+    assert not link.should_stop()
+
+
+# -- the socket ----------------------------------------------------------------------------------
+
+
+def test_worker_says_hello_and_keeps_its_trial(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd
+) -> None:
+    link = connect()
+    assert link.assign is ASSIGN
+    other_end.suggestions = {"lr": 0.5}
+    link.suggest("lr", LR)
+    hello = other_end.heard[0]
+    assert isinstance(hello, messages.Hello)
+    assert (hello.attempt_id, hello.token, hello.is_worker) == (ATTEMPT, TOKEN, True)
+
+
+def test_script_below_a_worker_asks_for_its_trial(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd
+) -> None:
+    assert connect(None).assign == ASSIGN
+    hello = other_end.heard[0]
+    assert isinstance(hello, messages.Hello)
+    assert not hello.is_worker
+
+
+def test_end_at_any_step_is_heard_while_waiting_for_another(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd
+) -> None:
+    link = connect(None)
+    other_end.tell(Verdict(attempt_id=ATTEMPT, step=-1, action=Action.STOP, reason="stopped"))
+    other_end.suggestions = {"lr": 0.5}
+    assert link.suggest("lr", LR) == 0.5
+    assert link.verdict.reason == "stopped"
+    assert link.should_stop()
+
+
+def test_verdict_on_an_earlier_step_is_not_taken_for_this_one(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd
+) -> None:
+    link = connect()
+    link.report(1, {"accuracy": 0.5}, {})
+    other_end.suggestions = {"lr": 0.5}
+    link.suggest("lr", LR)  # By now the verdict on step 1 has been read.
+    other_end.decide(Action.PRUNE)
+    link.report(2, {"accuracy": 0.4}, {})
+    assert link.should_stop()
+    assert link.verdict.step == 2
+
+
+def test_dispatcher_that_is_gone_is_named(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd
+) -> None:
+    link = connect(None)
+    other_end.leave()
+    with pytest.raises(ChannelClosed, match="dispatcher that launched this trial is gone"):
+        link.suggest("lr", LR)
+
+
+def test_dispatcher_that_never_was_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ChannelClosed, match="is gone"):
+        DispatcherLink(str(tmp_path / "no"), AttemptId("7.2"), TOKEN, ASSIGN)

@@ -1,0 +1,63 @@
+"""Looks after leased devices: whether their memory is back, and whether they are still there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tuner.devices.clearing import is_clear, unclaimed_bytes
+from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe
+from tuner.errors import DeviceError
+
+Baselines = Mapping[DeviceId, int | None]
+"""Memory in use on each GPU before a launch, in bytes; None where it does not tell."""
+
+
+class DeviceWatch:
+    """Reads devices, and remembers which are lost: one that was is never asked again.
+
+    Args:
+        probe: Reads a device.
+    """
+
+    def __init__(self, probe: DeviceProbe) -> None:
+        self._probe = probe
+        #: By device, in the driver's words.
+        self.lost: dict[DeviceId, str] = {}
+
+    def baselines(self, devices: Sequence[Device]) -> Baselines | None:
+        """To be taken before a launch; None where one of the devices is lost."""
+        baselines: dict[DeviceId, int | None] = {}
+        for device in devices:
+            if device.kind is DeviceKind.CPU:
+                continue
+            try:
+                status = self._probe.status(device)
+            except DeviceError as error:
+                self.lost[device.id] = str(error)
+                return None
+            baselines[device.id] = unclaimed_bytes(status, own_pids=frozenset())
+        return baselines
+
+    def find_unclear(
+        self, devices: Sequence[Device], baselines: Baselines, own_pids: frozenset[int]
+    ) -> Device | None:
+        """The first device that still holds something of an attempt; None once all are clear.
+
+        A lost device counts as clear: nothing is to be waited for.
+        """
+        for device in devices:
+            if not self._is_clear(device, baselines.get(device.id), own_pids):
+                return device
+        return None
+
+    def _is_clear(
+        self, device: Device, baseline_bytes: int | None, own_pids: frozenset[int]
+    ) -> bool:
+        if device.kind is DeviceKind.CPU or device.id in self.lost:
+            return True
+        try:
+            status = self._probe.status(device)
+        except DeviceError as error:
+            self.lost[device.id] = str(error)
+            return True
+        return is_clear(status, baseline_bytes=baseline_bytes, own_pids=own_pids)

@@ -1,0 +1,23 @@
+"""Small things that every writer of the tuner's tables needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+
+def insert_row(connection: sa.Connection, insert: sa.Insert, row: Mapping[str, object]) -> int:
+    key = connection.execute(insert, row).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def as_stored(at: datetime | None) -> datetime | None:
+    return in_utc(at) if at else None
+
+
+def in_utc(at: datetime) -> datetime:
+    """Without a zone, as in Optuna's tables."""
+    return at.astimezone(UTC).replace(tzinfo=None)
