@@ -15,7 +15,6 @@ import os
 import random
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
@@ -28,7 +27,7 @@ from trials.environment import environment_of
 from trials.link import DispatcherLink
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
-from tuner.launch.diagnosis import N_TAIL_LINES, memory_cause
+from tuner.launch.diagnosis import N_TAIL_LINES, memory_cause, user_traceback
 from tuner.launch.request import (
     ENV_CHANNEL,
     ENV_TOKEN,
@@ -156,8 +155,8 @@ def judge_result(context: TrialContext, link: DispatcherLink, result: object) ->
 
 
 def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
-    traceback.print_exception(error)
-    text = "".join(traceback.format_exception(error))
+    text = user_traceback(error)
+    print(text, file=sys.stderr)
     names = {cls.__name__ for cls in type(error).__mro__}
     cause = memory_cause(f"{type(error).__name__}: {error}")
     if "OutOfMemoryError" in names:

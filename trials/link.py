@@ -91,6 +91,9 @@ class DispatcherLink:
             messages.Report(attempt_id=self._attempt_id, step=step, values=values, metrics=metrics)
         )
         self._awaited_step = step
+        # A program that never asks must not let verdicts pile up.
+        while self._take(self._receive(0.0)):
+            pass
 
     def should_stop(self) -> bool:
         while self._is_undecided():

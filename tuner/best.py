@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
+    from tuner.shadow import refuse_shadow
+
+    refuse_shadow()
+
     from tuner.cli import best_main
 
     best_main()

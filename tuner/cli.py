@@ -5,6 +5,7 @@ Each command imports what it needs when it is called: a study starts half a seco
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 import os
 import sys
@@ -160,6 +161,22 @@ def best(
 
 # Without a handler Python's own would print an accident's traceback.
 logging.getLogger("tuner").addHandler(logging.NullHandler())
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"tuner {importlib.metadata.version('tuner')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version."),
+    ] = False,
+) -> None:
+    """Hyperparameter tuning that owns your GPUs."""
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +24,8 @@ from tuner.launch.plan import THREAD_VARIABLES, TrialPlan
 from tuner.launch.request import CommandProgram, FunctionProgram, Program
 from tuner.search.pruners import build_pruner
 from tuner.search.samplers import build_sampler
+from tuner.shadow import find_shadow
 
-_OUR_PACKAGES = ("tuner", "search_spaces", "trials")
 _SEED_BITS = 31
 
 
@@ -49,8 +48,8 @@ def check_study(config: StudyConfig) -> BasePruner:
         ConfigError: If the sampler, the pruner, the command or the folder is wrong.
     """
     check_command_exists(config)
-    for package in _OUR_PACKAGES:
-        _refuse_shadow(config, package)
+    if problem := find_shadow({config.folder, Path.cwd()}):
+        raise ConfigError(problem, file=config.file)
     n_objectives = len(config.objectives)
     build_sampler(
         config.sampler,
@@ -146,23 +145,6 @@ def _probe(selection: Selection, gpus: NvmlProbe | None) -> DeviceProbe:
     if gpus is not None:
         gpus.close()
     return CpuProbe(len(selection.devices))
-
-
-def _refuse_shadow(config: StudyConfig, package: str) -> None:
-    """A module of the user with the name of a package of ours would hide it, or be hidden."""
-    ours = Path(__file__).parent.parent / package
-    for folder in {config.folder, Path.cwd()}:
-        for found in (folder / f"{package}.py", folder / package / "__init__.py"):
-            if found.exists() and not _is_below(found, ours):
-                raise ConfigError(
-                    f"The folder {folder} has a module {package!r} of its own, which hides the "
-                    f"tuner's package of that name. Rename {os.path.relpath(found, folder)}.",
-                    file=config.file,
-                )
-
-
-def _is_below(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
 
 
 def import_path_of(config: StudyConfig) -> list[str]:

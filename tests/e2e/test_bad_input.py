@@ -401,10 +401,21 @@ def test_wrong_function(study_folder: StudyFolder, function: str, message: str) 
 
 def test_module_that_does_not_exist(study_folder: StudyFolder) -> None:
     study_folder.study(trial={"function": "forcast:train"})
-    check_import_refused(
+    check_refused(
         study_folder.tune(),
-        "trial.function is 'forcast:train', but importing 'forcast' fails:",
-        "ModuleNotFoundError: No module named 'forcast'",
+        "study.yaml: trial.function is 'forcast:train', but there is no module 'forcast' in "
+        f"{study_folder.path}, and none is installed. Correct the name, or put the file there.",
+        out=DEVICES_LINE,
+    )
+
+
+def test_module_with_the_name_of_a_package_of_ours(study_folder: StudyFolder) -> None:
+    study_folder.write("search_spaces.py", "")
+    study_folder.study()
+    check_refused(
+        study_folder.tune(),
+        f"The folder {study_folder.path} has a module 'search_spaces' of its own, which hides the "
+        "tuner's package of that name. Rename search_spaces.py.",
     )
 
 

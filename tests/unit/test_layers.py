@@ -14,7 +14,14 @@ ROOT = Path(__file__).parents[2]
 
 #: From the lowest to the highest. A name covers everything below it that has no own entry.
 LAYERS = (
-    ("tuner.errors", "search_spaces", "tuner.formats", "tuner.clock", "tuner.budget"),
+    (
+        "tuner.errors",
+        "tuner.shadow",
+        "search_spaces",
+        "tuner.formats",
+        "tuner.clock",
+        "tuner.budget",
+    ),
     ("tuner.attempt", "tuner.template", "tuner.files"),
     ("tuner.messages",),
     ("tuner.devices", "tuner.provenance"),

@@ -27,6 +27,8 @@ class _Connection:
     socket: socket.socket
     attempt_id: AttemptId | None = None
     received: bytearray = field(default_factory=bytearray)
+    unsent: bytearray = field(default_factory=bytearray)
+    is_waiting_for_room: bool = False
 
 
 class ChannelServer:
@@ -102,6 +104,8 @@ class ChannelServer:
         yield from ()
 
     def _read(self, connection: _Connection) -> Iterable[Event]:
+        if connection.unsent:
+            self._flush(connection)
         is_open = _receive_all(connection)
         events: list[Event] = []
         *lines, rest = bytes(connection.received).split(b"\n")
@@ -143,14 +147,22 @@ class ChannelServer:
         return [c for c in self._connections.values() if c.attempt_id == attempt_id]
 
     def _send(self, connection: _Connection, message: messages.ToWorker) -> None:
+        connection.unsent += messages.encode(message)
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        """Sends what fits. A program that does not read must not hold the loop up."""
         try:
-            connection.socket.sendall(messages.encode(message))
+            while connection.unsent:
+                del connection.unsent[: connection.socket.send(connection.unsent)]
         except BlockingIOError:
-            # So stuck that its buffer is full: it must not hold the loop up.
-            self._close(connection)
+            pass  # The rest goes out when it has read some.
         except OSError:
-            # Gone. What it said before is still to be read, and `_read` closes at the end of it.
-            return
+            connection.unsent.clear()  # Gone. What it said last is still to be read.
+        is_waiting = bool(connection.unsent)
+        if is_waiting != connection.is_waiting_for_room:
+            connection.is_waiting_for_room = is_waiting
+            self._inbox.wait_for_room(connection.socket, is_waiting)
 
     def _close(self, connection: _Connection) -> None:
         if self._connections.pop(connection.source, None):

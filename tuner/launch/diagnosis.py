@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+import traceback
+from itertools import dropwhile
 from pathlib import Path
 
 from tuner.attempt import Cause, Ending, Outcome
@@ -23,6 +25,14 @@ _HOST_MEMORY = re.compile(
     r"|std::bad_alloc|Unable to allocate [\d.]+ [KMGT]iB",
     re.MULTILINE,
 )
+
+#: Where every traceback of a user's program begins.
+_PACKAGES = Path(__file__).parents[2]
+_MACHINERY = {
+    _PACKAGES / "tuner" / "launch" / "entry.py",
+    _PACKAGES / "trials" / "function_worker.py",
+    _PACKAGES / "trials" / "command_worker.py",
+}
 
 
 def memory_cause(text: str) -> Cause | None:
@@ -59,6 +69,25 @@ def diagnose_exit(exit_code: int, output: str, *, n_oom_kills: int = 0) -> Endin
         cause=Cause.NO_RESULT,
         detail=f"It ended well, but without a result.\n{output}".rstrip(),
     )
+
+
+def user_traceback(error: BaseException) -> str:
+    """The traceback from the first line of the user's own code on."""
+    whole = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = whole
+    while part is not None:
+        theirs = dropwhile(_is_machinery, part.stack)
+        part.stack = traceback.StackSummary.from_list(list(theirs))
+        part = part.__cause__ or part.__context__
+    return "".join(whole.format()).rstrip()
+
+
+def _is_machinery(frame: traceback.FrameSummary) -> bool:
+    """Ours and the import system's: what every traceback begins with."""
+    path = Path(frame.filename)
+    if frame.filename.startswith("<frozen") or path.parent.name == "importlib":
+        return True
+    return path in _MACHINERY
 
 
 def signal_name(number: int) -> str:

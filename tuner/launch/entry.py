@@ -9,11 +9,11 @@ import importlib
 import inspect
 import os
 import sys
-import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from tuner.launch import preload
+from tuner.launch.diagnosis import user_traceback
 from tuner.launch.request import CommandProgram, LaunchRequest, Program
 
 FUNCTION_WORKER = "trials.function_worker"
@@ -82,8 +82,14 @@ def _problem(named: tuple[str, str]) -> str:
     try:
         found: object = importlib.import_module(module)
     except (Exception, SystemExit) as error:  # the edge: any module may fail in any way
-        reason = "".join(traceback.format_exception(error)[-6:]).strip()
-        return f"{key} is {name!r}, but importing {module!r} fails:\n{_indent(reason)}"
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            folders = " or ".join(dict.fromkeys(preload.import_path[:2])) or "the present folder"
+            return (
+                f"{key} is {name!r}, but there is no module {module!r} in {folders}, and none is "
+                "installed. Correct the name, or put the file there."
+            )
+        reason = _indent(user_traceback(error).removeprefix("Traceback (most recent call last):\n"))
+        return f"{key} is {name!r}, but importing {module!r} fails:\n{reason}"
     for part in path.split("."):
         found = getattr(found, part, None)
     if not callable(found):

@@ -70,6 +70,11 @@ class Inbox:
         """Calls `source` for its events whenever `file` is readable."""
         self._selector.register(file, selectors.EVENT_READ, source)
 
+    def wait_for_room(self, file: Watched, is_wanted: bool) -> None:
+        """Calls the source of `file` also when it can be written, or no more."""
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if is_wanted else 0)
+        self._selector.modify(file, events, self._selector.get_key(file).data)
+
     def forget(self, file: Watched) -> None:
         self._selector.unregister(file)
 
