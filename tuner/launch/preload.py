@@ -30,7 +30,7 @@ def _preload() -> None:
     names = [name for name in os.environ.pop(ENV_MODULES, "").split(",") if name]
     for name in names:
         _import(name)
-    if "torch" in sys.modules and any(map(_uses_optimizers, names)):
+    if "torch" in sys.modules and any(_uses_optimizers(name) for name in names if name != "torch"):
         # Torch imports it with the first optimizer, 1.3 s in each trial.
         _import("torch._dynamo")
     if "numpy" in sys.modules:
