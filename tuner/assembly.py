@@ -16,7 +16,7 @@ from tuner.config import StudyConfig
 from tuner.config.storage_url import without_password
 from tuner.devices.pool import DevicePool
 from tuner.devices.watch import DeviceWatch
-from tuner.dispatcher import Dispatcher, Result, Terms
+from tuner.dispatcher import Dispatcher
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
     EXIT_INTERRUPTED,
@@ -36,6 +36,7 @@ from tuner.store.database import Database, open_database, store_errors
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
 from tuner.store.starts import StartRecord
+from tuner.terms import Result, Terms
 from tuner.view.live import LiveView
 from tuner.view.plain import PlainView
 

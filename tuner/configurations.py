@@ -19,7 +19,7 @@ from search_spaces import ParamValue
 from tuner.errors import StoreError
 from tuner.formats import Format
 from tuner.launch.request import trial_environment
-from tuner.search.study import OBJECTIVES_ATTR, all_params, load_space_of
+from tuner.search.identity import OBJECTIVES_ATTR, all_params, load_space_of
 from tuner.store.database import Database, open_database
 from tuner.store.queries import find_study, origin_of
 from tuner.template import format_value

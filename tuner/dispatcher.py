@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
@@ -25,7 +25,7 @@ from tuner.attempt import (
     Outcome,
     advance,
 )
-from tuner.budget import Budget, Spent
+from tuner.budget import Spent
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
 from tuner.devices.pool import DevicePool
@@ -41,6 +41,7 @@ from tuner.notices import Ended, Notice, Said, Started, View
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
 from tuner.store.record import Recorder
+from tuner.terms import Result, Terms
 
 _TICK_S = 0.25
 #: While a GPU's memory is awaited it is looked at this often.
@@ -49,32 +50,6 @@ _CLEARING_TICK_S = 0.05
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
 _CLEARING_NOTE_AFTER_S = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """On what terms attempts run."""
-
-    budget: Budget
-    retries: int = 0
-    #: Of one attempt, from its worker's hello; None for no limit.
-    timeout_s: float | None = None
-    #: From being told to end to SIGTERM, and from there to SIGKILL.
-    stop_grace_s: float = 10.0
-    #: From launch to the worker's hello.
-    launch_timeout_s: float = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """How the study stood when the dispatcher ended."""
-
-    is_interrupted: bool
-    #: The budget that was reached, or what else ended the study; for people.
-    reason: str
-    n_completed: int
-    n_pruned: int
-    n_failed: int
 
 
 class Dispatcher:

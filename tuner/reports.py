@@ -25,8 +25,8 @@ from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
 from tuner.prepare import HostDevices, check_study, find_devices, plan_of
+from tuner.search.identity import to_optuna
 from tuner.search.samplers import build_sampler
-from tuner.search.study import to_optuna
 from tuner.start import open_launcher
 from tuner.store.database import open_database, shown_url
 from tuner.view import text

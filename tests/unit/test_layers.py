@@ -22,7 +22,7 @@ LAYERS = (
         "tuner.clock",
         "tuner.budget",
     ),
-    ("tuner.attempt", "tuner.template", "tuner.files"),
+    ("tuner.attempt", "tuner.template", "tuner.files", "tuner.terms"),
     ("tuner.messages",),
     ("tuner.devices", "tuner.provenance"),
     ("tuner.config",),

@@ -5,7 +5,6 @@ A thin layer over `optuna.Study`, so that samplers, pruners and other tools see 
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,25 +12,16 @@ from dataclasses import dataclass
 
 import optuna
 from optuna.distributions import json_to_distribution
-from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler, GridSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
+from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.config import Direction
-from tuner.errors import StudyMismatch
-from tuner.messages import RETURNED_PARAMS_ATTR, Action, Json
+from tuner.messages import Action, Json
+from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.store.buffered_storage import BufferedStorage
-
-SPACE_ATTR = "tuner:space"
-OBJECTIVES_ATTR = "tuner:objectives"
-
-_DIRECTIONS = {
-    Direction.MINIMIZE: StudyDirection.MINIMIZE,
-    Direction.MAXIMIZE: StudyDirection.MAXIMIZE,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +90,7 @@ class StudySearch:
         self._storage = storage
         self._space = space
         directions = [to_optuna(direction) for direction in objectives.values()]
-        study_id = _open_study(storage, name, directions, self.objectives, space)
+        study_id = open_study(storage, name, directions, self.objectives, space)
         self.study = TunedStudy(name, storage, sampler=sampler, pruner=pruner)
         self.study_id = study_id
         self._prunes = not isinstance(pruner, optuna.pruners.NopPruner) and len(objectives) == 1
@@ -291,77 +281,3 @@ class StudySearch:
             values=dict(zip(self.objectives, trial.values or [], strict=True)),
             params=self.params_of(trial._trial_id),
         )
-
-
-def all_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamValue]:
-    """What a trial was evaluated with: suggested, constant, returned by a define-by-run space."""
-    constants = dict(space.constants) if isinstance(space, SearchSpace) else {}
-    returned: dict[str, ParamValue] = trial.user_attrs.get(RETURNED_PARAMS_ATTR, {})
-    return dict(trial.params) | constants | returned
-
-
-def to_optuna(direction: Direction) -> StudyDirection:
-    return _DIRECTIONS[direction]
-
-
-def _open_study(
-    storage: BufferedStorage,
-    name: str,
-    directions: list[StudyDirection],
-    objectives: tuple[str, ...],
-    space: AnySpace | None,
-) -> int:
-    try:
-        study_id = storage.get_study_id_from_name(name)
-    except KeyError:
-        study_id = storage.create_new_study(directions, name)
-        _describe(storage, study_id, objectives, space)
-        return study_id
-    _check_same(storage, study_id, name, directions, objectives, space)
-    return study_id
-
-
-def _describe(
-    storage: BufferedStorage, study_id: int, objectives: tuple[str, ...], space: AnySpace | None
-) -> None:
-    storage.set_study_user_attr(study_id, SPACE_ATTR, to_json(space))
-    storage.set_study_user_attr(study_id, OBJECTIVES_ATTR, list(objectives))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        study = TunedStudy(storage.get_study_name_from_id(study_id), storage)
-        study.set_metric_names(list(objectives))
-
-
-def _check_same(
-    storage: BufferedStorage,
-    study_id: int,
-    name: str,
-    directions: list[StudyDirection],
-    objectives: tuple[str, ...],
-    space: AnySpace | None,
-) -> None:
-    stored = storage.get_study_user_attrs(study_id)
-    changes = []
-    old_directions = [d.name.lower() for d in storage.get_study_directions(study_id)]
-    new_directions = [d.name.lower() for d in directions]
-    old_names = stored.get(OBJECTIVES_ATTR, list(objectives))
-    if (old_names, old_directions) != (list(objectives), new_directions):
-        old = ", ".join(map(": ".join, zip(old_names, old_directions, strict=False)))
-        new = ", ".join(map(": ".join, zip(objectives, new_directions, strict=False)))
-        changes.append(f"objectives were {{{old}}}, are now {{{new}}}")
-    if SPACE_ATTR in stored:
-        changes += differences(from_json(stored[SPACE_ATTR]), space)
-    elif SPACE_ATTR not in stored and OBJECTIVES_ATTR not in stored:
-        _describe(storage, study_id, objectives, space)
-    if changes:
-        listed = "\n".join(f"  - {change}" for change in changes)
-        raise StudyMismatch(
-            f"Study {name!r} exists in this storage, and it is another one:\n{listed}\n"
-            "Undo the change to continue that study, or start a new one with --study NEW_NAME."
-        )
-
-
-def load_space_of(storage: BufferedStorage, study_id: int) -> AnySpace | None:
-    """The space that a stored study was made with; None where it has none, or is not ours."""
-    text = storage.get_study_user_attrs(study_id).get(SPACE_ATTR, json.dumps(None))
-    return from_json(text)

@@ -26,7 +26,7 @@ from tuner.budget import Budget
 from tuner.config import Direction
 from tuner.devices.pool import DevicePool
 from tuner.devices.watch import DeviceWatch
-from tuner.dispatcher import Dispatcher, Result, Terms
+from tuner.dispatcher import Dispatcher
 from tuner.files import StudyFiles
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
@@ -39,6 +39,7 @@ from tuner.store.database import Database, open_database, store_errors
 from tuner.store.models import AttemptRow, LeaseRow
 from tuner.store.record import Recorder
 from tuner.store.starts import StartRecord
+from tuner.terms import Result, Terms
 
 SPACE = parse_space({"x": {"type": "float", "low": 0.0, "high": 1.0}})
 GRACE_S = 10.0
