@@ -10,11 +10,11 @@ from tuner.files import StudyFiles
 
 
 def files(study: str = "digits") -> StudyFiles:
-    return StudyFiles(folder=Path("/work"), study=study)
+    return StudyFiles(folder=Path("/home/ann"), study=study)
 
 
 def test_every_path_is_below_the_study_folder():
-    root = Path("/work/tuner-files/digits")
+    root = Path("/home/ann/tuner-files/digits")
     assert files().root == root
     assert files().preload_log == root / "imports.log"
     assert files().dispatcher_log == root / "dispatcher.log"
@@ -25,7 +25,7 @@ def test_every_path_is_below_the_study_folder():
 @pytest.mark.parametrize("study", ["../evil", "a/b", "a b\nc", "/etc", "../.."])
 def test_no_name_of_a_study_leads_out_of_the_folder(study):
     root = files(study).root
-    assert root.parent == Path("/work/tuner-files")
+    assert root.parent == Path("/home/ann/tuner-files")
     assert root.name not in {"", ".", ".."}
 
 

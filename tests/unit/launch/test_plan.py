@@ -24,7 +24,7 @@ MIG = Device(id=DeviceId("MIG-1"), kind=DeviceKind.MIG, name="1g.10gb", index=0)
 def a_plan(seed: int = 0) -> TrialPlan:
     return TrialPlan(
         program=PROGRAM,
-        files=StudyFiles(folder=Path("/work"), study="digits"),
+        files=StudyFiles(folder=Path("/home/ann"), study="digits"),
         study="digits",
         seed=seed,
         objectives=("accuracy",),
@@ -65,8 +65,8 @@ def test_device_environment_of_a_mig_slice_names_it_by_uuid():
 def test_request_says_what_to_run_where_and_how_to_reach_us():
     request = a_plan().request(ATTEMPT, [a_gpu(0)], {"lr": 0.1}, address="/sock", token="secret")
     assert request.program is PROGRAM
-    assert request.folder == "/work"
-    assert request.log_path == "/work/tuner-files/digits/trial-7/attempt-2.log"
+    assert request.folder == "/home/ann"
+    assert request.log_path == "/home/ann/tuner-files/digits/trial-7/attempt-2.log"
     assert request.n_threads is None
     assert request.environment | {
         "TUNER_CHANNEL": "/sock",
