@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import importlib
-import inspect
 import math
 import multiprocessing.util
 import os
@@ -167,17 +166,6 @@ def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
     if cause:
         return _failed(link, Outcome.OUT_OF_MEMORY, cause, detail)
     return _failed(link, Outcome.FAILED, Cause.EXCEPTION, detail)
-
-
-def takes_one_argument(function: Callable[..., Any]) -> bool:
-    """Whether a function can be called with the trial alone."""
-    try:
-        inspect.signature(function).bind(object())
-    except TypeError:
-        return False
-    except ValueError:  # Built-in functions may hide their signature.
-        return True
-    return True
 
 
 def leave(code: int) -> NoReturn:

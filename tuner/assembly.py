@@ -13,7 +13,7 @@ from rich.console import Console
 from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
-from tuner.config.storage_url import without_password
+from tuner.config.storage_url import without_passwords
 from tuner.devices.pool import DevicePool
 from tuner.devices.watch import DeviceWatch
 from tuner.dispatcher import Dispatcher
@@ -130,7 +130,7 @@ def _open_study(
         study_id=search.study_id,
         host=host_facts(),
         seed=seed,
-        study_file=without_password(config.text, config.storage),
+        study_file=without_passwords(config.text),
         folder=str(config.folder),
         versions=package_versions(),
         git=git_state(config.folder),

@@ -11,6 +11,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SCHEME = re.compile(r"[\w.+-]*://")
+_URL = re.compile(r"[\w.+-]+://\S+")
 _SECRET_IN_QUERY = re.compile(r"(?i)([?&][^=&]*(?:password|passwd|pwd|secret|token)[^=&]*=)[^&]*")
 _FORMS = (
     "a SQLAlchemy URL: sqlite:///study.db, postgresql+psycopg://user:password@host/name "
@@ -111,7 +112,9 @@ def _with_absolute_path(url: URL, folder: Path, text: str) -> str:
     return url.render_as_string(hide_password=False)
 
 
-def without_password(text: str, url: str) -> str:
-    """A study file's text for the record, should somebody have typed a password into it."""
-    password = make_url(url).password
-    return text.replace(password, "***") if password else text
+def without_passwords(text: str) -> str:
+    """A study file's text for the record, should somebody have typed a password into it.
+
+    A URL that names a variable is left as it is: it holds the variable's name and no secret.
+    """
+    return _URL.sub(lambda url: url[0] if _VARIABLE.search(url[0]) else masked_url(url[0]), text)

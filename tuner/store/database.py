@@ -14,6 +14,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy import exc
 
+from tuner.config.storage_url import masked_url
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, StoreError
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.engine import SQLITE_BUSY_TIMEOUT_S, open_engine
@@ -47,8 +48,8 @@ class Database:
 
 
 def shown_url(url: str) -> str:
-    """The URL as it may be shown: with its password hidden."""
-    return parse_url(url).render_as_string(hide_password=True)
+    """The URL as it may be shown: without its password, wherever it stands."""
+    return masked_url(url)
 
 
 def parse_url(url: str) -> sa.URL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from search_spaces import ParamValue
 from tuner.attempt import Ending, Outcome
@@ -80,7 +80,3 @@ def first_line(ending: Ending) -> str:
 
 def indent(text: str) -> str:
     return "\n".join(f"    {each}" for each in text.splitlines())
-
-
-def listed(words: Sequence[str]) -> str:
-    return ", ".join(words)

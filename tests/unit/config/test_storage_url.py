@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from tuner.config.storage_url import masked_url, resolve_storage
+from tuner.config.storage_url import masked_url, resolve_storage, without_passwords
 
 
 def test_relative_path_begins_in_the_folder_of_the_study(tmp_path: Path) -> None:
@@ -55,3 +55,19 @@ def test_masked_url_never_shows_a_password(rest: str, scheme: str) -> None:
     shown = masked_url(f"{scheme}user:{password}@host/db")
     assert "S3" not in shown
     assert "CRET" not in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "recorded"),
+    [
+        ("storage: postgresql://ann:s3cret@db/t", "storage: postgresql://ann:***@db/t"),
+        ("storage: 'postgresql://ann:p%40ss@db/t'", "storage: 'postgresql://ann:***@db/t'"),
+        ("storage: mysql://db/t?password=s3cret", "storage: mysql://db/t?password=***"),
+        ("storage: postgresql://ann:${PW}@db/t", "storage: postgresql://ann:${PW}@db/t"),
+        ("storage: sqlite:///digits.db", "storage: sqlite:///digits.db"),
+    ],
+    ids=["literal", "encoded", "query", "variable", "none"],
+)
+def test_text_for_the_record_holds_no_password(line: str, recorded: str) -> None:
+    text = "study: t\n{}\nobjectives: {{value: minimize}}\n"
+    assert without_passwords(text.format(line)) == text.format(recorded)
