@@ -152,7 +152,8 @@ class FakeLauncher:
         self._inbox = inbox
         self._on_launch = on_launch
         self._pids = itertools.count(10_001)
-        self._running: dict[AttemptId, int] = {}
+        self._ports = itertools.count(20_001)
+        self._running: dict[tuple[AttemptId, int], int] = {}
         self.requests: list[LaunchRequest] = []
         #: Signals that were sent, in order.
         self.signals: list[tuple[AttemptId, signal.Signals]] = []
@@ -163,41 +164,51 @@ class FakeLauncher:
 
     @property
     def running(self) -> tuple[AttemptId, ...]:
-        return tuple(self._running)
+        return tuple(dict.fromkeys(attempt_id for attempt_id, _ in self._running))
 
-    def launch(self, request: LaunchRequest) -> int:
+    def launch(self, requests: Sequence[LaunchRequest]) -> tuple[int, ...]:
         if self.problem is not None:
             raise LaunchError(self.problem)
-        pid = next(self._pids)
-        self._running[request.attempt_id] = pid
-        self.requests.append(request)
-        if self._on_launch is not None:
-            self._on_launch(request)
-        return pid
+        pids = [next(self._pids) for _ in requests]
+        for request, pid in zip(requests, pids, strict=True):
+            self._running[request.attempt_id, request.rank] = pid
+        self.requests += requests
+        for request in requests:
+            if self._on_launch is not None:
+                self._on_launch(request)
+        return tuple(pids)
+
+    def free_port(self) -> int:
+        return next(self._ports)
 
     def terminate(self, attempt_id: AttemptId) -> None:
         self._signal(attempt_id, signal.SIGTERM)
         if attempt_id not in self.stubborn:
-            self.exit(attempt_id, -signal.SIGTERM)
+            self._exit_all(attempt_id, -signal.SIGTERM)
 
     def kill(self, attempt_id: AttemptId) -> None:
         self._signal(attempt_id, signal.SIGKILL)
-        self.exit(attempt_id, -signal.SIGKILL)
+        self._exit_all(attempt_id, -signal.SIGKILL)
 
     def close(self) -> None:
         self._running.clear()
 
-    def exit(self, attempt_id: AttemptId, exit_code: int) -> None:
-        """The worker's process ends; no error where it has ended."""
-        if self._running.pop(attempt_id, None) is not None:
-            self._inbox.post(WorkerExited(attempt_id=attempt_id, exit_code=exit_code))
+    def exit(self, attempt_id: AttemptId, exit_code: int, rank: int = 0) -> None:
+        """The process of a rank ends; no error where it has ended."""
+        if self._running.pop((attempt_id, rank), None) is not None:
+            self._inbox.post(WorkerExited(attempt_id=attempt_id, rank=rank, exit_code=exit_code))
 
     def is_alive(self, pid: int) -> bool:
         return pid in self._running.values()
 
     def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
-        if attempt_id in self._running:
+        if attempt_id in self.running:
             self.signals.append((attempt_id, number))
+
+    def _exit_all(self, attempt_id: AttemptId, exit_code: int) -> None:
+        for running_id, rank in list(self._running):
+            if running_id == attempt_id:
+                self.exit(attempt_id, exit_code, rank)
 
 
 class FakeChannel:

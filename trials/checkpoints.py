@@ -27,11 +27,16 @@ class CheckpointFolder:
         self._path.mkdir(parents=True, exist_ok=True)
         return self._path
 
+    def file_of(self, step: int) -> Path:
+        """Where the state of a step is or would be; nothing is made."""
+        return self._path / f"step-{step}.pt"
+
     def save(self, state: Mapping[str, Any], step: int) -> Path:
         """Writes beside the final name, syncs, renames: a reader sees all of it or nothing."""
         import torch
 
-        final = self.path / f"step-{step}.pt"
+        self._path.mkdir(parents=True, exist_ok=True)
+        final = self.file_of(step)
         partial = final.with_suffix(f".partial-{os.getpid()}")
         try:
             with partial.open("wb") as file:

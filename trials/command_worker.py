@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from dataclasses import replace
 from types import FrameType
 from typing import IO
 
@@ -49,8 +50,8 @@ def main(request: LaunchRequest) -> None:
     signal.signal(signal.SIGTERM, _ignore)
     assert isinstance(request.program, CommandProgram)
     try:
-        link = connect(request)
-        link.send(_evaluate(request.program, link))
+        link = connect(request, world_size=1)
+        link.send(replace(_evaluate(request.program, link, request.rank), rank=request.rank))
     except ChannelClosed as error:
         print(error, file=sys.stderr)
         os.killpg(0, signal.SIGTERM)
@@ -58,7 +59,7 @@ def main(request: LaunchRequest) -> None:
     leave(EXIT_OK)
 
 
-def _evaluate(program: CommandProgram, link: DispatcherLink) -> Finished:
+def _evaluate(program: CommandProgram, link: DispatcherLink, rank: int) -> Finished:
     assign = link.assign
     context = TrialContext(assign, link)
     if program.space:
@@ -73,9 +74,15 @@ def _evaluate(program: CommandProgram, link: DispatcherLink) -> Finished:
             cause=Cause.LAUNCH,
             detail=f"The command could not be started: {error}",
         )
-    minder = _Minder(process, link, line_reader(assign.objectives, program.pattern))
+    # Rank 0 speaks for all of them.
+    read = line_reader(assign.objectives, program.pattern) if rank == 0 else _read_nothing
+    minder = _Minder(process, link, read)
     exit_code = minder.watch()
     return minder.conclude(exit_code, count_oom_kills() - n_oom_kills)
+
+
+def _read_nothing(line: str) -> None:  # a line reader
+    return None
 
 
 def _start(program: CommandProgram, context: TrialContext) -> subprocess.Popen[bytes]:

@@ -21,6 +21,7 @@ from optuna.distributions import (
 from optuna.trial import BaseTrial
 
 from trials.checkpoints import CheckpointFolder
+from trials.determinism import make_deterministic, seed_generators, seed_of_rank
 from trials.link import Link
 from trials.metrics import MAX_STEP
 from tuner.messages import Assign
@@ -136,7 +137,12 @@ class TrialContext(BaseTrial):
     def should_prune(self) -> bool:
         """Whether to end now: the pruner gave this trial up, or the study is being stopped.
 
-        Waits for the verdict on the last report, a few milliseconds.
+        Waits for the verdict on the last report, a few milliseconds. Where several ranks evaluate
+        the trial, each must ask equally often: all get the answer that rank 0 got, which a rank
+        that is ahead of it waits for.
+
+        Raises:
+            RanksDisagree: If this rank has reported another step than rank 0.
         """
         return self._link.should_stop()
 
@@ -161,16 +167,68 @@ class TrialContext(BaseTrial):
     def seed(self) -> int:
         """Derived from the study's seed, the trial and the attempt; below 2**31.
 
-        `random`, NumPy and torch are seeded with it before the program starts.
+        `random`, NumPy and torch are seeded with it before the program starts. It is the same on
+        every rank, so that all build the same model and shuffle alike.
         """
         return self._assign.seed
 
     @property
+    def rank_seed(self) -> int:
+        """Derived from `seed` and the rank, for what must differ (dropout, augmentation).
+
+        Below 2**31; that of rank 0 is `seed` itself.
+        """
+        return seed_of_rank(self.seed, self.rank)
+
+    def seed_everything(self, deterministic: bool = False) -> int:
+        """Seeds `random`, NumPy (where it is loaded) and torch anew, with `rank_seed`.
+
+        Args:
+            deterministic: Also take deterministic algorithms only, which may be slower. Call it
+                before the first use of the GPU then.
+
+        Returns:
+            The seed.
+        """
+        if deterministic:
+            make_deterministic()
+        seed_generators(self.rank_seed)
+        return self.rank_seed
+
+    @property
     def device(self) -> torch.device:
-        """The trial's own device: `cuda:0` (it sees no other GPU) or `cpu`."""
+        """This process's own device: `cuda:<local_rank>` or `cpu`. No GPU of others is visible."""
         import torch
 
         return torch.device("cuda", self.local_rank) if self._has_gpu() else torch.device("cpu")
+
+    @property
+    def devices(self) -> tuple[torch.device, ...]:
+        """All that this process shall use: its own, or as the only process all of the trial's.
+
+        A trial on n CPU slots has `cpu` n times, so that a model is split there as on n GPUs.
+        """
+        import torch
+
+        if self.world_size > 1:
+            return (self.device,)
+        if not self._has_gpu():
+            return (torch.device("cpu"),) * max(1, len(self.device_labels))
+        return tuple(torch.device("cuda", index) for index in range(len(self.device_labels)))
+
+    def autocast(self, dtype: torch.dtype | None = None) -> torch.autocast:
+        """Mixed precision on the trial's device: `with trial.autocast(): loss = ...`.
+
+        Args:
+            dtype: None is bfloat16, and float16 on a GPU without it (older than Ampere), whose
+                gradients need `torch.amp.GradScaler`.
+        """
+        import torch
+
+        if dtype is None:
+            has_bfloat16 = not self._has_gpu() or torch.cuda.is_bf16_supported(False)
+            dtype = torch.bfloat16 if has_bfloat16 else torch.float16
+        return torch.autocast(self.device.type, dtype)
 
     @property
     def device_labels(self) -> tuple[str, ...]:
@@ -215,17 +273,25 @@ class TrialContext(BaseTrial):
     def save_checkpoint(self, state: Mapping[str, Any], step: int) -> Path:
         """Saves a state dict (tensors, numbers, strings and containers of them) atomically.
 
+        Rank 0 alone writes: on another rank this does nothing and may be left out. Parts of a
+        model that is split over ranks are to be gathered before, see `trials.ddp.state_of`.
+
         Args:
             state: Such as `{"model": model.state_dict(), "epoch": epoch}`.
             step: Where the training stands; the newest two are kept.
 
         Returns:
-            The file.
+            The file, which rank 0 may still be writing.
         """
+        if not self.is_main:
+            return self._checkpoints.file_of(step)
         return self._checkpoints.save(state, step)
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The newest state that was saved whole, with its tensors on the CPU, or None."""
+        """The newest state that was saved whole, with its tensors on the CPU, or None.
+
+        Every rank may read it, before the first step of training.
+        """
         return self._checkpoints.load()
 
     def _has_gpu(self) -> bool:
@@ -257,6 +323,9 @@ class TrialContext(BaseTrial):
 
 def _number(name: str, value: object) -> float:
     """Takes Python, NumPy and one-element tensor numbers alike."""
+    if detach := getattr(value, "detach", None):
+        # A loss as it stands; torch warns when one that has a gradient becomes a number.
+        value = detach()
     try:
         return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
     except (TypeError, ValueError) as error:

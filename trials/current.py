@@ -27,7 +27,8 @@ def current(
 
     Under the tuner it is the trial that was assigned. Run alone, it holds the best known
     configuration of a study where a storage is named, on top of the script's own defaults;
-    reports are printed and nothing is ever pruned.
+    reports are printed and nothing is ever pruned. Under `torchrun` every rank may call it, with
+    the tuner and alone: all are pruned at the same step, and rank 0 alone reports or prints.
 
     Args:
         defaults: Parameters for a run alone; those of the best trial win over them.
@@ -55,6 +56,8 @@ def _assigned() -> TrialContext:
         AttemptId(os.environ[ENV_ATTEMPT]),
         os.environ[ENV_TOKEN],
         None,
+        rank=_rank(),
+        world_size=int(os.environ.get("WORLD_SIZE", "1")),
     )
     return TrialContext(link.assign, link)
 
@@ -80,18 +83,28 @@ def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) 
         objectives=objectives,
         devices=_visible_devices(),
     )
-    return TrialContext(assign, _PrintingLink())
+    return TrialContext(assign, _PrintingLink(is_silent=_rank() > 0))
+
+
+def _rank() -> int:
+    return int(os.environ.get("RANK", "0"))
 
 
 def _visible_devices() -> tuple[str, ...]:
     torch = sys.modules.get("torch")
-    return ("GPU 0",) if torch is not None and torch.cuda.is_available() else ("cpu:0",)
+    n_gpus = torch.cuda.device_count() if torch is not None else 0
+    return tuple(f"GPU {index}" for index in range(n_gpus)) or ("cpu:0",)
 
 
 class _PrintingLink:
     """Nobody listens: reports are printed, nothing is pruned, parameters must be known."""
 
+    def __init__(self, *, is_silent: bool) -> None:
+        self._is_silent = is_silent
+
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
+        if self._is_silent:
+            return
         numbers = {**values, **metrics}
         print(f"step {step}: " + ", ".join(f"{k} {v:.6g}" for k, v in numbers.items()), flush=True)
 

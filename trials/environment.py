@@ -17,6 +17,7 @@ def builtins_of(context: TrialContext) -> dict[str, ParamValue]:
         "attempt_number": context.attempt_number,
         "seed": context.seed,
         "checkpoint_dir": str(context.checkpoint_path),
+        "gpus": len(context.device_labels),
     }
 
 

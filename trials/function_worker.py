@@ -15,6 +15,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -44,10 +45,12 @@ def main(request: LaunchRequest) -> None:
     settle(request)
     assert isinstance(request.program, FunctionProgram)
     try:
-        link = connect(request)
+        world_size = int(request.environment.get("WORLD_SIZE", "1"))
+        link = connect(request, world_size=world_size)
         context = TrialContext(link.assign, link)
         prepare(context, request)
-        link.send(evaluate(request.program, context, link))
+        finished = evaluate(request.program, context, link)
+        link.send(replace(finished, rank=request.rank, peak_memory_bytes=peak_memory_bytes()))
     except ChannelClosed as error:
         print(error, file=sys.stderr)
         leave(EXIT_DISPATCHER_GONE)
@@ -66,15 +69,30 @@ def settle(request: LaunchRequest) -> None:
     for text in (sys.stdout, sys.stderr):
         text.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     os.environ.update(request.environment)
+    stay_near(request.cores)
     os.chdir(request.folder)
 
 
-def connect(request: LaunchRequest) -> DispatcherLink:
+def stay_near(cores: Sequence[int]) -> None:
+    """Keeps to the cores nearest to the devices, as far as this process may use them."""
+    # macOS has no affinity masks.
+    if hasattr(os, "sched_setaffinity") and (near := os.sched_getaffinity(0) & set(cores)):
+        os.sched_setaffinity(0, near)
+
+
+def connect(request: LaunchRequest, *, world_size: int) -> DispatcherLink:
+    """
+    Args:
+        request: What was launched.
+        world_size: How many ranks act alike at each step; 1 for one that only minds a command.
+    """
     return DispatcherLink(
         request.environment[ENV_CHANNEL],
         request.attempt_id,
         request.environment[ENV_TOKEN],
         request.assign,
+        rank=request.rank,
+        world_size=world_size,
     )
 
 
@@ -89,6 +107,8 @@ def prepare(context: TrialContext, request: LaunchRequest) -> None:
         torch.manual_seed(context.seed)
         if request.n_threads:
             torch.set_num_threads(request.n_threads)
+        if request.memory_fraction is not None and torch.cuda.is_available():
+            torch.cuda.set_per_process_memory_fraction(request.memory_fraction, 0)
     active.context = context
 
 
@@ -135,6 +155,15 @@ def resolve(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise AttributeError(f"{name} is not a function.")
     return found
+
+
+def peak_memory_bytes() -> int | None:
+    """The most that torch took of any one GPU; None where it used none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    peaks = map(torch.cuda.max_memory_reserved, range(torch.cuda.device_count()))
+    return max(peaks, default=None)
 
 
 def judge_result(context: TrialContext, link: DispatcherLink, result: object) -> Finished:

@@ -2,6 +2,9 @@
 
 No thread reads the socket, so that training code may fork (data loaders do) at any moment. What
 the dispatcher sent is read when the program asks for it.
+
+Where several ranks evaluate a trial, rank 0 alone reports and hears verdicts. It tells what it
+decided, the dispatcher passes that on, and the others act on it at the same point.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+from collections import deque
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
@@ -16,12 +20,14 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 
 from tuner import messages
 from tuner.attempt import AttemptId
-from tuner.errors import ChannelClosed
+from tuner.errors import ChannelClosed, RanksDisagree
 
 _M = TypeVar("_M", bound=messages.Message)
 
 #: A dispatcher that does not answer for this long has an accident; training goes on without it.
 VERDICT_TIMEOUT_S = 60.0
+#: For a rank that asks later than rank 0, or never.
+N_DECISIONS_KEPT = 1000
 
 
 class Link(Protocol):
@@ -50,18 +56,34 @@ class DispatcherLink:
         token: Shows that the dispatcher launched it.
         assign: The trial, where the launch brought it; None for a program that a worker started,
             which asks for it.
+        rank: Of this process among those that evaluate the trial.
+        world_size: How many of them ask for verdicts; with 1 this one hears its own, whatever
+            its rank is.
 
     Raises:
         ChannelClosed: If the dispatcher is not there.
     """
 
     def __init__(
-        self, address: str, attempt_id: AttemptId, token: str, assign: messages.Assign | None
+        self,
+        address: str,
+        attempt_id: AttemptId,
+        token: str,
+        assign: messages.Assign | None,
+        *,
+        rank: int = 0,
+        world_size: int = 1,
     ) -> None:
         self._attempt_id = attempt_id
+        self._rank = rank
+        self._leads = world_size > 1 and rank == 0
+        self._follows = world_size > 1 and rank > 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._received = bytearray()
         self._awaited_step: int | None = None
+        self._n_asked = 0
+        self._decisions: deque[messages.Decided] = deque(maxlen=N_DECISIONS_KEPT)
+        self._has_decided_to_end = False
         self.verdict = messages.Verdict(
             attempt_id=attempt_id, step=-1, action=messages.Action.CONTINUE
         )
@@ -71,7 +93,11 @@ class DispatcherLink:
             raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
         self.send(
             messages.Hello(
-                attempt_id=attempt_id, token=token, pid=os.getpid(), is_worker=assign is not None
+                attempt_id=attempt_id,
+                token=token,
+                pid=os.getpid(),
+                is_worker=assign is not None,
+                rank=rank,
             )
         )
         self.assign = assign or self._expect(messages.Assign)
@@ -87,21 +113,31 @@ class DispatcherLink:
             raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
-        self.send(
-            messages.Report(attempt_id=self._attempt_id, step=step, values=values, metrics=metrics)
-        )
+        """Hands over the values of a step; of a rank above 0, only which step it is at."""
+        if not self._follows:
+            self.send(
+                messages.Report(
+                    attempt_id=self._attempt_id, step=step, values=values, metrics=metrics
+                )
+            )
         self._awaited_step = step
-        # A program that never asks must not let verdicts pile up.
-        while self._take(self._receive(0.0)):
-            pass
+        # A program that never asks must not let what it is told pile up.
+        self._take_all()
 
     def should_stop(self) -> bool:
-        while self._is_undecided():
-            if not self._take(self._receive(VERDICT_TIMEOUT_S)):
-                break
-        while self._take(self._receive(0.0)):
-            pass
-        return self.verdict.action is not messages.Action.CONTINUE
+        """Whether the trial shall end now; the n-th call is answered alike on every rank.
+
+        A rank above 0 waits until rank 0 has asked as often, however long that takes.
+
+        Raises:
+            RanksDisagree: If this rank has reported another step than rank 0.
+            ChannelClosed: If the dispatcher is gone.
+        """
+        if not (self._leads or self._follows):
+            self._hear_verdict()
+        elif not self._has_decided_to_end:
+            self._decide_together()
+        return self._is_told_to_end
 
     def suggest(self, name: str, distribution: BaseDistribution) -> messages.Json:
         """
@@ -121,10 +157,12 @@ class DispatcherLink:
         return answer.value
 
     def set_attribute(self, key: str, value: messages.Json) -> None:
-        self.send(messages.SetAttribute(attempt_id=self._attempt_id, key=key, value=value))
+        if not self._follows:
+            self.send(messages.SetAttribute(attempt_id=self._attempt_id, key=key, value=value))
 
     def set_constraint(self, key: str, value: float) -> None:
-        self.send(messages.SetConstraint(attempt_id=self._attempt_id, key=key, value=value))
+        if not self._follows:
+            self.send(messages.SetConstraint(attempt_id=self._attempt_id, key=key, value=value))
 
     def fileno(self) -> int:
         """For `select`: readable when the dispatcher said something or is gone."""
@@ -133,14 +171,81 @@ class DispatcherLink:
     def close(self) -> None:
         self._socket.close()
 
+    @property
+    def _is_told_to_end(self) -> bool:
+        return self.verdict.action is not messages.Action.CONTINUE
+
+    def _decide_together(self) -> None:
+        self._n_asked += 1
+        if self._follows:
+            self._hear_decision()
+        else:
+            self._hear_verdict()
+            self._tell_decision()
+        self._has_decided_to_end = self._is_told_to_end
+
+    def _hear_verdict(self) -> None:
+        while self._is_undecided():
+            if not self._take(self._receive(VERDICT_TIMEOUT_S)):
+                break
+        self._take_all()
+
     def _is_undecided(self) -> bool:
-        if self._awaited_step is None or self.verdict.action is not messages.Action.CONTINUE:
+        if self._awaited_step is None or self._is_told_to_end:
             return False
         return self.verdict.step != self._awaited_step
 
+    def _tell_decision(self) -> None:
+        verdict = self.verdict
+        self.send(
+            messages.Decided(
+                attempt_id=self._attempt_id,
+                count=self._n_asked,
+                step=-1 if self._awaited_step is None else self._awaited_step,
+                action=verdict.action,
+                reason=verdict.reason,
+            )
+        )
+
+    def _hear_decision(self) -> None:
+        while not self._decisions or self._decisions[0].count < self._n_asked:
+            if self._decisions:
+                self._decisions.popleft()
+            else:
+                self._take(self._receive(None))
+        decided = self._decisions[0]
+        # A rank that connects late may hear the newest decision only. Rank 0 tells nothing after
+        # an end, so that all before the newest were to go on.
+        if decided.count == self._n_asked:
+            self._refuse_other_step(decided.step)
+            self.verdict = messages.Verdict(
+                attempt_id=self._attempt_id,
+                step=decided.step,
+                action=decided.action,
+                reason=decided.reason,
+            )
+
+    def _refuse_other_step(self, step: int) -> None:
+        if self._awaited_step in (None, step):
+            return
+        of_rank_0 = "has reported nothing" if step < 0 else f"is at step {step}"
+        raise RanksDisagree(
+            f"Rank {self._rank} asks whether to stop at step {self._awaited_step}, but rank 0 "
+            f"{of_rank_0}. Call report and should_prune equally often and at the same steps on "
+            "every rank, not only where trial.is_main; what rank 0 reports counts."
+        )
+
+    def _take_all(self) -> None:
+        """Reads what is there, without waiting."""
+        while self._take(self._receive(0.0)):
+            pass
+
     def _take(self, message: messages.Message | None) -> bool:
-        if isinstance(message, messages.Verdict):
-            self.verdict = message
+        match message:
+            case messages.Verdict() if not (self._follows or self._has_decided_to_end):
+                self.verdict = message
+            case messages.Decided() if self._follows:
+                self._decisions.append(message)
         return message is not None
 
     def _expect(self, kind: type[_M]) -> _M:

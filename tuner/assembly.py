@@ -14,7 +14,11 @@ from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
 from tuner.config.storage_url import without_passwords
+from tuner.devices.device import DeviceKind
+from tuner.devices.locks import DeviceLocks
 from tuner.devices.pool import DevicePool
+from tuner.devices.request import AutoDevices
+from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
 from tuner.dispatcher import Dispatcher
 from tuner.errors import (
@@ -27,8 +31,9 @@ from tuner.errors import (
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Inbox, SignalSource
 from tuner.launch.local import LocalLauncher
+from tuner.leasing import Leasing
 from tuner.notices import View
-from tuner.prepare import HostDevices, draw_seed, plan_of, program_of
+from tuner.prepare import HostDevices, draw_seed, plan_of, program_of, rule_of, widths_of
 from tuner.provenance import git_state, host_facts, package_versions
 from tuner.search.samplers import build_sampler
 from tuner.search.study import BestTrial, StudySearch
@@ -56,6 +61,7 @@ def dispatch(
     config: StudyConfig,
     console: Console,
     host: HostDevices,
+    locks: DeviceLocks,
     inbox: Inbox,
     launcher: LocalLauncher,
     pruner: BasePruner,
@@ -80,8 +86,13 @@ def dispatch(
             recorder=recorder,
             launcher=launcher,
             channel=channel,
-            pool=DevicePool(host.devices),
-            watch=DeviceWatch(host.probe),
+            leasing=Leasing(
+                pool=DevicePool(host.devices),
+                watch=DeviceWatch(host.probe),
+                rule=rule_of(config),
+                widths=widths_of(config),
+                standby=_standby(config, host, locks),
+            ),
             plan=plan_of(config, seed=seed),
             terms=_terms(config),
             view=stack.enter_context(_view(config, console)),
@@ -135,7 +146,7 @@ def _open_study(
         versions=package_versions(),
         git=git_state(config.folder),
     )
-    recorder = Recorder(database, start, host.devices, at=SystemClock().now().utc)
+    recorder = Recorder(database, start, host.all_devices, at=SystemClock().now().utc)
     orphans = search.give_back_orphans()
     if orphans:
         _log.info("trials %s were lost by an earlier dispatcher and wait again", orphans)
@@ -147,6 +158,17 @@ def _continued(seed: int, n_trials: int) -> int:
     if n_trials == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed}+{n_trials}".encode()).digest()[:4], "big") >> 1
+
+
+def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Standby | None:
+    """Only `auto` gives way to others; who names devices wants those."""
+    is_of_gpus = any(device.kind is not DeviceKind.CPU for device in host.devices)
+    if not is_of_gpus or not isinstance(config.devices, AutoDevices):
+        return None
+    standby = Standby(host.probe, locks, max_devices=config.max_gpus)
+    for device, reason in host.selection.standby:
+        standby.add(device, reason)
+    return standby
 
 
 def _terms(config: StudyConfig) -> Terms:

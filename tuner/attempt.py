@@ -83,6 +83,10 @@ class Cause(Enum):
     LAUNCH = "launch"
     PRUNER = "pruner"
     PROGRAM = "program"
+    #: Its ranks did not act alike: they disagreed, or one waited for others that were gone.
+    RANKS = "ranks"
+    #: The port where its ranks were to meet was taken by somebody else.
+    PORT_TAKEN = "port_taken"
     INTERRUPTED = "interrupted"
     DISPATCHER_GONE = "dispatcher_gone"
 
@@ -113,7 +117,10 @@ class Attempt:
     #: When its process was gone.
     ended_at: datetime | None = None
     finished_at: datetime | None = None
+    #: Of its first rank.
     pid: int | None = None
+    #: The most that it was seen to take of any one GPU.
+    peak_memory_bytes: int | None = None
     ending: Ending | None = None
 
     @property

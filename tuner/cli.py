@@ -110,14 +110,27 @@ def init(
 
 
 @app.command()
-def devices() -> None:
+def devices(
+    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False,
+    interval_s: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between two looks of --watch.")
+    ] = 1.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One line of JSON for each look.")
+    ] = False,
+) -> None:
     """Lists this machine's devices: memory, use, who holds them."""
     with _edge(False):
-        from tuner import reports
+        from tuner.devices.table import open_table
+        from tuner.view.devices import show_devices, watch_devices
 
         # A UUID that is broken over lines cannot be copied or searched for.
-        width = None if sys.stdout.isatty() else _WIDTH_OF_A_FILE
-        Console(width=width).print(reports.devices_table(os.environ))
+        console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+        with open_table(os.environ) as look:
+            if watch:
+                watch_devices(console, look, interval_s=interval_s, as_json=as_json)
+            else:
+                show_devices(console, look(), as_json=as_json)
 
 
 @app.command()
@@ -125,6 +138,7 @@ def logs(
     trial: Annotated[int, typer.Argument(help="Number of the trial.")],
     file: StudyFile = DEFAULT_FILE,
     attempt: Annotated[int | None, typer.Option(help="Absent: the last one.")] = None,
+    rank: Annotated[int, typer.Option(help="Which process of a trial on several devices.")] = 0,
     study: Study = None,
 ) -> None:
     """Prints what a trial printed."""
@@ -133,7 +147,7 @@ def logs(
 
         config = load_study_file(file, environ=os.environ, study=study)
         path = reports.find_log(
-            StudyFiles(folder=config.folder, study=config.study), trial, attempt
+            StudyFiles(folder=config.folder, study=config.study), trial, attempt, rank
         )
         print(path, file=sys.stderr)
         sys.stdout.write(path.read_text(errors="replace"))

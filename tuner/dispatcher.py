@@ -6,9 +6,10 @@ an argument. Ending an attempt is a state with a deadline: told to stop, then SI
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -28,14 +29,13 @@ from tuner.attempt import (
 from tuner.budget import Spent
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
-from tuner.devices.pool import DevicePool
-from tuner.devices.watch import Baselines, DeviceWatch
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, LaunchError
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Events, Launcher
-from tuner.live import LiveAttempt, Step, ending_of
+from tuner.leasing import Candidate, Grant, Leasing
+from tuner.live import LiveAttempt, Rank, Step, ending_of
 from tuner.messages import Action
 from tuner.notices import Ended, Notice, Said, Started, View
 from tuner.search.study import AskedTrial, StudySearch
@@ -50,6 +50,9 @@ _CLEARING_TICK_S = 0.05
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
 _CLEARING_NOTE_AFTER_S = 30.0
+_MAX_FREE_RETRIES = 3
+#: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.
+_FAILED_GROUP_GRACE_S = 2.0
 
 
 class Dispatcher:
@@ -60,8 +63,7 @@ class Dispatcher:
         recorder: Where everything that happens is written.
         launcher: Starts and ends workers.
         channel: Where workers report.
-        pool: The devices.
-        watch: Looks whether they are free again.
+        leasing: Hands out devices.
         plan: What all attempts share.
         terms: Budget and time limits.
         view: Who watches.
@@ -75,8 +77,7 @@ class Dispatcher:
         recorder: Recorder,
         launcher: Launcher,
         channel: Channel,
-        pool: DevicePool,
-        watch: DeviceWatch,
+        leasing: Leasing,
         plan: TrialPlan,
         terms: Terms,
         view: View,
@@ -86,16 +87,18 @@ class Dispatcher:
         self._recorder = recorder
         self._launcher = launcher
         self._channel = channel
-        self._pool = pool
-        self._watch = watch
+        self._leasing = leasing
         self._plan = plan
         self._terms = terms
         self._view = view
         self._clock = clock
         self._live: dict[AttemptId, LiveAttempt] = {}
-        self._retries: deque[AskedTrial] = deque()
+        #: Trials that are too wide for the devices that are left.
+        self._parked: list[Candidate] = []
         self._notices: list[Notice] = []
         self._n_signals = 0
+        #: By trial: attempts that failed through no fault of the program.
+        self._n_free_retries: Counter[int] = Counter()
         self._device_s = recorder.past.device_s
         self._started_at = clock.now()
         start_s = self._started_at.monotonic_s
@@ -110,7 +113,7 @@ class Dispatcher:
             if self._is_done():
                 break
             happened = events.drain(self._patience_s())
-        self._put_retries_back()
+        self._put_back_waiting()
         self._recorder.end(self._clock.now().utc)
         self._recorder.commit()
         return self._result()
@@ -149,6 +152,9 @@ class Dispatcher:
                 self._hear_hello(now, live, source, message)
             case messages.Report():
                 self._hear_report(live, source, message)
+            case messages.Decided():
+                # From rank 0, for the others.
+                self._channel.broadcast(live.attempt.id, message)
             case messages.Suggest():
                 self._channel.send(source, self._suggested(live, message))
             case messages.SetAttribute():
@@ -156,8 +162,7 @@ class Dispatcher:
             case messages.SetConstraint():
                 self._search.set_constraint(live.attempt.trial_id, message.key, message.value)
             case messages.Finished():
-                live.finished = message
-                self._expect_exit(live, now)
+                self._hear_finished(now, live, message)
             case _:
                 assert_never(message)
 
@@ -166,11 +171,14 @@ class Dispatcher:
     ) -> None:
         if not hello.is_worker:
             # A script below the worker; the worker's own came with its launch.
-            devices = live.lease.devices
+            devices = live.grant.devices
             self._channel.send(source, self._plan.assign(live.attempt, devices, live.params))
         if live.told is Action.STOP:
             self._channel.send(source, self._verdict(live, step=-1))
-        if hello.is_worker and live.attempt.state is AttemptState.LEASED:
+        if hello.is_worker and hello.rank < len(live.ranks):
+            live.ranks[hello.rank].source = source
+        is_complete = all(rank.source is not None for rank in live.ranks)
+        if is_complete and live.attempt.state is AttemptState.LEASED:
             self._move(live, AttemptState.RUNNING, now)
             live.deadline_s = None
             if self._terms.timeout_s is not None:
@@ -184,10 +192,28 @@ class Dispatcher:
         if live.told is not Action.STOP:
             decision = self._search.report(trial_id, report.step, report.values)
             live.told, live.told_reason = decision.action, decision.reason
-        self._channel.send(source, self._verdict(live, report.step))
+        self._answer(live, source, report.step)
         extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
         if extra:
             self._recorder.metrics(live.attempt.id, report.step, extra)
+
+    def _answer(self, live: LiveAttempt, source: SourceId, step: int) -> None:
+        """The verdict goes to whoever reported; commands of other ranks end with rank 0's."""
+        verdict = self._verdict(live, step)
+        self._channel.send(source, verdict)
+        if verdict.action is not Action.CONTINUE and source == live.ranks[0].source:
+            for rank in live.ranks[1:]:
+                if rank.source is not None:
+                    self._channel.send(rank.source, verdict)
+
+    def _hear_finished(self, now: Instant, live: LiveAttempt, finished: messages.Finished) -> None:
+        if finished.rank >= len(live.ranks):
+            return
+        rank = live.ranks[finished.rank]
+        rank.finished = finished
+        if not live.is_signalled:
+            live.note_end(rank)
+            self._expect_exits(now, live)
 
     def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
         try:
@@ -204,21 +230,27 @@ class Dispatcher:
     # -- endings -----------------------------------------------------------------------------
 
     def _reap(self, now: Instant, exited: WorkerExited) -> None:
-        """A worker is gone: its trial has an ending, its devices are awaited."""
+        """A process is gone. With the last one the trial has an ending; devices are awaited."""
         live = self._live[exited.attempt_id]
+        rank = live.ranks[exited.rank]
+        rank.exit_code = exited.exit_code
+        if not live.is_signalled:
+            live.note_end(rank)
+            self._expect_exits(now, live)
+        if live.running_ranks:
+            return
         self._channel.dismiss(exited.attempt_id)
-        output = last_lines(self._log_of(live.attempt))
-        n_oom_kills = count_oom_kills() if exited.exit_code < 0 else live.n_oom_kills
-        ending = ending_of(
+        is_killed = any((rank.exit_code or 0) < 0 for rank in live.ranks)
+        number, ending = ending_of(
             live,
-            exited.exit_code,
             objectives=self._search.objectives,
-            output=output,
-            n_oom_kills=n_oom_kills,
+            output_of=lambda number: last_lines(self._log_of(live.attempt, number)),
+            n_oom_kills=count_oom_kills() if is_killed else live.n_oom_kills,
         )
-        self._conclude(now, live, ending)
+        self._conclude(now, live, ending, rank=number)
 
-    def _conclude(self, now: Instant, live: LiveAttempt, ending: Ending) -> None:
+    def _conclude(self, now: Instant, live: LiveAttempt, ending: Ending, rank: int = 0) -> None:
+        """The attempt is over; `rank` is the one whose log tells why."""
         live.deadline_s = None
         ending = replace(ending, detail=readable(ending.detail))
         live.attempt = replace(live.attempt, ending=ending)
@@ -232,7 +264,7 @@ class Dispatcher:
                 ending=ending,
                 is_best=self._search.best is not before,
                 will_retry=will_retry,
-                log_path=str(self._log_of(live.attempt)),
+                log_path=str(self._log_of(live.attempt, rank)),
             )
         )
 
@@ -250,7 +282,9 @@ class Dispatcher:
                 Outcome.FAILED | Outcome.OUT_OF_MEMORY | Outcome.TIMED_OUT | Outcome.FAILED_TO_START
             ):
                 if self._may_retry(attempt, ending):
-                    self._retries.append(self._search.again(attempt.trial_id))
+                    asked = self._search.again(attempt.trial_id)
+                    candidate = Candidate(asked=asked, attempt_number=attempt.number + 1)
+                    self._leasing.put(candidate, is_first=True)
                     return True
                 self._search.fail(attempt.trial_id)
             case _:
@@ -261,11 +295,23 @@ class Dispatcher:
         # One that ran out of its time would do so again.
         if ending.outcome is Outcome.TIMED_OUT or self._n_signals:
             return False
-        return attempt.number <= self._terms.retries
+        n_free = self._n_free_retries[attempt.trial_id]
+        if ending.cause is Cause.PORT_TAKEN and n_free < _MAX_FREE_RETRIES:
+            self._n_free_retries[attempt.trial_id] += 1
+            return True
+        return attempt.number - n_free <= self._terms.retries
 
-    def _expect_exit(self, live: LiveAttempt, now: Instant) -> None:
-        """The program said its last word; its process must not keep the device for long."""
-        live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)
+    def _expect_exits(self, now: Instant, live: LiveAttempt) -> None:
+        """A rank said its last word or is gone: none may keep the devices for long.
+
+        Where one has failed there is nothing left to save, and the others wait for it in vain.
+        """
+        grace_s = _FAILED_GROUP_GRACE_S if live.failures else self._terms.stop_grace_s
+        at_s = now.monotonic_s + grace_s
+        if live.deadline_step is not Step.TERMINATE or live.deadline_s is None:
+            live.wait_for(Step.TERMINATE, at_s)
+        else:
+            live.wait_for(Step.TERMINATE, min(at_s, live.deadline_s))
 
     # -- stopping ----------------------------------------------------------------------------
 
@@ -274,24 +320,24 @@ class Dispatcher:
         self._n_signals += 1
         self._end_reason = "interrupted"
         if self._n_signals == 1:
-            self._notices.append(
-                Said(
-                    text="Stopping: no trial starts any more; those that run have "
-                    f"{self._terms.stop_grace_s:g} s to end or save. Ctrl-C again kills them."
-                )
+            self._say(
+                "Stopping: no trial starts any more; those that run have "
+                f"{self._terms.stop_grace_s:g} s to end or save. Ctrl-C again kills them."
             )
-            self._put_retries_back()
+            self._put_back_waiting()
         for live in self._live.values():
             if live.attempt.state is AttemptState.CLEARING:
                 continue
             self._tell_to_stop(live, now)
             if self._n_signals > 1:
+                live.is_signalled = True
                 self._launcher.kill(live.attempt.id)
 
-    def _put_retries_back(self) -> None:
-        """They wait for a later start."""
-        while self._retries:
-            self._search.put_back(self._retries.popleft().trial_id)
+    def _put_back_waiting(self) -> None:
+        """What has no devices yet waits for a later start."""
+        for candidate in [*self._leasing.take_all(), *self._parked]:
+            self._search.put_back(candidate.asked.trial_id)
+        self._parked.clear()
 
     def _tell_to_stop(self, live: LiveAttempt, now: Instant) -> None:
         # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
@@ -319,10 +365,24 @@ class Dispatcher:
             limit_s = self._terms.timeout_s if is_started else self._terms.launch_timeout_s
             what = "It did not end" if is_started else "Its process did not say hello"
             live.told_reason = f"{what} within {limit_s:g} s."
+        self._note_hang(live)
         if live.attempt.state is not AttemptState.STOPPING:
             self._move(live, AttemptState.STOPPING, now)
+        live.is_signalled = True
         self._launcher.terminate(live.attempt.id)
-        live.wait_for(Step.KILL, now.monotonic_s + self._terms.stop_grace_s)
+        grace_s = _FAILED_GROUP_GRACE_S if live.failures else self._terms.stop_grace_s
+        live.wait_for(Step.KILL, now.monotonic_s + grace_s)
+
+    def _note_hang(self, live: LiveAttempt) -> None:
+        """Some ranks have ended well, and others go on as if they had not."""
+        ended = [rank.number for rank in live.ranks if rank.finished or rank.exit_code == 0]
+        left = [rank.number for rank in live.running_ranks if rank.number not in ended]
+        if ended and left and not live.failures and live.stop_cause is None:
+            live.hang = (
+                f"{_named_ranks(left)} had not ended {self._terms.stop_grace_s:g} s after "
+                f"{_named_ranks(ended)}, and waited for it, in a collective most likely. "
+                "Every rank must make the same number of steps."
+            )
 
     # -- devices -----------------------------------------------------------------------------
 
@@ -332,9 +392,7 @@ class Dispatcher:
                 self._finish(live, now)
 
     def _is_clear(self, live: LiveAttempt, now: Instant) -> bool:
-        pids = frozenset({live.attempt.pid} if live.attempt.pid else ())
-        unclear = self._watch.find_unclear(live.lease.devices, live.baselines, pids)
-        self._withdraw_lost_devices()
+        unclear = self._leasing.find_unclear(live.grant, live.pids)
         if unclear is not None:
             self._note_wait(live, unclear, now)
         return unclear is None
@@ -344,38 +402,43 @@ class Dispatcher:
         waited_s = (now.utc - ended_at).total_seconds() if ended_at else 0.0
         if waited_s > _CLEARING_NOTE_AFTER_S and not live.is_wait_noted:
             live.is_wait_noted = True
-            self._notices.append(
-                Said(
-                    text=f"{device.label} waits: memory of {live.attempt} is not back after "
-                    f"{waited_s:.0f} s. `nvidia-smi` shows which process holds it."
-                )
+            self._say(
+                f"{device.label} waits: memory of {live.attempt} is not back after "
+                f"{waited_s:.0f} s. `nvidia-smi` shows which process holds it."
             )
-
-    def _withdraw_lost_devices(self) -> None:
-        for device in self._pool.devices:
-            if device.id in self._watch.lost:
-                self._pool.withdraw(device)
-                reason = self._watch.lost[device.id]
-                self._notices.append(Said(text=f"{reason} It gets no more trials."))
 
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         self._move(live, AttemptState.FINISHED, now)
         self._device_s += self._held_s(live, now)
-        self._pool.release(live.lease)
+        self._leasing.release(live.grant)
         del self._live[live.attempt.id]
 
     def _fill_devices(self, now: Instant) -> None:
-        while self._pool.free and not self._why_no_more(now):
-            baselines = self._watch.baselines(self._pool.free[:1])
-            if baselines is None:
-                self._withdraw_lost_devices()
-                continue
-            asked = self._retries.popleft() if self._retries else self._search.ask()
-            self._start(now, asked, baselines)
+        self._leasing.take_up(now.monotonic_s)
+        while not self._why_no_more(now, is_new_trial=False):
+            grant = self._leasing.next(partial(self._ask, now))
+            if grant is None:
+                break
+            self._start(now, grant)
+        for candidate in self._leasing.unplaceable():
+            self._parked.append(candidate)
+            self._say(f"Trial {candidate.asked.number} is wider than what is left here; it waits.")
+        for note in self._leasing.notes:
+            self._say(note)
+        self._leasing.notes.clear()
 
-    def _start(self, now: Instant, asked: AskedTrial, baselines: Baselines) -> None:
-        """Leases, writes the intent down, and only then launches."""
-        number = 1 if asked.is_new else self._recorder.attempts_of(asked.trial_id) + 1
+    def _ask(self, now: Instant) -> Candidate | None:
+        if self._why_no_more(now, is_new_trial=True):
+            return None
+        return self._candidate(self._search.ask())
+
+    def _candidate(self, asked: AskedTrial) -> Candidate:
+        n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)
+        return Candidate(asked=asked, attempt_number=n_before + 1)
+
+    def _start(self, now: Instant, grant: Grant) -> None:
+        """Writes the intent down, and only then launches."""
+        asked, number = grant.candidate.asked, grant.candidate.attempt_number
         attempt = Attempt(
             trial_id=asked.trial_id,
             trial_number=asked.number,
@@ -383,20 +446,17 @@ class Dispatcher:
             seed=self._plan.seed_of(asked.number, number),
             leased_at=now.utc,
         )
-        lease = self._pool.lease(1, attempt.id)
-        assert lease is not None, "_fill_devices saw a free device"
         live = LiveAttempt(
             attempt=attempt,
-            lease=lease,
+            grant=grant,
             params=asked.params,
-            baselines=baselines,
             leased_at_s=now.monotonic_s,
             n_oom_kills=count_oom_kills(),
         )
         live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.launch_timeout_s)
         self._live[attempt.id] = live
         log = self._log_of(attempt)
-        self._recorder.lease(attempt, lease.devices, params=asked.params, log_path=str(log))
+        self._recorder.lease(attempt, grant.lease, params=asked.params, log_path=str(log))
         self._record(now, must=True)
         self._launch(now, live, log)
 
@@ -404,14 +464,15 @@ class Dispatcher:
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             token = self._channel.expect(live.attempt.id)
-            request = self._plan.request(
+            requests = self._plan.requests(
                 live.attempt,
-                live.lease.devices,
+                live.grant.lease,
                 live.params,
                 address=self._channel.address,
                 token=token,
+                port=self._launcher.free_port() if self._plan.is_ddp else 0,
             )
-            pid = self._launcher.launch(request)
+            pids = self._launcher.launch(requests)
         except (LaunchError, OSError) as error:
             self._channel.dismiss(live.attempt.id)
             self._conclude(
@@ -420,16 +481,16 @@ class Dispatcher:
                 Ending(outcome=Outcome.FAILED_TO_START, cause=Cause.LAUNCH, detail=str(error)),
             )
             return
-        live.attempt = replace(live.attempt, pid=pid)
+        live.attempt = replace(live.attempt, pid=pids[0])
+        live.ranks = [Rank(number=number, pid=pid) for number, pid in enumerate(pids)]
         self._notices.append(Started(attempt=live.attempt, devices=live.labels, params=live.params))
 
     # -- ends of the study -------------------------------------------------------------------
 
-    def _why_no_more(self, now: Instant) -> str:
+    def _why_no_more(self, now: Instant, *, is_new_trial: bool) -> str:
         """Why no further trial starts; empty while one may."""
         if self._n_signals:
             return "interrupted"
-        is_new_trial = not self._retries
         if is_new_trial and self._search.is_exhausted:
             return "every configuration of the space was tried"
         reached = self._terms.budget.reached(self._spent(now), is_new_trial=is_new_trial)
@@ -438,11 +499,17 @@ class Dispatcher:
     def _is_done(self) -> bool:
         if self._live:
             return False
-        now = self._clock.now()
-        self._end_reason = self._why_no_more(now)
-        if not self._end_reason and not self._pool.free:
-            error = DeviceError("Every device of the study is lost. Nothing more can run here.")
+        is_new_trial = self._leasing.n_waiting == 0
+        self._end_reason = self._why_no_more(self._clock.now(), is_new_trial=is_new_trial)
+        if not self._end_reason and self._leasing.is_stuck:
+            left = "Too few devices" if self._leasing.pool.devices else "No device"
+            error = DeviceError(
+                f"{left} of the study is left for a trial; the rest is lost. "
+                "Nothing more can run here."
+            )
             error.exit_code = EXIT_STUDY_FAILED
+            self._put_back_waiting()
+            self._recorder.commit()
             raise error
         return bool(self._end_reason)
 
@@ -456,7 +523,7 @@ class Dispatcher:
         )
 
     def _held_s(self, live: LiveAttempt, now: Instant) -> float:
-        return (now.monotonic_s - live.leased_at_s) * len(live.lease.devices)
+        return (now.monotonic_s - live.leased_at_s) * live.grant.lease.n_devices_held
 
     def _result(self) -> Result:
         counts = self._search.count()
@@ -467,6 +534,9 @@ class Dispatcher:
             n_pruned=counts[TrialState.PRUNED],
             n_failed=counts[TrialState.FAIL],
         )
+
+    def _say(self, text: str) -> None:
+        self._notices.append(Said(text=text))
 
     # -- records -----------------------------------------------------------------------------
 
@@ -500,7 +570,7 @@ class Dispatcher:
             snapshot = take_snapshot(
                 self._search,
                 tuple(self._live.values()),
-                self._pool,
+                self._leasing,
                 budget=self._terms.budget,
                 spent=self._spent(now),
                 now=now,
@@ -510,10 +580,15 @@ class Dispatcher:
             self._view.refresh(snapshot)
         self._notices.clear()
 
-    def _log_of(self, attempt: Attempt) -> Path:
-        return self._plan.files.log(attempt.trial_number, attempt.number)
+    def _log_of(self, attempt: Attempt, rank: int = 0) -> Path:
+        return self._plan.files.log(attempt.trial_number, attempt.number, rank)
 
     def _patience_s(self) -> float:
         """How long to wait for news."""
         states = {live.attempt.state for live in self._live.values()}
         return _CLEARING_TICK_S if AttemptState.CLEARING in states else _TICK_S
+
+
+def _named_ranks(numbers: Sequence[int]) -> str:
+    """`rank 1`, `ranks 1, 2`."""
+    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

@@ -7,6 +7,7 @@
     ├── StoreError         the database could not be used                     exit code 1 or 2
     │   └── StudyMismatch  the stored study differs from the file             exit code 2
     ├── ChannelClosed      the other end of a channel is gone                 (inside a worker)
+    ├── RanksDisagree      the ranks of a trial are at different steps        (inside a worker)
     └── InvalidTransition  an attempt was moved to a state it cannot reach    (a bug in the tuner)
 
 A message says what is wrong, the value, what is allowed and what to do, so that the
@@ -74,6 +75,10 @@ class StudyMismatch(StoreError):
 
 class ChannelClosed(TunerError):
     """The other end of the channel is gone."""
+
+
+class RanksDisagree(TunerError):
+    """The ranks of a trial ask whether to stop at different steps."""
 
 
 class InvalidTransition(TunerError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,15 +49,26 @@ class StudyFiles:
     def trial(self, trial_number: int) -> Path:
         return self.root / f"trial-{trial_number}"
 
-    def log(self, trial_number: int, attempt_number: int) -> Path:
-        """Output of one attempt, both streams."""
-        return self.trial(trial_number) / f"attempt-{attempt_number}.log"
+    def log(self, trial_number: int, attempt_number: int, rank: int = 0) -> Path:
+        """Output of one rank of an attempt, both streams; rank 0 is most attempts' only one."""
+        of_rank = f".rank-{rank}" if rank else ""
+        return self.trial(trial_number) / f"attempt-{attempt_number}{of_rank}.log"
 
     def checkpoints(self, trial_number: int) -> Path:
         """Shared by all attempts of a trial, so that a later one can go on from there."""
         return self.trial(trial_number) / "checkpoints"
 
-    def logs_of(self, trial_number: int) -> list[Path]:
-        """Logs of a trial's attempts, oldest first."""
-        found = self.trial(trial_number).glob("attempt-*.log")
-        return sorted(found, key=lambda path: int(path.stem.removeprefix("attempt-")))
+    def attempts_of(self, trial_number: int) -> list[int]:
+        """Numbers of a trial's attempts that have a log, the oldest first."""
+        return sorted(self._numbers(self.trial(trial_number), r"attempt-(\d+)\.log"))
+
+    def ranks_of(self, trial_number: int, attempt_number: int) -> list[int]:
+        """Ranks of an attempt that have a log."""
+        name = rf"attempt-{attempt_number}(?:\.rank-(\d+))?\.log"
+        return sorted(self._numbers(self.trial(trial_number), name))
+
+    @staticmethod
+    def _numbers(folder: Path, name: str) -> Iterator[int]:
+        for path in folder.glob("attempt-*.log"):
+            if found := re.fullmatch(name, path.name):
+                yield int(found[1] or 0)

@@ -1,17 +1,17 @@
-"""What the dispatcher keeps in mind about an attempt that holds devices."""
+"""What the dispatcher keeps in mind about an attempt that holds devices, and how it ended."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt, Cause, Ending, Outcome
-from tuner.devices.pool import Lease
-from tuner.devices.watch import Baselines
-from tuner.launch.diagnosis import diagnose_exit
+from tuner.launch.diagnosis import diagnose_exit, is_lost_peer, is_port_taken
+from tuner.launch.inbox import SourceId
+from tuner.leasing import Grant
 from tuner.messages import Action, Finished
 
 _OUTCOME_OF_STOP: Mapping[Cause, Outcome] = {
@@ -30,14 +30,38 @@ class Step(Enum):
 
 
 @dataclass(slots=True, kw_only=True)
+class Rank:
+    """One process of an attempt."""
+
+    number: int = 0
+    pid: int | None = None
+    #: The connection of its worker; None before its hello.
+    source: SourceId | None = None
+    finished: Finished | None = None
+    #: None while it runs.
+    exit_code: int | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it brought itself to a bad end; one that only lost its peers did too."""
+        if self.finished is not None:
+            return self.finished.outcome.is_failure
+        return bool(self.exit_code)
+
+
+@dataclass(slots=True, kw_only=True)
 class LiveAttempt:
     """One attempt between its lease and the release of its devices."""
 
     attempt: Attempt
-    lease: Lease
+    grant: Grant
     params: Mapping[str, ParamValue]
-    #: Memory in use on each GPU before the launch.
-    baselines: Baselines = field(default_factory=dict)
+    #: Its processes, rank 0 first.
+    ranks: list[Rank] = field(default_factory=lambda: [Rank()])
+    #: Numbers of the ranks that failed, in the order in which that became known.
+    failures: list[int] = field(default_factory=list)
+    #: What ranks did that had not ended with the others; empty where all did.
+    hang: str = ""
     leased_at_s: float
     n_oom_kills: int = 0
     #: The next thing to do should nothing happen until `deadline_s` (monotonic).
@@ -46,9 +70,10 @@ class LiveAttempt:
     #: What it was told last.
     told: Action = Action.CONTINUE
     told_reason: str = ""
+    #: Whether its processes were sent SIGTERM or SIGKILL: their exit codes tell nothing then.
+    is_signalled: bool = False
     #: Why we end it, where we do.
     stop_cause: Cause | None = None
-    finished: Finished | None = None
     last_step: int | None = None
     last_values: Mapping[str, float] = field(default_factory=dict)
     #: Whether the wait for its devices' memory was mentioned.
@@ -59,27 +84,79 @@ class LiveAttempt:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return tuple(device.label for device in self.lease.devices)
+        return tuple(device.label for device in self.grant.devices)
+
+    @property
+    def finished(self) -> Finished | None:
+        """What rank 0 said at its end."""
+        return self.ranks[0].finished
+
+    @property
+    def pids(self) -> frozenset[int]:
+        return frozenset(rank.pid for rank in self.ranks if rank.pid is not None)
+
+    @property
+    def running_ranks(self) -> list[Rank]:
+        return [rank for rank in self.ranks if rank.exit_code is None]
+
+    def note_end(self, rank: Rank) -> None:
+        """A rank said its last word, or its process is gone."""
+        if rank.has_failed and rank.number not in self.failures and not self.hang:
+            self.failures.append(rank.number)
+
+    def telling_rank(self, output_of: Callable[[int], str]) -> int:
+        """The rank whose end is that of the attempt: the first that failed by itself, else 0.
+
+        A rank that lost a peer may say so before the peer's own end is known.
+        """
+        is_ended_by_us = self.stop_cause is not None or self.told is Action.PRUNE
+        said = self.finished
+        if is_ended_by_us or (said is not None and said.outcome is Outcome.PRUNED):
+            return 0
+        by_themselves = [n for n in self.failures if not is_lost_peer(self._text(n, output_of))]
+        return next(iter(by_themselves or self.failures), 0)
+
+    def _text(self, number: int, output_of: Callable[[int], str]) -> str:
+        said = self.ranks[number].finished
+        return said.detail if said is not None else output_of(number)
 
 
 def ending_of(
     live: LiveAttempt,
-    exit_code: int,
     *,
     objectives: Sequence[str],
-    output: str,
+    output_of: Callable[[int], str],
     n_oom_kills: int,
-) -> Ending:
-    """How an attempt ended, from what it said, what it was told and how its process exited.
+) -> tuple[int, Ending]:
+    """How an attempt ended, from what it said, what it was told and how its processes exited.
+
+    Gives also the rank whose end it is, which is that of the first rank that failed.
 
     Args:
-        live: The attempt.
-        exit_code: Of its process; negative for a signal.
+        live: The attempt, whose processes are all gone.
         objectives: What a completed attempt must have a value for.
-        output: The last lines of its log.
+        output_of: Gives the last lines of a rank's log.
         n_oom_kills: How often the kernel has killed for want of memory, ever.
     """
-    said = live.finished
+    number = live.telling_rank(output_of)
+    rank = live.ranks[number]
+    ending = _ending_of_rank(live, rank, objectives, output_of(number), n_oom_kills)
+    if live.hang and number == 0:
+        ending = _hung(live, ending)
+    is_failure = ending.outcome.is_failure
+    is_wide = len(live.grant.devices) > 1
+    if is_wide and is_failure and live.last_step is None and is_port_taken(ending.detail):
+        ending = replace(ending, outcome=Outcome.FAILED_TO_START, cause=Cause.PORT_TAKEN)
+    if is_failure and len(live.ranks) > 1 and not live.hang:
+        ending = replace(ending, detail=f"Rank {number}: {ending.detail}")
+    return number, ending
+
+
+def _ending_of_rank(
+    live: LiveAttempt, rank: Rank, objectives: Sequence[str], output: str, n_oom_kills: int
+) -> Ending:
+    said = rank.finished
+    exit_code = rank.exit_code or 0
     if said is not None and said.outcome is Outcome.COMPLETED:
         return _completed(said.values or live.last_values, objectives, output)
     if said is not None and said.outcome is Outcome.PRUNED:
@@ -98,6 +175,13 @@ def ending_of(
             detail=diagnose_exit(exit_code, output).detail,
         )
     return diagnose_exit(exit_code, output, n_oom_kills=n_oom_kills - live.n_oom_kills)
+
+
+def _hung(live: LiveAttempt, ending: Ending) -> Ending:
+    """A result that rank 0 gave is one, whatever the others did after it."""
+    if ending.outcome in (Outcome.COMPLETED, Outcome.PRUNED) or live.stop_cause is not None:
+        return replace(ending, detail=f"{ending.detail}\n{live.hang}".strip())
+    return Ending(outcome=Outcome.FAILED, cause=Cause.RANKS, detail=live.hang)
 
 
 def _completed(values: Mapping[str, float], objectives: Sequence[str], output: str) -> Ending:

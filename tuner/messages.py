@@ -49,6 +49,8 @@ class Hello:
     pid: int
     #: The worker itself, or a program that it started (`trials.current()` in a script).
     is_worker: bool = True
+    #: Among the processes that evaluate the trial together.
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,22 @@ class Verdict:
     """The dispatcher's answer to the report of a step; `step` -1 asks for an end at any step."""
 
     attempt_id: AttemptId
+    step: int
+    action: Action
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What rank 0 made of its verdict, for the other ranks: all act alike at the same point.
+
+    Ranks need not report, so that points are counted: the n-th time that a program asks.
+    """
+
+    attempt_id: AttemptId
+    #: From 1.
+    count: int
+    #: The step that rank 0 reported last; -1 before its first report.
     step: int
     action: Action
     reason: str = ""
@@ -125,17 +143,20 @@ class SetConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The program came to an end by itself; its process exits next."""
+    """A rank of the program came to an end by itself; its process exits next."""
 
     attempt_id: AttemptId
     outcome: Outcome
     cause: Cause | None = None
     detail: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
+    rank: int = 0
+    #: The most that it took of any one of its GPUs, where its framework tells.
+    peak_memory_bytes: int | None = None
 
 
-FromWorker: TypeAlias = Hello | Report | Suggest | SetAttribute | SetConstraint | Finished
-ToWorker: TypeAlias = Assign | Verdict | Suggested
+FromWorker: TypeAlias = Hello | Report | Decided | Suggest | SetAttribute | SetConstraint | Finished
+ToWorker: TypeAlias = Assign | Verdict | Decided | Suggested
 Message: TypeAlias = FromWorker | ToWorker
 
 _MESSAGES: Mapping[str, Callable[..., Message]] = {
@@ -145,6 +166,7 @@ _MESSAGES: Mapping[str, Callable[..., Message]] = {
         Assign,
         Report,
         Verdict,
+        Decided,
         Suggest,
         Suggested,
         SetAttribute,
@@ -159,6 +181,8 @@ _KINDS: Mapping[str, type] = {
     "attempt_id": str,
     "token": str,
     "step": int,
+    "rank": int,
+    "count": int,
     "name": str,
     "key": str,
     "distribution": str,

@@ -69,6 +69,8 @@ class Snapshot:
     n_trials: int | None
     running: tuple[RunningTrial, ...]
     idle_devices: tuple[str, ...]
+    #: Devices that somebody else uses, with who does.
+    left_to_others: Mapping[str, str]
     best: BestTrial | None
     elapsed_s: float
     #: Spent share of the budget; None where it is open.

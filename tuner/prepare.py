@@ -12,12 +12,22 @@ from optuna.pruners import BasePruner
 from search_spaces import DefineByRunSpace
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
+from tuner.config.resources import possible_widths
 from tuner.devices.cpu import CpuProbe, usable_cores
 from tuner.devices.device import Device, DeviceKind, DeviceProbe
+from tuner.devices.limits import GpuLimits
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.nvml import NvmlProbe, open_nvml
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest
 from tuner.devices.selection import Selection, select_devices
+from tuner.devices.width import (
+    ONE,
+    FixedWidth,
+    LearnedWidth,
+    Width,
+    WidthRule,
+    n_devices_of,
+)
 from tuner.errors import ConfigError, DeviceError
 from tuner.files import StudyFiles
 from tuner.launch.plan import THREAD_VARIABLES, TrialPlan
@@ -39,6 +49,11 @@ class HostDevices:
     @property
     def devices(self) -> tuple[Device, ...]:
         return self.selection.devices
+
+    @property
+    def all_devices(self) -> tuple[Device, ...]:
+        """Also those that somebody else uses now."""
+        return (*self.devices, *(device for device, _ in self.selection.standby))
 
 
 def check_study(config: StudyConfig) -> BasePruner:
@@ -83,11 +98,12 @@ def find_devices(
     request = _request(config)
     gpus = None if isinstance(request, CpuSlots) else open_nvml(_visible(environ))
     try:
-        selection = select_devices(request, gpus=gpus, locks=locks)
+        selection = select_devices(request, gpus=gpus, limits=_limits(config), locks=locks)
     except DeviceError as error:
         raise DeviceError(f"{config.file}: {error}") from error
-    check_resources(config, selection.devices)
-    return HostDevices(selection=selection, probe=_probe(selection, gpus))
+    host = HostDevices(selection=selection, probe=_probe(selection, gpus))
+    check_resources(config, host.all_devices)
+    return host
 
 
 def program_of(config: StudyConfig) -> Program:
@@ -116,7 +132,20 @@ def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
         study=config.study,
         seed=seed,
         objectives=tuple(config.objectives),
+        is_ddp=config.trial.is_ddp and max(map(n_devices_of, widths_of(config))) > 1,
+        guards_memory=not isinstance(rule_of(config), LearnedWidth),
     )
+
+
+def rule_of(config: StudyConfig) -> WidthRule:
+    """How wide a trial is; one device where the file says nothing."""
+    resources = config.trial.resources
+    return resources.rule if resources else FixedWidth(width=ONE)
+
+
+def widths_of(config: StudyConfig) -> tuple[Width, ...]:
+    """All widths that a trial may have."""
+    return possible_widths(rule_of(config), config.search_space)
 
 
 def worker_environment(devices: Sequence[Device], environ: Mapping[str, str]) -> dict[str, str]:
@@ -126,6 +155,15 @@ def worker_environment(devices: Sequence[Device], environ: Mapping[str, str]) ->
     # torch.cuda.is_available() in the user's module, imported before the fork, must not
     # initialise CUDA (https://pytorch.org/docs/stable/notes/cuda.html#device-agnostic-code).
     return threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+def _limits(config: StudyConfig) -> GpuLimits:
+    resources = config.trial.resources
+    return GpuLimits(
+        types=resources.gpu_types if resources else (),
+        min_memory_bytes=resources.min_memory_bytes if resources else None,
+        max_devices=config.max_gpus,
+    )
 
 
 def _request(config: StudyConfig) -> DeviceRequest:

@@ -1,4 +1,4 @@
-"""What the command line prints: the end of a study, a dry run, the devices, a log's place."""
+"""What the command line prints: the end of a study, a dry run, a log's place."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from pathlib import Path
 
 import optuna
 import yaml
-from rich.table import Table
 
 from search_spaces import DefineByRunSpace, ParamValue, SearchSpace
 from tuner.assembly import StudyEnd, check_program
 from tuner.attempt import Attempt
 from tuner.config import StudyConfig
-from tuner.devices.cpu import CpuProbe
-from tuner.devices.nvml import open_nvml
-from tuner.devices.table import describe
-from tuner.devices.usage import size_text
+from tuner.devices.pool import DevicePool, Lease
+from tuner.devices.width import ONE, LearnedWidth, width_of
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
-from tuner.prepare import HostDevices, check_study, find_devices, plan_of
+from tuner.prepare import HostDevices, check_study, find_devices, plan_of, rule_of
 from tuner.search.identity import to_optuna
 from tuner.search.samplers import build_sampler
 from tuner.start import open_launcher
@@ -61,13 +58,14 @@ def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
     plan = plan_of(config, seed=seed)
     now = datetime.now(UTC)
     attempt = Attempt(trial_id=0, trial_number=0, number=1, seed=plan.seed_of(0, 1), leased_at=now)
-    request = plan.request(attempt, host.devices[:1], params, address="<socket>", token="")
+    lease = _first_lease(config, host, params)
+    requests = plan.requests(attempt, lease, params, address="<socket>", token="", port=0)
     document = {
         "study": config.study,
         "storage": shown_url(config.storage),
         "search_space": _space(config),
         "devices": [_device(host, i) for i in range(len(host.devices))],
-        "first_launch_request": request.as_data(),
+        "first_launch_requests": [request.as_data() for request in requests],
     }
     plain = json.loads(json.dumps(document))
     return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
@@ -110,41 +108,32 @@ def init(path: Path, *, force: bool) -> str:
     return f"{path} is written. Edit it, then: tuner validate {path}; python -m tuner.run {path}"
 
 
-def devices_table(environ: Mapping[str, str]) -> Table:
-    gpus = open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
-    probe = gpus if gpus is not None and gpus.devices() else CpuProbe()
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
-    for column in ("device", "name", "memory", "use", "held by", "auto", "id"):
-        table.add_column(column, overflow="fold")
-    for row in describe(probe):
-        table.add_row(
-            row.label,
-            row.name,
-            _memory(row.memory_used_bytes, row.memory_total_bytes),
-            "" if row.utilization_pct is None else f"{row.utilization_pct} %",
-            row.holders,
-            "yes" if row.is_free else "no",
-            row.id,
-        )
-    probe.close()
-    return table
-
-
-def find_log(files: StudyFiles, trial: int, attempt: int | None) -> Path:
+def find_log(files: StudyFiles, trial: int, attempt: int | None, rank: int) -> Path:
     """
     Raises:
         ConfigError: If the trial has no such log; the message names those that exist.
     """
-    logs = files.logs_of(trial)
-    if not logs:
+    attempts = files.attempts_of(trial)
+    if not attempts:
         raise ConfigError(f"Trial {trial} of study {files.study!r} has no log in {files.root}.")
     if attempt is None:
-        return logs[-1]
-    path = files.log(trial, attempt)
-    if path not in logs:
-        known = ", ".join(log.stem.removeprefix("attempt-") for log in logs)
+        attempt = attempts[-1]
+    elif attempt not in attempts:
+        known = ", ".join(map(str, attempts))
         raise ConfigError(f"Trial {trial} has no attempt {attempt}. It has: {known}.")
-    return path
+    ranks = files.ranks_of(trial, attempt)
+    if rank not in ranks:
+        known = ", ".join(map(str, ranks))
+        raise ConfigError(f"Trial {trial} has no log of rank {rank}. It has: {known}.")
+    return files.log(trial, attempt, rank)
+
+
+def _first_lease(config: StudyConfig, host: HostDevices, params: Mapping[str, ParamValue]) -> Lease:
+    rule = rule_of(config)
+    width = ONE if isinstance(rule, LearnedWidth) else width_of(rule, params)
+    lease = DevicePool(host.devices).lease(width, "0.1")
+    assert lease is not None, "find_devices has seen that every width fits"
+    return lease
 
 
 def _named(config: StudyConfig) -> str:
@@ -181,10 +170,3 @@ def _space(config: StudyConfig) -> object:
 def _device(host: HostDevices, index: int) -> dict[str, object]:
     data = asdict(host.devices[index])
     return data | {"kind": host.devices[index].kind.value}
-
-
-def _memory(used_bytes: int | None, total_bytes: int | None) -> str:
-    if total_bytes is None:
-        return ""
-    used = "?" if used_bytes is None else size_text(used_bytes)
-    return f"{used} of {size_text(total_bytes)}"

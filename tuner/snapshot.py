@@ -8,7 +8,7 @@ from optuna.trial import TrialState
 
 from tuner.budget import Budget, Spent
 from tuner.clock import Instant
-from tuner.devices.pool import DevicePool
+from tuner.leasing import Leasing
 from tuner.live import LiveAttempt
 from tuner.notices import RunningTrial, Snapshot
 from tuner.search.study import StudySearch
@@ -17,7 +17,7 @@ from tuner.search.study import StudySearch
 def take_snapshot(
     search: StudySearch,
     live: Sequence[LiveAttempt],
-    pool: DevicePool,
+    leasing: Leasing,
     *,
     budget: Budget,
     spent: Spent,
@@ -29,7 +29,7 @@ def take_snapshot(
     Args:
         search: The study.
         live: Attempts that hold devices.
-        pool: The devices.
+        leasing: The devices.
         budget: What the study may spend.
         spent: What it has spent.
         now: The present.
@@ -47,7 +47,8 @@ def take_snapshot(
         n_begun=spent.trials,
         n_trials=budget.trials,
         running=tuple(_running(each, search, now) for each in live),
-        idle_devices=tuple(device.label for device in pool.free),
+        idle_devices=tuple(device.label for device in leasing.pool.free),
+        left_to_others=leasing.left_to_others,
         best=search.best,
         elapsed_s=elapsed_s,
         fraction=fraction,

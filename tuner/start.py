@@ -56,7 +56,7 @@ def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str])
         # SQLAlchemy and Alembic take half a second, in which the fork server imports torch.
         from tuner.assembly import dispatch
 
-        return dispatch(config, console, host, inbox, launcher, pruner)
+        return dispatch(config, console, host, locks, inbox, launcher, pruner)
 
 
 @contextmanager

@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces import ParamValue
 
-BUILTINS = ("trial_number", "seed", "attempt_number", "checkpoint_dir")
-"""Names that every attempt can use, beside its parameters, which win over them."""
+BUILTINS = ("trial_number", "seed", "attempt_number", "checkpoint_dir", "gpus")
+"""Names that every attempt can use, beside its parameters, which win over them.
+
+`gpus` is how many devices the trial has, also where they are CPU slots.
+"""
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 

@@ -131,7 +131,10 @@ class StudyFolder:
 
     def tuner(self, *words: str, **options: Any) -> Ended:
         """`tuner ...`, to its end."""
-        return self._start([*_TUNER, *words], **options).wait()
+        return self.start_tuner(*words, **options).wait()
+
+    def start_tuner(self, *words: str, **options: Any) -> Running:
+        return self._start([*_TUNER, *words], **options)
 
     def best(self, *words: str) -> Ended:
         """`python -m tuner.best ...`, to its end."""

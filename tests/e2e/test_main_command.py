@@ -55,7 +55,7 @@ def test_dry_run_prints_yaml_and_leaves_nothing(study_folder: StudyFolder) -> No
     assert shown["study"] == "small"
     assert shown["search_space"] == {"x": {"type": "float", "low": 0.0, "high": 1.0}}
     assert [device["id"] for device in shown["devices"]] == ["cpu:0"]
-    request = shown["first_launch_request"]
+    request = shown["first_launch_requests"][0]
     assert request["program"]["module"] == "forecast"
     assert request["folder"] == str(study_folder.path)
     assert set(request["assign"]["params"]) == {"x"}
@@ -85,7 +85,7 @@ def test_devices_of_a_machine_without_gpus(gpu_folder: StudyFolder) -> None:
     ended = gpu_folder.tuner("devices")
     assert (ended.code, ended.err) == (0, "")
     header, first, *_ = ended.out.splitlines()
-    columns = ["device", "name", "memory", "use", "held by", "auto", "id"]
+    columns = ["device", "name", "memory", "use", "nvlink", "numa", "held by", "auto", "id"]
     assert re.split(r"\s{2,}", header.strip()) == columns
     assert first.startswith("cpu:0 ")
 

@@ -6,6 +6,9 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections import Counter
+from pathlib import Path
 
 import psutil
 import pytest
@@ -15,6 +18,7 @@ from tuner.devices.nvml import open_nvml
 pytestmark = pytest.mark.gpu
 
 UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+NODES = Path("/sys/devices/system/node")
 N_BYTES = 512 * 1024**2
 
 ALLOCATE = f"""
@@ -50,6 +54,34 @@ def test_status_is_within_bounds(probe):
         status = probe.status(device)
         assert 0 <= (status.memory_used_bytes or 0) <= (device.memory_bytes or 0)
         assert 0 <= (status.utilization_pct or 0) <= 100
+
+
+def test_where_a_gpu_is_agrees_with_linux(probe):
+    nodes = {int(path.name.removeprefix("node")) for path in NODES.glob("node[0-9]*")}
+    for device in probe.devices():
+        assert device.numa_node is None or device.numa_node in nodes
+        assert set(device.cores) < os.sched_getaffinity(0)
+        assert list(device.cores) == sorted(device.cores)
+
+
+def test_islands_are_of_two_gpus_at_least():
+    found = open_nvml(None)
+    if found is None:
+        pytest.skip("no NVIDIA driver on this machine")
+    islands = Counter(one.island for one in found.devices() if one.island is not None)
+    found.close()
+    assert sorted(islands) == list(range(len(islands)))
+    assert all(n_gpus > 1 for n_gpus in islands.values())
+
+
+def test_topology_is_read_quickly():
+    start_s = time.monotonic()
+    found = open_nvml(None)
+    if found is None:
+        pytest.skip("no NVIDIA driver on this machine")
+    elapsed_s = time.monotonic() - start_s
+    found.close()
+    assert elapsed_s < 5.0
 
 
 def test_own_process_is_a_holder_and_its_memory_is_counted(probe):

@@ -56,7 +56,15 @@ class StubGpu:
     utilization_pct: int | None = 0
     power_mw: int | None = 70_000
     temperature_c: int | None = 30
-    #: Of: lost, unknown, no_memory_v2, no_processes.
+    #: Of the host's memory, nearest.
+    numa_nodes: frozenset[int] = frozenset()
+    #: Nearest, below 64.
+    cores: frozenset[int] = frozenset()
+    #: Domain, bus and device.
+    pci_address: tuple[int, int, int] = (0, 0, 0)
+    #: Numbers of the GPUs that NVLink joins it with; one direction is enough.
+    links: tuple[int, ...] = ()
+    #: Of: lost, unknown, no_memory_v2, no_processes, no_p2p, old_driver.
     flags: frozenset[str] = frozenset()
     processes: tuple[StubProcess, ...] = ()
     slices: tuple[StubSlice, ...] = ()
@@ -125,8 +133,14 @@ def _gpu_text(gpu: StubGpu) -> str:
     figures += [gpu.power_mw, gpu.temperature_c]
     flags = ",".join(sorted(gpu.flags)) or "-"
     line = f"gpu {gpu.uuid} {' '.join(map(_figure, figures))} {flags} {gpu.name}"
+    links = [f"link {other}" for other in gpu.links]
     slices = [_slice_text(one) for one in gpu.slices]
-    return "\n".join([line, *map(_process_text, gpu.processes), *slices])
+    return "\n".join([line, _near_text(gpu), *links, *map(_process_text, gpu.processes), *slices])
+
+
+def _near_text(gpu: StubGpu) -> str:
+    masks = (sum(1 << number for number in numbers) for numbers in (gpu.numa_nodes, gpu.cores))
+    return " ".join(["near", *(f"{number:x}" for number in (*masks, *gpu.pci_address))])
 
 
 def _slice_text(one: StubSlice) -> str:

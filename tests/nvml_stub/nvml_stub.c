@@ -5,10 +5,14 @@
  *   init CODE                                           nvmlInit fails with this code
  *   gpu UUID TOTAL_MIB USED_MIB RESERVED_MIB UTIL_PCT POWER_MW TEMP_C FLAGS NAME...
  *   mig UUID COMPUTE_SLICES GPU_SLICES TOTAL_MIB USED_MIB NAME...   of the gpu above
+ *   near NODES CORES PCI_DOMAIN PCI_BUS PCI_DEVICE      of the gpu above, in hexadecimal: masks of
+ *                                                       memory nodes and of cores; its address
+ *   link GPU                                            NVLink from the gpu above to that number
  *   proc PID MIB                                        on the gpu or mig above
  *
- * A figure of -1 is "not supported" (for a process: not known). FLAGS is words joined by
- * commas: lost, unknown (the error 999), no_memory_v2, no_processes, or "-" for none.
+ * A figure of -1 is "not supported" (for a process: not known), and so is a mask of 0. FLAGS is
+ * words joined by commas: lost, unknown (the error 999), no_memory_v2, no_processes, no_p2p,
+ * old_driver (which has none of the functions that tell where a GPU is), or "-" for none.
  * A handle is (gpu + 1) | (slice + 1) << 8, with slice -1 for the whole gpu.
  */
 #include <stdio.h>
@@ -16,8 +20,9 @@
 #include <string.h>
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
-       NO_DRIVER = 9, LOST = 15, UNKNOWN = 999 };
-enum { MAX_ENTRIES = 64, MAX_PROCESSES = 32 };
+       NO_DRIVER = 9, NO_FUNCTION = 13, LOST = 15, UNKNOWN = 999 };
+enum { MAX_ENTRIES = 64, MAX_PROCESSES = 32, MAX_LINKS = 256 };
+enum { P2P_NVLINK = 2, P2P_OK = 0, P2P_NOT_SUPPORTED = 5 };
 
 typedef struct { int pid; long mib; } process_t;
 typedef struct {
@@ -26,8 +31,15 @@ typedef struct {
     long total, used, reserved;
     int util, power_mw, temp, compute_slices, gpu_slices, n_processes;
     process_t processes[MAX_PROCESSES];
+    unsigned long nodes, cores;
+    unsigned pci_domain, pci_bus, pci_device;
 } entry_t;
-typedef struct { int init, n_gpus, n_entries; entry_t entries[MAX_ENTRIES]; } machine_t;
+typedef struct { int from, to; } link_t;
+typedef struct {
+    int init, n_gpus, n_entries, n_links;
+    entry_t entries[MAX_ENTRIES];
+    link_t links[MAX_LINKS];
+} machine_t;
 
 typedef struct { unsigned long long total, free, used; } memory_t;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } memory_v2_t;
@@ -37,6 +49,11 @@ typedef struct {
     unsigned multiprocessors, copy, decoder, encoder, jpeg, ofa, gpu_slices, compute_slices;
     unsigned long long memory_mib;
 } attributes_t;
+typedef struct {
+    char bus_id_legacy[16];
+    unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+    char bus_id[32];
+} pci_t;
 
 static void read_gpu(machine_t *m, entry_t *e, const char *line) {
     sscanf(line, "gpu %95s %ld %ld %ld %d %d %d %95s %95[^\n]", e->uuid, &e->total, &e->used,
@@ -55,6 +72,11 @@ static void read_slice(entry_t *e, const char *line) {
     memcpy(e->flags, above->flags, sizeof e->flags);
 }
 
+static void read_near(entry_t *e, const char *line) {
+    sscanf(line, "near %lx %lx %x %x %x", &e->nodes, &e->cores, &e->pci_domain, &e->pci_bus,
+           &e->pci_device);
+}
+
 static int load(machine_t *m) {
     memset(m, 0, sizeof *m);
     const char *path = getenv("FAKE_NVML");
@@ -66,6 +88,9 @@ static int load(machine_t *m) {
         if (!strncmp(line, "init ", 5)) m->init = atoi(line + 5);
         if (!strncmp(line, "gpu ", 4)) read_gpu(m, next, line), m->n_entries++;
         if (last && !strncmp(line, "mig ", 4)) read_slice(next, line), m->n_entries++;
+        if (last && !strncmp(line, "near ", 5)) read_near(last, line);
+        if (last && !strncmp(line, "link ", 5) && m->n_links < MAX_LINKS)
+            m->links[m->n_links++] = (link_t){last->gpu, atoi(line + 5)};
         if (last && !strncmp(line, "proc ", 5) && last->n_processes < MAX_PROCESSES) {
             process_t *process = &last->processes[last->n_processes++];
             sscanf(line, "proc %d %ld", &process->pid, &process->mib);
@@ -233,5 +258,48 @@ int nvmlDeviceGetAttributes_v2(void *handle, attributes_t *attributes) {
     attributes->gpu_slices = (unsigned)e.gpu_slices;
     attributes->compute_slices = (unsigned)e.compute_slices;
     attributes->memory_mib = (unsigned long long)e.total;
+    return OK;
+}
+
+int nvmlDeviceGetP2PStatus(void *handle, void *other, int capability, int *status) {
+    ENTRY(handle);
+    entry_t e2;
+    if ((code = entry_of(other, &e2))) return code;
+    if (strstr(e.flags, "old_driver")) return NO_FUNCTION;
+    if (capability != P2P_NVLINK || strstr(e.flags, "no_p2p")) return NOT_SUPPORTED;
+    machine_t m;
+    if ((code = load(&m))) return code;
+    *status = P2P_NOT_SUPPORTED;
+    for (int i = 0; i < m.n_links; i++) {
+        link_t l = m.links[i];
+        if ((l.from == e.gpu && l.to == e2.gpu) || (l.from == e2.gpu && l.to == e.gpu))
+            *status = P2P_OK;
+    }
+    return OK;
+}
+
+static int give_mask(const entry_t *e, unsigned long mask, unsigned n_words, unsigned long *words) {
+    if (strstr(e->flags, "old_driver")) return NO_FUNCTION;
+    if (!mask) return NOT_SUPPORTED;
+    memset(words, 0, n_words * sizeof *words);
+    words[0] = mask;
+    return OK;
+}
+
+int nvmlDeviceGetMemoryAffinity(void *handle, unsigned n_words, unsigned long *words, int scope) {
+    ENTRY(handle);
+    return scope ? NOT_SUPPORTED : give_mask(&e, e.nodes, n_words, words);
+}
+
+int nvmlDeviceGetCpuAffinity(void *handle, unsigned n_words, unsigned long *words) {
+    ENTRY(handle);
+    return give_mask(&e, e.cores, n_words, words);
+}
+
+int nvmlDeviceGetPciInfo_v3(void *handle, pci_t *pci) {
+    ENTRY(handle);
+    if (strstr(e.flags, "old_driver")) return NO_FUNCTION;
+    memset(pci, 0, sizeof *pci);
+    pci->domain = e.pci_domain, pci->bus = e.pci_bus, pci->device = e.pci_device;
     return OK;
 }

@@ -1,11 +1,11 @@
 """From study.yaml to frozen, checked values."""
 
+from tuner.config.resources import ResourcesConfig
 from tuner.config.study import (
     BudgetConfig,
     Direction,
     Parallel,
     PrunerConfig,
-    ResourcesConfig,
     SamplerConfig,
     Source,
     StudyConfig,

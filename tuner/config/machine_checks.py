@@ -9,8 +9,23 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.config.resources import possible_widths
 from tuner.config.study import StudyConfig
 from tuner.devices.device import Device, DeviceKind
+from tuner.devices.usage import size_text
+from tuner.devices.width import (
+    WHOLE,
+    Devices,
+    FixedWidth,
+    LearnedWidth,
+    MemoryShare,
+    Share,
+    Width,
+    WidthByParameter,
+    WidthRule,
+    n_devices_of,
+    parts_on,
+)
 from tuner.errors import ConfigError
 from tuner.template import places
 
@@ -63,44 +78,88 @@ def _missing_program(written: str, program: str) -> str:
 
 
 def check_resources(config: StudyConfig, devices: Sequence[Device]) -> None:
-    """Refuses more devices per trial than there are, or than this version can give.
+    """Refuses trials that are wider than the machine, whatever becomes free.
 
     Args:
         config: The study.
-        devices: The devices of this machine that the study may use.
+        devices: The devices that the study may use, now or later.
 
     Raises:
-        ConfigError: Naming `trial.resources.gpus` or `trial.resources.cpus`.
+        ConfigError: Naming `trial.resources.gpus`, `.cpus` or `.memory`.
     """
     resources = config.trial.resources
     if resources is None:
         return
-    if resources.gpus is not None:
-        gpus = [each for each in devices if each.kind is not DeviceKind.CPU]
-        _check_enough(config, resources.gpus, gpus)
-    kind, wanted = ("gpus", resources.gpus) if resources.gpus else ("cpus", resources.cpus)
-    if wanted != 1:
-        raise ConfigError(
-            f"is {wanted:g}, but this version runs one device per trial. Use 1.",
-            file=config.file,
-            key=f"trial.resources.{kind}",
-        )
+    is_cpu = resources.cpus is not None
+    usable = [each for each in devices if (each.kind is DeviceKind.CPU) == is_cpu]
+    if config.max_gpus is not None:
+        usable = usable[: config.max_gpus]
+    widths = possible_widths(resources.rule, config.search_space)
+    problem = _problem(resources.rule, widths, usable, is_cpu=is_cpu, n_max=config.max_gpus)
+    if problem:
+        key = f"trial.resources.{resources.key}"
+        raise ConfigError(problem, file=config.file, key=key)
 
 
-def _check_enough(config: StudyConfig, wanted: float, gpus: Sequence[Device]) -> None:
-    if wanted <= len(gpus):
-        return
-    key = "trial.resources.gpus"
-    if not gpus:
-        problem = (
-            f"is {wanted:g}, but this machine has no GPU. "
+def _problem(
+    rule: WidthRule,
+    widths: Sequence[Width],
+    usable: Sequence[Device],
+    *,
+    is_cpu: bool,
+    n_max: int | None,
+) -> str:
+    if not usable:
+        return (
+            f"is {_written(rule)}, but this machine has no GPU. "
             "Use resources: {cpus: 1}, or remove trial.resources."
         )
-        raise ConfigError(problem, file=config.file, key=key)
+    widest = max(widths, key=n_devices_of)
+    if n_devices_of(widest) > len(usable):
+        shown = _shown_widest(rule, n_devices_of(widest))
+        have = _slots(usable) if is_cpu else _gpus(usable, n_max)
+        more = f", or more slots: devices: cpu:{n_devices_of(widest)}" if is_cpu else ""
+        return f"is {shown}, but {have}. Use {_up_to(len(usable))}{more}."
+    if isinstance(widest, MemoryShare) and all(parts_on(widest, d) is None for d in usable):
+        largest = max(device.memory_bytes or 0 for device in usable)
+        return (
+            f"is {size_text(widest.memory_bytes)}, but no GPU here has that much: the largest has "
+            f"{size_text(largest)}. Use less."
+        )
+    return ""
+
+
+def _written(rule: WidthRule) -> str:
+    """As the study file has it."""
+    match rule:
+        case LearnedWidth():
+            return "auto"
+        case WidthByParameter(name=name):
+            return f"'{{{name}}}'"
+        case FixedWidth(width=Devices(n_devices=n)):
+            return str(n)
+        case FixedWidth(width=Share(parts=parts)):
+            return f"{parts / WHOLE:g}"
+        case FixedWidth(width=MemoryShare(memory_bytes=memory_bytes)):
+            return size_text(memory_bytes)
+        case _:
+            raise AssertionError(rule)
+
+
+def _shown_widest(rule: WidthRule, n_devices: int) -> str:
+    can_be = f", which can be {n_devices}" if isinstance(rule, WidthByParameter) else ""
+    return f"{_written(rule)}{can_be}"
+
+
+def _gpus(gpus: Sequence[Device], n_max: int | None) -> str:
+    if n_max is not None and n_max <= len(gpus):
+        return f"max_gpus is {n_max}"
     numbers = ", ".join(_number(gpu) for gpu in gpus)
-    have = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''} ({numbers})"
-    problem = f"is {wanted:g}, but this machine has {have}. Use {_up_to(len(gpus))}."
-    raise ConfigError(problem, file=config.file, key=key)
+    return f"this machine has {len(gpus)} GPU{'s' if len(gpus) > 1 else ''} ({numbers})"
+
+
+def _slots(slots: Sequence[Device]) -> str:
+    return f"this study has {len(slots)} CPU slot{'s' if len(slots) > 1 else ''}"
 
 
 def _number(gpu: Device) -> str:

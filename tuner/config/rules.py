@@ -139,20 +139,11 @@ def seed_mistakes(seed: object) -> Iterator[Mistake]:
         yield Mistake(key="seed", problem=problem)
 
 
-def check_resources(*, has_gpus: bool, has_cpus: bool) -> None:
-    """GPUs or CPU slots, not both."""
-    if has_gpus == has_cpus:
-        given = "both gpus and cpus" if has_gpus else "neither gpus nor cpus"
-        raise ValueError(f"has {given}. Give one of them, for example {{gpus: 1}}.")
-
-
 def check_trial(
     *,
     has_function: bool,
     has_command: bool,
     has_metrics: bool,
-    parallel: str | None,
-    n_gpus: float | None,
 ) -> None:
     """What is run is one thing, and the other keys suit it."""
     mistakes = []
@@ -164,12 +155,6 @@ def check_trial(
     if has_metrics and not has_command:
         problem = "is for a command only: a function reports through its trial. Remove it."
         mistakes.append(Mistake(key="metrics", problem=problem))
-    if parallel is not None and (n_gpus or 0) <= 1:
-        problem = (
-            f"is '{parallel}', but a trial here has one device at most "
-            "(trial.resources.gpus is not above 1). Remove trial.parallel."
-        )
-        mistakes.append(Mistake(key="parallel", problem=problem))
     refuse(mistakes)
 
 

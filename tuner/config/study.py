@@ -15,9 +15,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     GetPydanticSchema,
     PlainValidator,
@@ -33,9 +31,11 @@ from search_spaces import AnySpace, load_space
 from tuner.config import rules
 from tuner.config.duration import parse_duration
 from tuner.config.messages import Keys, to_mistakes
-from tuner.config.mistakes import refuse, to_error
+from tuner.config.mistakes import Mistake, refuse, to_error
+from tuner.config.model import Model
+from tuner.config.resources import ResourcesConfig, width_mistakes
 from tuner.config.storage_url import resolve_storage
-from tuner.devices.request import AutoDevices, DeviceRequest, parse_device_request
+from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 
 
 class Direction(Enum):
@@ -99,28 +99,7 @@ _Duration: TypeAlias = Annotated[float, PlainValidator(parse_duration)]
 _PositiveNumber: TypeAlias = Annotated[float, PlainValidator(rules.positive_number)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    @classmethod
-    def yaml_keys(cls) -> tuple[str, ...]:
-        """The keys that the study file may have here."""
-        return tuple(field.alias or name for name, field in cls.model_fields.items())
-
-
-class ResourcesConfig(_Model):
-    """What one trial holds: GPUs or CPU slots."""
-
-    gpus: _PositiveNumber | None = None
-    cpus: _PositiveNumber | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        rules.check_resources(has_gpus=self.gpus is not None, has_cpus=self.cpus is not None)
-        return self
-
-
-class MetricsConfig(_Model):
+class MetricsConfig(Model):
     """How the metrics of a command are found in its output."""
 
     pattern: Annotated[str, AfterValidator(rules.check_pattern)]
@@ -131,7 +110,7 @@ class MetricsConfig(_Model):
         return re.compile(self.pattern)
 
 
-class TrialConfig(_Model):
+class TrialConfig(Model):
     """What is run for one trial, and on what terms."""
 
     function: Annotated[str, AfterValidator(rules.check_function)] | None = None
@@ -151,13 +130,18 @@ class TrialConfig(_Model):
             has_function=self.function is not None,
             has_command=self.command is not None,
             has_metrics=self.metrics is not None,
-            parallel=self.parallel.value if self.parallel else None,
-            n_gpus=self.resources.gpus if self.resources else None,
         )
         return self
 
+    @property
+    def is_ddp(self) -> bool:
+        """Whether a wide trial is one rank per device: a function is, a command if it says so."""
+        if self.parallel is None:
+            return self.function is not None
+        return self.parallel is Parallel.DDP
 
-class _NamedConfig(_Model):
+
+class _NamedConfig(Model):
     """Something of Optuna's by name, with its own keyword arguments beside the name."""
 
     default_name: ClassVar[str]
@@ -194,7 +178,7 @@ class PrunerConfig(_NamedConfig):
     default_name: ClassVar[str] = "median"
 
 
-class BudgetConfig(_Model):
+class BudgetConfig(Model):
     """What the study may spend; what is None is not limited."""
 
     trials: Annotated[_WholeNumber, Field(ge=1)] | None = None
@@ -207,7 +191,7 @@ class BudgetConfig(_Model):
         return self.trials is None and self.time_s is None and self.device_hours is None
 
 
-class StudyConfig(_Model):
+class StudyConfig(Model):
     """A whole study file. The password that `storage` may hold is in no representation."""
 
     study: Annotated[str, AfterValidator(rules.check_study_name)]
@@ -224,6 +208,8 @@ class StudyConfig(_Model):
     #: None: median for one objective, none for several.
     pruner: PrunerConfig | None = None
     devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
+    #: At most so many at a time, the rest is left to others.
+    max_gpus: Annotated[_WholeNumber, Field(ge=1)] | None = None
     budget: BudgetConfig = BudgetConfig()
 
     _source: Source = PrivateAttr()
@@ -238,6 +224,11 @@ class StudyConfig(_Model):
             refuse(rules.pattern_mistakes(self.trial.metrics.regex, tuple(self.objectives)))
         templates = rules.Templates(command=self.trial.command or (), env=self.trial.env)
         refuse(rules.place_mistakes(templates, self.search_space))
+        parallel = self.trial.parallel.value if self.trial.parallel else None
+        refuse(width_mistakes(self.trial.resources, self.search_space, parallel=parallel))
+        if self.max_gpus is not None and isinstance(self.devices, CpuSlots):
+            problem = "is for GPUs, but devices asks for CPU slots. Remove one of them."
+            refuse([Mistake(key="max_gpus", problem=problem)])
         return self
 
     @property

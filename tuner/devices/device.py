@@ -31,6 +31,14 @@ class Device:
     memory_bytes: int | None = None
     #: Threads that a trial on a CPU slot should use; None for a GPU.
     n_threads: int | None = None
+    #: GPUs of one number are joined by NVLink; None where there is no such link.
+    island: int | None = None
+    #: Of the machine's memory that is nearest; None where it is not known.
+    numa_node: int | None = None
+    #: The CPU cores that are nearest; empty where that is not known or makes no difference.
+    cores: tuple[int, ...] = ()
+    #: Of the GPU that a MIG slice is a part of; None for all else.
+    gpu_name: str | None = None
 
     @property
     def label(self) -> str:

@@ -68,13 +68,17 @@ class DeviceLocks:
             return None
         return pid if pid > 0 and psutil.pid_exists(pid) else None
 
+    def release(self, device: Device) -> None:
+        """Gives one claim back; nothing where it is not ours."""
+        lock = self._held.pop(device.id, None)
+        if lock is not None:
+            _unlock(lock)
+
     def close(self) -> None:
         """Gives all claims back. Safe to call twice."""
         while self._held:
             _, lock = self._held.popitem()
-            with suppress(OSError):
-                os.ftruncate(lock, 0)
-            os.close(lock)
+            _unlock(lock)
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +110,12 @@ def _lock(folder: Path, name: str) -> int | None:
         raise
     _sign(lock)
     return lock
+
+
+def _unlock(lock: int) -> None:
+    with suppress(OSError):
+        os.ftruncate(lock, 0)
+    os.close(lock)
 
 
 def _sign(lock: int) -> None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NewType, TypeVar
 
 import psutil
 import pynvml
 
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus, Holder
+from tuner.devices.nvml_topology import PCI_DEVICES, read_cores, read_islands, read_numa_node
 from tuner.devices.visible import Gpu, visible_devices
 from tuner.errors import DeviceError
 
@@ -45,18 +47,21 @@ class _Found:
     handle: _Handle
 
 
-def open_nvml(cuda_visible_devices: str | None) -> NvmlProbe | None:
+def open_nvml(
+    cuda_visible_devices: str | None, *, pci_devices: Path = PCI_DEVICES
+) -> NvmlProbe | None:
     """Opens NVML; None where this machine has no NVIDIA driver, hence no GPU.
 
     Args:
         cuda_visible_devices: That variable's value; None where it is not set.
+        pci_devices: Where Linux tells the NUMA nodes of PCI devices.
 
     Raises:
         DeviceError: If there is a driver, but it cannot be used.
     """
     try:
         pynvml.nvmlInit()
-        return NvmlProbe(cuda_visible_devices)
+        return NvmlProbe(cuda_visible_devices, pci_devices)
     except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
         return None
     except pynvml.NVMLError as error:
@@ -69,13 +74,19 @@ def open_nvml(cuda_visible_devices: str | None) -> NvmlProbe | None:
 class NvmlProbe:
     """The NVIDIA GPUs and MIG slices of this host. Made by `open_nvml`."""
 
-    def __init__(self, cuda_visible_devices: str | None) -> None:
+    def __init__(self, cuda_visible_devices: str | None, pci_devices: Path) -> None:
         self.cuda_visible_devices = cuda_visible_devices
+        self._pci_devices = pci_devices
         self._problems: list[str] = []
         self._handles: dict[DeviceId, _Handle] = {}
         self._is_open = True
         gpus = [self._read_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        self._devices = visible_devices(cuda_visible_devices, gpus)
+        # Hidden GPUs take part, so that an island has one number for every process.
+        islands = read_islands(self._whole_gpus(gpus))
+        self._devices = tuple(
+            replace(device, island=islands.get(device.index))
+            for device in visible_devices(cuda_visible_devices, gpus)
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -106,7 +117,7 @@ class NvmlProbe:
         try:
             handle = _Handle(pynvml.nvmlDeviceGetHandleByIndex(index))
             uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
-            found = tuple(_slices(handle, index) if _is_mig(handle) else [_gpu(handle, index)])
+            found = self._read_devices(handle, index)
         except pynvml.NVMLError as error:
             self._problems.append(
                 f"GPU {index} is not used: it could not be read ({_said(error)})."
@@ -114,6 +125,22 @@ class NvmlProbe:
             return Gpu(index=index, uuid="", devices=())
         self._handles |= {one.device.id: one.handle for one in found}
         return Gpu(index=index, uuid=uuid, devices=tuple(one.device for one in found))
+
+    def _read_devices(self, gpu: _Handle, index: int) -> tuple[_Found, ...]:
+        found = _slices(gpu, index) if _is_mig(gpu) else [_gpu(gpu, index)]
+        numa_node, cores = read_numa_node(gpu, self._pci_devices), read_cores(gpu)
+        return tuple(
+            replace(one, device=replace(one.device, numa_node=numa_node, cores=cores))
+            for one in found
+        )
+
+    def _whole_gpus(self, gpus: Sequence[Gpu]) -> dict[int, _Handle]:
+        devices = (device for gpu in gpus for device in gpu.devices)
+        return {
+            device.index: self._handles[device.id]
+            for device in devices
+            if device.kind is DeviceKind.GPU
+        }
 
 
 def _gpu(handle: _Handle, index: int) -> _Found:
@@ -129,21 +156,23 @@ def _gpu(handle: _Handle, index: int) -> _Found:
 
 def _slices(gpu: _Handle, index: int) -> Iterator[_Found]:
     """The MIG slices of a GPU. Numbers may have gaps where slices were destroyed."""
+    gpu_name = _text(pynvml.nvmlDeviceGetName(gpu))
     for number in range(_given(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu))) or 0):
         handle = _slice_handle(gpu, number)
         if handle is not None:
-            yield _slice(handle, index)
+            yield _slice(handle, index, gpu_name)
 
 
 def _slice_handle(gpu: _Handle, number: int) -> _Handle | None:
     return _given(lambda: _Handle(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)))
 
 
-def _slice(handle: _Handle, index: int) -> _Found:
+def _slice(handle: _Handle, index: int, gpu_name: str) -> _Found:
     device = Device(
         id=DeviceId(_text(pynvml.nvmlDeviceGetUUID(handle))),
         kind=DeviceKind.MIG,
         name=_profile(handle),
+        gpu_name=gpu_name,
         index=index,
         memory_bytes=_memory_total_bytes(handle),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from tuner.devices.cpu import CpuProbe
 from tuner.devices.device import Device, DeviceProbe
+from tuner.devices.limits import GpuLimits, memory_text, type_text
 from tuner.devices.request import (
     AllDevices,
     AutoDevices,
@@ -15,9 +16,10 @@ from tuner.devices.request import (
     DeviceRequest,
     NamedDevices,
 )
-from tuner.devices.usage import use_by_others
+from tuner.devices.usage import other_tuner, use_by_others
 from tuner.errors import DeviceError
 
+_NO_LIMITS = GpuLimits()
 _USE_CPU = "use the CPU with `devices: cpu:4`"
 
 
@@ -39,6 +41,9 @@ class Locks(Protocol):
     def acquire(self, device: Device) -> bool:
         """Claims a device; False where another tuner has it."""
 
+    def release(self, device: Device) -> None:
+        """Gives a claim back; nothing where it is not ours."""
+
     def owner_pid(self, device: Device) -> int | None:
         """The process that claimed a device last, where it lives and is known."""
 
@@ -50,6 +55,9 @@ class LeftOut:
     device: Device
     #: A full sentence that names the device.
     reason: str
+    #: Why the study cannot have it at the moment: `another tuner (pid 7) uses it`. None where
+    #: that will not change.
+    for_now: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +69,20 @@ class Selection:
     #: Full sentences.
     warnings: tuple[str, ...] = ()
 
+    @property
+    def standby(self) -> tuple[tuple[Device, str], ...]:
+        """Devices that the study may get later, each with what is against it at the moment.
+
+        Only under `auto`: who names devices, or wants all, has said which.
+        """
+        return tuple((one.device, one.for_now) for one in self.left_out if one.for_now is not None)
+
 
 def select_devices(
     request: DeviceRequest,
     *,
     gpus: GpuProbe | None,
+    limits: GpuLimits = _NO_LIMITS,
     own_pids: frozenset[int] = frozenset(),
     locks: Locks | None = None,
     cpu: Callable[[int | None], DeviceProbe] = CpuProbe,
@@ -75,6 +92,7 @@ def select_devices(
     Args:
         request: What the study file asks for.
         gpus: The GPUs of this host; None where it has no NVIDIA driver.
+        limits: Which GPUs suit the study, and how many it may have.
         own_pids: Processes whose use of a GPU does not count.
         locks: Where GPUs are claimed; None for no claims. After an error the caller closes it.
         cpu: Makes the probe for so many CPU slots (None: one per core, at most eight).
@@ -83,7 +101,7 @@ def select_devices(
         DeviceError: If a device asked for is not there or has another tuner on it, or if
             no device is left.
     """
-    chooser = _Chooser(gpus=gpus, own_pids=own_pids, locks=locks)
+    chooser = _Chooser(gpus=gpus, limits=limits, own_pids=own_pids, locks=locks)
     match request:
         case CpuSlots(n_slots=n_slots):
             return Selection(devices=cpu(n_slots).devices())
@@ -100,6 +118,7 @@ def select_devices(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chooser:
     gpus: GpuProbe | None
+    limits: GpuLimits
     own_pids: frozenset[int]
     locks: Locks | None
 
@@ -110,18 +129,27 @@ class _Chooser:
                 raise DeviceError(
                     f"No GPU can be used.{_sentences(self._problems)} You can {_USE_CPU}."
                 )
+            if self.limits.demands:
+                raise DeviceError(
+                    f"No GPU suits the study: {self.limits.demands}. {self._existing()}"
+                )
             return None
-        left_out = tuple(self._left_out(self._visible))
-        ids_left_out = {one.device.id for one in left_out}
-        devices = tuple(device for device in self._visible if device.id not in ids_left_out)
+        self._suitable(self._visible)
+        devices: list[Device] = []
+        left_out: list[LeftOut] = []
+        for device in self._visible:
+            if one := self._left_out(device, n_claimed=len(devices)):
+                left_out.append(one)
+            else:
+                devices.append(device)
         if not devices:
-            raise DeviceError(_nothing_free(left_out))
-        return Selection(devices=devices, left_out=left_out, warnings=self._problems)
+            raise DeviceError(_nothing_free([one for one in left_out if self._suits(one.device)]))
+        return Selection(devices=tuple(devices), left_out=tuple(left_out), warnings=self._problems)
 
     def all(self) -> Selection:
         if not self._visible:
             raise DeviceError(f"devices: all finds no GPU. {self._existing()}")
-        return self._claim(self._visible)
+        return self._take(self._visible)
 
     def named(self, names: tuple[int | str, ...]) -> Selection:
         matches = {name: [one for one in self._visible if _is_meant(name, one)] for name in names}
@@ -132,7 +160,7 @@ class _Chooser:
         for name, devices in matches.items():
             if isinstance(name, str) and len(devices) > 1:
                 raise DeviceError(f"devices: {name} is the beginning of several: {_list(devices)}.")
-        return self._claim(_once(one for devices in matches.values() for one in devices))
+        return self._take(_once(one for devices in matches.values() for one in devices))
 
     @property
     def _visible(self) -> tuple[Device, ...]:
@@ -142,19 +170,45 @@ class _Chooser:
     def _problems(self) -> tuple[str, ...]:
         return self.gpus.problems if self.gpus else ()
 
-    def _left_out(self, devices: tuple[Device, ...]) -> Iterable[LeftOut]:
-        for device in devices:
-            reason = self._reason_against(device)
-            if reason is not None:
-                yield LeftOut(device=device, reason=reason)
+    def _suits(self, device: Device) -> bool:
+        return self.limits.refusal(device) is None
 
-    def _reason_against(self, device: Device) -> str | None:
+    def _suitable(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        suitable = tuple(filter(self._suits, devices))
+        if not suitable:
+            raise DeviceError(
+                f"No GPU suits the study: {self.limits.demands}, but there is only "
+                f"{_types(devices)}. Ask for less, or for other devices."
+            )
+        return suitable
+
+    def _left_out(self, device: Device, *, n_claimed: int) -> LeftOut | None:
+        """Why `auto` does not take a device; None once it is claimed."""
+        if refusal := self.limits.refusal(device):
+            return LeftOut(device=device, reason=refusal)
+        if n_claimed == self.limits.max_devices:
+            return _for_now(device, self._maximum)
         try:
-            use = self._use(device)
+            why = self._use(device) or self._other_tuner(device)
         except DeviceError as error:
-            return f"{device.label} is left out: {error}"
-        use = use or self._other_tuner(device)
-        return f"{device.label} is left out: {use}." if use else None
+            return LeftOut(device=device, reason=f"{device.label} is left out: {error}")
+        return _for_now(device, why) if why else None
+
+    @property
+    def _maximum(self) -> str:
+        return f"max_gpus is {self.limits.max_devices}"
+
+    def _take(self, devices: tuple[Device, ...]) -> Selection:
+        """Takes those of the devices asked for that the study may have."""
+        suitable = self._suitable(devices)
+        chosen = suitable[: self.limits.max_devices]
+        reasons = {device.id: self.limits.refusal(device) for device in devices}
+        left_out = tuple(
+            LeftOut(device=device, reason=reasons[device.id] or _sentence(device, self._maximum))
+            for device in devices
+            if device not in chosen
+        )
+        return replace(self._claim(chosen), left_out=left_out)
 
     def _claim(self, devices: tuple[Device, ...]) -> Selection:
         """Takes devices that were asked for by name, also busy ones."""
@@ -181,8 +235,7 @@ class _Chooser:
     def _other_tuner(self, device: Device) -> str | None:
         if self.locks is None or self.locks.acquire(device):
             return None
-        pid = self.locks.owner_pid(device)
-        return f"another tuner{f' (pid {pid})' if pid is not None else ''} uses it"
+        return other_tuner(self.locks.owner_pid(device))
 
     def _existing(self) -> str:
         if self.gpus is None:
@@ -204,7 +257,15 @@ def _once(devices: Iterable[Device]) -> tuple[Device, ...]:
     return tuple({device.id: device for device in devices}.values())
 
 
-def _nothing_free(left_out: tuple[LeftOut, ...]) -> str:
+def _for_now(device: Device, why: str) -> LeftOut:
+    return LeftOut(device=device, reason=_sentence(device, why), for_now=why)
+
+
+def _sentence(device: Device, why: str) -> str:
+    return f"{device.label} is left out: {why}."
+
+
+def _nothing_free(left_out: Sequence[LeftOut]) -> str:
     reasons = " ".join(one.reason for one in left_out)
     numbers = sorted({one.device.index for one in left_out})
     return (
@@ -215,6 +276,10 @@ def _nothing_free(left_out: tuple[LeftOut, ...]) -> str:
 
 def _list(devices: Iterable[Device]) -> str:
     return ", ".join(f"{device.label} ({device.id})" for device in devices)
+
+
+def _types(devices: Iterable[Device]) -> str:
+    return ", ".join(f"{one.label} ({type_text(one)}, {memory_text(one)})" for one in devices)
 
 
 def _sentences(sentences: tuple[str, ...]) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tuner.devices.cpu import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceProbe, DeviceStatus
+from tuner.devices.locks import DeviceLocks
+from tuner.devices.nvml import open_nvml
 from tuner.devices.selection import Locks
-from tuner.devices.usage import holders_text, use_by_others
+from tuner.devices.usage import holders_text, other_tuner, use_by_others
 from tuner.errors import DeviceError
 
 
@@ -20,10 +25,30 @@ class DeviceRow:
     memory_total_bytes: int | None
     memory_used_bytes: int | None
     utilization_pct: int | None
+    #: The NVLink island; None where no link to another GPU is known.
+    island: int | None
+    numa_node: int | None
     #: Who uses it, or why it cannot be used; empty where nobody does.
     holders: str
     #: Whether `devices: auto` would take it now.
     is_free: bool
+
+
+@contextmanager
+def open_table(environ: Mapping[str, str]) -> Iterator[Callable[[], tuple[DeviceRow, ...]]]:
+    """Gives a function that reads this host's devices anew: its GPUs, or else CPU slots.
+
+    Raises:
+        DeviceError: If there is a driver, but it cannot be used.
+    """
+    gpus = open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
+    probe = gpus if gpus is not None and gpus.devices() else CpuProbe()
+    locks = DeviceLocks()
+    try:
+        yield lambda: describe(probe, locks=locks)
+    finally:
+        if gpus is not None:
+            gpus.close()
 
 
 def describe(
@@ -54,7 +79,7 @@ def _row(
 
 def _other_tuner(device: Device, own_pids: frozenset[int], locks: Locks | None) -> str | None:
     pid = locks.owner_pid(device) if locks else None
-    return None if pid is None or pid in own_pids else f"another tuner (pid {pid}) uses it"
+    return None if pid is None or pid in own_pids else other_tuner(pid)
 
 
 def _filled(device: Device, status: DeviceStatus, *, holders: str, is_free: bool) -> DeviceRow:
@@ -65,6 +90,8 @@ def _filled(device: Device, status: DeviceStatus, *, holders: str, is_free: bool
         memory_total_bytes=device.memory_bytes,
         memory_used_bytes=status.memory_used_bytes,
         utilization_pct=status.utilization_pct,
+        island=device.island,
+        numa_node=device.numa_node,
         holders=holders,
         is_free=is_free,
     )

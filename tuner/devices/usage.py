@@ -24,6 +24,11 @@ def use_by_others(status: DeviceStatus, *, own_pids: frozenset[int] = frozenset(
     return None
 
 
+def other_tuner(pid: int | None) -> str:
+    """Says that another tuner has claimed a device; `pid` is its process, where that is known."""
+    return f"another tuner{'' if pid is None else f' (pid {pid})'} uses it"
+
+
 def holders_text(holders: Sequence[Holder]) -> str:
     named = [_holder_text(holder) for holder in holders[:_MAX_NAMED_HOLDERS]]
     n_more = len(holders) - len(named)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tuner.devices.clearing import is_clear, unclaimed_bytes
-from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe
+from tuner.devices.clearing import is_clear
+from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe, DeviceStatus
 from tuner.errors import DeviceError
 
 Baselines = Mapping[DeviceId, int | None]
@@ -24,19 +24,15 @@ class DeviceWatch:
         #: By device, in the driver's words.
         self.lost: dict[DeviceId, str] = {}
 
-    def baselines(self, devices: Sequence[Device]) -> Baselines | None:
-        """To be taken before a launch; None where one of the devices is lost."""
-        baselines: dict[DeviceId, int | None] = {}
-        for device in devices:
-            if device.kind is DeviceKind.CPU:
-                continue
-            try:
-                status = self._probe.status(device)
-            except DeviceError as error:
-                self.lost[device.id] = str(error)
-                return None
-            baselines[device.id] = unclaimed_bytes(status, own_pids=frozenset())
-        return baselines
+    def status(self, device: Device) -> DeviceStatus | None:
+        """A GPU now; None where it is lost."""
+        if device.id in self.lost:
+            return None
+        try:
+            return self._probe.status(device)
+        except DeviceError as error:
+            self.lost[device.id] = str(error)
+            return None
 
     def find_unclear(
         self, devices: Sequence[Device], baselines: Baselines, own_pids: frozenset[int]
@@ -53,11 +49,7 @@ class DeviceWatch:
     def _is_clear(
         self, device: Device, baseline_bytes: int | None, own_pids: frozenset[int]
     ) -> bool:
-        if device.kind is DeviceKind.CPU or device.id in self.lost:
+        if device.kind is DeviceKind.CPU:
             return True
-        try:
-            status = self._probe.status(device)
-        except DeviceError as error:
-            self.lost[device.id] = str(error)
-            return True
-        return is_clear(status, baseline_bytes=baseline_bytes, own_pids=own_pids)
+        status = self.status(device)
+        return status is None or is_clear(status, baseline_bytes=baseline_bytes, own_pids=own_pids)

@@ -26,6 +26,14 @@ _HOST_MEMORY = re.compile(
     re.MULTILINE,
 )
 
+# What gloo, NCCL and torch's store say on a rank whose peer is gone.
+_LOST_PEER = re.compile(
+    r"Connection (?:reset|closed|refused)|Broken pipe|remote process exited|NCCL|DistNetworkError"
+    r"|Socket Timeout|client socket has|connectFullMesh|failed to recv|RendezvousConnectionError",
+    re.IGNORECASE,
+)
+_PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
+
 #: Where every traceback of a user's program begins.
 _PACKAGES = Path(__file__).parents[2]
 _MACHINERY = {
@@ -40,6 +48,16 @@ def memory_cause(text: str) -> Cause | None:
     if _DEVICE_MEMORY.search(text):
         return Cause.DEVICE_MEMORY
     return Cause.HOST_MEMORY if _HOST_MEMORY.search(text) else None
+
+
+def is_lost_peer(text: str) -> bool:
+    """Whether a rank failed only because another one had."""
+    return _LOST_PEER.search(text) is not None
+
+
+def is_port_taken(text: str) -> bool:
+    """Whether a program could not listen where it was told to."""
+    return _PORT_TAKEN.search(text) is not None
 
 
 def diagnose_exit(exit_code: int, output: str, *, n_oom_kills: int = 0) -> Ending:

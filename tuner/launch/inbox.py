@@ -30,9 +30,10 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerExited:
-    """A worker's process is gone, and with it all of its group."""
+    """A process of an attempt is gone, and with it all of its group."""
 
     attempt_id: AttemptId
+    rank: int = 0
     #: As `subprocess` gives it: negative for a signal.
     exit_code: int
 

@@ -18,19 +18,24 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.process import current_process
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tuner.attempt import AttemptId
 from tuner.errors import LaunchError
 from tuner.launch import entry, preload
 from tuner.launch.guardian import Guardian
 from tuner.launch.inbox import Event, Inbox, WorkerExited
+from tuner.launch.ports import Ports
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
 from tuner.launch.socket_folder import private_folder
 
 _CHECK_TIMEOUT_S = 300.0
 #: Each waiting process holds some 5 MB of its own.
 _MAX_SPARES = 16
+
+
+_Key: TypeAlias = tuple[AttemptId, int]
+"""An attempt and one of its ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +48,7 @@ class _Worker:
 
 
 class LocalLauncher:
-    """One process an attempt, each in a session of its own, from one warm fork server.
+    """One process for each rank of an attempt, in a session of its own, from one warm fork server.
 
     Args:
         inbox: Where exits go.
@@ -69,7 +74,8 @@ class LocalLauncher:
         self._log_path = log_path
         self._import_path = tuple(import_path)
         self._context = multiprocessing.get_context("forkserver")
-        self._workers: dict[AttemptId, _Worker] = {}
+        self._workers: dict[_Key, _Worker] = {}
+        self._ports = Ports()
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
         self._socket_folder = private_folder()
@@ -91,7 +97,14 @@ class LocalLauncher:
         if found.problem:
             raise LaunchError(found.problem)
 
-    def launch(self, request: LaunchRequest) -> int:
+    def launch(self, requests: Sequence[LaunchRequest]) -> tuple[int, ...]:
+        try:
+            return tuple(self._start(request) for request in requests)
+        except LaunchError:
+            self._drop(requests[0].attempt_id)
+            raise
+
+    def _start(self, request: LaunchRequest) -> int:
         worker = self._spares.popleft() if self._spares else self._fork()
         try:
             worker.requests.send(request)
@@ -100,9 +113,21 @@ class LocalLauncher:
             worker = self._fork()
             worker.requests.send(request)
         worker.requests.close()
-        self._workers[request.attempt_id] = worker
-        self._inbox.watch(worker.process.sentinel, partial(self._reap, request.attempt_id))
+        key = (request.attempt_id, request.rank)
+        self._workers[key] = worker
+        self._inbox.watch(worker.process.sentinel, partial(self._reap, key))
         return worker.pid
+
+    def _drop(self, attempt_id: AttemptId) -> None:
+        """Ends the ranks that were started before one could not be; nobody hears of them."""
+        self.kill(attempt_id)
+        for key in self._of(attempt_id):
+            self._workers[key].process.join()
+            for _ in self._reap(key):
+                pass
+
+    def free_port(self) -> int:
+        return self._ports.take()
 
     def _fork(self) -> _Worker:
         reader, writer = self._context.Pipe(duplex=False)
@@ -138,18 +163,14 @@ class LocalLauncher:
     def close(self) -> None:
         while self._spares:
             self._end_spare(self._spares.pop())
-        for attempt_id in list(self._workers):
-            self.kill(attempt_id)
-        for attempt_id, worker in list(self._workers.items()):
-            worker.process.join()
-            for _ in self._reap(attempt_id):
-                pass
+        for attempt_id in {attempt_id for attempt_id, _ in self._workers}:
+            self._drop(attempt_id)
         self._stop_server()
         self._guardian.close()
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
-    def _reap(self, attempt_id: AttemptId) -> Iterable[Event]:
-        worker = self._workers.pop(attempt_id)
+    def _reap(self, key: _Key) -> Iterable[Event]:
+        worker = self._workers.pop(key)
         self._inbox.forget(worker.process.sentinel)
         worker.process.join()
         exit_code = worker.process.exitcode
@@ -157,7 +178,10 @@ class LocalLauncher:
         _signal_group(worker.pid, signal.SIGKILL)
         self._guardian.release(worker.pid)
         worker.process.close()
-        yield WorkerExited(attempt_id=attempt_id, exit_code=1 if exit_code is None else exit_code)
+        attempt_id, rank = key
+        yield WorkerExited(
+            attempt_id=attempt_id, rank=rank, exit_code=1 if exit_code is None else exit_code
+        )
 
     def _end_spare(self, spare: _Worker) -> None:
         """One that waits ends by itself when its pipe closes."""
@@ -166,11 +190,15 @@ class LocalLauncher:
         self._guardian.release(spare.pid)
 
     def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
-        worker = self._workers.get(attempt_id)
-        # Until it has made its own session the process has no group to signal.
-        if worker and not _signal_group(worker.pid, number):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, number)
+        for key in self._of(attempt_id):
+            pid = self._workers[key].pid
+            # Until it has made its own session the process has no group to signal.
+            if not _signal_group(pid, number):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def _of(self, attempt_id: AttemptId) -> list[_Key]:
+        return [key for key in self._workers if key[0] == attempt_id]
 
     def _ask_child(self, program: Program) -> entry.ProgramCheck:
         reader, writer = self._context.Pipe(duplex=False)

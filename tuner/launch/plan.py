@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt
+from tuner.devices.admission import promised_to
 from tuner.devices.device import Device, DeviceKind
+from tuner.devices.pool import Lease
+from tuner.devices.width import WHOLE
 from tuner.files import StudyFiles
 from tuner.launch.request import (
     ENV_ATTEMPT,
@@ -21,6 +24,10 @@ from tuner.launch.request import (
 from tuner.messages import Assign
 
 ENV_DEVICES = "TUNER_DEVICES"
+#: What a process takes of a GPU beside torch's own allocations, some 500 MiB.
+_CUDA_CONTEXT_BYTES = 512 * 1024**2
+#: All ranks of a trial are on this host, and nobody else shall reach them.
+_THIS_HOST = "127.0.0.1"
 #: Each names the threads of a library: OpenMP, MKL, OpenBLAS, Accelerate, numexpr.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -41,36 +48,76 @@ class TrialPlan:
     #: Of the study; each attempt's own is derived from it.
     seed: int
     objectives: tuple[str, ...]
+    #: Whether a trial is one rank per device, as `torchrun` starts them.
+    is_ddp: bool = False
+    #: Whether a share of a GPU is enforced; what `auto` believes of a trial may be wrong.
+    guards_memory: bool = True
 
     def seed_of(self, trial_number: int, attempt_number: int) -> int:
         """Below 2**31, which every library takes."""
         text = f"{self.seed}/{trial_number}/{attempt_number}".encode()
         return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
 
-    def request(
+    def requests(
         self,
         attempt: Attempt,
-        devices: Sequence[Device],
+        lease: Lease,
         params: Mapping[str, ParamValue],
         *,
         address: str,
         token: str,
-    ) -> LaunchRequest:
-        environment = device_environment(devices) | {
+        port: int,
+    ) -> tuple[LaunchRequest, ...]:
+        """What is to be started for an attempt: one process, or one per device with DDP.
+
+        Args:
+            attempt: The attempt.
+            lease: Its devices.
+            params: What the study file declares.
+            address: Of the dispatcher's channel.
+            token: Shows there that the attempt is ours.
+            port: Where the ranks of a DDP trial meet.
+        """
+        devices = lease.devices
+        common = device_environment(devices) | {
             ENV_CHANNEL: address,
             ENV_TOKEN: token,
             ENV_ATTEMPT: attempt.id,
             ENV_STUDY: self.study,
         }
-        return LaunchRequest(
-            attempt_id=attempt.id,
-            program=self.program,
-            assign=self.assign(attempt, devices, params),
-            folder=str(self.files.folder),
-            log_path=str(self.files.log(attempt.trial_number, attempt.number)),
-            environment=environment,
-            n_threads=sum(device.n_threads or 0 for device in devices) or None,
+        assign = self.assign(attempt, devices, params)
+        groups = [(device,) for device in devices] if self.is_ddp else [devices]
+        fraction = lease.parts / WHOLE
+        return tuple(
+            LaunchRequest(
+                attempt_id=attempt.id,
+                program=self.program,
+                assign=assign,
+                folder=str(self.files.folder),
+                log_path=str(self.files.log(attempt.trial_number, attempt.number, rank)),
+                environment=common
+                | _thread_environment(_n_threads(own, fraction))
+                | self._of_rank(rank, len(groups), port),
+                n_threads=_n_threads(own, fraction),
+                rank=rank,
+                cores=tuple(sorted({core for device in own for core in device.cores})),
+                memory_fraction=_memory_limit(lease) if self.guards_memory else None,
+            )
+            for rank, own in enumerate(groups)
         )
+
+    def _of_rank(self, rank: int, n_ranks: int, port: int) -> dict[str, str]:
+        """What `torchrun` sets, so that a script for it runs here too."""
+        if not self.is_ddp:
+            return {}
+        return {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": str(n_ranks),
+            "LOCAL_WORLD_SIZE": str(n_ranks),
+            "MASTER_ADDR": _THIS_HOST,
+            "MASTER_PORT": str(port),
+        }
 
     def assign(
         self, attempt: Attempt, devices: Sequence[Device], params: Mapping[str, ParamValue]
@@ -90,12 +137,27 @@ class TrialPlan:
 def device_environment(devices: Sequence[Device]) -> dict[str, str]:
     """Lets a program see its own devices and no others."""
     gpus = [device.id for device in devices if device.kind is not DeviceKind.CPU]
-    environment = {
+    return {
         # Empty hides every GPU from a trial that was given a CPU slot.
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         ENV_DEVICES: ",".join(device.label for device in devices),
     }
+
+
+def _thread_environment(n_threads: int | None) -> dict[str, str]:
+    return dict.fromkeys(THREAD_VARIABLES, str(n_threads)) if n_threads else {}
+
+
+def _memory_limit(lease: Lease) -> float | None:
+    """The part of a shared GPU's memory that torch may take; its context comes on top of it."""
+    total_bytes = lease.devices[0].memory_bytes
+    promised_bytes = promised_to(lease)
+    if lease.is_whole or total_bytes is None or promised_bytes is None:
+        return None
+    return max(promised_bytes / 2, promised_bytes - _CUDA_CONTEXT_BYTES) / total_bytes
+
+
+def _n_threads(devices: Sequence[Device], fraction: float) -> int | None:
+    """A share of a CPU slot gets that share of its threads, one at least."""
     n_threads = sum(device.n_threads or 0 for device in devices)
-    if n_threads:
-        environment |= dict.fromkeys(THREAD_VARIABLES, str(n_threads))
-    return environment
+    return max(1, int(n_threads * fraction)) if n_threads else None

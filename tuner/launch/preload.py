@@ -30,8 +30,8 @@ def _preload() -> None:
     names = [name for name in os.environ.pop(ENV_MODULES, "").split(",") if name]
     for name in names:
         _import(name)
-    if "torch" in sys.modules and any(_uses_optimizers(name) for name in names if name != "torch"):
-        # Torch imports it with the first optimizer, 1.3 s in each trial.
+    if "torch" in sys.modules and any(_needs_dynamo(name) for name in names if name != "torch"):
+        # Torch imports it with the first optimizer or DDP model, 1.3 s in each trial.
         _import("torch._dynamo")
     if "numpy" in sys.modules:
         # NumPy imports it on first use, which would be in each trial, 12 ms a time.
@@ -41,11 +41,12 @@ def _preload() -> None:
     gc.freeze()
 
 
-def _uses_optimizers(name: str) -> bool:
-    """Whether a module's text names torch's optimizers; a wrong answer costs time only."""
+def _needs_dynamo(name: str) -> bool:
+    """Whether a module's text names torch's optimizers or DDP; a wrong answer costs time only."""
     path = getattr(sys.modules.get(name), "__file__", None) or ""
     try:
-        return path.endswith(".py") and b"optim" in Path(path).read_bytes()
+        text = Path(path).read_bytes() if path.endswith(".py") else b""
+        return any(word in text for word in (b"optim", b"ddp.wrap", b"DistributedDataParallel"))
     except OSError:
         return False
 

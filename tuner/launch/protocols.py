@@ -18,12 +18,17 @@ from tuner.launch.request import LaunchRequest
 class Launcher(Protocol):
     """Starts and ends workers; their exits arrive as events in the inbox."""
 
-    def launch(self, request: LaunchRequest) -> int:
-        """Starts a worker and gives the pid of its first process, the head of its group.
+    def launch(self, requests: Sequence[LaunchRequest]) -> tuple[int, ...]:
+        """Starts a process for each rank of one attempt and gives their pids, in order.
+
+        Each is the head of a process group of its own.
 
         Raises:
-            LaunchError: If it could not be started.
+            LaunchError: If one could not be started; none is left then.
         """
+
+    def free_port(self) -> int:
+        """A TCP port of this host that nobody uses now, and that was not given away lately."""
 
     def terminate(self, attempt_id: AttemptId) -> None:
         """Asks all processes of an attempt to end (SIGTERM). No error where it has ended."""

@@ -50,7 +50,7 @@ Program: TypeAlias = FunctionProgram | CommandProgram
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """One worker to start, for one attempt."""
+    """One process to start for an attempt; a wide one has a request for each of its ranks."""
 
     attempt_id: AttemptId
     program: Program
@@ -63,6 +63,11 @@ class LaunchRequest:
     environment: Mapping[str, str]
     #: Compute threads of the program; None leaves the framework's default.
     n_threads: int | None = None
+    rank: int = 0
+    #: CPU cores to run on, those nearest to its devices; empty for all.
+    cores: tuple[int, ...] = ()
+    #: The most that the program may take of its GPU's memory, 0 to 1; None for all of it.
+    memory_fraction: float | None = None
 
     def as_data(self) -> dict[str, object]:
         """Plain values for a dry run; the token, a secret of one study, is left out."""

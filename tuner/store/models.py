@@ -19,7 +19,7 @@ from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
-SCHEMA_REVISION = "0001"
+SCHEMA_REVISION = "0002"
 VERSION_TABLE = "tuner_alembic_version"
 
 E = TypeVar("E", bound=Enum)
@@ -117,7 +117,10 @@ class AttemptRow(TunerBase):
     detail: Mapped[str] = mapped_column(sa.Text, default="")
     params: Mapped[dict[str, object]] = mapped_column(sa.JSON)
     seed: Mapped[int] = mapped_column(sa.BigInteger)
+    #: Of its first rank.
     pid: Mapped[int | None]
+    #: The most that it was seen to take of any one GPU; None where nothing tells.
+    peak_memory_bytes: Mapped[int | None] = mapped_column(sa.BigInteger)
     log_path: Mapped[str] = mapped_column(sa.Text)
     leased_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
@@ -126,9 +129,11 @@ class AttemptRow(TunerBase):
 
 
 class LeaseRow(TunerBase):
-    """A device that an attempt holds, from before its launch until the device is free again."""
+    """A device, or a share of one, that an attempt holds until it is free again."""
 
     __tablename__ = "tuner_leases"
+    __table_args__ = (sa.UniqueConstraint("held_device_id", "held_slot"),)
+
     id: Mapped[int] = mapped_column(primary_key=True)
     attempt_id: Mapped[int] = mapped_column(
         sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
@@ -136,7 +141,11 @@ class LeaseRow(TunerBase):
     device_id: Mapped[int] = mapped_column(sa.ForeignKey("tuner_devices.id"))
     #: The device while it is held and cannot be shared (a GPU), else None: unique, so that no
     #: device is leased twice, whatever the programs believe. CPU slots are each dispatcher's own.
-    held_device_id: Mapped[int | None] = mapped_column(unique=True)
+    held_device_id: Mapped[int | None]
+    #: 0 for a whole device; the attempts that share one are numbered from 0.
+    held_slot: Mapped[int] = mapped_column(default=0)
+    #: Of the device, above 0 and at most 1.
+    share: Mapped[float] = mapped_column(default=1.0)
     leased_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
 

@@ -6,6 +6,7 @@ same story. A change of state is a compare-and-set plus an event, in one transac
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -15,6 +16,8 @@ import sqlalchemy as sa
 
 from tuner.attempt import Attempt, AttemptId, AttemptState
 from tuner.devices.device import Device, DeviceKind
+from tuner.devices.pool import Lease
+from tuner.devices.width import WHOLE
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
 from tuner.store.database import Database, store_errors
@@ -47,7 +50,14 @@ _INSERT_LEASE = sa.insert(_LEASES)
 _INSERT_EVENT = sa.insert(table_of(EventRow))
 _INSERT_METRIC = sa.insert(table_of(MetricRow))
 _COLUMNS_MOVED = ("state", "pid", "started_at", "ended_at", "finished_at")
-_COLUMNS_ENDED = (*_COLUMNS_MOVED, "outcome", "cause", "detail", "params")
+_COLUMNS_ENDED = (
+    *_COLUMNS_MOVED,
+    "outcome",
+    "cause",
+    "detail",
+    "params",
+    "peak_memory_bytes",
+)
 
 
 def _move(columns: Sequence[str]) -> sa.Update:
@@ -94,6 +104,8 @@ class Recorder:
         self._states: dict[AttemptId, AttemptState] = {}
         self._writes: list[Write] = []
         self._metrics: list[dict[str, object]] = []
+        #: Who has which slot of a device.
+        self._slots: dict[tuple[int, int], AttemptId] = {}
         with self._errors(), database.engine.begin() as connection:
             lock_study(connection, start.study_id)
             refuse_second_dispatcher(connection, start, at)
@@ -112,7 +124,7 @@ class Recorder:
     def lease(
         self,
         attempt: Attempt,
-        devices: Sequence[Device],
+        lease: Lease,
         *,
         params: Mapping[str, Json],
         log_path: str,
@@ -129,22 +141,23 @@ class Recorder:
             "log_path": log_path,
             "leased_at": as_stored(attempt.leased_at),
         }
-        held = [(self._device_ids[d.id], d.kind is not DeviceKind.CPU) for d in devices]
-        labels = ", ".join(device.label for device in devices)
+        held = [
+            {
+                "device_id": self._device_ids[device.id],
+                "held_device_id": None if device.kind is DeviceKind.CPU else device_id,
+                "held_slot": 0 if lease.is_whole else self._take_slot(device_id, attempt.id),
+                "share": lease.parts / WHOLE,
+                "leased_at": as_stored(attempt.leased_at),
+            }
+            for device in lease.devices
+            if (device_id := self._device_ids[device.id])
+        ]
+        labels = ", ".join(device.label for device in lease.devices)
 
         def write(connection: sa.Connection) -> None:
             row_id = insert_row(connection, _INSERT_ATTEMPT, row)
             self._rows[attempt.id] = row_id
-            leases = [
-                {
-                    "attempt_id": row_id,
-                    "device_id": device_id,
-                    "held_device_id": device_id if is_exclusive else None,
-                    "leased_at": row["leased_at"],
-                }
-                for device_id, is_exclusive in held
-            ]
-            connection.execute(_INSERT_LEASE, leases)
+            connection.execute(_INSERT_LEASE, [{"attempt_id": row_id, **each} for each in held])
             self._event(connection, "leased", attempt.leased_at, attempt.id, labels)
 
         self._states[attempt.id] = attempt.state
@@ -171,6 +184,7 @@ class Recorder:
                 "cause": ending.cause,
                 "detail": ending.detail,
                 "params": dict(params),
+                "peak_memory_bytes": attempt.peak_memory_bytes,
             }
         detail = ending.outcome.value if ending else ""
 
@@ -191,6 +205,7 @@ class Recorder:
         self._writes.append(write)
         if attempt.state is AttemptState.FINISHED:
             del self._states[attempt.id]
+            self._slots = {at: owner for at, owner in self._slots.items() if owner != attempt.id}
 
     def metrics(self, attempt_id: AttemptId, step: int, values: Mapping[str, float]) -> None:
         """Curves beside the objective's. Written with the next commit."""
@@ -239,6 +254,11 @@ class Recorder:
         query = sa.select(sa.func.max(AttemptRow.number)).where(AttemptRow.trial_id == trial_id)
         with self._errors(), self._database.engine.connect() as connection:
             return int(connection.execute(query).scalar() or 0)
+
+    def _take_slot(self, device_id: int, attempt_id: AttemptId) -> int:
+        slot = next(slot for slot in itertools.count() if (device_id, slot) not in self._slots)
+        self._slots[device_id, slot] = attempt_id
+        return slot
 
     def _metric_rows(self) -> list[dict[str, object]]:
         return [

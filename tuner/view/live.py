@@ -90,7 +90,8 @@ def _best(snapshot: Snapshot) -> Text:
 def _devices(snapshot: Snapshot) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", expand=True)
     rows = sorted(snapshot.running, key=lambda running: _natural(running.devices))
-    names = [", ".join(running.devices) for running in rows] + list(snapshot.idle_devices)
+    unused = {device: "idle" for device in snapshot.idle_devices} | dict(snapshot.left_to_others)
+    names = [", ".join(running.devices) for running in rows] + list(unused)
     table.add_column("device", no_wrap=True, min_width=max(map(len, names), default=0))
     for column, width in (("trial", 5), ("for", 4), ("step", 4), ("value", 7)):
         table.add_column(column, no_wrap=True, min_width=width)
@@ -99,9 +100,12 @@ def _devices(snapshot: Snapshot) -> RenderableType:
     for running in rows[:_MAX_ROWS]:
         # As text: a name such as `[/a]` is no markup.
         table.add_row(*map(Text, _row(running)))
-    for device in snapshot.idle_devices[: max(0, _MAX_ROWS - len(rows))]:
-        table.add_row(device, Text("idle", style="dim"))
-    n_hidden = len(rows) + len(snapshot.idle_devices) - _MAX_ROWS
+    for device in list(unused)[: max(0, _MAX_ROWS - len(rows))]:
+        is_idle = device in snapshot.idle_devices
+        # Why it is not ours may be long; the last column is the one that is cut.
+        words = (Text("idle", "dim"),) if is_idle else ("", "", "", "", Text(unused[device], "dim"))
+        table.add_row(Text(device), *words)
+    n_hidden = len(rows) + len(unused) - _MAX_ROWS
     if n_hidden > 0:
         table.add_row(f"... and {n_hidden} more")
     return table

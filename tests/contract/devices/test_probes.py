@@ -82,6 +82,13 @@ def test_device_has_threads_or_memory(case: Case):
         assert (device.memory_bytes is None) == is_cpu
 
 
+def test_device_tells_where_it_is_or_that_it_does_not(case: Case):
+    for device in case.probe.devices():
+        assert device.island is None or device.island >= 0
+        assert device.numa_node is None or device.numa_node >= 0
+        assert list(device.cores) == sorted(set(device.cores))
+
+
 def test_status_is_read_for_each_device(case: Case):
     for device in case.probe.devices():
         status = case.probe.status(device)

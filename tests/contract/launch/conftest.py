@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -54,7 +54,7 @@ def leaves_grandchild(trial):
     os._exit(4)
 
 def _ready():
-    pathlib.Path("ready").touch()
+    pathlib.Path(f"ready-{os.getpid()}").touch()
 """
 
 
@@ -82,6 +82,9 @@ class Bench(Protocol):
 
     def start(self, program: str, attempt_id: str = "1.1") -> int: ...
 
+    def start_ranks(self, *programs: str) -> tuple[int, ...]:
+        """Launches attempt 1.1 with a rank for each program."""
+
     def exits(self) -> list[WorkerExited]:
         """Waits until there is one."""
 
@@ -94,7 +97,13 @@ class FakeBench:
         self.launcher = FakeLauncher(self._inbox, self._play)
 
     def start(self, program: str, attempt_id: str = "1.1") -> int:
-        return self.launcher.launch(_request(program, attempt_id, Path("/nowhere"), {}))
+        return self._start([program], attempt_id)[0]
+
+    def start_ranks(self, *programs: str) -> tuple[int, ...]:
+        return self._start(programs, "1.1")
+
+    def _start(self, programs: Sequence[str], attempt_id: str) -> tuple[int, ...]:
+        return self.launcher.launch(_requests(programs, attempt_id, Path("/nowhere"), {}))
 
     def exits(self) -> list[WorkerExited]:
         return [e for e in self._inbox.drain(1.0) if isinstance(e, WorkerExited)]
@@ -106,9 +115,9 @@ class FakeBench:
         assert isinstance(request.program, FunctionProgram)
         match request.program.function:
             case "exits_3":
-                self.launcher.exit(request.attempt_id, 3)
+                self.launcher.exit(request.attempt_id, 3, request.rank)
             case "kills_itself":
-                self.launcher.exit(request.attempt_id, -signal.SIGKILL)
+                self.launcher.exit(request.attempt_id, -signal.SIGKILL, request.rank)
             case "stubborn":
                 self.launcher.stubborn.add(request.attempt_id)
 
@@ -130,17 +139,24 @@ class LocalBench:
         )
 
     def start(self, program: str, attempt_id: str = "1.1") -> int:
-        for name in ("ready", "grandchild"):
-            (self.folder / name).unlink(missing_ok=True)
+        return self._start([program], attempt_id)[0]
+
+    def start_ranks(self, *programs: str) -> tuple[int, ...]:
+        return self._start(programs, "1.1")
+
+    def _start(self, programs: Sequence[str], attempt_id: str) -> tuple[int, ...]:
+        for name in [*self.folder.glob("ready-*"), self.folder / "grandchild"]:
+            name.unlink(missing_ok=True)
         environment = {
             ENV_CHANNEL: self._channel.address,
             ENV_TOKEN: self._channel.expect(AttemptId(attempt_id)),
             ENV_ATTEMPT: attempt_id,
         }
-        pid = self.launcher.launch(_request(program, attempt_id, self.folder, environment))
-        if program in ("sleeps", "stubborn", "with_grandchild"):
-            until((self.folder / "ready").exists, f"{program} runs")
-        return pid
+        pids = self.launcher.launch(_requests(programs, attempt_id, self.folder, environment))
+        for pid, program in zip(pids, programs, strict=True):
+            if program in ("sleeps", "stubborn", "with_grandchild"):
+                until((self.folder / f"ready-{pid}").exists, f"{program} runs")
+        return pids
 
     def exits(self) -> list[WorkerExited]:
         found: list[WorkerExited] = []
@@ -174,11 +190,21 @@ class LocalBench:
         return [e for e in self._inbox.drain(0.05) if isinstance(e, WorkerExited)]
 
 
+def _requests(
+    programs: Sequence[str], attempt_id: str, folder: Path, environment: dict[str, str]
+) -> list[LaunchRequest]:
+    return [
+        _request(program, rank, attempt_id, folder, environment)
+        for rank, program in enumerate(programs)
+    ]
+
+
 def _request(
-    program: str, attempt_id: str, folder: Path, environment: dict[str, str]
+    program: str, rank: int, attempt_id: str, folder: Path, environment: dict[str, str]
 ) -> LaunchRequest:
     number, attempt = (int(part) for part in attempt_id.split("."))
     return LaunchRequest(
+        rank=rank,
         attempt_id=AttemptId(attempt_id),
         program=FunctionProgram(module="programs", function=program),
         assign=Assign(

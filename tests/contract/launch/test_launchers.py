@@ -57,6 +57,30 @@ def test_kill_ends_what_ignores_terminate(bench: Bench):
     assert not bench.is_alive(pid)
 
 
+def test_each_rank_is_a_process_whose_exit_names_it(bench: Bench):
+    pids = bench.start_ranks("sleeps", "exits_3", "sleeps")
+    assert len(set(pids)) == 3
+    (exited,) = bench.exits()
+    assert (exited.attempt_id, exited.rank, exited.exit_code) == (FIRST, 1, 3)
+    assert [bench.is_alive(pid) for pid in pids] == [True, False, True]
+
+
+@pytest.mark.parametrize("way", ["terminate", "kill"])
+def test_a_signal_reaches_every_rank(bench: Bench, way):
+    pids = bench.start_ranks("sleeps", "sleeps", "sleeps")
+    getattr(bench.launcher, way)(FIRST)
+    ended = {exited.rank for exited in bench.exits()}
+    while len(ended) < 3:
+        ended |= {exited.rank for exited in bench.exits()}
+    assert not any(map(bench.is_alive, pids))
+
+
+def test_ports_differ(bench: Bench):
+    ports = [bench.launcher.free_port() for _ in range(50)]
+    assert len(set(ports)) == len(ports)
+    assert all(1024 <= port < 65536 for port in ports)
+
+
 def test_signals_after_the_exit_are_no_error(bench: Bench):
     bench.start("exits_3")
     bench.exits()

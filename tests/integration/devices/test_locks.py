@@ -56,6 +56,22 @@ def test_close_gives_all_back(ours, theirs):
     assert theirs.acquire(ZERO)
 
 
+def test_release_gives_one_back(ours, theirs):
+    ours.acquire(ZERO)
+    ours.acquire(ONE)
+    ours.release(ZERO)
+    assert theirs.owner_pid(ZERO) is None
+    assert theirs.acquire(ZERO)
+    assert not theirs.acquire(ONE)
+    assert not ours.acquire(ZERO)
+
+
+def test_release_of_what_is_not_ours_does_nothing(ours, theirs):
+    theirs.acquire(ZERO)
+    ours.release(ZERO)
+    assert not ours.acquire(ZERO)
+
+
 def test_cpu_slots_are_shared(ours, theirs, folder):
     (slot,) = CpuProbe(1).devices()
     assert ours.acquire(slot)

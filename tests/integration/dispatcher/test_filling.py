@@ -131,10 +131,10 @@ def test_device_lost_while_it_is_idle_gets_no_trial(make_world):
 def test_study_with_no_device_left_fails(make_world):
     world = make_world(n_devices=1, n_trials=4)
     world.probe.lose(world.probe.devices()[0])
-    with pytest.raises(DeviceError, match="Every device of the study is lost"):
+    with pytest.raises(DeviceError, match="No device of the study is left"):
         world.run()
     assert world.workers == []
-    assert world.stored_states() == []
+    assert set(world.stored_states()) <= {"WAITING"}
 
 
 def test_neighbour_on_the_device_does_not_hold_it_back(make_world):

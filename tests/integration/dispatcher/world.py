@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import optuna
 import sqlalchemy as sa
@@ -24,14 +25,18 @@ from tests.fakes import (
 from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.budget import Budget
 from tuner.config import Direction
+from tuner.devices.device import Device
 from tuner.devices.pool import DevicePool
+from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
+from tuner.devices.width import ONE, FixedWidth, Width, WidthRule
 from tuner.dispatcher import Dispatcher
 from tuner.files import StudyFiles
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
 from tuner.launch.request import FunctionProgram, LaunchRequest
-from tuner.messages import Action, Finished, Hello, Report, ToWorker, Verdict
+from tuner.leasing import Leasing
+from tuner.messages import Action, Decided, Finished, Hello, Report, ToWorker, Verdict
 from tuner.notices import Ended, Said, Started
 from tuner.provenance import GitState, HostFacts
 from tuner.search.study import StudySearch
@@ -43,6 +48,7 @@ from tuner.terms import Result, Terms
 
 SPACE = parse_space({"x": {"type": "float", "low": 0.0, "high": 1.0}})
 GRACE_S = 10.0
+ONE_DEVICE = FixedWidth(width=ONE)
 
 
 class FakeWorker:
@@ -52,6 +58,7 @@ class FakeWorker:
         self._world = world
         self.request = request
         self.id = request.attempt_id
+        self.rank = request.rank
         self.source: SourceId = world.channel.connect()
 
     @property
@@ -68,9 +75,9 @@ class FakeWorker:
 
     def hello(self, *, is_worker: bool = True) -> None:
         token = self.request.environment[ENV_TOKEN]
-        self.say(Hello(attempt_id=self.id, token=token, pid=1, is_worker=is_worker))
+        self.say(Hello(attempt_id=self.id, token=token, pid=1, is_worker=is_worker, rank=self.rank))
 
-    def say(self, message: Hello | Report | Finished) -> None:
+    def say(self, message: Hello | Report | Decided | Finished) -> None:
         self._world.channel.say(self.source, message)
 
     def report(self, step: int, value: float = 0.5, **metrics: float) -> None:
@@ -79,8 +86,12 @@ class FakeWorker:
 
     def complete(self, value: float = 0.5) -> None:
         values = {self._world.objective: value}
-        self.say(Finished(attempt_id=self.id, outcome=Outcome.COMPLETED, values=values))
+        self.finish(Outcome.COMPLETED, values=values)
         self.exit(0)
+
+    def finish(self, outcome: Outcome, **fields: Any) -> None:
+        """Says its last word; its process stays."""
+        self.say(Finished(attempt_id=self.id, outcome=outcome, rank=self.rank, **fields))
 
     def fail(
         self,
@@ -88,11 +99,11 @@ class FakeWorker:
         outcome: Outcome = Outcome.FAILED,
         cause: Cause = Cause.EXCEPTION,
     ) -> None:
-        self.say(Finished(attempt_id=self.id, outcome=outcome, cause=cause, detail=detail))
+        self.finish(outcome, cause=cause, detail=detail)
         self.exit(0)
 
     def exit(self, exit_code: int) -> None:
-        self._world.launcher.exit(self.id, exit_code)
+        self._world.launcher.exit(self.id, exit_code, self.rank)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         self._world.inbox.later(seconds, action)
@@ -110,6 +121,18 @@ def completes(worker: FakeWorker) -> None:
 
 def sleeps(worker: FakeWorker) -> None:
     worker.later(0.1, worker.hello)
+
+
+class NoLocks:
+    """There is no other tuner on this host."""
+
+    def acquire(self, device: Device) -> bool:
+        return True
+
+    def release(self, device: Device) -> None: ...
+
+    def owner_pid(self, device: Device) -> int | None:
+        return None
 
 
 class World:
@@ -141,6 +164,10 @@ class World:
         timeout_s: float | None = None,
         clock: FakeClock | None = None,
         view: RecordingView | None = None,
+        rule: WidthRule = ONE_DEVICE,
+        widths: Sequence[Width] = (ONE,),
+        is_ddp: bool = False,
+        is_polite: bool = False,
     ) -> None:
         self.program = program
         self.workers: list[FakeWorker] = []
@@ -171,14 +198,20 @@ class World:
             recorder=self.recorder,
             launcher=self.launcher,
             channel=self.channel,
-            pool=DevicePool(self.probe.devices()),
-            watch=DeviceWatch(self.probe),
+            leasing=Leasing(
+                pool=DevicePool(self.probe.devices()),
+                watch=DeviceWatch(self.probe),
+                rule=rule,
+                widths=widths,
+                standby=Standby(self.probe, NoLocks(), own_pids=frozenset) if is_polite else None,
+            ),
             plan=TrialPlan(
                 program=FunctionProgram(module="m", function="f"),
                 files=StudyFiles(folder=folder, study="study"),
                 study="study",
                 seed=7,
                 objectives=(self.objective,),
+                is_ddp=is_ddp,
             ),
             terms=Terms(
                 budget=budget or Budget(trials=n_trials),

@@ -18,6 +18,8 @@ from tests.fakes import a_gpu
 from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
 from tuner.devices.cpu import CpuProbe
 from tuner.devices.device import Device
+from tuner.devices.pool import Lease
+from tuner.devices.width import WHOLE, parts_of
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.provenance import GitState, HostFacts
 from tuner.store.database import Database, open_database
@@ -102,13 +104,18 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.database.close()
 
 
-def lease(recorder: Recorder, attempt: Attempt, *devices: Device) -> None:
-    recorder.lease(attempt, devices or GPUS[:1], params={"x": 0.5}, log_path="/log")
+def lease(recorder: Recorder, attempt: Attempt, *devices: Device, parts: int = WHOLE) -> None:
+    held = Lease(number=1, attempt_id=attempt.id, devices=devices or GPUS[:1], parts=parts)
+    recorder.lease(attempt, held, params={"x": 0.5}, log_path="/log")
 
 
 def run_to_its_end(recorder: Recorder, attempt: Attempt, outcome: Outcome) -> Attempt:
-    """Moves it through its states, a second each."""
     lease(recorder, attempt)
+    return finish(recorder, attempt, outcome)
+
+
+def finish(recorder: Recorder, attempt: Attempt, outcome: Outcome) -> Attempt:
+    """Moves it through its states, a second each."""
     ending = Ending(outcome=outcome, cause=Cause.PRUNER, detail="why")
     attempt = replace(advance(attempt, AttemptState.RUNNING, at=later(1)), pid=42)
     recorder.moved(attempt, at=later(1))
@@ -205,6 +212,23 @@ def test_gpu_is_leased_once_whatever_the_programs_believe(store: Store):
     with pytest.raises(StoreError):
         recorder.commit()
     assert len(store.rows(AttemptRow)) == 1
+
+
+def test_attempts_that_share_a_gpu_are_numbered_and_none_gets_all_of_it(store: Store):
+    recorder = store.recorder()
+    first = store.attempt()
+    quarter = parts_of(0.25)
+    lease(recorder, first, GPUS[0], parts=quarter)
+    lease(recorder, store.attempt(), GPUS[0], parts=quarter)
+    recorder.commit()
+    assert [(r["held_slot"], r["share"]) for r in store.rows(LeaseRow)] == [(0, 0.25), (1, 0.25)]
+    finish(recorder, first, Outcome.COMPLETED)
+    lease(recorder, store.attempt(), GPUS[0], parts=quarter)
+    recorder.commit()
+    assert [r["held_slot"] for r in store.rows(LeaseRow)] == [0, 1, 0]
+    lease(recorder, store.attempt(), GPUS[0])
+    with pytest.raises(StoreError):
+        recorder.commit()
 
 
 def test_gpu_can_be_leased_again_once_it_was_released(store: Store):

@@ -14,11 +14,21 @@ from tuner.errors import ConfigError
 
 def gpus(n: int) -> list[Device]:
     return [
-        Device(id=DeviceId(f"GPU-{i}"), kind=DeviceKind.GPU, name="H200", index=i) for i in range(n)
+        Device(
+            id=DeviceId(f"GPU-{i}"),
+            kind=DeviceKind.GPU,
+            name="H200",
+            index=i,
+            memory_bytes=80 * 1024**3,
+        )
+        for i in range(n)
     ]
 
 
 CPU = Device(id=DeviceId("cpu:0"), kind=DeviceKind.CPU, name="CPU", index=0)
+
+
+WORLD_SIZE = "search_space: {world_size: {type: categorical, choices: [1, 2, 4]}}\n"
 
 
 def trial(body: str) -> str:
@@ -54,29 +64,39 @@ def trial(body: str) -> str:
             id="no-gpu",
         ),
         pytest.param(
-            "{gpus: 4}",
-            gpus(8),
-            "trial.resources.gpus is 4, but this version runs one device per trial. Use 1.",
-            id="several-per-trial",
-        ),
-        pytest.param(
-            "{gpus: 0.25}",
-            gpus(8),
-            "trial.resources.gpus is 0.25, but this version runs one device per trial. Use 1.",
-            id="share",
-        ),
-        pytest.param(
-            "{cpus: 2}",
+            "{cpus: 3}",
             [CPU],
-            "trial.resources.cpus is 2, but this version runs one device per trial. Use 1.",
+            "trial.resources.cpus is 3, but this study has 1 CPU slot. "
+            "Use 1, or more slots: devices: cpu:3.",
             id="cpus",
+        ),
+        pytest.param(
+            "{gpus: auto}",
+            [CPU],
+            "trial.resources.gpus is auto, but this machine has no GPU. "
+            "Use resources: {cpus: 1}, or remove trial.resources.",
+            id="auto-without-gpu",
+        ),
+        pytest.param(
+            "{memory: 200GiB}",
+            gpus(2),
+            "trial.resources.memory is 200.0 GiB, but no GPU here has that much: the largest has "
+            "80.0 GiB. Use less.",
+            id="memory-above-the-device",
+        ),
+        pytest.param(
+            '{gpus: "{world_size}"}',
+            gpus(2),
+            "trial.resources.gpus is '{world_size}', which can be 4, but this machine has 2 GPUs "
+            "(0, 1). Use 1 or 2.",
+            id="by-parameter",
         ),
     ],
 )
 def test_resources_that_cannot_be_given_are_refused(
     load, resources: str, devices: list[Device], expected: str
 ) -> None:
-    config = load(trial(f"function: m:f, resources: {resources}"))
+    config = load(trial(f"function: m:f, resources: {resources}") + WORLD_SIZE)
     with pytest.raises(ConfigError) as caught:
         check_resources(config, devices)
     assert str(caught.value) == f"study.yaml: {expected}"
@@ -85,13 +105,27 @@ def test_resources_that_cannot_be_given_are_refused(
 @pytest.mark.parametrize(
     ("body", "devices"),
     [
+        pytest.param("function: m:f, resources: {gpus: 4}", gpus(4), id="several"),
+        pytest.param("function: m:f, resources: {gpus: 0.25}", gpus(1), id="share"),
+        pytest.param("function: m:f, resources: {gpus: auto}", gpus(1), id="auto"),
+        pytest.param("function: m:f, resources: {memory: 8GiB}", gpus(1), id="memory"),
+        pytest.param("function: m:f, resources: {cpus: 0.5}", [CPU], id="share-of-a-slot"),
         pytest.param("function: m:f", [CPU], id="absent"),
         pytest.param("function: m:f, resources: {gpus: 1}", gpus(2), id="one-gpu"),
         pytest.param("function: m:f, resources: {cpus: 1}", [CPU], id="one-cpu"),
     ],
 )
-def test_resources_of_one_device_are_accepted(load, body: str, devices: list[Device]) -> None:
+def test_resources_that_fit_are_accepted(load, body: str, devices: list[Device]) -> None:
     check_resources(load(trial(body)), devices)
+
+
+def test_max_gpus_limits_the_width_of_a_trial(load) -> None:
+    config = load(trial("function: m:f, resources: {gpus: 4}") + "max_gpus: 2\n")
+    with pytest.raises(ConfigError) as caught:
+        check_resources(config, gpus(8))
+    assert str(caught.value) == (
+        "study.yaml: trial.resources.gpus is 4, but max_gpus is 2. Use 1 or 2."
+    )
 
 
 @pytest.mark.parametrize(

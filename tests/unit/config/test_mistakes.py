@@ -77,7 +77,7 @@ KEYS = [
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, pruner, devices, budget.",
+        "sampler, pruner, devices, max_gpus, budget.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -235,6 +235,72 @@ TRIAL = [
         id="two-kinds",
     ),
     pytest.param(
+        trial("function: m:f, parallel: ddp"),
+        "trial.parallel is 'ddp', but a trial here has one device at most "
+        "(trial.resources is not above 1). Remove trial.parallel.",
+        id="parallel-without-resources",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: 1.5}"),
+        "trial.resources.gpus is 1.5, but must be a whole number of devices, or a share of one "
+        "below 1.",
+        id="one-and-a-half-gpus",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: many}"),
+        "trial.resources.gpus is 'many', but must be a number, or a parameter in braces, such as "
+        '"{world_size}".',
+        id="gpus-in-words",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: '{world_size}'}")
+        + "search_space: {worldsize: {type: int, low: 1, high: 2}}\n",
+        "trial.resources.gpus is '{world_size}', but world_size is not in search_space. "
+        "Did you mean '{worldsize}'?",
+        id="width-by-unknown-parameter",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: '{w}'}") + "search_space: m:space\n",
+        "trial.resources.gpus is '{w}', but a trial's devices are chosen before its program draws "
+        "parameters. Declare w in search_space.",
+        id="width-by-parameter-drawn-later",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: '{w}'}")
+        + "search_space: {a: {type: categorical, choices: [x, y]}, "
+        "w: {type: int, low: 1, high: 2, when: {a: x}}}\n",
+        "trial.resources.gpus is '{w}', but w is absent in some trials. "
+        "Name a parameter without `when`.",
+        id="width-by-conditional-parameter",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: '{w}'}")
+        + "search_space: {w: {type: float, low: 0.5, high: 1.5}}\n",
+        "trial.resources.gpus is '{w}', but w can be 1.5, which must be a whole number of "
+        "devices, or a share of one below 1.",
+        id="width-by-unfit-parameter",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {memory: lots}"),
+        "trial.resources.memory is 'lots', but must be a size of memory, such as 8GiB or 512MiB.",
+        id="memory-in-words",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {cpus: 1, gpu_type: H200}"),
+        "trial.resources has cpus, but gpu_type and min_memory are about GPUs. Remove them.",
+        id="gpu-type-of-cpus",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpu_type: 200}"),
+        "trial.resources.gpu_type is 200, but must name types of GPU, such as [H200, A100].",
+        id="gpu-type-number",
+    ),
+    pytest.param(
+        trial("function: m:f") + "devices: cpu:2\nmax_gpus: 2\n",
+        "max_gpus is for GPUs, but devices asks for CPU slots. Remove one of them.",
+        id="max-gpus-of-cpus",
+    ),
+    pytest.param(
         trial("function: m:f, timeout: 1x"),
         f"trial.timeout is '1x', but must be {DURATION}",
         id="timeout",
@@ -286,14 +352,14 @@ TRIAL = [
     pytest.param(
         trial("command: [a, '--x={batch}']") + LR,
         "trial.command[1] is '--x={batch}', but {batch} is not in search_space. Known: lr, "
-        "trial_number, seed, attempt_number, checkpoint_dir. "
+        "trial_number, seed, attempt_number, checkpoint_dir, gpus. "
         "A brace that is no place is doubled: {{ }}.",
         id="place-far",
     ),
     pytest.param(
         trial("command: [a, '{lr}']"),
         "trial.command[1] is '{lr}', but {lr} is not in search_space, which is absent. Known: "
-        "trial_number, seed, attempt_number, checkpoint_dir. "
+        "trial_number, seed, attempt_number, checkpoint_dir, gpus. "
         "A brace that is no place is doubled: {{ }}.",
         id="place-without-space",
     ),

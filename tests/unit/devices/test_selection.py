@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.fakes import GIB, FakeProbe, a_gpu
 from tuner.devices.cpu import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceKind, Holder
+from tuner.devices.limits import GpuLimits
 from tuner.devices.request import AllDevices, AutoDevices, CpuSlots, NamedDevices
 from tuner.devices.selection import select_devices
 from tuner.errors import DeviceError
@@ -75,6 +78,7 @@ def test_auto_leaves_out_a_gpu_in_use():
     assert selection.left_out[0].reason == (
         "GPU 2 is left out: python (pid 4242, user ann) holds 8.0 GiB of it."
     )
+    assert selection.standby == ((TWO, "python (pid 4242, user ann) holds 8.0 GiB of it"),)
     assert locks.claimed == [ZERO, ONE]
 
 
@@ -98,6 +102,7 @@ def test_auto_leaves_out_a_lost_gpu():
     selection = select(AutoDevices(), gpus)
     assert selection.devices == (ONE,)
     assert "could not be read" in selection.left_out[0].reason
+    assert selection.standby == ()
 
 
 @pytest.mark.parametrize(
@@ -107,6 +112,7 @@ def test_auto_leaves_out_a_gpu_of_another_tuner(pid, who):
     selection = select(AutoDevices(), FakeProbe(2), locks=TakenBy(ZERO, pid=pid))
     assert selection.devices == (ONE,)
     assert selection.left_out[0].reason == f"GPU 0 is left out: {who}."
+    assert selection.standby == ((ZERO, who),)
 
 
 def test_auto_with_all_gpus_busy_names_the_holders_and_the_ways_out():
@@ -210,3 +216,83 @@ def test_number_of_a_gpu_with_mig_names_all_its_slices():
     gpus = FakeProbe([ZERO, *slices])
     assert select(named(1), gpus).devices == tuple(slices)
     assert select(named("MIG-1"), gpus).devices == (slices[1],)
+
+
+# -- limits ----------------------------------------------------------------------------------
+
+T4 = replace(a_gpu(0, memory_bytes=15 * GIB), name="NVIDIA T4")
+H200, OTHER_H200 = (replace(a_gpu(index), name="NVIDIA H200") for index in (1, 2))
+MIXED = (T4, H200, OTHER_H200)
+ONLY_H200 = GpuLimits(types=("h200",))
+
+
+@pytest.mark.parametrize(
+    "limits", [ONLY_H200, GpuLimits(min_memory_bytes=40 * GIB)], ids=["type", "memory"]
+)
+@pytest.mark.parametrize(
+    "request_", [AutoDevices(), AllDevices(), named(0, 1, 2)], ids=["auto", "all", "named"]
+)
+def test_gpus_that_do_not_suit_are_left_out_for_good(request_, limits):
+    locks = TakenBy()
+    selection = select(request_, FakeProbe(MIXED), limits=limits, locks=locks)
+    assert selection.devices == (H200, OTHER_H200)
+    assert locks.claimed == [H200, OTHER_H200]
+    assert [one.device for one in selection.left_out] == [T4]
+    assert selection.left_out[0].reason == limits.refusal(T4)
+    assert selection.standby == ()
+
+
+@pytest.mark.parametrize(
+    "request_", [AutoDevices(), AllDevices(), named(0)], ids=["auto", "all", "named"]
+)
+def test_no_gpu_that_suits_is_an_error_that_says_what_is_here(request_):
+    message = error_of(request_, FakeProbe([T4]), limits=ONLY_H200)
+    assert message == (
+        "No GPU suits the study: trial.resources.gpu_type is [h200], but there is only "
+        "GPU 0 (NVIDIA T4, 15.0 GiB). Ask for less, or for other devices."
+    )
+
+
+def test_auto_without_gpu_is_no_way_around_a_demand():
+    message = error_of(AutoDevices(), None, limits=ONLY_H200)
+    assert message.startswith(
+        "No GPU suits the study: trial.resources.gpu_type is [h200]. This machine has no NVIDIA"
+    )
+    at_most_two = GpuLimits(max_devices=2)
+    assert len(select(AutoDevices(), None, limits=at_most_two).devices) == 4
+
+
+def test_auto_with_all_that_suit_busy_speaks_only_of_them():
+    gpus = FakeProbe(MIXED)
+    gpus.use(H200, ANN)
+    message = error_of(AutoDevices(), gpus, limits=ONLY_H200, locks=TakenBy(OTHER_H200))
+    assert "GPU 0" not in message
+    assert "`devices: [1, 2]`" in message
+
+
+def test_auto_claims_at_most_max_gpus_and_the_rest_stands_by():
+    gpus = FakeProbe(4)
+    gpus.use(ZERO, ANN)
+    locks = TakenBy()
+    selection = select(AutoDevices(), gpus, limits=GpuLimits(max_devices=2), locks=locks)
+    assert selection.devices == (ONE, TWO)
+    assert locks.claimed == [ONE, TWO]
+    assert selection.left_out[1].reason == "GPU 3 is left out: max_gpus is 2."
+    assert selection.standby == (
+        (ZERO, "python (pid 4242, user ann) holds 8.0 GiB of it"),
+        (a_gpu(3), "max_gpus is 2"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [(AllDevices(), (ZERO, ONE)), (named(2, 0, 1), (TWO, ZERO))],
+    ids=["all", "named"],
+)
+def test_all_and_named_take_the_first_of_max_gpus(request_, expected):
+    locks = TakenBy()
+    selection = select(request_, FakeProbe(3), limits=GpuLimits(max_devices=2), locks=locks)
+    assert selection.devices == expected
+    assert locks.claimed == list(expected)
+    assert [one.reason.partition(": ")[2] for one in selection.left_out] == ["max_gpus is 2."]
+    assert selection.standby == ()

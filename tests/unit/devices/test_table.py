@@ -17,6 +17,9 @@ class OwnedBy:
     def acquire(self, device: Device) -> bool:
         raise AssertionError("a table claims nothing")
 
+    def release(self, device: Device) -> None:
+        raise AssertionError("a table gives nothing back")
+
     def owner_pid(self, device: Device) -> int | None:
         return self.pid if device.index == 0 else None
 
@@ -33,6 +36,8 @@ def test_describe_tells_load_and_holders():
         memory_total_bytes=80 * GIB,
         memory_used_bytes=0,
         utilization_pct=0,
+        island=None,
+        numa_node=None,
         holders="",
         is_free=True,
     )

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from tuner.launch.preload import _uses_optimizers
+from tuner.launch.preload import _needs_dynamo
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from tuner.launch.preload import _uses_optimizers
     ],
     ids=["optimizer", "none"],
 )
-def test_uses_optimizers_reads_the_module_s_text(
+def test_needs_dynamo_reads_the_module_s_text(
     text: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "users_module.py"
@@ -27,8 +27,8 @@ def test_uses_optimizers_reads_the_module_s_text(
     module = ModuleType("users_module")
     module.__file__ = str(file)
     monkeypatch.setitem(sys.modules, "users_module", module)
-    assert _uses_optimizers("users_module") is expected
+    assert _needs_dynamo("users_module") is expected
 
 
-def test_uses_optimizers_of_a_module_that_failed_to_import_is_false() -> None:
-    assert not _uses_optimizers("no.such.module")
+def test_needs_dynamo_of_a_module_that_failed_to_import_is_false() -> None:
+    assert not _needs_dynamo("no.such.module")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +114,14 @@ def test_report_names_the_objective(new_trial: NewTrial, link: RecordingLink) ->
     assert trial.last_values == {"accuracy": 0.75}
 
 
-@pytest.mark.parametrize("value", [np.float32(0.5), np.array(0.5), torch.tensor(0.5), "0.5", 0.5])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(np.float32(0.5), np.array(0.5), "0.5", 0.5),
+        *(torch.tensor(0.5), torch.tensor(0.5, requires_grad=True)),
+    ],
+    ids=repr,
+)
 def test_numbers_of_every_library_are_reported(
     new_trial: NewTrial, link: RecordingLink, value: float
 ) -> None:
@@ -245,3 +255,130 @@ def test_checkpoint_comes_back(new_trial: NewTrial) -> None:
     assert trial.load_checkpoint() is None
     trial.save_checkpoint({"epoch": 4}, step=4)
     assert new_trial().load_checkpoint() == {"epoch": 4}
+
+
+def test_other_ranks_save_nothing(
+    new_trial: NewTrial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = new_trial().save_checkpoint({"epoch": 4}, step=4)
+    monkeypatch.setenv("RANK", "1")
+    other = new_trial()
+    assert other.save_checkpoint({"epoch": 5}, step=4) == file
+    assert other.save_checkpoint({"epoch": 5}, step=5) == tmp_path / "checkpoints" / "step-5.pt"
+    assert other.load_checkpoint() == {"epoch": 4}
+
+
+# -- several devices -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "devices"),
+    [
+        (("GPU 2", "GPU 5"), ["cuda:0", "cuda:1"]),
+        (("GPU 5",), ["cuda:0"]),
+        (("cpu:0", "cpu:3"), ["cpu", "cpu"]),
+        ((), ["cpu"]),
+    ],
+)
+def test_only_process_uses_all_devices(
+    new_trial: NewTrial, labels: tuple[str, ...], devices: list[str]
+) -> None:
+    trial = new_trial(devices=labels)
+    assert trial.devices == tuple(map(torch.device, devices))
+    assert trial.device == trial.devices[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "device"), [(("GPU 2", "GPU 5"), "cuda:1"), (("cpu:0", "cpu:3"), "cpu")]
+)
+def test_one_of_several_ranks_uses_its_own(
+    new_trial: NewTrial, monkeypatch: pytest.MonkeyPatch, labels: tuple[str, ...], device: str
+) -> None:
+    _become_rank_1(monkeypatch)
+    trial = new_trial(devices=labels)
+    assert trial.devices == (torch.device(device),) == (trial.device,)
+
+
+def test_autocast_on_a_cpu_is_bfloat16(new_trial: NewTrial) -> None:
+    weights = torch.ones(2, 2)
+    with new_trial().autocast():
+        assert (weights @ weights).dtype is torch.bfloat16
+    with new_trial().autocast(torch.float16):
+        assert (weights @ weights).dtype is torch.float16
+
+
+@pytest.mark.parametrize(
+    ("has_bfloat16", "dtype"), [(True, torch.bfloat16), (False, torch.float16)]
+)
+@pytest.mark.filterwarnings("ignore:CUDA is not available")
+def test_autocast_on_a_gpu_is_what_it_has(
+    new_trial: NewTrial, monkeypatch: pytest.MonkeyPatch, has_bfloat16: bool, dtype: torch.dtype
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bfloat16)
+    assert new_trial(devices=("GPU 0",)).autocast().fast_dtype is dtype
+
+
+# -- seeds ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _generators() -> Iterator[None]:
+    """As they were, afterwards."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    yield
+    random.setstate(states[0])
+    np.random.set_state(states[1])
+    torch.set_rng_state(states[2])
+
+
+def _become_rank_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+
+def _draw() -> tuple[float, float, float]:
+    return random.random(), float(np.random.rand()), float(torch.rand(()))
+
+
+def test_ranks_share_a_seed_and_have_their_own(
+    new_trial: NewTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = new_trial()
+    assert trial.rank_seed == trial.seed == 11
+    rank_seeds = set()
+    for rank in range(64):
+        monkeypatch.setenv("RANK", str(rank))
+        assert trial.seed == 11
+        rank_seeds.add(trial.rank_seed)
+    assert len(rank_seeds) == 64
+    assert all(0 <= seed < 2**31 for seed in rank_seeds)
+
+
+@pytest.mark.usefixtures("_generators")
+def test_every_generator_is_seeded(new_trial: NewTrial, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = new_trial()
+    assert trial.seed_everything() == 11
+    drawn = _draw()
+    trial.seed_everything()
+    assert _draw() == drawn
+    _become_rank_1(monkeypatch)
+    assert trial.seed_everything() == trial.rank_seed
+    assert not set(_draw()) & set(drawn)
+
+
+@pytest.mark.usefixtures("_generators")
+def test_deterministic_algorithms_are_asked_for(
+    new_trial: NewTrial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    new_trial().seed_everything()
+    assert not torch.are_deterministic_algorithms_enabled()
+    try:
+        new_trial().seed_everything(deterministic=True)
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.backends.cudnn.benchmark
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -68,6 +68,17 @@ def test_reports_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "step 3: value 0.5, loss 0.25\n"
 
 
+def test_under_torchrun_alone_rank_0_alone_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    trial = trials.current()
+    trial.report(0.5, step=3)
+    assert not trial.should_prune()
+    assert capsys.readouterr().out == ""
+
+
 def test_unknown_parameter_says_what_to_do() -> None:
     with pytest.raises(KeyError, match=r"parameter 'lr' is in neither .*defaults=\{"):
         trials.current({"width": 8}).suggest_float("lr", 0, 1)

@@ -41,6 +41,7 @@ def a_snapshot(**fields) -> Snapshot:
         "n_trials": 48,
         "running": (),
         "idle_devices": (),
+        "left_to_others": {},
         "best": None,
         "elapsed_s": 200.0,
         "fraction": 0.25,
@@ -171,6 +172,13 @@ def test_draw_shows_study_progress_best_and_devices():
     ):
         assert words in picture
     assert picture.index("GPU 9") < picture.index("GPU 10") < picture.index("GPU 2")
+
+
+def test_draw_names_who_has_a_device_that_is_left_to_others():
+    picture = drawn(a_snapshot(left_to_others={"GPU 1": "python (pid 77, user ann) uses it"}))
+    assert "GPU 1" in picture
+    assert "python (pid 77, user ann) uses it" in picture
+    assert "idle" not in picture
 
 
 def test_draw_without_budget_or_best():

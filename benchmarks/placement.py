@@ -1,0 +1,211 @@
+"""How fast, and how well, trials of all widths get their devices. Virtual devices, virtual clock.
+
+    python -m benchmarks.placement
+    python -m benchmarks.placement --devices 64 8 --seeds 10 --sigma 1.0
+
+Prints Markdown tables and writes a JSON file. See docs/benchmarks.md.
+"""
+
+import argparse
+import heapq
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median, quantiles
+
+from benchmarks.machine import package_versions, this_machine
+from benchmarks.replay import (
+    GIB,
+    WHOLE_WEIGHTS,
+    WHOLE_WIDTHS,
+    FirstComeFirstServed,
+    GreedyBackfill,
+    Line,
+    Replay,
+    Replayed,
+    Trial,
+    machines,
+    mixed_trials,
+)
+from benchmarks.results import write_json
+from tuner.devices.pool import DevicePool, Lease
+from tuner.devices.waiting import PATIENCE, WaitingLine
+from tuner.devices.width import MemoryShare, Share, Width, parts_of
+
+ALL_WIDTHS: tuple[Width, ...] = (
+    *WHOLE_WIDTHS,
+    Share(parts=parts_of(0.25)),
+    Share(parts=parts_of(0.5)),
+    MemoryShare(memory_bytes=20 * GIB),
+)
+ALL_WEIGHTS = (*WHOLE_WEIGHTS, 20, 10, 10)
+
+TUNERS = f"the tuner's: patience {PATIENCE:g}"
+POLICIES: dict[str, Callable[[], Line]] = {
+    TUNERS: WaitingLine[Trial],
+    "patience 0: reserves at once": lambda: WaitingLine[Trial](patience=0),
+    "patience 2": lambda: WaitingLine[Trial](patience=2),
+    "patience until all have ended": lambda: WaitingLine[Trial](patience=math.inf),
+    "first come, first served": FirstComeFirstServed,
+    "greedy backfill": GreedyBackfill,
+}
+
+
+def replay_all(args: argparse.Namespace) -> Iterator[Replayed]:
+    """Each policy with all waiting, then the tuner's with ever shorter lines."""
+    for n_devices in args.devices:
+        for seed in range(args.seeds):
+            trials = mixed_trials(
+                args.trials, widths=WHOLE_WIDTHS, weights=WHOLE_WEIGHTS, sigma=args.sigma, seed=seed
+            )
+            for policy, line in POLICIES.items():
+                yield Replay(line(), n_devices, trials).run(policy, seed)
+            for lookahead in args.lookahead:
+                yield Replay(WaitingLine[Trial](), n_devices, trials, lookahead).run(TUNERS, seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decisions:
+    """Processor time of one call of `start_next`."""
+
+    n_devices: int
+    patience: float
+    n_waiting: int
+    n_decisions: int
+    median_us: float
+    p99_us: float
+    longest_us: float
+
+
+def time_decisions(
+    n_devices: int, n_waiting: int, n_decisions: int, *, patience: float, seed: int
+) -> Decisions:
+    """Ends and starts trials of all widths and shares while the line stays as long as it is."""
+    trials = mixed_trials(
+        n_waiting + n_decisions, widths=ALL_WIDTHS, weights=ALL_WEIGHTS, sigma=0.5, seed=seed
+    )
+    pool, line = DevicePool(machines(n_devices)), WaitingLine[Trial](patience)
+    unasked = iter(trials)
+    running: list[tuple[float, int, Lease]] = []
+    taken_us: list[float] = []
+    now_s = 0.0
+    for _ in range(n_waiting):
+        put_next(line, unasked)
+    while len(taken_us) < n_decisions:
+        began_ns = time.thread_time_ns()
+        started = line.start_next(pool, name=lambda _: "", may_use=lambda *_: True)
+        taken_us.append((time.thread_time_ns() - began_ns) / 1e3)
+        if started is None:
+            now_s, _, lease = heapq.heappop(running)
+            pool.release(lease)
+            continue
+        trial, lease = started
+        heapq.heappush(running, (now_s + trial.duration_s, lease.number, lease))
+        put_next(line, unasked)
+    return Decisions(
+        n_devices=n_devices,
+        patience=patience,
+        n_waiting=len(line),
+        n_decisions=n_decisions,
+        median_us=median(taken_us),
+        p99_us=quantiles(taken_us, n=100)[-1],
+        longest_us=max(taken_us),
+    )
+
+
+def put_next(line: WaitingLine[Trial], unasked: Iterator[Trial]) -> None:
+    trial = next(unasked)
+    line.put(trial, trial.width)
+
+
+DECISIONS_HEADER = (
+    "| devices | waiting | patience | decisions | median | 99 % are below | longest |\n"
+    "|---|---|---|---|---|---|---|"
+)
+
+
+def decisions_table(timed: Sequence[Decisions]) -> str:
+    rows = (
+        f"| {one.n_devices} | {one.n_waiting} | {one.patience:g} | {one.n_decisions} "
+        f"| {one.median_us / 1e3:.3f} ms | {one.p99_us / 1e3:.3f} ms "
+        f"| {one.longest_us / 1e3:.3f} ms |"
+        for one in timed
+    )
+    return "\n".join([DECISIONS_HEADER, *rows])
+
+
+REPLAY_HEADER = (
+    "| devices | policy | waiting at most | used while trials wait | used in all "
+    "| longest wait of the oldest, in longest trials |\n"
+    "|---|---|---|---|---|---|"
+)
+
+
+def replay_table(replays: Sequence[Replayed]) -> str:
+    """One row for each policy and length of the line: the median of all seeds, and the range."""
+    groups: dict[tuple[int, str, int | None], list[Replayed]] = {}
+    for one in replays:
+        groups.setdefault((one.n_devices, one.policy, one.lookahead), []).append(one)
+    return "\n".join([REPLAY_HEADER, *(_row(group) for group in groups.values())])
+
+
+def _row(group: Sequence[Replayed]) -> str:
+    first = group[0]
+    cells = (
+        str(first.n_devices),
+        first.policy,
+        "all" if first.lookahead is None else str(first.lookahead),
+        _spread([one.utilization_while_waiting_pct for one in group], "{:.1f} %"),
+        _spread([one.utilization_pct for one in group], "{:.1f} %"),
+        _spread([one.longest_wait_of_oldest for one in group], "{:.2f}"),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    middle, low, high = (form.format(f(values)) for f in (median, min, max))
+    return f"{middle} ({low} to {high})"
+
+
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure how trials of all widths are placed.")
+    add = parser.add_argument
+    add("--devices", type=int, nargs="+", default=[64, 8], help="of the replays, 8 at least")
+    add("--trials", type=int, default=2000, help="of each replay")
+    add("--sigma", type=float, default=0.5, help="of the logarithm of the durations")
+    add("--seeds", type=int, default=5)
+    add("--lookahead", type=int, nargs="*", default=[1, 2, 4, 8, 16, 32])
+    add("--decisions", type=int, default=5000)
+    add("--output", type=Path, default=Path("benchmark-placement.json"))
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    args = parse_arguments()
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {this_machine()}\n", flush=True)
+    # Without patience, devices are reserved most of the time, which costs a little more.
+    timed = [
+        time_decisions(1000, 10_000, args.decisions, patience=patience, seed=0)
+        for patience in (PATIENCE, 0)
+    ]
+    print(f"{decisions_table(timed)}\n", flush=True)
+    replays = list(replay_all(args))
+    print(
+        f"{args.trials} trials, durations lognormal with sigma {args.sigma:g}, {args.seeds} seeds\n"
+    )
+    print(replay_table(replays))
+    packages = package_versions(Path(sys.executable), ["tuner"])
+    figures = {
+        "decisions": [asdict(one) for one in timed],
+        "replays": [asdict(one) for one in replays],
+    }
+    write_json(args.output, packages={"tuner": packages}, figures=figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,103 @@
+"""The ranks of a trial: processes forked from one that has torch in memory, as the tuner's are."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
+from trials.context import TrialContext
+from tuner.messages import Assign
+
+_TIMEOUT_S = 60.0
+_PRELOADED = ("torch", "torch.distributed.fsdp", "torch._dynamo", "trials.ddp")
+
+Program = Callable[[TrialContext], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """How one rank ended: what its program returned, or its error in words."""
+
+    value: Any = None
+    error: str | None = None
+
+
+def run_ranks(program: Program, folder: Path, *, world_size: int = 2, port: int = 0) -> list[Rank]:
+    """Calls a function of a module on every rank, and waits for all."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(_PRELOADED))
+    port = port or free_port()
+    pipes = []
+    for rank in range(world_size):
+        ours, theirs = context.Pipe(duplex=False)
+        environment = environment_of_rank(rank, world_size, port)
+        arguments = (program, environment, str(folder / "checkpoints"), theirs)
+        context.Process(target=_run, args=arguments, daemon=True).start()
+        theirs.close()
+        pipes.append(ours)
+    return [_result(pipe) for pipe in pipes]
+
+
+def environment_of_rank(rank: int, world_size: int, port: int) -> dict[str, str]:
+    """What torchrun sets, and the tuner."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def new_trial(checkpoint_dir: str) -> TrialContext:
+    assign = Assign(
+        attempt_id=ATTEMPT,
+        trial_number=7,
+        attempt_number=2,
+        params={},
+        seed=11,
+        checkpoint_dir=checkpoint_dir,
+        objectives=("accuracy",),
+        devices=("cpu:0", "cpu:1"),
+    )
+    return TrialContext(assign, RecordingLink())
+
+
+def _run(
+    program: Program, environment: dict[str, str], checkpoint_dir: str, pipe: Connection
+) -> None:
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    torch.manual_seed(11)
+    try:
+        rank = Rank(value=program(new_trial(checkpoint_dir)))
+    except BaseException as error:
+        rank = Rank(error=f"{type(error).__name__}: {error}")
+    # Not `send`, which shares the memory of tensors: this process is gone soon.
+    pipe.send_bytes(pickle.dumps(rank))
+    # As a worker ends: without the interpreter's teardown.
+    os._exit(0)
+
+
+def _result(pipe: Connection) -> Rank:
+    assert pipe.poll(_TIMEOUT_S), "a rank is stuck"
+    result = pickle.loads(pipe.recv_bytes())
+    assert isinstance(result, Rank)
+    return result

@@ -1,0 +1,276 @@
+"""What a program on several ranks needs, in a few words: one process per device, as torchrun does.
+
+    def train(trial):
+        with ddp.group(trial):
+            model = ddp.wrap(build_model(), trial)
+            batches = ddp.loader(dataset, trial, batch_size=64)
+            ...
+
+The same program runs on one rank, on a GPU or on a CPU slot, by the tuner and by torchrun. All of
+it is torch's own (`torch.distributed`), which may be mixed in or used instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sized
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from optuna import TrialPruned
+from torch import nn
+from torch.distributed import HashStore, TCPStore, distributed_c10d  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import Store
+from torch.distributed.rendezvous import rendezvous
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+from trials.context import TrialContext
+
+_T = TypeVar("_T")
+
+#: How long a rank waits for the others at the end, and for its connections to close.
+LEAVE_TIMEOUT_S = 5.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_LOOPBACK_INTERFACE = {"linux": "lo", "darwin": "lo0"}
+_ALL_LEFT = "tuner/all_left"
+
+
+# -- the process group ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def group(
+    trial: TrialContext, backend: str | None = None, timeout_s: float | None = None
+) -> Iterator[None]:
+    """Joins the ranks of a trial to torch's default process group, and leaves it at the end.
+
+    The end never hangs: after a normal end or `TrialPruned` the ranks leave together, and after
+    any other error this one leaves at once, its collectives aborted. Either takes a few seconds
+    at most; the tuner ends the other ranks then.
+
+    Args:
+        trial: The trial. With one rank the group has one member, so that the same code runs.
+        backend: One of torch's; None is `nccl` on GPUs and `gloo` on CPUs.
+        timeout_s: How long a collective waits for a rank that hangs (one that is gone is noticed
+            at once by gloo); None is torch's own, 10 minutes for nccl and 30 for gloo.
+
+    Raises:
+        OSError: If the port where the ranks should meet is taken.
+        RuntimeError: If a rank does not come.
+    """
+    store = _join(trial, backend, timeout_s)
+    has_failed = True
+    try:
+        yield
+        has_failed = False
+    except TrialPruned:
+        has_failed = False
+        raise
+    finally:
+        if has_failed:
+            _at_most(LEAVE_TIMEOUT_S, _abort)
+        else:
+            _wait_for_all(store, trial)
+            _at_most(LEAVE_TIMEOUT_S, dist.destroy_process_group)
+
+
+def mean(value: float | torch.Tensor, trial: TrialContext) -> float:
+    """Mean of a number over the ranks, the same on each. Every rank must call it."""
+    own = value.detach() if isinstance(value, torch.Tensor) else value
+    if trial.world_size == 1:
+        return float(own)
+    total = torch.tensor(float(own), dtype=torch.float64, device=trial.device)
+    dist.all_reduce(total)
+    return float(total) / trial.world_size
+
+
+def _join(trial: TrialContext, backend: str | None, timeout_s: float | None) -> Store:
+    is_on_gpu = trial.device.type == "cuda"
+    if is_on_gpu:
+        torch.cuda.set_device(trial.device)
+    elif _is_on_this_host() and sys.platform in _LOOPBACK_INTERFACE:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK_INTERFACE[sys.platform])
+    timeout = None if timeout_s is None else timedelta(seconds=timeout_s)
+    store = _store_of(trial, timeout or distributed_c10d.default_pg_timeout)
+    dist.init_process_group(
+        backend or ("nccl" if is_on_gpu else "gloo"),
+        store=store,
+        rank=trial.rank,
+        world_size=trial.world_size,
+        timeout=timeout,
+        device_id=trial.device if is_on_gpu else None,
+    )
+    return store
+
+
+def _store_of(trial: TrialContext, timeout: timedelta) -> Store:
+    """Where the ranks find each other."""
+    store: Store
+    if trial.world_size == 1:
+        store = HashStore()
+    elif dist.is_torchelastic_launched() or not _is_on_this_host():
+        store, _, _ = next(rendezvous("env://", timeout=timeout))
+    else:
+        store = _store_on_this_host(trial, timeout)
+    return store
+
+
+def _store_on_this_host(trial: TrialContext, timeout: timedelta) -> Store:
+    port = int(os.environ["MASTER_PORT"])
+    # torch's own server listens on every interface, and anybody may talk to it.
+    listener = _listen(port).detach() if trial.is_main else None
+    store: Store = TCPStore(
+        _LOOPBACK[0],
+        port,
+        trial.world_size,
+        is_master=trial.is_main,
+        timeout=timeout,
+        wait_for_workers=False,
+        master_listen_fd=listener,
+    )
+    return store
+
+
+def _is_on_this_host() -> bool:
+    return os.environ.get("MASTER_ADDR", _LOOPBACK[0]) in _LOOPBACK
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((_LOOPBACK[0], port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        place = f"{_LOOPBACK[0]}:{port}, where the ranks of this trial meet"
+        raise OSError(error.errno, f"{error.strerror}: {place}") from error
+    return listener
+
+
+def _wait_for_all(store: Store, trial: TrialContext) -> None:
+    """Nobody leaves before all are done: a connection that is closed looks like a crash."""
+    with contextlib.suppress(dist.DistError):
+        if store.add("tuner/n_left", 1) == trial.world_size:
+            store.set(_ALL_LEFT, "")
+        store.wait([_ALL_LEFT], timedelta(seconds=LEAVE_TIMEOUT_S))
+
+
+def _abort() -> None:
+    # torch 2.4 and 2.5 have no such function.
+    abort: Callable[[], None] = getattr(
+        distributed_c10d, "_abort_process_group", dist.destroy_process_group
+    )
+    abort()
+
+
+def _at_most(limit_s: float, action: Callable[[], None]) -> None:
+    """Lets an action go on in the background where it takes longer.
+
+    gloo waits for a collective that is under way until its timeout, and nccl for a peer that is
+    gone; neither can be asked not to.
+    """
+    thread = threading.Thread(target=action, name="leave-process-group", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+
+
+# -- models --------------------------------------------------------------------------------------
+
+
+def wrap(model: nn.Module, trial: TrialContext, **ddp_arguments: Any) -> nn.Module:
+    """Moves a model to the trial's device; with several ranks, its gradients are averaged.
+
+    Args:
+        model: The same on every rank.
+        trial: The trial, whose group this process has joined.
+        **ddp_arguments: For `torch.nn.parallel.DistributedDataParallel`.
+
+    Returns:
+        A `DistributedDataParallel`, or with one rank the model itself.
+    """
+    model = model.to(trial.device)
+    if trial.world_size == 1:
+        return model
+    device_ids = [trial.device] if trial.device.type == "cuda" else None
+    return nn.parallel.DistributedDataParallel(model, device_ids=device_ids, **ddp_arguments)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """The model inside DistributedDataParallel, DataParallel and torch.compile."""
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            model = model.module
+        elif isinstance(compiled := getattr(model, "_orig_mod", None), nn.Module):
+            model = compiled
+        else:
+            return model
+
+
+def state_of(model: nn.Module) -> dict[str, Any]:
+    """The state dict of the model inside, with the names that it has without any wrapper.
+
+    Every rank must call it where the model is sharded (FSDP2), because its parts are gathered:
+    rank 0 gets all of it on the CPU, the others nothing. Otherwise the tensors are the model's
+    own, as those of `state_dict()` are, and any rank may call it alone.
+    """
+    whole = unwrap(model)
+    if not any(hasattr(parameter, "full_tensor") for parameter in whole.parameters()):
+        return whole.state_dict()
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return get_model_state_dict(whole, options=options)
+
+
+# -- data ----------------------------------------------------------------------------------------
+
+
+class AdvancingSampler(DistributedSampler[_T]):
+    """A DistributedSampler that shuffles anew each time: nobody has to call `set_epoch`.
+
+    Who resumes at epoch n may call `set_epoch(n)`, and goes on as if there had been no break.
+    """
+
+    def __iter__(self) -> Iterator[_T]:
+        order = super().__iter__()
+        self.set_epoch(self.epoch + 1)
+        return order
+
+
+def loader(
+    dataset: Dataset[_T],
+    trial: TrialContext,
+    batch_size: int,
+    shuffle: bool = True,
+    **loader_arguments: Any,
+) -> DataLoader[_T]:
+    """A DataLoader over this rank's part of a dataset; the parts are new in each epoch.
+
+    Where the dataset is no multiple of the ranks, a few samples come twice, so that all ranks
+    take equally many steps; a metric over such a loader is off by as much.
+
+    Args:
+        dataset: With a length, the same on every rank.
+        trial: The trial; the order follows from its seed.
+        batch_size: Of one rank. All together take `world_size` times as many samples a step.
+        shuffle: Whether to draw a new order each time.
+        **loader_arguments: For `torch.utils.data.DataLoader`.
+
+    Raises:
+        TypeError: If the dataset has no length.
+    """
+    if not isinstance(dataset, Sized):
+        raise TypeError("ddp.loader: the dataset has no length. Split a stream by trial.rank.")
+    sampler: AdvancingSampler[Any] = AdvancingSampler(
+        dataset, trial.world_size, trial.rank, shuffle, trial.seed
+    )
+    # Workers of a loader are seeded from it; without one all ranks would augment alike.
+    loader_arguments.setdefault("generator", torch.Generator().manual_seed(trial.rank_seed))
+    return DataLoader(dataset, batch_size, sampler=sampler, **loader_arguments)

@@ -1,0 +1,38 @@
+"""Whether NVIDIA's MPS is on: it lets the processes that share a GPU compute at the same time.
+
+https://docs.nvidia.com/deploy/mps/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import psutil
+
+_DEFAULT_FOLDER = "/tmp/nvidia-mps"
+#: The daemon is nvidia-cuda-mps-control, of whose name Linux may show only so much.
+_SHORT_NAME = "nvidia-cuda-mps"
+
+
+def process_names() -> Iterable[str]:
+    """The names of all processes that can be seen."""
+    return (process.info["name"] or "" for process in psutil.process_iter(["name"]))
+
+
+def mps_is_running(
+    environ: Mapping[str, str], *, names: Callable[[], Iterable[str]] = process_names
+) -> bool:
+    """Whether a program that is started with this environment finds the MPS daemon.
+
+    Args:
+        environ: Where `CUDA_MPS_PIPE_DIRECTORY` is read.
+        names: Tells the processes' names; asked only where the daemon's pipe is there, which
+            one that was killed leaves behind.
+    """
+    folder = Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or _DEFAULT_FOLDER)
+    try:
+        has_pipe = (folder / "control").exists()
+    except OSError:
+        return False
+    return has_pipe and any(name.startswith(_SHORT_NAME) for name in names())

@@ -1,0 +1,114 @@
+"""How much of a machine one attempt takes: whole devices, or a part of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from tuner.devices.device import Device
+
+#: Parts that a device has. A whole number, so that ten times a tenth is exactly one.
+WHOLE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """So many whole devices, all at once or none."""
+
+    n_devices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A part of one device."""
+
+    #: 1 to WHOLE - 1.
+    parts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryShare:
+    """A part of one GPU, as much as its memory demands."""
+
+    memory_bytes: int
+
+
+Width: TypeAlias = Devices | Share | MemoryShare
+ONE = Devices(n_devices=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedWidth:
+    """Every trial takes the same."""
+
+    width: Width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthByParameter:
+    """A trial takes what one of its parameters says: 2 devices, or 0.5 of one."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedWidth:
+    """A trial takes what trials like it were seen to take of one GPU."""
+
+
+WidthRule: TypeAlias = FixedWidth | WidthByParameter | LearnedWidth
+
+
+def width_of_number(value: object) -> Width:
+    """Whole devices from 1 on, below that a share of one.
+
+    Raises:
+        ValueError: If it is no such number; the text is to be read after "is" and the value.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError("must be a number above 0")
+    if value < 1:
+        return Share(parts=parts_of(value))
+    if value != int(value):
+        raise ValueError("must be a whole number of devices, or a share of one below 1")
+    return Devices(n_devices=int(value))
+
+
+def width_of(rule: FixedWidth | WidthByParameter, params: Mapping[str, object]) -> Width:
+    """What a trial with these parameters takes.
+
+    Raises:
+        ValueError: If the parameter is missing or no number of devices.
+    """
+    if isinstance(rule, FixedWidth):
+        return rule.width
+    if rule.name not in params:
+        raise ValueError(f"The trial has no parameter {rule.name!r}, which says how wide it is.")
+    return width_of_number(params[rule.name])
+
+
+def parts_of(share: float) -> int:
+    """`0.25` in parts of a device; at least one."""
+    return max(1, round(share * WHOLE))
+
+
+def parts_on(width: Width, device: Device) -> int | None:
+    """Parts of each of its devices that a width takes; None where this one is too small."""
+    match width:
+        case Devices():
+            return WHOLE
+        case Share(parts=parts):
+            return parts
+        case MemoryShare(memory_bytes=memory_bytes):
+            if device.memory_bytes is None or memory_bytes > device.memory_bytes:
+                return None
+            return max(1, math.ceil(memory_bytes * WHOLE / device.memory_bytes))
+        case _:
+            assert_never(width)
+
+
+def n_devices_of(width: Width) -> int:
+    """How many devices it stands on."""
+    return width.n_devices if isinstance(width, Devices) else 1
