@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STUDY ?= study.yaml
 ARGS ?=
 WORKERS ?= 2
+# Where TensorFlow has a wheel for the CPU.
+KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 
 .PHONY: help run test check format lint types lock clean
 
@@ -19,7 +21,7 @@ help:
 run: $(VENV)/ready
 	$(BIN)/python -m tuner.run $(STUDY) $(ARGS)
 
-test: $(VENV)/ready
+test: $(VENV)/ready-keras
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: lint types
@@ -44,6 +46,10 @@ lock:
 	( echo "# Every version that CI tests with. Written by 'make lock'."; \
 	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable \
 	    | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | grep -vi '^nvidia-c\|^triton' ) > requirements.lock
+	$(VENV)-lock/bin/python -m pip install --quiet tensorflow-cpu --constraint requirements.lock
+	( echo "# What the Keras example needs beside requirements.lock; for the tests only. Written by 'make lock'."; \
+	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable | grep -vixFf requirements.lock | grep -v '^torch=' \
+	    | sed 's/$$/$(KERAS_WHEELS)/' ) > requirements-keras.lock
 	rm -rf $(VENV)-lock
 
 $(VENV)/ready: requirements.lock pyproject.toml
@@ -53,6 +59,11 @@ $(VENV)/ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+# TensorFlow is large, and only the Keras example and its test want it.
+$(VENV)/ready-keras: $(VENV)/ready requirements-keras.lock
+	$(BIN)/python -m pip install --quiet --requirement requirements-keras.lock --constraint requirements.lock
 	@touch $@
 
 clean:

@@ -154,6 +154,7 @@ class FakeLauncher:
         self._pids = itertools.count(10_001)
         self._ports = itertools.count(20_001)
         self._running: dict[tuple[AttemptId, int], int] = {}
+        self._pids_given: dict[tuple[AttemptId, int], int] = {}
         self.requests: list[LaunchRequest] = []
         #: Signals that were sent, in order.
         self.signals: list[tuple[AttemptId, signal.Signals]] = []
@@ -172,6 +173,7 @@ class FakeLauncher:
         pids = [next(self._pids) for _ in requests]
         for request, pid in zip(requests, pids, strict=True):
             self._running[request.attempt_id, request.rank] = pid
+            self._pids_given[request.attempt_id, request.rank] = pid
         self.requests += requests
         for request in requests:
             if self._on_launch is not None:
@@ -200,6 +202,10 @@ class FakeLauncher:
 
     def is_alive(self, pid: int) -> bool:
         return pid in self._running.values()
+
+    def pid_of(self, attempt_id: AttemptId, rank: int = 0) -> int:
+        """Also once it has ended."""
+        return self._pids_given[attempt_id, rank]
 
     def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
         if attempt_id in self.running:

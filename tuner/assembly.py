@@ -18,8 +18,10 @@ from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.pool import DevicePool
 from tuner.devices.request import AutoDevices
+from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
+from tuner.devices.width import LearnedWidth
 from tuner.dispatcher import Dispatcher
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
@@ -28,6 +30,7 @@ from tuner.errors import (
     ConfigError,
     LaunchError,
 )
+from tuner.gpu_memory import GpuMemory
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Inbox, SignalSource
 from tuner.launch.local import LocalLauncher
@@ -86,13 +89,7 @@ def dispatch(
             recorder=recorder,
             launcher=launcher,
             channel=channel,
-            leasing=Leasing(
-                pool=DevicePool(host.devices),
-                watch=DeviceWatch(host.probe),
-                rule=rule_of(config),
-                widths=widths_of(config),
-                standby=_standby(config, host, locks),
-            ),
+            leasing=_leasing(config, host, locks),
             plan=plan_of(config, seed=seed),
             terms=_terms(config),
             view=stack.enter_context(_view(config, console)),
@@ -158,6 +155,22 @@ def _continued(seed: int, n_trials: int) -> int:
     if n_trials == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed}+{n_trials}".encode()).digest()[:4], "big") >> 1
+
+
+def _leasing(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Leasing:
+    pool = DevicePool(host.devices)
+    watch = DeviceWatch(host.probe)
+    is_learned = isinstance(rule_of(config), LearnedWidth)
+    sharing = Sharing(host.all_devices) if is_learned else None
+    return Leasing(
+        pool=pool,
+        watch=watch,
+        rule=rule_of(config),
+        widths=widths_of(config),
+        memory=GpuMemory(pool, watch, sharing),
+        standby=_standby(config, host, locks),
+        sharing=sharing,
+    )
 
 
 def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Standby | None:

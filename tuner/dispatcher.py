@@ -6,7 +6,6 @@ an argument. Ending an attempt is a state with a deadline: told to stop, then SI
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,14 +29,16 @@ from tuner.budget import Spent
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, LaunchError
+from tuner.grants import Candidate, Grant
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Events, Launcher
-from tuner.leasing import Candidate, Grant, Leasing
+from tuner.leasing import Leasing
 from tuner.live import LiveAttempt, Rank, Step, ending_of
 from tuner.messages import Action
 from tuner.notices import Ended, Notice, Said, Started, View
+from tuner.retries import Retries
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
 from tuner.store.record import Recorder
@@ -50,9 +51,6 @@ _CLEARING_TICK_S = 0.05
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
 _CLEARING_NOTE_AFTER_S = 30.0
-_MAX_FREE_RETRIES = 3
-#: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.
-_FAILED_GROUP_GRACE_S = 2.0
 
 
 class Dispatcher:
@@ -97,8 +95,7 @@ class Dispatcher:
         self._parked: list[Candidate] = []
         self._notices: list[Notice] = []
         self._n_signals = 0
-        #: By trial: attempts that failed through no fault of the program.
-        self._n_free_retries: Counter[int] = Counter()
+        self._retries = Retries(terms.retries)
         self._device_s = recorder.past.device_s
         self._started_at = clock.now()
         start_s = self._started_at.monotonic_s
@@ -151,9 +148,10 @@ class Dispatcher:
             case messages.Hello():
                 self._hear_hello(now, live, source, message)
             case messages.Report():
-                self._hear_report(live, source, message)
+                self._hear_report(now, live, source, message)
             case messages.Decided():
                 # From rank 0, for the others.
+                live.decided = message
                 self._channel.broadcast(live.attempt.id, message)
             case messages.Suggest():
                 self._channel.send(source, self._suggested(live, message))
@@ -177,6 +175,8 @@ class Dispatcher:
             self._channel.send(source, self._verdict(live, step=-1))
         if hello.is_worker and hello.rank < len(live.ranks):
             live.ranks[hello.rank].source = source
+        if hello.rank and live.decided is not None:
+            self._channel.send(source, live.decided)
         is_complete = all(rank.source is not None for rank in live.ranks)
         if is_complete and live.attempt.state is AttemptState.LEASED:
             self._move(live, AttemptState.RUNNING, now)
@@ -184,11 +184,14 @@ class Dispatcher:
             if self._terms.timeout_s is not None:
                 live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.timeout_s)
 
-    def _hear_report(self, live: LiveAttempt, source: SourceId, report: messages.Report) -> None:
+    def _hear_report(
+        self, now: Instant, live: LiveAttempt, source: SourceId, report: messages.Report
+    ) -> None:
         trial_id = live.attempt.trial_id
         if live.attempt.number > 1 and live.last_step is None:
             self._search.forget_curve_from(trial_id, report.step)
         live.last_step, live.last_values = report.step, report.values
+        self._leasing.reported(live.grant, now.monotonic_s)
         if live.told is not Action.STOP:
             decision = self._search.report(trial_id, report.step, report.values)
             live.told, live.told_reason = decision.action, decision.reason
@@ -213,7 +216,7 @@ class Dispatcher:
         rank.finished = finished
         if not live.is_signalled:
             live.note_end(rank)
-            self._expect_exits(now, live)
+            live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
 
     def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
         try:
@@ -236,7 +239,7 @@ class Dispatcher:
         rank.exit_code = exited.exit_code
         if not live.is_signalled:
             live.note_end(rank)
-            self._expect_exits(now, live)
+            live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
         if live.running_ranks:
             return
         self._channel.dismiss(exited.attempt_id)
@@ -253,10 +256,13 @@ class Dispatcher:
         """The attempt is over; `rank` is the one whose log tells why."""
         live.deadline_s = None
         ending = replace(ending, detail=readable(ending.detail))
-        live.attempt = replace(live.attempt, ending=ending)
+        is_crowded_out = self._leasing.ended(
+            live.grant, ending.outcome, live.torch_peak_bytes, now.monotonic_s
+        )
+        live.attempt = replace(live.attempt, ending=ending, peak_memory_bytes=live.grant.peak_bytes)
         params = self._search.params_of(live.attempt.trial_id)
         before = self._search.best
-        will_retry = self._settle_trial(live, ending)
+        will_retry = self._settle_trial(live, ending, is_crowded_out=is_crowded_out)
         self._move(live, AttemptState.CLEARING, now, params=params)
         self._notices.append(
             Ended(
@@ -268,7 +274,7 @@ class Dispatcher:
             )
         )
 
-    def _settle_trial(self, live: LiveAttempt, ending: Ending) -> bool:
+    def _settle_trial(self, live: LiveAttempt, ending: Ending, *, is_crowded_out: bool) -> bool:
         """Tells the study; gives whether the trial gets one more attempt."""
         attempt = live.attempt
         match ending.outcome:
@@ -281,37 +287,20 @@ class Dispatcher:
             case (
                 Outcome.FAILED | Outcome.OUT_OF_MEMORY | Outcome.TIMED_OUT | Outcome.FAILED_TO_START
             ):
-                if self._may_retry(attempt, ending):
-                    asked = self._search.again(attempt.trial_id)
-                    candidate = Candidate(asked=asked, attempt_number=attempt.number + 1)
-                    self._leasing.put(candidate, is_first=True)
+                if not self._n_signals and self._retries.grant(
+                    attempt, ending, is_crowded_out=is_crowded_out
+                ):
+                    again = Candidate(
+                        asked=self._search.again(attempt.trial_id),
+                        attempt_number=attempt.number + 1,
+                        is_alone=is_crowded_out,
+                    )
+                    self._leasing.put(again, is_first=True)
                     return True
                 self._search.fail(attempt.trial_id)
             case _:
                 assert_never(ending.outcome)
         return False
-
-    def _may_retry(self, attempt: Attempt, ending: Ending) -> bool:
-        # One that ran out of its time would do so again.
-        if ending.outcome is Outcome.TIMED_OUT or self._n_signals:
-            return False
-        n_free = self._n_free_retries[attempt.trial_id]
-        if ending.cause is Cause.PORT_TAKEN and n_free < _MAX_FREE_RETRIES:
-            self._n_free_retries[attempt.trial_id] += 1
-            return True
-        return attempt.number - n_free <= self._terms.retries
-
-    def _expect_exits(self, now: Instant, live: LiveAttempt) -> None:
-        """A rank said its last word or is gone: none may keep the devices for long.
-
-        Where one has failed there is nothing left to save, and the others wait for it in vain.
-        """
-        grace_s = _FAILED_GROUP_GRACE_S if live.failures else self._terms.stop_grace_s
-        at_s = now.monotonic_s + grace_s
-        if live.deadline_step is not Step.TERMINATE or live.deadline_s is None:
-            live.wait_for(Step.TERMINATE, at_s)
-        else:
-            live.wait_for(Step.TERMINATE, min(at_s, live.deadline_s))
 
     # -- stopping ----------------------------------------------------------------------------
 
@@ -365,24 +354,12 @@ class Dispatcher:
             limit_s = self._terms.timeout_s if is_started else self._terms.launch_timeout_s
             what = "It did not end" if is_started else "Its process did not say hello"
             live.told_reason = f"{what} within {limit_s:g} s."
-        self._note_hang(live)
+        live.note_hang(self._terms.stop_grace_s)
         if live.attempt.state is not AttemptState.STOPPING:
             self._move(live, AttemptState.STOPPING, now)
         live.is_signalled = True
         self._launcher.terminate(live.attempt.id)
-        grace_s = _FAILED_GROUP_GRACE_S if live.failures else self._terms.stop_grace_s
-        live.wait_for(Step.KILL, now.monotonic_s + grace_s)
-
-    def _note_hang(self, live: LiveAttempt) -> None:
-        """Some ranks have ended well, and others go on as if they had not."""
-        ended = [rank.number for rank in live.ranks if rank.finished or rank.exit_code == 0]
-        left = [rank.number for rank in live.running_ranks if rank.number not in ended]
-        if ended and left and not live.failures and live.stop_cause is None:
-            live.hang = (
-                f"{_named_ranks(left)} had not ended {self._terms.stop_grace_s:g} s after "
-                f"{_named_ranks(ended)}, and waited for it, in a collective most likely. "
-                "Every rank must make the same number of steps."
-            )
+        live.wait_for(Step.KILL, now.monotonic_s + live.grace_s(self._terms.stop_grace_s))
 
     # -- devices -----------------------------------------------------------------------------
 
@@ -414,7 +391,7 @@ class Dispatcher:
         del self._live[live.attempt.id]
 
     def _fill_devices(self, now: Instant) -> None:
-        self._leasing.take_up(now.monotonic_s)
+        self._leasing.look(now.monotonic_s)
         while not self._why_no_more(now, is_new_trial=False):
             grant = self._leasing.next(partial(self._ask, now))
             if grant is None:
@@ -483,6 +460,7 @@ class Dispatcher:
             return
         live.attempt = replace(live.attempt, pid=pids[0])
         live.ranks = [Rank(number=number, pid=pid) for number, pid in enumerate(pids)]
+        self._leasing.launched(live.grant, live.pids, now.monotonic_s)
         self._notices.append(Started(attempt=live.attempt, devices=live.labels, params=live.params))
 
     # -- ends of the study -------------------------------------------------------------------
@@ -587,8 +565,3 @@ class Dispatcher:
         """How long to wait for news."""
         states = {live.attempt.state for live in self._live.values()}
         return _CLEARING_TICK_S if AttemptState.CLEARING in states else _TICK_S
-
-
-def _named_ranks(numbers: Sequence[int]) -> str:
-    """`rank 1`, `ranks 1, 2`."""
-    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"

@@ -1,55 +1,31 @@
-"""Who gets which devices next: the trials that wait, by width, and the pool."""
+"""Who gets which devices next: the trials that wait, by width and by real memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from tuner.attempt import AttemptId, attempt_id
+from tuner.attempt import Outcome
 from tuner.devices.clearing import unclaimed_bytes
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus
 from tuner.devices.pool import DevicePool, Lease
+from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.waiting import WaitingLine
 from tuner.devices.watch import DeviceWatch
 from tuner.devices.width import (
+    ONE,
     FixedWidth,
     LearnedWidth,
     Width,
     WidthRule,
     width_of,
 )
-from tuner.search.study import AskedTrial
+from tuner.gpu_memory import GpuMemory, expected_bytes
+from tuner.grants import Candidate, Grant
 
 #: Trials that are asked for ahead, to find one that is narrow enough for what is free.
 LOOKAHEAD = 8
 _LOOK_EVERY_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A trial that waits for devices."""
-
-    asked: AskedTrial
-    attempt_number: int
-
-    @property
-    def attempt_id(self) -> AttemptId:
-        return attempt_id(self.asked.number, self.attempt_number)
-
-
-@dataclass(slots=True, kw_only=True)
-class Grant:
-    """The devices that one attempt got."""
-
-    candidate: Candidate
-    lease: Lease
-    #: Memory in use on each of its GPUs before the launch; none where it shares one.
-    baselines: Mapping[DeviceId, int | None] = field(default_factory=dict)
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        return self.lease.devices
 
 
 class Leasing:
@@ -62,6 +38,9 @@ class Leasing:
         widths: All that a trial may have.
         standby: Looks for others on our devices, and for devices that they left; None where the
             study takes its devices whoever uses them.
+        memory: What attempts really take of their GPUs.
+        sharing: What was learned of trials that share GPUs; None where the file says how wide
+            they are.
     """
 
     def __init__(
@@ -71,13 +50,17 @@ class Leasing:
         watch: DeviceWatch,
         rule: WidthRule,
         widths: Sequence[Width],
+        memory: GpuMemory,
         standby: Standby | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self.pool = pool
         self._watch = watch
         self._rule = rule
         self._widths = tuple(widths)
         self._standby = standby
+        self._sharing = sharing
+        self._memory = memory
         self._looked_at_s = 0.0
         self._line: WaitingLine[Candidate] = WaitingLine()
         #: Of the GPUs that were looked at for the present decision.
@@ -112,8 +95,7 @@ class Leasing:
             )
             self._withdraw_lost()
             if started is not None:
-                candidate, lease = started
-                return Grant(candidate=candidate, lease=lease, baselines=self._baselines(lease))
+                return self._grant(*started)
             further = ask() if self._wants_more() else None
             if further is None:
                 return None
@@ -133,12 +115,34 @@ class Leasing:
 
     def _wants_more(self) -> bool:
         """Trials of one width are asked for when there is room; of several some are ahead."""
+        if isinstance(self._rule, LearnedWidth):
+            return not self._line and any(map(self._may_share, self.pool.devices))
         n_ahead = 1 if isinstance(self._rule, FixedWidth) else LOOKAHEAD
         return len(self._line) < n_ahead and self._line.has_room_for(self.pool, self._widths)
 
+    def _may_share(self, device: Device) -> bool:
+        assert self._sharing is not None
+        n_here = len(self.pool.leases_on(device))
+        is_below_limit = n_here < self._sharing.packing.limit(device.id)
+        return is_below_limit and self.pool.free_parts(device) > 0
+
     def _width_of(self, candidate: Candidate) -> Width:
-        assert not isinstance(self._rule, LearnedWidth)
+        if candidate.is_alone:
+            return ONE
+        if isinstance(self._rule, LearnedWidth):
+            assert self._sharing is not None, "a width that is learned needs somebody who learns"
+            return self._sharing.width_of(candidate.asked.params)
         return width_of(self._rule, candidate.asked.params)
+
+    def _grant(self, candidate: Candidate, lease: Lease) -> Grant:
+        grant = Grant(
+            candidate=candidate,
+            lease=lease,
+            baselines=self._baselines(lease),
+            expected_bytes=expected_bytes(lease.parts, lease.devices[0]),
+        )
+        self._memory.add(grant)
+        return grant
 
     # -- devices -----------------------------------------------------------------------------
 
@@ -148,20 +152,44 @@ class Leasing:
         self._withdraw_lost()
         return unclear
 
+    def launched(self, grant: Grant, pids: frozenset[int], now_s: float) -> None:
+        """The attempt's processes were started."""
+        self._memory.launched(grant, pids, now_s)
+
+    def reported(self, grant: Grant, now_s: float) -> None:
+        """The attempt sent a report."""
+        self._memory.reported(grant, now_s)
+
+    def ended(self, grant: Grant, outcome: Outcome, torch_bytes: int | None, now_s: float) -> bool:
+        """Its processes are gone; says whether it may try again alone (`GpuMemory.ended`)."""
+        return self._memory.ended(grant, outcome, torch_bytes, now_s)
+
+    def look(self, now_s: float) -> None:
+        """Measures, and looks for devices that came or went, as often as that is worth it."""
+        self._memory.measure(now_s)
+        self._withdraw_lost()
+        self._take_up(now_s)
+
     def release(self, grant: Grant) -> None:
         """The attempt has ended and its devices are clear."""
         self.pool.release(grant.lease)
+        self._memory.remove(grant)
 
-    def _may_use(self, _candidate: Candidate, device: Device) -> bool:
-        """Looks at a GPU before it is handed out; one that is lost is not."""
+    def _may_use(self, candidate: Candidate, device: Device) -> bool:
+        """Looks at a GPU before it is handed out: it must be there, not taken, and have room."""
         if device.kind is DeviceKind.CPU:
             return True
-        if not self.pool.leases_on(device) and self._is_taken(device):
+        neighbours = self._memory.on(device)
+        if not neighbours and self._is_taken(device):
             return False
         status = self._watch.status(device)
-        if status is not None:
-            self._statuses[device.id] = status
-        return status is not None
+        if status is None:
+            return False
+        self._statuses[device.id] = status
+        if not neighbours:
+            self._memory.note_idle(device, status)
+            return True
+        return self._memory.admits(self._width_of(candidate), device, status, neighbours)
 
     def _is_taken(self, device: Device) -> bool:
         """Leaves a device alone that somebody else has begun to use."""
@@ -173,7 +201,7 @@ class Leasing:
         self.notes.append(f"{device.label} is left alone: {reason}. It is taken up once free.")
         return True
 
-    def take_up(self, now_s: float) -> None:
+    def _take_up(self, now_s: float) -> None:
         """Looks, now and then, whether devices that others used are free."""
         if self._standby is None or now_s - self._looked_at_s < _LOOK_EVERY_S:
             return

@@ -9,16 +9,20 @@ from enum import Enum
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt, Cause, Ending, Outcome
+from tuner.grants import Grant
 from tuner.launch.diagnosis import diagnose_exit, is_lost_peer, is_port_taken
 from tuner.launch.inbox import SourceId
-from tuner.leasing import Grant
-from tuner.messages import Action, Finished
+from tuner.messages import Action, Decided, Finished
 
 _OUTCOME_OF_STOP: Mapping[Cause, Outcome] = {
     Cause.TIMEOUT: Outcome.TIMED_OUT,
     Cause.INTERRUPTED: Outcome.CANCELLED,
     Cause.LAUNCH: Outcome.FAILED_TO_START,
 }
+
+
+#: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.
+_FAILED_GROUP_GRACE_S = 2.0
 
 
 class Step(Enum):
@@ -74,6 +78,8 @@ class LiveAttempt:
     is_signalled: bool = False
     #: Why we end it, where we do.
     stop_cause: Cause | None = None
+    #: What rank 0 made of its last verdict; for a rank that comes late.
+    decided: Decided | None = None
     last_step: int | None = None
     last_values: Mapping[str, float] = field(default_factory=dict)
     #: Whether the wait for its devices' memory was mentioned.
@@ -96,6 +102,12 @@ class LiveAttempt:
         return frozenset(rank.pid for rank in self.ranks if rank.pid is not None)
 
     @property
+    def torch_peak_bytes(self) -> int | None:
+        """The most that torch took of any one GPU, as far as its ranks said."""
+        said = [rank.finished.peak_memory_bytes for rank in self.ranks if rank.finished]
+        return max((each for each in said if each is not None), default=None)
+
+    @property
     def running_ranks(self) -> list[Rank]:
         return [rank for rank in self.ranks if rank.exit_code is None]
 
@@ -103,6 +115,28 @@ class LiveAttempt:
         """A rank said its last word, or its process is gone."""
         if rank.has_failed and rank.number not in self.failures and not self.hang:
             self.failures.append(rank.number)
+
+    def grace_s(self, stop_grace_s: float) -> float:
+        """How long its processes have to end; after a failure there is nothing left to save."""
+        return min(stop_grace_s, _FAILED_GROUP_GRACE_S) if self.failures else stop_grace_s
+
+    def expect_exits(self, now_s: float, stop_grace_s: float) -> None:
+        """A rank said its last word or is gone: none may keep the devices for long."""
+        at_s = now_s + self.grace_s(stop_grace_s)
+        if self.deadline_step is Step.TERMINATE and self.deadline_s is not None:
+            at_s = min(at_s, self.deadline_s)
+        self.wait_for(Step.TERMINATE, at_s)
+
+    def note_hang(self, stop_grace_s: float) -> None:
+        """Some ranks have ended well, and others go on as if they had not."""
+        ended = [rank.number for rank in self.ranks if rank.finished or rank.exit_code == 0]
+        left = [rank.number for rank in self.running_ranks if rank.number not in ended]
+        if ended and left and not self.failures and self.stop_cause is None:
+            self.hang = (
+                f"{_named_ranks(left)} had not ended {stop_grace_s:g} s after "
+                f"{_named_ranks(ended)}, and waited for it, in a collective most likely. "
+                "Every rank must make the same number of steps."
+            )
 
     def telling_rank(self, output_of: Callable[[int], str]) -> int:
         """The rank whose end is that of the attempt: the first that failed by itself, else 0.
@@ -182,6 +216,11 @@ def _hung(live: LiveAttempt, ending: Ending) -> Ending:
     if ending.outcome in (Outcome.COMPLETED, Outcome.PRUNED) or live.stop_cause is not None:
         return replace(ending, detail=f"{ending.detail}\n{live.hang}".strip())
     return Ending(outcome=Outcome.FAILED, cause=Cause.RANKS, detail=live.hang)
+
+
+def _named_ranks(numbers: Sequence[int]) -> str:
+    """`rank 1`, `ranks 1, 2`."""
+    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 def _completed(values: Mapping[str, float], objectives: Sequence[str], output: str) -> Ending:

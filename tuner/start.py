@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tuner.config import StudyConfig
+from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
+from tuner.devices.mps import mps_is_running
+from tuner.devices.width import Devices, LearnedWidth
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
@@ -22,6 +25,8 @@ from tuner.prepare import (
     find_devices,
     import_path_of,
     program_of,
+    rule_of,
+    widths_of,
     worker_environment,
 )
 
@@ -47,6 +52,8 @@ def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str])
         host = find_devices(config, environ, locks)
         stack.callback(host.probe.close)
         _announce_devices(console, host)
+        if line := _sharing_line(config, host, environ):
+            console.print(line, highlight=False)
         if config.budget.is_open:
             console.print("budget: open; the study goes on until Ctrl-C")
         inbox = Inbox()
@@ -93,6 +100,18 @@ def _announce_devices(console: Console, host: HostDevices) -> None:
     for line in (f"devices: {names}", *left_out, *host.selection.warnings):
         # As it stands: the names of other people's processes are no markup, and a log has no width.
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _sharing_line(config: StudyConfig, host: HostDevices, environ: Mapping[str, str]) -> str:
+    """How trials on one GPU get on with each other; empty where none share one."""
+    is_shared = isinstance(rule_of(config), LearnedWidth) or any(
+        not isinstance(width, Devices) for width in widths_of(config)
+    )
+    if not is_shared or host.devices[0].kind is DeviceKind.CPU:
+        return ""
+    if mps_is_running(environ):
+        return "sharing: NVIDIA's MPS runs, so trials on one GPU compute at the same time"
+    return "sharing: trials on one GPU take turns; under NVIDIA's MPS they compute at the same time"
 
 
 def _make_folder(files: StudyFiles, config: StudyConfig) -> None:

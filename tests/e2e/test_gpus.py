@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess, StubSlice
+from tuner.errors import EXIT_INTERRUPTED
 
 SEEN = """
 import os
@@ -128,3 +132,115 @@ def test_two_tuners_do_not_share_a_gpu(
     assert second.code == 2
     assert "another tuner" in second.err
     assert "Traceback" not in second.text
+
+
+# Takes memory of the stub's first GPU as a CUDA program would, for a while.
+TAKES_MEMORY = """
+import contextlib, fcntl, os, time
+from pathlib import Path
+
+STATE = Path(os.environ["FAKE_NVML"])
+MIB = 9000
+
+@contextlib.contextmanager
+def changed():
+    with STATE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = STATE.read_text().splitlines()
+        yield lines
+        n_ours = sum(line.startswith("proc ") for line in lines)
+        at = next(n for n, line in enumerate(lines) if line.startswith("gpu "))
+        words = lines[at].split(" ")
+        words[3] = str(3 + MIB * n_ours)
+        lines[at] = " ".join(words)
+        new = STATE.with_suffix(".new")
+        new.write_text("\\n".join(lines) + "\\n")
+        os.replace(new, STATE)
+
+def train(trial):
+    own = f"proc {os.getpid()} {MIB}"
+    with changed() as lines:
+        lines.append(own)
+        trial.set_user_attr("n_here", sum(line.startswith("proc ") for line in lines))
+    for step in range(6):
+        trial.report(trial.params.x, step)
+        time.sleep(0.3)
+    with changed() as lines:
+        lines.remove(own)
+    return trial.params.x
+"""
+
+
+@pytest.mark.parametrize(
+    ("resources", "most"),
+    [
+        pytest.param({"gpus": 0.5}, 2, id="half"),
+        pytest.param({"memory": "12GiB"}, 6, id="memory"),
+        pytest.param({"gpus": "auto"}, 1, id="auto-begins-with-one"),
+    ],
+)
+def test_trials_share_a_gpu_and_their_memory_is_recorded(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub, resources: dict[str, object], most: int
+) -> None:
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa")])
+    gpu_folder.write("forecast.py", TAKES_MEMORY)
+    trial = {"function": "forecast:train", "resources": resources}
+    gpu_folder.study(trial=trial, devices="auto", budget={"trials": max(3, most)})
+    ended = gpu_folder.tune()
+    assert ended.code == 0, ended.text
+    assert "sharing: trials on one GPU take turns" in ended.out
+    assert seen_by_trials(gpu_folder, "n_here") <= {str(n) for n in range(1, most + 1)}
+    peaks = gpu_folder.rows("select distinct peak_memory_bytes from tuner_attempts")
+    assert peaks == [(9000 * 1024**2,)]
+
+
+def test_wide_trial_gets_gpus_that_nvlink_joins(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub
+) -> None:
+    nvml_stub.write(
+        [
+            StubGpu(uuid="GPU-aaaa", links=(2,)),
+            StubGpu(uuid="GPU-bbbb", links=(3,)),
+            StubGpu(uuid="GPU-cccc"),
+            StubGpu(uuid="GPU-dddd"),
+        ]
+    )
+    gpu_folder.write("seen.py", SEEN)
+    trial = {"function": "seen:train", "resources": {"gpus": 2}, "parallel": "single_process"}
+    gpu_folder.study(trial=trial, devices="auto", budget={"trials": 6})
+    ended = gpu_folder.tune()
+    assert ended.code == 0, ended.text
+    assert seen_by_trials(gpu_folder, "visible") == {'"GPU-aaaa,GPU-cccc"', '"GPU-bbbb,GPU-dddd"'}
+
+
+def test_gpu_types_and_max_gpus_choose_in_a_mixed_box(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub
+) -> None:
+    names = ("NVIDIA T4", "NVIDIA H200", "NVIDIA A100-SXM4-80GB", "NVIDIA H200")
+    nvml_stub.write(
+        [StubGpu(uuid=f"GPU-{number}aaa", name=name) for number, name in enumerate(names)]
+    )
+    gpu_folder.write("seen.py", SEEN)
+    trial = {"function": "seen:train", "resources": {"gpus": 1, "gpu_type": ["H200", "A100"]}}
+    gpu_folder.study(trial=trial, devices="auto", max_gpus=2, budget={"trials": 4})
+    ended = gpu_folder.tune()
+    assert ended.code == 0, ended.text
+    assert "devices: GPU 1, GPU 2\n" in ended.out
+    assert "GPU 0 (NVIDIA T4) is left out: trial.resources.gpu_type is [H200, A100]" in ended.out
+
+
+def test_gpu_that_somebody_left_is_taken_up_while_the_study_runs(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub
+) -> None:
+    busy = StubProcess(pid=1, mib=9000)
+    free, taken = StubGpu(uuid="GPU-aaaa"), StubGpu(uuid="GPU-bbbb", processes=(busy,))
+    nvml_stub.write([free, taken])
+    gpu_folder.write("seen.py", SEEN.replace("return", "import time; time.sleep(0.2); return"))
+    gpu_folder.study(trial={"function": "seen:train"}, devices="auto", budget=None)
+    running = gpu_folder.start()
+    wait_until(lambda: "trial 0: completed" in running.out, "a trial has run on GPU 0")
+    nvml_stub.write([free, StubGpu(uuid="GPU-bbbb")])
+    wait_until(lambda: "on GPU 1" in running.out, "a trial runs on GPU 1")
+    assert "GPU 1 is free and taken up." in running.out
+    running.signal(signal.SIGINT)
+    assert running.wait().code == EXIT_INTERRUPTED

@@ -10,7 +10,7 @@ import pytest
 from tests.fakes import a_gpu
 from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.devices.pool import Lease
-from tuner.leasing import Candidate, Grant
+from tuner.grants import Candidate, Grant
 from tuner.live import LiveAttempt, Rank, Step, ending_of
 from tuner.messages import Action, Finished
 from tuner.search.study import AskedTrial

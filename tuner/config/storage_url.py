@@ -1,10 +1,21 @@
-"""The storage URL: variables filled in, SQLite paths made absolute, the password never shown."""
+"""The storage URL: variables filled in, SQLite paths made absolute, the password never shown.
+
+A password has two places to come from, so that it is in no file that is shared:
+
+    postgresql://tuner:${DB_PASSWORD}@host/tuner              an environment variable
+    postgresql://tuner:${file:/run/secrets/db}@host/tuner     a file's text, without its last newline
+
+In the place of a password the value is taken as it is, whatever signs it has; elsewhere it is a
+part of the URL. PostgreSQL's own ways (PGPASSFILE, ~/.pgpass, PGSERVICEFILE) work where the URL
+names no password.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
@@ -14,9 +25,16 @@ _SCHEME = re.compile(r"[\w.+-]*://")
 _URL = re.compile(r"[\w.+-]+://\S+")
 _SECRET_IN_QUERY = re.compile(r"(?i)([?&][^=&]*(?:password|passwd|pwd|secret|token)[^=&]*=)[^&]*")
 _FORMS = (
-    "a SQLAlchemy URL: sqlite:///study.db, postgresql+psycopg://user:password@host/name "
-    "or mysql+pymysql://user:password@host/name"
+    "a SQLAlchemy URL: sqlite:///study.db, postgresql://user:${DB_PASSWORD}@host/name "
+    "or mysql://user:${DB_PASSWORD}@host/name"
 )
+_FROM_FILE = "file:"
+#: What is installed by our extras; SQLAlchemy's own choice differs between its versions.
+_DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
 _EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
@@ -24,21 +42,27 @@ def resolve_storage(text: str, *, folder: Path, environ: Mapping[str, str]) -> s
     """The URL to connect to, password included.
 
     Args:
-        text: The URL as the study file has it, with `${VARIABLE}` places.
-        folder: Where a relative SQLite path begins.
-        environ: Fills the places.
+        text: The URL as the study file has it, with `${VARIABLE}` and `${file:PATH}` places.
+        folder: Where a relative path begins, of SQLite and of `${file:...}`.
+        environ: Fills the places of variables.
 
     Raises:
-        ValueError: If a variable is unset, or the URL is malformed or of a database that is
-            not supported; to be read after the key. Never holds a password.
+        ValueError: If a variable is unset, a file cannot be read, or the URL is malformed or of
+            a database that is not supported; to be read after the key. Never holds a password.
     """
-    filled = _fill(text, environ)
+    filled = with_driver(_fill(text, folder, environ))
     # Messages show the text before filling: a variable may hold the password, or all of the URL.
     url = _parse(filled, shown=_hidden(text))
     _check_driver(url, shown=masked_url(text))
     if url.get_backend_name() != "sqlite":
         return filled
     return _with_absolute_path(url, folder, text)
+
+
+def with_driver(text: str) -> str:
+    """A URL that names its driver: `postgresql://` means psycopg, `mysql://` means PyMySQL."""
+    scheme, separator, rest = text.partition("://")
+    return f"{_DRIVERS.get(scheme, scheme)}{separator}{rest}"
 
 
 def masked_url(text: str) -> str:
@@ -57,14 +81,50 @@ def _split(text: str) -> tuple[str, str]:
     return (match[0], text[match.end() :]) if match else ("", text)
 
 
-def _fill(text: str, environ: Mapping[str, str]) -> str:
-    for name in _VARIABLE.findall(text):
-        if name not in environ:
-            raise ValueError(
-                f"needs ${{{name}}}, but the environment variable {name} is not set. "
-                f"Set it (export {name}=...), or write the value."
-            )
-    return _VARIABLE.sub(lambda match: environ[match[1]], text)
+def _fill(text: str, folder: Path, environ: Mapping[str, str]) -> str:
+    is_password = _place_of_password(text)
+
+    def value_of(match: re.Match[str]) -> str:
+        value = _value_of(match[1], folder, environ)
+        return quote(value, safe="") if match.start() in is_password else value
+
+    return _VARIABLE.sub(value_of, text)
+
+
+def _place_of_password(text: str) -> range:
+    """From the first colon of the address to its last @; empty where there is no password."""
+    scheme, rest = _split(text)
+    user, _, _ = _VARIABLE.sub(lambda match: "_" * len(match[0]), rest).rpartition("@")
+    begin = user.find(":")
+    return range(0) if begin < 0 else range(len(scheme) + begin, len(scheme) + len(user))
+
+
+def _value_of(name: str, folder: Path, environ: Mapping[str, str]) -> str:
+    if name.startswith(_FROM_FILE):
+        return _read_secret(name, folder)
+    if name not in environ:
+        raise ValueError(
+            f"needs ${{{name}}}, but the environment variable {name} is not set. "
+            f"Set it (export {name}=...), or read a file: ${{file:/path/of/the/password}}."
+        )
+    return environ[name]
+
+
+def _read_secret(name: str, folder: Path) -> str:
+    path = folder / Path(name.removeprefix(_FROM_FILE)).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"needs ${{{name}}}, but {path} is not text in UTF-8.") from None
+    except OSError as error:
+        raise ValueError(
+            f"needs ${{{name}}}, but {path} cannot be read: {error.strerror}. "
+            "Correct the path, or let your user read the file."
+        ) from error
+    secret = text.removesuffix("\n").removesuffix("\r")
+    if not secret or "\n" in secret:
+        raise ValueError(f"needs ${{{name}}}, but {path} must hold one line: the password alone.")
+    return secret
 
 
 def _parse(text: str, *, shown: str) -> URL:
@@ -115,6 +175,19 @@ def _with_absolute_path(url: URL, folder: Path, text: str) -> str:
 def without_passwords(text: str) -> str:
     """A study file's text for the record, should somebody have typed a password into it.
 
-    A URL that names a variable is left as it is: it holds the variable's name and no secret.
+    A password that is a place to be filled is left as it is: it is a name and no secret.
     """
-    return _URL.sub(lambda url: url[0] if _VARIABLE.search(url[0]) else masked_url(url[0]), text)
+    return _URL.sub(lambda url: _without_typed_password(url[0]), text)
+
+
+def _without_typed_password(url: str) -> str:
+    places = _place_of_password(url)
+    typed = _VARIABLE.sub("", url[places.start + 1 : places.stop])
+    if typed or not _VARIABLE.search(url):
+        return masked_url(url)
+    return _SECRET_IN_QUERY.sub(_masked_parameter, url)
+
+
+def _masked_parameter(parameter: re.Match[str]) -> str:
+    value = parameter[0].removeprefix(parameter[1])
+    return parameter[0] if _VARIABLE.fullmatch(value) else f"{parameter[1]}***"

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from tuner.devices.clearing import unclaimed_bytes
 from tuner.devices.device import DeviceStatus
-from tuner.devices.pool import Lease
 from tuner.devices.width import WHOLE
 
+#: What a process takes of a GPU beside torch's own allocations: some 500 MiB, by CUDA's version.
+CUDA_CONTEXT_BYTES = 512 * 1024**2
 _MIN_MARGIN_BYTES = 512 * 1024**2
 _MARGIN_SHARE = 0.02
 
@@ -142,12 +143,9 @@ def _hidden_bytes(status: DeviceStatus, baseline_bytes: int | None) -> int:
     return used_alone(status, baseline_bytes=baseline_bytes) or 0
 
 
-def promised_to(lease: Lease) -> int | None:
-    """Memory that a lease on a part of one device stands for; None where it does not tell.
+def promised_bytes(parts: int, total_bytes: int) -> int:
+    """Memory that parts of a device stand for.
 
-    Parts are of what is left beside the margin, so that four quarters fit.
+    They are parts of what is left beside the margin, so that four quarters fit.
     """
-    total_bytes = lease.devices[0].memory_bytes
-    if total_bytes is None:
-        return None
-    return (total_bytes - margin_bytes(total_bytes)) * lease.parts // WHOLE
+    return (total_bytes - margin_bytes(total_bytes)) * parts // WHOLE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt
-from tuner.devices.admission import promised_to
+from tuner.devices.admission import CUDA_CONTEXT_BYTES, promised_bytes
 from tuner.devices.device import Device, DeviceKind
 from tuner.devices.pool import Lease
 from tuner.devices.width import WHOLE
@@ -24,8 +24,6 @@ from tuner.launch.request import (
 from tuner.messages import Assign
 
 ENV_DEVICES = "TUNER_DEVICES"
-#: What a process takes of a GPU beside torch's own allocations, some 500 MiB.
-_CUDA_CONTEXT_BYTES = 512 * 1024**2
 #: All ranks of a trial are on this host, and nobody else shall reach them.
 _THIS_HOST = "127.0.0.1"
 #: Each names the threads of a library: OpenMP, MKL, OpenBLAS, Accelerate, numexpr.
@@ -151,10 +149,10 @@ def _thread_environment(n_threads: int | None) -> dict[str, str]:
 def _memory_limit(lease: Lease) -> float | None:
     """The part of a shared GPU's memory that torch may take; its context comes on top of it."""
     total_bytes = lease.devices[0].memory_bytes
-    promised_bytes = promised_to(lease)
-    if lease.is_whole or total_bytes is None or promised_bytes is None:
+    if lease.is_whole or total_bytes is None:
         return None
-    return max(promised_bytes / 2, promised_bytes - _CUDA_CONTEXT_BYTES) / total_bytes
+    limit_bytes = promised_bytes(lease.parts, total_bytes)
+    return max(limit_bytes / 2, limit_bytes - CUDA_CONTEXT_BYTES) / total_bytes
 
 
 def _n_threads(devices: Sequence[Device], fraction: float) -> int | None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import Enum
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
+from tuner.store.types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
+#: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
 SCHEMA_REVISION = "0002"
 VERSION_TABLE = "tuner_alembic_version"
 
@@ -39,6 +41,9 @@ def _enum(kind: type[E]) -> sa.Enum:
 
 class TunerBase(DeclarativeBase):
     """Base of the tuner's tables."""
+
+    # SQLAlchemy 2.0 would make a float single on MySQL: an instant to the nearest two minutes.
+    type_annotation_map: ClassVar = {datetime: instant(), float: sa.Double()}
 
 
 def table_of(row: type[TunerBase]) -> sa.Table:
@@ -90,9 +95,9 @@ class DispatcherRow(TunerBase):
     beat_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     seed: Mapped[int] = mapped_column(sa.BigInteger)
-    study_file: Mapped[str] = mapped_column(sa.Text)
-    folder: Mapped[str] = mapped_column(sa.Text)
-    versions: Mapped[dict[str, str]] = mapped_column(sa.JSON)
+    study_file: Mapped[str] = mapped_column(PlainText)
+    folder: Mapped[str] = mapped_column(PlainText)
+    versions: Mapped[dict[str, str]] = mapped_column(PlainJson)
     git_commit: Mapped[str | None] = mapped_column(sa.String(64))
     #: Whether the working tree differed from that commit.
     git_is_dirty: Mapped[bool | None]
@@ -114,14 +119,14 @@ class AttemptRow(TunerBase):
     outcome: Mapped[Outcome | None] = mapped_column(_enum(Outcome))
     cause: Mapped[Cause | None] = mapped_column(_enum(Cause))
     #: For people: the reason, the traceback, the last lines of output.
-    detail: Mapped[str] = mapped_column(sa.Text, default="")
-    params: Mapped[dict[str, object]] = mapped_column(sa.JSON)
+    detail: Mapped[str] = mapped_column(PlainText, default="")
+    params: Mapped[dict[str, object]] = mapped_column(PlainJson)
     seed: Mapped[int] = mapped_column(sa.BigInteger)
     #: Of its first rank.
     pid: Mapped[int | None]
     #: The most that it was seen to take of any one GPU; None where nothing tells.
     peak_memory_bytes: Mapped[int | None] = mapped_column(sa.BigInteger)
-    log_path: Mapped[str] = mapped_column(sa.Text)
+    log_path: Mapped[str] = mapped_column(PlainText)
     leased_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
@@ -132,7 +137,9 @@ class LeaseRow(TunerBase):
     """A device, or a share of one, that an attempt holds until it is free again."""
 
     __tablename__ = "tuner_leases"
-    __table_args__ = (sa.UniqueConstraint("held_device_id", "held_slot"),)
+    __table_args__ = (
+        sa.UniqueConstraint("held_device_id", "held_slot", name="uq_tuner_leases_held"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     attempt_id: Mapped[int] = mapped_column(
@@ -143,9 +150,9 @@ class LeaseRow(TunerBase):
     #: device is leased twice, whatever the programs believe. CPU slots are each dispatcher's own.
     held_device_id: Mapped[int | None]
     #: 0 for a whole device; the attempts that share one are numbered from 0.
-    held_slot: Mapped[int] = mapped_column(default=0)
+    held_slot: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     #: Of the device, above 0 and at most 1.
-    share: Mapped[float] = mapped_column(default=1.0)
+    share: Mapped[float] = mapped_column(default=1.0, server_default=sa.text("1"))
     leased_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
 
@@ -164,7 +171,7 @@ class EventRow(TunerBase):
         sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
     )
     name: Mapped[str] = mapped_column(sa.String(64))
-    detail: Mapped[str] = mapped_column(sa.Text, default="")
+    detail: Mapped[str] = mapped_column(PlainText, default="")
 
 
 class MetricRow(TunerBase):

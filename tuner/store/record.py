@@ -145,7 +145,7 @@ class Recorder:
             {
                 "device_id": self._device_ids[device.id],
                 "held_device_id": None if device.kind is DeviceKind.CPU else device_id,
-                "held_slot": 0 if lease.is_whole else self._take_slot(device_id, attempt.id),
+                "held_slot": self._take_slot(device_id, attempt.id, is_whole=lease.is_whole),
                 "share": lease.parts / WHOLE,
                 "leased_at": as_stored(attempt.leased_at),
             }
@@ -255,8 +255,10 @@ class Recorder:
         with self._errors(), self._database.engine.connect() as connection:
             return int(connection.execute(query).scalar() or 0)
 
-    def _take_slot(self, device_id: int, attempt_id: AttemptId) -> int:
-        slot = next(slot for slot in itertools.count() if (device_id, slot) not in self._slots)
+    def _take_slot(self, device_id: int, attempt_id: AttemptId, *, is_whole: bool) -> int:
+        # Who has all of a device is refused by the database where anybody has a part of it.
+        free = (slot for slot in itertools.count() if (device_id, slot) not in self._slots)
+        slot = 0 if is_whole else next(free)
         self._slots[device_id, slot] = attempt_id
         return slot
 

@@ -140,13 +140,14 @@ def past_use(connection: sa.Connection, study_id: int) -> PastUse:
         for row in connection.execute(starts)
     )
     leases = (
-        sa.select(LeaseRow.leased_at, LeaseRow.released_at)
+        sa.select(LeaseRow.leased_at, LeaseRow.released_at, LeaseRow.share)
         .join(AttemptRow, AttemptRow.id == LeaseRow.attempt_id)
         .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
         .where(DispatcherRow.study_id == study_id, LeaseRow.released_at.is_not(None))
     )
     device_s = sum(
-        (row.released_at - row.leased_at).total_seconds() for row in connection.execute(leases)
+        (row.released_at - row.leased_at).total_seconds() * row.share
+        for row in connection.execute(leases)
     )
     return PastUse(time_s=time_s, device_s=device_s)
 

@@ -98,6 +98,20 @@ def test_what_rank_0_decided_reaches_the_others(make_ddp):
     assert decided in one.heard
 
 
+def test_rank_that_comes_late_hears_the_last_decision(make_ddp):
+    world = make_ddp()
+    world.program = lambda worker: None
+    world.turn()
+    zero, one = world.workers
+    zero.hello()
+    for count in (1, 2):
+        zero.say(Decided(attempt_id=zero.id, count=count, step=count, action=Action.CONTINUE))
+    world.turn()
+    one.hello()
+    world.turn()
+    assert [message.count for message in one.heard if isinstance(message, Decided)] == [2]
+
+
 def test_verdict_to_end_reaches_commands_of_every_rank(make_ddp):
     world = make_ddp(pruner=optuna.pruners.ThresholdPruner(lower=0.9))
     world.turn(1.0)

@@ -27,11 +27,13 @@ from tuner.budget import Budget
 from tuner.config import Direction
 from tuner.devices.device import Device
 from tuner.devices.pool import DevicePool
+from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
-from tuner.devices.width import ONE, FixedWidth, Width, WidthRule
+from tuner.devices.width import ONE, FixedWidth, LearnedWidth, Width, WidthRule
 from tuner.dispatcher import Dispatcher
 from tuner.files import StudyFiles
+from tuner.gpu_memory import GpuMemory
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
 from tuner.launch.request import FunctionProgram, LaunchRequest
@@ -60,6 +62,10 @@ class FakeWorker:
         self.id = request.attempt_id
         self.rank = request.rank
         self.source: SourceId = world.channel.connect()
+
+    @property
+    def pid(self) -> int:
+        return self._world.launcher.pid_of(self.id, self.rank)
 
     @property
     def trial_number(self) -> int:
@@ -193,17 +199,21 @@ class World:
             self.database, start, self.probe.devices(), at=self.clock.now().utc
         )
         self.search.give_back_orphans()
+        pool, watch = DevicePool(self.probe.devices()), DeviceWatch(self.probe)
+        sharing = Sharing(self.probe.devices()) if rule == LearnedWidth() else None
         self.dispatcher = Dispatcher(
             search=self.search,
             recorder=self.recorder,
             launcher=self.launcher,
             channel=self.channel,
             leasing=Leasing(
-                pool=DevicePool(self.probe.devices()),
-                watch=DeviceWatch(self.probe),
+                pool=pool,
+                watch=watch,
+                memory=GpuMemory(pool, watch, sharing, session_of=lambda pid: pid),
                 rule=rule,
                 widths=widths,
                 standby=Standby(self.probe, NoLocks(), own_pids=frozenset) if is_polite else None,
+                sharing=sharing,
             ),
             plan=TrialPlan(
                 program=FunctionProgram(module="m", function="f"),
@@ -212,6 +222,7 @@ class World:
                 seed=7,
                 objectives=(self.objective,),
                 is_ddp=is_ddp,
+                guards_memory=rule != LearnedWidth(),
             ),
             terms=Terms(
                 budget=budget or Budget(trials=n_trials),

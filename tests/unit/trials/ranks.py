@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import pickle
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,7 +16,7 @@ import torch
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
 from trials.context import TrialContext
-from tuner.messages import Assign
+from tuner.messages import Assign, Json
 
 _TIMEOUT_S = 60.0
 _PRELOADED = ("torch", "torch.distributed.fsdp", "torch._dynamo", "trials.ddp")
@@ -32,16 +32,38 @@ class Rank:
     error: str | None = None
 
 
-def run_ranks(program: Program, folder: Path, *, world_size: int = 2, port: int = 0) -> list[Rank]:
+def values_of(ranks: list[Rank]) -> list[Any]:
+    """What each returned; no rank may have failed."""
+    assert [rank.error for rank in ranks] == [None] * len(ranks)
+    return [rank.value for rank in ranks]
+
+
+def run_ranks(
+    program: Program,
+    folder: Path,
+    *,
+    world_size: int = 2,
+    devices: tuple[str, ...] = ("cpu:0", "cpu:1"),
+    params: Mapping[str, Json] | None = None,
+) -> list[Rank]:
     """Calls a function of a module on every rank, and waits for all."""
+    assign = Assign(
+        attempt_id=ATTEMPT,
+        trial_number=7,
+        attempt_number=2,
+        params=params or {},
+        seed=11,
+        checkpoint_dir=str(folder / "checkpoints"),
+        objectives=("accuracy",),
+        devices=devices,
+    )
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(_PRELOADED))
-    port = port or free_port()
+    port = free_port()
     pipes = []
     for rank in range(world_size):
         ours, theirs = context.Pipe(duplex=False)
-        environment = environment_of_rank(rank, world_size, port)
-        arguments = (program, environment, str(folder / "checkpoints"), theirs)
+        arguments = (program, assign, environment_of_rank(rank, world_size, port), theirs)
         context.Process(target=_run, args=arguments, daemon=True).start()
         theirs.close()
         pipes.append(ours)
@@ -66,28 +88,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def new_trial(checkpoint_dir: str) -> TrialContext:
-    assign = Assign(
-        attempt_id=ATTEMPT,
-        trial_number=7,
-        attempt_number=2,
-        params={},
-        seed=11,
-        checkpoint_dir=checkpoint_dir,
-        objectives=("accuracy",),
-        devices=("cpu:0", "cpu:1"),
-    )
-    return TrialContext(assign, RecordingLink())
-
-
 def _run(
-    program: Program, environment: dict[str, str], checkpoint_dir: str, pipe: Connection
+    program: Program, assign: Assign, environment: Mapping[str, str], pipe: Connection
 ) -> None:
     os.environ.update(environment)
     torch.set_num_threads(1)
-    torch.manual_seed(11)
+    torch.manual_seed(assign.seed)
     try:
-        rank = Rank(value=program(new_trial(checkpoint_dir)))
+        rank = Rank(value=program(TrialContext(assign, RecordingLink())))
     except BaseException as error:
         rank = Rank(error=f"{type(error).__name__}: {error}")
     # Not `send`, which shares the memory of tensors: this process is gone soon.

@@ -18,17 +18,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.utils.data import IterableDataset, TensorDataset
 
 from tests.unit.trials.conftest import NewTrial
-from tests.unit.trials.ranks import Rank, environment_of_rank, run_ranks
+from tests.unit.trials.ranks import environment_of_rank, run_ranks, values_of
 from trials import ddp
 from trials.context import TrialContext
 
 #: A rank that hangs is ended by the test's own limit before that.
 _FOREVER_S = 50.0
-
-
-def _values(ranks: list[Rank]) -> list[Any]:
-    assert [rank.error for rank in ranks] == [None] * len(ranks)
-    return [rank.value for rank in ranks]
 
 
 def _model() -> nn.Sequential:
@@ -49,7 +44,7 @@ def _count(trial: TrialContext) -> tuple[float, str, set[str]]:
 
 
 def test_ranks_find_each_other_and_nobody_else_can_reach_them(tmp_path: Path) -> None:
-    assert _values(run_ranks(_count, tmp_path)) == [(2.0, "gloo", {"127.0.0.1"})] * 2
+    assert values_of(run_ranks(_count, tmp_path)) == [(2.0, "gloo", {"127.0.0.1"})] * 2
 
 
 def _prune_both(trial: TrialContext) -> None:
@@ -136,7 +131,7 @@ def _means(trial: TrialContext) -> tuple[float, float]:
 
 
 def test_mean_over_the_ranks_is_the_same_on_each(tmp_path: Path) -> None:
-    assert _values(run_ranks(_means, tmp_path)) == [(0.75, 0.5)] * 2
+    assert values_of(run_ranks(_means, tmp_path)) == [(0.75, 0.5)] * 2
 
 
 def test_mean_of_one_rank_needs_no_group(new_trial: NewTrial) -> None:
@@ -166,7 +161,7 @@ def test_wrapped_model_averages_gradients_and_keeps_its_names(tmp_path: Path) ->
     torch.manual_seed(0)
     alone = nn.Linear(2, 1)
     alone(torch.arange(8.0).reshape(4, 2)).mean().backward()
-    for name, state, gradient, wrapped_names in _values(run_ranks(_gradients, tmp_path)):
+    for name, state, gradient, wrapped_names in values_of(run_ranks(_gradients, tmp_path)):
         assert name == "DistributedDataParallel"
         assert wrapped_names == ["module.weight", "module.bias"]
         assert list(state) == ["weight", "bias"]
@@ -182,7 +177,7 @@ def _shard(trial: TrialContext) -> tuple[dict[str, Any], tuple[int, ...]]:
 
 
 def test_sharded_model_is_gathered_on_rank_0(tmp_path: Path) -> None:
-    (state, shape), (other_state, other_shape) = _values(run_ranks(_shard, tmp_path))
+    (state, shape), (other_state, other_shape) = values_of(run_ranks(_shard, tmp_path))
     assert shape == other_shape == (4, 4)
     whole = _model().state_dict()
     assert list(state) == list(whole)
