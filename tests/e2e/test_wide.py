@@ -228,3 +228,16 @@ def test_two_trials_share_a_slot(study_folder: StudyFolder) -> None:
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     assert study_folder.rows("select distinct share from tuner_leases") == [(0.5,)]
     assert "trial 1: started on cpu:0" in ended.out.partition("completed")[0]
+
+
+def test_a_hundred_groups_in_a_row_start_cleanly_whatever_became_of_the_last(
+    study_folder: StudyFolder,
+) -> None:
+    ways = ("fine", "raises", "killed", "pruned", "disagrees", "leaves")
+    a_study_of(study_folder, *ways, sampler={"name": "random", "seed": 3}, budget={"trials": 100})
+    ended = study_folder.start().wait(timeout_s=240.0)
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    expected = {"fine": "completed", "pruned": "pruned"}
+    found = [(json.loads(each.params)["how"], each.outcome) for each in study_folder.attempts()]
+    assert len(found) == 100
+    assert all(outcome == expected.get(how, "failed") for how, outcome in found)

@@ -213,7 +213,7 @@ def test_port_that_is_always_taken_fails_in_the_end(make_ddp):
     assert {e.ending.cause for e in world.ended} == {Cause.PORT_TAKEN}
 
 
-def test_a_hundred_groups_in_a_row_start_cleanly_whatever_became_of_the_last(make_ddp):
+def test_a_hundred_groups_in_a_row_end_as_their_ranks_did(make_ddp):
     def program(worker: FakeWorker) -> None:
         worker.later(0.1, worker.hello)
         match worker.trial_number % 4:
