@@ -152,7 +152,7 @@ class GpuMemory:
         if grant.candidate.is_alone:
             return
         device, params = grant.devices[0], grant.candidate.asked.params
-        self._sharing.observe(device, params, grant.peak_bytes or 0)
+        self._sharing.observe(device, params, grant.peak_bytes or 0, is_final=False)
         width = self._sharing.width_of(params)
         if isinstance(width, MemoryShare):
             grant.lease = self._pool.resize(grant.lease, width)
@@ -182,7 +182,10 @@ class GpuMemory:
         if grant.peak_bytes and outcome is Outcome.OUT_OF_MEMORY:
             self._sharing.observe_out_of_memory(device, params, grant.peak_bytes)
         elif grant.peak_bytes:
-            self._sharing.observe(device, params, grant.peak_bytes)
+            # One that crashed early has not shown what it needs.
+            has_shown = outcome in (Outcome.COMPLETED, Outcome.PRUNED)
+            is_final = has_shown or grant.n_reports >= _REPORTS_TO_KNOW
+            self._sharing.observe(device, params, grant.peak_bytes, is_final=is_final)
         self._sharing.packing.ended(device.id, grant.candidate.attempt_id, now_s)
         return is_crowded
 

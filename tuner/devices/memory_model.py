@@ -10,20 +10,17 @@ closed form (Golub, Heath and Wahba 1979), choose the terms and the penalty and 
 
 from __future__ import annotations
 
-import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces import ParamValue
-from search_spaces.space import is_number
+from tuner.devices.parameter_columns import Array, Encoding, Point, encoding_of, key_of, point_of
 
-_Array: TypeAlias = NDArray[np.float64]
 _Pairs: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 #: The newest configurations that are kept, and the fewest that a regression is fitted to.
@@ -37,7 +34,6 @@ _OUT_OF_MEMORY_FACTOR = 1.25
 _MIN_MARGIN = 0.02
 #: Attempts whose parameters differ by less than this part of the range seen are alike.
 _ALIKE = 0.02
-_MAX_CHOICES = 8
 #: Columns that have squares and products: eight have 36.
 _MAX_CURVED = 8
 _PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 100.0)
@@ -46,12 +42,6 @@ _MAX_LEVERAGE = 4.0
 #: Outside of the range seen: steeper than at its end, and wider in any case.
 _STEEPER = 1.5
 _WIDER = 0.25
-#: Such a value is as far below the range as this many times its width, zero included.
-_FAR_BELOW = -2.0
-#: A narrower range (of a logarithm, or part of the largest size) is taken for one this wide.
-_MIN_SPAN = 0.5
-#: Whole numbers may be larger than any float.
-_LARGEST = 1e100
 #: An exabyte: where extrapolation ends.
 _MAX_LOG = math.log(2.0**60)
 
@@ -89,8 +79,8 @@ class MemoryModel:
         if not self._seen:
             return None
         self._renew()
-        point = _point(params)
-        same = self._seen.get(_key(params))
+        point = point_of(params)
+        same = self._seen.get(key_of(params))
         if self._fit is not None:
             upper_bytes = self._fit.upper_bytes(point)
         elif same is not None and same.is_final:
@@ -100,7 +90,7 @@ class MemoryModel:
         return math.ceil(max(upper_bytes, _with_margin(same.peak_bytes) if same else 0.0))
 
     def _learn(self, params: Mapping[str, ParamValue], peak_bytes: int, *, is_final: bool) -> None:
-        key, point = _key(params), _point(params)
+        key, point = key_of(params), point_of(params)
         before = self._seen.pop(key, None)
         if before is not None:
             peak_bytes = max(peak_bytes, before.peak_bytes)
@@ -133,113 +123,11 @@ def _cautious_bytes(peaks: Sequence[int]) -> float:
     return max(peaks) * (1 + 2 / math.sqrt(len(peaks)))
 
 
-# -- parameters as numbers ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
-    """The parameters of an attempt, sorted into sizes and choices."""
-
-    numbers: Mapping[str, float]
-    words: Mapping[str, str]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    point: _Point
+    point: Point
     peak_bytes: int
     is_final: bool
-
-
-def _key(params: Mapping[str, ParamValue]) -> str:
-    return json.dumps(params, sort_keys=True)
-
-
-def _point(params: Mapping[str, ParamValue]) -> _Point:
-    numbers = {
-        name: float(max(-_LARGEST, min(value, _LARGEST)))
-        for name, value in params.items()
-        if is_number(value) and value == value
-    }
-    # As a choice all numbers are alike: their size is another column's.
-    words = {name: "" if name in numbers else repr(params[name]) for name in params}
-    return _Point(numbers=numbers, words=words)
-
-
-class _Column(Protocol):
-    """A parameter as numbers, one for each point."""
-
-    def of(self, points: Sequence[_Point]) -> _Array: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Size:
-    """Between 0 and 1 within the range seen; in its middle where there is no number."""
-
-    name: str
-    low: float
-    span: float
-    is_log: bool
-
-    def of(self, points: Sequence[_Point]) -> _Array:
-        middle = self.low + self.span / 2
-        if self.is_log:
-            middle = math.exp(middle)
-        values = np.array([point.numbers.get(self.name, middle) for point in points])
-        if self.is_log:
-            values = np.log(np.maximum(values, 1e-300))
-        return np.maximum(_FAR_BELOW, (values - self.low) / self.span)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
-    """1 where a parameter has one word, else 0."""
-
-    name: str
-    word: str | None
-
-    def of(self, points: Sequence[_Point]) -> _Array:
-        return np.array([float(point.words.get(self.name) == self.word) for point in points])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Encoding:
-    columns: tuple[_Column, ...]
-    #: Of each parameter; None for its absence.
-    words: Mapping[str, frozenset[str | None]]
-
-    def rows(self, points: Sequence[_Point]) -> _Array:
-        """[points, columns]"""
-        columns = [column.of(points) for column in self.columns]
-        return np.stack(columns, axis=1) if columns else np.zeros((len(points), 0))
-
-    def is_known(self, point: _Point) -> bool:
-        """Whether it has no parameter and no choice that was never seen."""
-        return point.words.keys() <= self.words.keys() and all(
-            point.words.get(name) in words for name, words in self.words.items()
-        )
-
-
-def _encoding(points: Sequence[_Point]) -> _Encoding:
-    columns: list[_Column] = []
-    all_words: dict[str, frozenset[str | None]] = {}
-    for name in sorted({name for point in points for name in point.words}):
-        numbers = [point.numbers[name] for point in points if name in point.numbers]
-        if numbers:
-            columns.append(_size(name, min(numbers), max(numbers)))
-        words = Counter(point.words.get(name) for point in points)
-        if len(words) > 1:
-            columns += [_Choice(name=name, word=w) for w, _ in words.most_common(_MAX_CHOICES)]
-        all_words[name] = frozenset(words)
-    return _Encoding(columns=tuple(columns), words=all_words)
-
-
-def _size(name: str, low: float, high: float) -> _Size:
-    if low > 0:
-        span = max(_MIN_SPAN, math.log(high) - math.log(low))
-        return _Size(name=name, low=math.log(low), span=span, is_log=True)
-    span = max(high - low, _MIN_SPAN * abs(low), 1 / _LARGEST)
-    return _Size(name=name, low=low, span=span, is_log=False)
 
 
 # -- the regression ----------------------------------------------------------------------------
@@ -249,24 +137,24 @@ def _size(name: str, low: float, high: float) -> _Size:
 class _Ridge:
     """A ridge regression on standardized terms."""
 
-    mean: _Array
-    scale: _Array
+    mean: Array
+    scale: Array
     intercept: float
-    slopes: _Array
+    slopes: Array
     #: Of the leave-one-out residuals, root mean square.
     error: float
     #: Its product with a row of terms has the row's leverage as its square.
-    leverage_root: _Array
+    leverage_root: Array
 
-    def at(self, terms: _Array) -> float:
+    def at(self, terms: Array) -> float:
         return self.intercept + float((terms - self.mean) / self.scale @ self.slopes)
 
-    def leverage(self, terms: _Array) -> float:
+    def leverage(self, terms: Array) -> float:
         parts = (terms - self.mean) / self.scale @ self.leverage_root
         return float(parts @ parts)
 
 
-def _best_ridge(terms: _Array, target: _Array) -> _Ridge:
+def _best_ridge(terms: Array, target: Array) -> _Ridge:
     """Of the penalties the one with the least leave-one-out error."""
     n_rows = len(target)
     deviation = terms.std(axis=0)
@@ -297,32 +185,32 @@ def _best_ridge(terms: _Array, target: _Array) -> _Ridge:
 class _Fit:
     """A regression with all that a prediction needs."""
 
-    encoding: _Encoding
+    encoding: Encoding
     #: [observations, columns]
-    rows: _Array
-    peaks_bytes: _Array
+    rows: Array
+    peaks_bytes: Array
     #: The columns to multiply for the squares and products; none for a plain regression.
     pairs: _Pairs
     ridge: _Ridge
     #: Above all that was seen: what an estimate within the range seen is at most.
     cautious_bytes: float
 
-    def upper_bytes(self, point: _Point) -> float:
+    def upper_bytes(self, point: Point) -> float:
         row = self.encoding.rows([point])[0]
         log_peak = self._at(row.clip(0, 1)) + self._margin(row)
         log_peak = min(log_peak, math.log(self.cautious_bytes)) + self._climb(row)
         return max(math.exp(min(log_peak, _MAX_LOG)), self._floor_bytes(point, row))
 
-    def _at(self, row: _Array) -> float:
+    def _at(self, row: Array) -> float:
         return self.ridge.at(_terms(row, self.pairs))
 
-    def _margin(self, row: _Array) -> float:
+    def _margin(self, row: Array) -> float:
         leverage = min(_MAX_LEVERAGE, self.ridge.leverage(_terms(row.clip(-1, 2), self.pairs)))
         # Two standard errors, and for few observations more, as Student's t has it.
         errors = 2 + 8 / len(self.rows)
         return _MIN_MARGIN + errors * self.ridge.error * math.sqrt(1 + leverage)
 
-    def _climb(self, row: _Array) -> float:
+    def _climb(self, row: Array) -> float:
         """From the end of the range seen to a row outside of it: up where it rises, never down."""
         inside = row.clip(0, 1)
         climb = 0.0
@@ -333,7 +221,7 @@ class _Fit:
             climb += abs(row[column] - inside[column]) * (_STEEPER * slope + _WIDER)
         return climb
 
-    def _floor_bytes(self, point: _Point, row: _Array) -> float:
+    def _floor_bytes(self, point: Point, row: Array) -> float:
         if not self.encoding.is_known(point):
             return _with_margin(float(self.peaks_bytes.max()))
         is_alike = np.all(np.abs(self.rows - row) <= _ALIKE, axis=1)
@@ -343,7 +231,7 @@ class _Fit:
 def _fit(sample: Sequence[_Seen]) -> _Fit:
     points = [seen.point for seen in sample]
     peaks = [seen.peak_bytes for seen in sample]
-    encoding = _encoding(points)
+    encoding = encoding_of(points)
     rows, target = encoding.rows(points), np.log(peaks)
     candidates = [
         (pairs, _best_ridge(_terms(rows, pairs), target))
@@ -360,13 +248,13 @@ def _fit(sample: Sequence[_Seen]) -> _Fit:
     )
 
 
-def _terms(rows: _Array, pairs: _Pairs) -> _Array:
+def _terms(rows: Array, pairs: _Pairs) -> Array:
     """Rows with squares and products beside them."""
     left, right = pairs
     return np.concatenate([rows, rows[..., left] * rows[..., right]], axis=-1)
 
 
-def _pairs(rows: _Array, target: _Array, *, n_columns: int) -> _Pairs:
+def _pairs(rows: Array, target: Array, *, n_columns: int) -> _Pairs:
     """All pairs of the columns that go with the target most."""
     centered = rows - rows.mean(axis=0)
     lengths = np.maximum(np.sqrt((centered**2).sum(axis=0)), 1e-9)

@@ -19,25 +19,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tuner.devices.device import Device, DeviceId
+from tuner.devices.level_measures import (
+    MIN_REPORTS,
+    Measure,
+    compare_means,
+    compare_pairs,
+    joined,
+)
 
 #: What a step up has to bring: less is noise, and each attempt more is memory at risk.
 _GAIN = 1.05
 #: The least to know of a level: seconds of a device, and reports, or else ends per attempt at once.
 _MIN_S = 20.0
-_MIN_REPORTS = 8
 _MIN_ENDS = 3
 #: A level that is not clear after so many of a device's seconds is judged by its mean alone.
 _MAX_TRIAL_S = 300.0
-#: Standard deviation to mean, of the time between reports and of the speeds of a few attempts.
-_SPREAD_OF_REPORTS = 0.3
-_SPREAD_OF_ATTEMPTS = 0.7
-_FEW_ATTEMPTS = 4
-#: Comparisons are never surer than this.
-_MIN_ERROR = 0.01
 #: A newcomer starts beside others, and so slower than the first one alone.
 _WARM_UP = 1.5
-#: The newest attempts, which a level is known by.
-_MAX_TALLIES = 100
 _LOOK_EVERY_S = 1.0
 #: After a step that did not pay; doubled each time. Also at least so many attempts' durations.
 _REST_S = 600.0
@@ -88,48 +86,6 @@ class Packing:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Tally:
-    """What one attempt did at one level."""
-
-    seconds: float = 0.0
-    n_events: int = 0
-    #: The same between its first report and its end. Both of these are half within.
-    steady_s: float = 0.0
-    n_steady: float = 0.0
-
-
-@dataclass(slots=True, kw_only=True)
-class _Measure:
-    """What attempts did at one level."""
-
-    level: int
-    tallies: dict[str, _Tally] = field(default_factory=dict)
-
-    def of(self, attempt_id: str) -> _Tally:
-        if attempt_id not in self.tallies and len(self.tallies) >= _MAX_TALLIES:
-            del self.tallies[next(iter(self.tallies))]
-        return self.tallies.setdefault(attempt_id, _Tally())
-
-    @property
-    def seconds(self) -> float:
-        """Of devices, not of attempts."""
-        return sum(tally.seconds for tally in self.tallies.values()) / self.level
-
-    @property
-    def n_events(self) -> int:
-        return sum(tally.n_events for tally in self.tallies.values())
-
-    def error(self, n_events: float) -> float:
-        """Standard error of the throughput, relative to it, with attempts as the sample."""
-        n_attempts = len(self.tallies)
-        if n_attempts < _FEW_ATTEMPTS:
-            return _SPREAD_OF_ATTEMPTS / math.sqrt(n_attempts)
-        rate = n_events / (self.seconds * self.level)
-        squares = sum((each.n_events - rate * each.seconds) ** 2 for each in self.tallies.values())
-        return math.sqrt(squares * n_attempts / (n_attempts - 1)) / n_events
-
-
-@dataclass(slots=True, kw_only=True)
 class _Load:
     """What a device carries."""
 
@@ -158,7 +114,7 @@ class _Climb:
     #: Next to the best one while it is on trial, else the best.
     level: int = 1
     direction: int = 1
-    measures: dict[int, _Measure] = field(default_factory=dict)
+    measures: dict[int, Measure] = field(default_factory=dict)
     has_reports: bool = False
     #: From the first attempt's start to its first sign of life.
     startup_s: float | None = None
@@ -257,8 +213,8 @@ class _Climb:
             load.warm_at_s = now_s
             self.startup_s = max(self.startup_s or 0.0, now_s - load.raised_at_s)
 
-    def _measure(self, level: int) -> _Measure:
-        return self.measures.setdefault(level, _Measure(level=level))
+    def _measure(self, level: int) -> Measure:
+        return self.measures.setdefault(level, Measure(level=level))
 
     # -- deciding ----------------------------------------------------------------------------
 
@@ -305,9 +261,9 @@ class _Climb:
         now, before = self._measure(self.level), self._measure(self.best)
         if now.seconds < _MIN_S:
             return None
-        comparison = _joined(
-            _compare_pairs(now, before, startup_share=self._startup_share),
-            _compare_means(now, before, min_events=self._min_events),
+        comparison = joined(
+            compare_pairs(now, before, startup_share=self._startup_share),
+            compare_means(now, before, min_events=self._min_events),
         )
         # A step down pays where the step up from there would not.
         least = _GAIN if self.level > self.best else 1 / _GAIN
@@ -317,7 +273,7 @@ class _Climb:
     def _go_to(self, level: int) -> None:
         self.level = level
         if level != self.best:
-            self.measures[level] = _Measure(level=level)
+            self.measures[level] = Measure(level=level)
         for load in self.loads.values():
             load.high = len(load.attempts)
 
@@ -336,76 +292,8 @@ class _Climb:
 
     @property
     def _min_events(self) -> int:
-        return _MIN_REPORTS if self.has_reports else _MIN_ENDS * self.level
+        return MIN_REPORTS if self.has_reports else _MIN_ENDS * self.level
 
 
 def _doubled_s(first_s: float, n_before: int) -> float:
     return min(_MAX_REST_S, first_s * 2.0 ** min(n_before, 16))
-
-
-# -- comparing two levels ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Comparison:
-    """Throughput at one level in parts of that at another."""
-
-    ratio: float
-    #: Standard error, relative to the ratio.
-    error: float
-
-    def exceeds(self, least: float, *, is_late: bool) -> bool | None:
-        error = 0.0 if is_late else self.error
-        if self.ratio > least * (1 + error):
-            return True
-        return False if self.ratio <= least * (1 - error) else None
-
-
-def _joined(*comparisons: _Comparison | None) -> _Comparison | None:
-    """The mean, weighted by how sure each is."""
-    known = [each for each in comparisons if each is not None]
-    if not known:
-        return None
-    weights = [max(each.error, _MIN_ERROR) ** -2 for each in known]
-    logs = [math.log(max(each.ratio, 1e-9)) for each in known]
-    mean = sum(weight * log for weight, log in zip(weights, logs, strict=True)) / sum(weights)
-    return _Comparison(ratio=math.exp(mean), error=sum(weights) ** -0.5)
-
-
-def _compare_pairs(now: _Measure, before: _Measure, *, startup_share: float) -> _Comparison | None:
-    """By attempts that were there at both levels, each against itself.
-
-    Args:
-        now: The level on trial.
-        before: The best level.
-        startup_share: Of an attempt's duration before; there no step makes it slower.
-    """
-    both = [
-        (tally, before.tallies[attempt_id])
-        for attempt_id, tally in now.tallies.items()
-        if attempt_id in before.tallies and before.tallies[attempt_id].steady_s > 0
-    ]
-    n_now = sum(after.n_steady for after, _ in both)
-    n_before = sum(early.n_steady for _, early in both)
-    n_expected = sum(after.steady_s * early.n_steady / early.steady_s for after, early in both)
-    n = max(n_now, n_expected)
-    if min(n, n_before) < _MIN_REPORTS / 2 or not n_expected:
-        return None
-    speed = max(n_now, 1e-9) / n_expected
-    ratio = now.level / before.level / (startup_share + (1 - startup_share) / speed)
-    # Where a span begins and ends between two reports is chance: a variance of 1/6 for each.
-    edges = len(both) / 6 * (n**-2 + n_before**-2)
-    spread = _SPREAD_OF_REPORTS**2 * (1 / n + 1 / n_before)
-    return _Comparison(ratio=ratio, error=math.sqrt(edges + spread))
-
-
-def _compare_means(now: _Measure, before: _Measure, *, min_events: int) -> _Comparison | None:
-    """By all attempts at each level."""
-    if not before.n_events:
-        return None
-    n_expected = before.n_events / before.seconds * now.seconds
-    n = max(now.n_events, n_expected)
-    if n < min_events:
-        return None
-    error = math.hypot(now.error(n), before.error(before.n_events))
-    return _Comparison(ratio=now.n_events / n_expected, error=error)

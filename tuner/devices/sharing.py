@@ -40,9 +40,16 @@ class Sharing:
             return ONE
         return MemoryShare(memory_bytes=memory_bytes)
 
-    def observe(self, device: Device, params: Mapping[str, ParamValue], peak_bytes: int) -> None:
-        """An attempt was seen to take so much."""
-        self._models[device.name].observe(params, peak_bytes)
+    def observe(
+        self,
+        device: Device,
+        params: Mapping[str, ParamValue],
+        peak_bytes: int,
+        *,
+        is_final: bool,
+    ) -> None:
+        """An attempt was seen to take so much; `is_final`: and never took more."""
+        self._models[device.name].observe(params, peak_bytes, is_final=is_final)
 
     def observe_out_of_memory(
         self, device: Device, params: Mapping[str, ParamValue], had_bytes: int

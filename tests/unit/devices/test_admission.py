@@ -103,6 +103,8 @@ def test_room_bytes_leaves_hidden_memory_from_before_to_its_owner():
     neighbours = (_neighbour(6 * GIB, None),)
     assert room_bytes(status, 24 * GIB, neighbours, baseline_bytes=5 * GIB) == 13 * GIB
     assert room_bytes(status, 24 * GIB, neighbours, baseline_bytes=None) == 10 * GIB
+    not_told = _status(8 * GIB, _holder(99, None))
+    assert room_bytes(not_told, 24 * GIB, neighbours) == 10 * GIB
 
 
 def test_room_bytes_says_nothing_of_a_device_that_tells_no_memory():
