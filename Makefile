@@ -9,23 +9,27 @@ WORKERS ?= 2
 # Where TensorFlow has a wheel for the CPU.
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 
-.PHONY: help run test check format lint types lock clean
+.PHONY: help run test check servers format lint types lock clean
 
 help:
 	@echo "make run      tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
 	@echo "make test     every test (ARGS='-k words')"
-	@echo "make check    format, lint, types, unit and contract tests: under a minute"
+	@echo "make check    format, lint, types, unit and contract tests (on SQLite): under a minute"
 	@echo "make format   put the code into its form"
 	@echo "make lock     write requirements.lock anew from pyproject.toml"
 
 run: $(VENV)/ready
 	$(BIN)/python -m tuner.run $(STUDY) $(ARGS)
 
-test: $(VENV)/ready-keras
+test: $(VENV)/ready-keras servers
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: lint types
-	$(BIN)/python -m pytest -q -n $(WORKERS) tests/unit tests/contract
+	$(BIN)/python -m pytest -q -n $(WORKERS) -k "not postgresql and not mariadb" tests/unit tests/contract
+
+# PostgreSQL and MariaDB, which the tests start for themselves.
+servers:
+	@.ci/servers
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

@@ -1,12 +1,20 @@
-"""A new database for each test, from tables that are made once."""
+"""A new database for each test, of each kind, from tables that are made once."""
 
 from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.servers import Mariadb, Postgresql, Server, run_mariadb, run_postgresql
 from tuner.store.database import open_database
+from tuner.store.models import TunerBase
+
+KINDS = ("sqlite", "postgresql", "mariadb")
+SERVERS = KINDS[1:]
 
 
 def new_database(folder: Path) -> str:
@@ -24,3 +32,64 @@ def _empty() -> bytes:
         path = Path(folder) / "empty.db"
         open_database(f"sqlite:///{path}").close()
         return path.read_bytes()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Postgresql]:
+    with run_postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[Mariadb]:
+    with run_mariadb() as server:
+        yield server
+
+
+@pytest.fixture(params=KINDS)
+def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a database without tables, of each kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/study.db"
+        return
+    server: Server = request.getfixturevalue(request.param)
+    url = server.new_database()
+    yield url
+    server.drop_database(url)
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """URL of a database with all tables and no rows, of each kind."""
+    if request.param == "sqlite":
+        yield new_database(tmp_path)
+        return
+    yield from _lent(request.getfixturevalue(request.param))
+
+
+def _lent(server: Server) -> Iterator[str]:
+    """A server's database with tables, to be given back empty: emptying is a tenth of making."""
+    free = _free_of(server)
+    url = free.pop() if free else _with_tables(server)
+    yield url
+    server.empty_database(url, _tables_with_rows())
+    free.append(url)
+
+
+@functools.cache
+def _free_of(server: Server) -> list[str]:
+    return []
+
+
+def _with_tables(server: Server) -> str:
+    url = server.new_database()
+    open_database(url).close()
+    return url
+
+
+@functools.cache
+def _tables_with_rows() -> tuple[str, ...]:
+    from optuna.storages._rdb.models import BaseModel
+
+    names = {*BaseModel.metadata.tables, *TunerBase.metadata.tables}
+    return tuple(sorted(names - {"version_info"}))

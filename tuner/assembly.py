@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 from rich.console import Console
 
 from tuner.budget import Budget
@@ -43,6 +44,7 @@ from tuner.search.study import BestTrial, StudySearch
 from tuner.store.database import Database, open_database, store_errors
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
+from tuner.store.schema import alone
 from tuner.store.starts import StartRecord
 from tuner.terms import Result, Terms
 from tuner.view.live import LiveView
@@ -119,21 +121,16 @@ def _open_study(
     seed = config.sampler.seed
     if seed is None:
         seed = stored_seed if stored_seed is not None else draw_seed()
-    sampler = build_sampler(
-        config.sampler,
-        config.search_space,
-        seed=_continued(seed, n_trials),
-        n_objectives=len(config.objectives),
-        file=config.file,
-    )
-    search = StudySearch(
-        storage,
-        config.study,
-        objectives=config.objectives,
-        space=config.search_space,
-        sampler=sampler,
-        pruner=pruner,
-    )
+    # Two dispatchers may make the same study at the same instant.
+    with alone(database.engine):
+        search = StudySearch(
+            storage,
+            config.study,
+            objectives=config.objectives,
+            space=config.search_space,
+            sampler=_sampler(config, seed),
+            pruner=pruner,
+        )
     start = StartRecord(
         study_id=search.study_id,
         host=host_facts(),
@@ -143,18 +140,35 @@ def _open_study(
         versions=package_versions(),
         git=git_state(config.folder),
     )
-    recorder = Recorder(database, start, host.all_devices, at=SystemClock().now().utc)
-    orphans = search.give_back_orphans()
-    if orphans:
-        _log.info("trials %s were lost by an earlier dispatcher and wait again", orphans)
+    recorder = Recorder(
+        database,
+        start,
+        host.all_devices,
+        clock=SystemClock(),
+        n_trials=config.budget.trials,
+    )
+    if n_trials or recorder.n_earlier_starts:
+        later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
+        search.study.sampler = _sampler(config, later_seed)
+    # What dispatchers that died have left waits again.
+    search.sync()
     return search, recorder, seed
 
 
-def _continued(seed: int, n_trials: int) -> int:
-    """A continued study must not draw the same numbers again that it drew at its start."""
-    if n_trials == 0:
-        return seed
-    return int.from_bytes(hashlib.sha256(f"{seed}+{n_trials}".encode()).digest()[:4], "big") >> 1
+def _sampler(config: StudyConfig, seed: int) -> BaseSampler:
+    return build_sampler(
+        config.sampler,
+        config.search_space,
+        seed=seed,
+        n_objectives=len(config.objectives),
+        file=config.file,
+    )
+
+
+def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:
+    """A later start, or one beside others, must not draw the numbers of the first again."""
+    text = f"{seed}+{n_trials}+{n_earlier_starts}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
 
 
 def _leasing(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Leasing:

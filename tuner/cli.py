@@ -9,17 +9,18 @@ import importlib.metadata
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
-import optuna
 import typer
 from rich.console import Console
 
+from tuner import cli_db, cli_studies
 from tuner.config import load_study_file
-from tuner.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
+from tuner.config.storage_url import without_passwords
+from tuner.edge import Edge
+from tuner.errors import EXIT_BAD_INPUT
 from tuner.files import StudyFiles
 from tuner.formats import Format
 from tuner.start import run_study
@@ -34,6 +35,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(cli_db.app)
+app.add_typer(cli_studies.app)
 
 StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
 Overrides = Annotated[
@@ -61,7 +64,7 @@ def run(
     debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
 ) -> None:
     """Tunes on every device of this machine. The same command again continues."""
-    with _edge(debug):
+    with Edge(debug):
         config = load_study_file(
             file,
             overrides=overrides or (),
@@ -90,7 +93,7 @@ def validate(
     debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
 ) -> None:
     """Checks a study file: its keys, its program, the devices, the database. Starts nothing."""
-    with _edge(debug):
+    with Edge(debug):
         from tuner import reports
 
         config = load_study_file(file, overrides=overrides or (), environ=os.environ)
@@ -103,7 +106,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrites the file.")] = False,
 ) -> None:
     """Writes a study file that explains each key."""
-    with _edge(False):
+    with Edge(False):
         from tuner import reports
 
         print(reports.init(file, force=force))
@@ -120,7 +123,7 @@ def devices(
     ] = False,
 ) -> None:
     """Lists this machine's devices: memory, use, who holds them."""
-    with _edge(False):
+    with Edge(False):
         from tuner.devices.table import open_table
         from tuner.view.devices import show_devices, watch_devices
 
@@ -142,7 +145,7 @@ def logs(
     study: Study = None,
 ) -> None:
     """Prints what a trial printed."""
-    with _edge(False):
+    with Edge(False):
         from tuner import reports
 
         config = load_study_file(file, environ=os.environ, study=study)
@@ -163,7 +166,7 @@ def best(
     study: Study = None,
 ) -> None:
     """Prints the best configurations of a study."""
-    with _edge(False):
+    with Edge(False):
         from tuner.configurations import load_top, render
 
         storage = source
@@ -214,49 +217,11 @@ def _only(command: Callable[..., None], name: str) -> None:
     single(prog_name=name)
 
 
-class _edge:
-    """The edge of the program: errors become messages and exit codes here, and nowhere else."""
-
-    def __init__(self, debug: bool) -> None:
-        self._debug = debug
-
-    def __enter__(self) -> None:
-        # Its own news (a study was made, a trial ended) would stand between ours.
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-
-    def __exit__(self, kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, TunerError):
-            if self._debug:
-                traceback.print_exception(error)
-            _leave(str(error), error.exit_code)
-        if isinstance(error, BrokenPipeError):
-            # Whoever read our output is gone (`| head`); nobody is left to tell.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0)
-        if isinstance(error, KeyboardInterrupt):
-            _leave("Interrupted before a trial was started. Nothing is lost.", EXIT_INTERRUPTED)
-        if isinstance(error, Exception) and not isinstance(error, typer.Exit):
-            logging.getLogger("tuner").error("accident", exc_info=error)
-            if self._debug:
-                traceback.print_exception(error)
-            _leave(
-                f"The tuner had an accident: {type(error).__name__}: {error}\n"
-                "Every trial was stopped and what had finished is safe; the same command "
-                "continues. With --debug it shows where; please report that.",
-                EXIT_STUDY_FAILED,
-            )
-
-
-def _leave(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr)
-    raise typer.Exit(code)
-
-
 def _command_line() -> str:
     """What the user typed, to be typed again."""
     program = Path(sys.argv[0]).name
     start = "python -m tuner.run" if program == "run.py" else program
-    return " ".join([start, *sys.argv[1:]])
+    return without_passwords(" ".join([start, *sys.argv[1:]]))
 
 
 assert EXIT_BAD_INPUT == 2, "Typer's own exit code for a wrong command line"

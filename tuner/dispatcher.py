@@ -51,6 +51,9 @@ _CLEARING_TICK_S = 0.05
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
 _CLEARING_NOTE_AFTER_S = 30.0
+#: A trial is compared with what others reported so long ago, at most, and half a second.
+_SYNC_EVERY_S = 1.0
+_LOOK_EVERY_S = 5.0
 
 
 class Dispatcher:
@@ -100,6 +103,8 @@ class Dispatcher:
         self._started_at = clock.now()
         start_s = self._started_at.monotonic_s
         self._committed_at_s = self._beat_at_s = self._shown_at_s = start_s
+        self._synced_at_s = self._looked_at_s = start_s
+        self._is_wait_said = False
         self._end_reason = ""
 
     def run(self, events: Events) -> Result:
@@ -118,6 +123,7 @@ class Dispatcher:
     def tick(self, now: Instant, happened: Iterable[Event]) -> None:
         """One round: hear what happened, act on it, write it down, show it."""
         self._hear(now, happened)
+        self._heed_others(now)
         self._enforce_deadlines(now)
         self._release_cleared_devices(now)
         self._fill_devices(now)
@@ -229,6 +235,42 @@ class Dispatcher:
         return messages.Verdict(
             attempt_id=live.attempt.id, step=step, action=live.told, reason=live.told_reason
         )
+
+    # -- other dispatchers of the study ------------------------------------------------------
+
+    def _heed_others(self, now: Instant) -> None:
+        """Takes in what others report, and takes up what those that died have left."""
+        if now.monotonic_s - self._synced_at_s >= _SYNC_EVERY_S:
+            self._synced_at_s = now.monotonic_s
+            self._search.sync()
+        if now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S:
+            self._look_at_fleet(now)
+
+    def _look_at_fleet(self, now: Instant) -> None:
+        self._looked_at_s = now.monotonic_s
+        for loss in self._recorder.fleet.look(now):
+            numbers = ", ".join(map(str, loss.trial_numbers)) or "none"
+            self._say(f"The dispatcher on {loss.place} is gone. Trials that wait: {numbers}.")
+        self._search.sync()
+
+    def _waits_for_others(self, now: Instant) -> bool:
+        """Whether trials run elsewhere that would have to be run here, should they be lost."""
+        may_start_lost_ones = not self._why_no_more(now, is_new_trial=False)
+        if not may_start_lost_ones or not self._search.count()[TrialState.RUNNING]:
+            return False
+        if now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
+            self._look_at_fleet(now)
+        n_elsewhere = self._search.count()[TrialState.RUNNING]
+        if not n_elsewhere or not self._recorder.fleet.others:
+            # None, or those of somebody who is no dispatcher; or one that died has left some here.
+            return self._search.count()[TrialState.WAITING] > 0
+        if not self._is_wait_said:
+            self._is_wait_said = True
+            self._say(
+                f"Every trial is begun; {n_elsewhere} run on other dispatchers. This one stays, "
+                "should one be lost. Ctrl-C ends it without harm."
+            )
+        return True
 
     # -- endings -----------------------------------------------------------------------------
 
@@ -407,7 +449,8 @@ class Dispatcher:
     def _ask(self, now: Instant) -> Candidate | None:
         if self._why_no_more(now, is_new_trial=True):
             return None
-        return self._candidate(self._search.ask())
+        asked = self._search.ask()
+        return None if asked is None else self._candidate(asked)
 
     def _candidate(self, asked: AskedTrial) -> Candidate:
         n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)
@@ -478,7 +521,8 @@ class Dispatcher:
         if self._live:
             return False
         is_new_trial = self._leasing.n_waiting == 0
-        self._end_reason = self._why_no_more(self._clock.now(), is_new_trial=is_new_trial)
+        now = self._clock.now()
+        self._end_reason = self._why_no_more(now, is_new_trial=is_new_trial)
         if not self._end_reason and self._leasing.is_stuck:
             left = "Too few devices" if self._leasing.pool.devices else "No device"
             error = DeviceError(
@@ -489,7 +533,7 @@ class Dispatcher:
             self._put_back_waiting()
             self._recorder.commit()
             raise error
-        return bool(self._end_reason)
+        return bool(self._end_reason) and not self._waits_for_others(now)
 
     def _spent(self, now: Instant) -> Spent:
         counts = self._search.count()

@@ -2,8 +2,8 @@
 
 A password has two places to come from, so that it is in no file that is shared:
 
-    postgresql://tuner:${DB_PASSWORD}@host/tuner              an environment variable
-    postgresql://tuner:${file:/run/secrets/db}@host/tuner     a file's text, without its last newline
+    postgresql://tuner:${DB_PASSWORD}@host/tuner            an environment variable
+    postgresql://tuner:${file:/run/secrets/db}@host/tuner   a file with one line
 
 In the place of a password the value is taken as it is, whatever signs it has; elsewhere it is a
 part of the URL. PostgreSQL's own ways (PGPASSFILE, ~/.pgpass, PGSERVICEFILE) work where the URL
@@ -29,11 +29,14 @@ _FORMS = (
     "or mysql://user:${DB_PASSWORD}@host/name"
 )
 _FROM_FILE = "file:"
-#: What is installed by our extras; SQLAlchemy's own choice differs between its versions.
+#: What is installed by our extras; SQLAlchemy's own choice differs between its versions. Optuna
+#: knows MariaDB under the name of MySQL only.
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "mysql": "mysql+pymysql",
-    "mariadb": "mariadb+pymysql",
+    "mariadb": "mysql+pymysql",
+    "mariadb+pymysql": "mysql+pymysql",
+    "mariadb+mysqldb": "mysql+mysqldb",
 }
 _EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 

@@ -167,6 +167,8 @@ class LocalLauncher:
             self._drop(attempt_id)
         self._stop_server()
         self._guardian.close()
+        # A fork server that this process starts later would look for its socket there.
+        _multiprocessing_config().pop("tempdir", None)
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def _reap(self, key: _Key) -> Iterable[Event]:
@@ -231,8 +233,8 @@ class LocalLauncher:
             preload.ENV_LOG: str(self._log_path),
         }
         forkserver.set_forkserver_preload([preload.__name__])
-        # Where multiprocessing puts its socket; its own choice fails in a deep TMPDIR.
-        current_process()._config["tempdir"] = str(self._socket_folder)  # type: ignore[attr-defined]
+        # Its own choice of a place for its socket fails in a deep TMPDIR.
+        _multiprocessing_config()["tempdir"] = str(self._socket_folder)
         with _environment(self._variables):
             forkserver.ensure_running()
         server: Any = forkserver._forkserver
@@ -263,6 +265,12 @@ def _base_modules(program: Program) -> list[str]:
     if isinstance(program, FunctionProgram):
         return ["torch", entry.__name__, entry.FUNCTION_WORKER]
     return [entry.__name__, entry.COMMAND_WORKER]
+
+
+def _multiprocessing_config() -> dict[str, Any]:
+    # There is no public way to say where multiprocessing puts its sockets.
+    config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
+    return config
 
 
 def _signal_group(group: int, number: signal.Signals) -> bool:

@@ -6,11 +6,12 @@ import functools
 from collections.abc import Mapping
 
 import optuna
-from optuna.samplers import BaseSampler, nsgaii
+from optuna.samplers import BaseSampler, TPESampler, nsgaii
 
 from search_spaces import AnySpace, SearchSpace
 from tuner.config import SamplerConfig
-from tuner.search import grid
+from tuner.search import grid, log_normal
+from tuner.search.bounded import bounded
 from tuner.search.named import (
     Catalogue,
     Part,
@@ -40,7 +41,7 @@ def build_sampler(
     n_objectives: int = 1,
     file: str | None = None,
 ) -> BaseSampler:
-    """Makes the sampler of a study.
+    """Makes the sampler of a study, bounded in how many trials it looks at.
 
     Args:
         config: Its name and arguments.
@@ -83,7 +84,10 @@ def _make(
         "BaseCrossover": _crossover,
         "BaseMutation": _mutation,
     }
-    return make(cls, arguments, name=shown, place=place, parts=parts)
+    sampler = make(cls, arguments, name=shown, place=place, parts=parts)
+    if isinstance(sampler, TPESampler):
+        log_normal.use_in_optuna()
+    return bounded(sampler, seed=seed)
 
 
 def _nested_sampler(value: object, place: Place, *, seed: int) -> BaseSampler:

@@ -21,7 +21,9 @@ from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.config import Direction
 from tuner.messages import Action, Json
 from tuner.search.identity import all_params, open_study, to_optuna
+from tuner.search.pareto import ParetoFront
 from tuner.store.buffered_storage import BufferedStorage
+from tuner.store.ownership import NoTrialLeft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,13 @@ class TunedStudy(optuna.Study):
     def stop(self) -> None:
         self.is_exhausted = True
 
+    def _pop_waiting_trial_id(self) -> int | None:
+        # Optuna looks at every trial for one that waits, though mostly none does.
+        assert isinstance(self._storage, BufferedStorage)
+        if not self._storage.count_trials(self._study_id)[TrialState.WAITING]:
+            return None
+        return super()._pop_waiting_trial_id()
+
 
 class StudySearch:
     """One study with its space, sampler and pruner, over the dispatcher's storage.
@@ -96,6 +105,7 @@ class StudySearch:
         self._prunes = not isinstance(pruner, optuna.pruners.NopPruner) and len(objectives) == 1
         self._asked: dict[int, optuna.Trial] = {}
         self._best: BestTrial | None = None
+        self._front = ParetoFront(directions)
         self._find_best()
 
     # -- counting ----------------------------------------------------------------------------
@@ -120,12 +130,25 @@ class StudySearch:
         """The best completed trial; with several objectives the newest on the Pareto front."""
         return self._best
 
+    def sync(self) -> None:
+        """Takes in what other dispatchers, and other programs of Optuna, did to the study."""
+        for trial in self._storage.refresh(self.study_id):
+            if trial.state is TrialState.COMPLETE:
+                self._find_best(trial._trial_id)
+
     # -- asking ------------------------------------------------------------------------------
 
-    def ask(self) -> AskedTrial:
-        """The next trial: one that waits (enqueued, cancelled, lost), else a new one."""
+    def ask(self) -> AskedTrial | None:
+        """The next trial: one that waits (enqueued, cancelled, lost), else a new one.
+
+        None where other dispatchers have begun as many as the study may have.
+        """
         n_known = sum(self.count().values())
-        trial = self.study.ask()
+        try:
+            trial = self.study.ask()
+        except NoTrialLeft:
+            self.sync()
+            return None
         self._asked[trial._trial_id] = trial
         return self._as_asked(trial, is_new=trial.number >= n_known)
 
@@ -200,16 +223,6 @@ class StudySearch:
         self._asked.pop(trial_id, None)
         self._storage.set_trial_state_values(trial_id, TrialState.WAITING)
 
-    def give_back_orphans(self) -> list[int]:
-        """Trials that nobody runs any more wait again; gives their numbers.
-
-        Only for the one dispatcher of a study, at its start.
-        """
-        orphans = [trial for trial in self._trials() if trial.state is TrialState.RUNNING]
-        for trial in orphans:
-            self.put_back(trial._trial_id)
-        return [trial.number for trial in orphans]
-
     # -- inside ------------------------------------------------------------------------------
 
     def _is_grid_begun(self) -> bool:
@@ -247,28 +260,24 @@ class StudySearch:
         self.study.tell(self._storage.get_trial_number_from_id(trial_id), values, state)
 
     def _find_best(self, trial_id: int | None = None) -> None:
+        new = self._known_best() if trial_id is None else [self._storage.get_trial(trial_id)]
+        for trial in new:
+            if self._is_best(trial):
+                self._best = self._as_best(trial)
+
+    def _known_best(self) -> list[FrozenTrial]:
         if len(self.objectives) > 1:
-            front = self.study.best_trials if trial_id is None else self._front_with(trial_id)
-        elif trial_id is None:
-            front = self._single_best()
-        else:
-            new = self._storage.get_trial(trial_id)
-            front = [new] if self._is_better(new) else []
-        if front:
-            self._best = self._as_best(front[-1])
-
-    def _front_with(self, trial_id: int) -> list[FrozenTrial]:
-        return [trial for trial in self.study.best_trials if trial._trial_id == trial_id]
-
-    def _single_best(self) -> list[FrozenTrial]:
+            return self.study.best_trials
         try:
             return [self.study.best_trial]
         except ValueError:
             return []  # No trial has completed, or none is feasible.
 
-    def _is_better(self, trial: FrozenTrial) -> bool:
+    def _is_best(self, trial: FrozenTrial) -> bool:
         if any(value > 0 for value in trial.constraints.values()):
             return False
+        if len(self.objectives) > 1:
+            return self._front.add(trial.values or [])
         if self._best is None or trial.value is None:
             return True
         best = self._best.values[self.objectives[0]]

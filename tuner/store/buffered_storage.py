@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.store import optuna_rows
 from tuner.store.engine import open_engine
+from tuner.store.optuna_reads import TrialHead, read_heads, read_trials
+from tuner.store.ownership import Ownership
 
 
 class BufferedStorage(BaseStorage):
@@ -45,6 +47,10 @@ class BufferedStorage(BaseStorage):
         self._names: dict[int, str] = {}
         self._directions: dict[int, list[StudyDirection]] = {}
         self._pending = optuna_rows.PendingRows()
+        #: Where several dispatchers share the study: what this one may write.
+        self._ownership: Ownership | None = None
+        #: Trials that this object has begun and not ended; nobody else changes them.
+        self._own: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         self.flush()
@@ -57,6 +63,10 @@ class BufferedStorage(BaseStorage):
         """Lets every connection go. What was not flushed is lost. Safe to call twice."""
         self._backend.engine.dispose()
         self._engine.dispose()
+
+    def write_for(self, ownership: Ownership) -> None:
+        """From now on every write renews a dispatcher's right to it, and trials are claimed."""
+        self._ownership = ownership
 
     # -- what waits to be written ------------------------------------------------------------
 
@@ -75,16 +85,32 @@ class BufferedStorage(BaseStorage):
         """Writes what waits, in a transaction of its own. Safe to call twice."""
         if self.has_pending:
             with self._engine.begin() as connection:
+                if self._ownership is not None:
+                    self._ownership.renew(connection)
                 self.write_pending(connection)
             self.forget_pending()
 
-    def refresh(self, study_id: int) -> None:
-        """Reads the trials that other programs have added to a study since the last look."""
+    def refresh(self, study_id: int) -> list[FrozenTrial]:
+        """Reads what other programs did to a study since the last look; gives those trials.
+
+        New trials are read, and of those that this object does not run itself the ones that had
+        not ended. A trial that has ended is not changed by anybody.
+        """
+        known = self._of_study(study_id)
+        newest_id = max((trial._trial_id for trial in known[-1:]), default=0)
+        unfinished = {
+            trial._trial_id: trial
+            for trial in known
+            if not trial.state.is_finished()
+            and trial._trial_id not in self._own
+            # What is not written yet cannot be found there.
+            and trial._trial_id not in self._pending.states
+        }
         with self._engine.connect() as connection:
-            n_stored = optuna_rows.count_trials(connection, study_id)
-        if n_stored > len(self._of_study(study_id)):
-            self.flush()
-            self._load(study_id)
+            heads = read_heads(connection, study_id, after_id=newest_id, of=unfinished)
+            moved = [head for head in heads if _may_have_moved(head, unfinished)]
+            changed = read_trials(connection, study_id, moved) if moved else []
+        return [trial for trial in changed if self._take_in(study_id, trial)]
 
     def remove_session(self) -> None:
         self.flush()
@@ -136,9 +162,16 @@ class BufferedStorage(BaseStorage):
     # -- trials ------------------------------------------------------------------------------
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        """
+        Raises:
+            NoTrialLeft: If the study's dispatchers may begin no further one.
+        """
         trials = self._of_study(study_id)
         trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
         with self._engine.begin() as connection:
+            if self._ownership is not None:
+                self._ownership.begin(connection)
+                self._ownership.check_room(connection)
             trial_id, number = optuna_rows.insert_trial(
                 connection,
                 study_id,
@@ -146,15 +179,20 @@ class BufferedStorage(BaseStorage):
                 started_at=trial.datetime_start,
                 completed_at=trial.datetime_complete,
             )
-        if number != len(trials):
-            self._load(study_id)
-            trials = self._of_study(study_id)
-            del trials[number:]
-            self._counts[study_id] = Counter(each.state for each in trials)
+            if self._ownership is not None:
+                self._ownership.claim(connection, trial_id)
+        if not trial.state.is_finished():
+            self._own.add(trial_id)
+        if number > len(trials):
+            # Others have added some meanwhile; this one is read with them.
+            self.refresh(study_id)
         trial.number, trial._trial_id = number, trial_id
         self._places[trial_id] = (study_id, number)
-        trials.append(trial)
-        self._counts[study_id][trial.state] += 1
+        if number < len(trials):
+            self._replace(trial)
+        else:
+            trials.append(trial)
+            self._counts[study_id][trial.state] += 1
         self._buffer_whole_trial(trial)
         return trial_id
 
@@ -193,6 +231,10 @@ class BufferedStorage(BaseStorage):
             self._pending.add_values(trial_id, values)
         if state.is_finished():
             trial.datetime_complete = datetime.now()
+        if state == TrialState.RUNNING:
+            self._own.add(trial_id)
+        else:
+            self._own.discard(trial_id)
         self._replace(trial)
         self._pending.add_state(
             trial_id,
@@ -272,8 +314,8 @@ class BufferedStorage(BaseStorage):
         return self._trials[study_id]
 
     def _load(self, study_id: int) -> None:
-        trials = self._backend.get_all_trials(study_id, deepcopy=False)
-        trials = sorted(trials, key=lambda trial: trial.number)
+        with self._engine.connect() as connection:
+            trials = read_trials(connection, study_id)
         self._trials[study_id] = trials
         self._counts[study_id] = Counter(trial.state for trial in trials)
         seen = self._distributions.setdefault(study_id, {})
@@ -304,7 +346,32 @@ class BufferedStorage(BaseStorage):
     def _claim(self, trial_id: int) -> bool:
         self.flush()
         with self._engine.begin() as connection:
-            return optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
+            if self._ownership is None:
+                return optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
+            self._ownership.begin(connection)
+            if not self._ownership.may_begin_waiting(connection):
+                return False
+            is_taken = optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
+            if is_taken:
+                self._ownership.claim(connection, trial_id)
+            return is_taken
+
+    def _take_in(self, study_id: int, trial: FrozenTrial) -> bool:
+        """Puts a trial that was read into its place; False where it is as it was."""
+        trials = self._trials[study_id]
+        if trial.number > len(trials):
+            return False  # One before it cannot be seen yet; the next look finds both.
+        if trial.number == len(trials):
+            trials.append(trial)
+            self._counts[study_id][trial.state] += 1
+        elif trials[trial.number] == trial:
+            return False
+        else:
+            self._places[trial._trial_id] = (study_id, trial.number)
+            self._replace(trial)
+        self._places[trial._trial_id] = (study_id, trial.number)
+        self._distributions.setdefault(study_id, {}).update(trial.distributions)
+        return True
 
     def _buffer_whole_trial(self, trial: FrozenTrial) -> None:
         """What a template brings beyond its state: parameters, values, curves, attributes."""
@@ -322,6 +389,12 @@ class BufferedStorage(BaseStorage):
             self._pending.add_attr(trial_id, key, value, system=True)
         if trial.values is not None:
             self._pending.add_values(trial_id, trial.values)
+
+
+def _may_have_moved(head: TrialHead, known: Mapping[int, FrozenTrial]) -> bool:
+    """One that waits changes with its state only; one that runs has ever more reports."""
+    before = known.get(head.trial_id)
+    return before is None or before.state != head.state or head.state == TrialState.RUNNING
 
 
 def _new_trial() -> FrozenTrial:

@@ -21,7 +21,7 @@ from tuner.store.types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0002"
+SCHEMA_REVISION = "0003"
 VERSION_TABLE = "tuner_alembic_version"
 
 E = TypeVar("E", bound=Enum)
@@ -131,6 +131,19 @@ class AttemptRow(TunerBase):
     started_at: Mapped[datetime | None]
     ended_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+
+class ClaimRow(TunerBase):
+    """A trial that a dispatcher has begun, or asked for ahead: nobody else runs it."""
+
+    __tablename__ = "tuner_claims"
+
+    trial_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("trials.trial_id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    dispatcher_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_dispatchers.id", ondelete="CASCADE"), index=True
+    )
 
 
 class LeaseRow(TunerBase):

@@ -15,12 +15,14 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from tuner.attempt import Attempt, AttemptId, AttemptState
+from tuner.clock import Clock
 from tuner.devices.device import Device, DeviceKind
 from tuner.devices.pool import Lease
 from tuner.devices.width import WHOLE
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
 from tuner.store.database import Database, store_errors
+from tuner.store.fleet import Fleet, clear_up
 from tuner.store.models import (
     AttemptRow,
     DispatcherRow,
@@ -29,10 +31,11 @@ from tuner.store.models import (
     MetricRow,
     table_of,
 )
+from tuner.store.ownership import Ownership
 from tuner.store.rows import as_stored, insert_row
 from tuner.store.starts import (
     StartRecord,
-    close_stale,
+    count_starts,
     device_id_of,
     host_id_of,
     insert_dispatcher,
@@ -90,15 +93,23 @@ class Recorder:
         database: An open one.
         start: Who writes, and what for.
         devices: What this dispatcher may lease.
-        at: The present, in UTC.
+        clock: The time.
+        n_trials: How many trials the study may have, whoever runs them; None for any number.
 
     Raises:
         StoreError: If another dispatcher that is alive works on the study.
     """
 
     def __init__(
-        self, database: Database, start: StartRecord, devices: Sequence[Device], *, at: datetime
+        self,
+        database: Database,
+        start: StartRecord,
+        devices: Sequence[Device],
+        *,
+        clock: Clock,
+        n_trials: int | None = None,
     ) -> None:
+        at = clock.now().utc
         self._database = database
         self._rows: dict[AttemptId, int] = {}
         self._states: dict[AttemptId, AttemptState] = {}
@@ -108,14 +119,20 @@ class Recorder:
         self._slots: dict[tuple[int, int], AttemptId] = {}
         with self._errors(), database.engine.begin() as connection:
             lock_study(connection, start.study_id)
-            refuse_second_dispatcher(connection, start, at)
-            close_stale(connection, start.study_id, at)
+            if connection.dialect.name == "sqlite":
+                refuse_second_dispatcher(connection, start, at)
+            clear_up(connection, start, at)
             self.past = past_use(connection, start.study_id)
             host_id = host_id_of(connection, start.host)
             self._device_ids = {
                 device.id: device_id_of(connection, host_id, device) for device in devices
             }
+            #: How many dispatchers have begun to work on the study before this one.
+            self.n_earlier_starts = count_starts(connection, start.study_id)
             self._dispatcher_id = insert_dispatcher(connection, start, host_id, at)
+        self._ownership = Ownership(self._dispatcher_id, start.study_id, n_trials, clock)
+        database.storage.write_for(self._ownership)
+        self.fleet = Fleet(database, start.study_id, start.host.name, self._dispatcher_id)
 
     @property
     def has_pending(self) -> bool:
@@ -240,6 +257,7 @@ class Recorder:
         if not self.has_pending:
             return
         with self._errors(), self._database.engine.begin() as connection:
+            self._ownership.renew(connection)
             self._database.storage.write_pending(connection)
             for write in self._writes:
                 write(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,6 +13,23 @@ def insert_row(connection: sa.Connection, insert: sa.Insert, row: Mapping[str, o
     key = connection.execute(insert, row).inserted_primary_key
     assert key is not None
     return int(key[0])
+
+
+def find_or_insert(
+    connection: sa.Connection,
+    query: sa.Select[Any],
+    insert: sa.Insert,
+    row: Mapping[str, object],
+) -> int:
+    """The id that `query` finds, or of a new row; also where others insert it at the same time."""
+    found = connection.execute(query).scalar()
+    if found is not None:
+        return int(found)
+    try:
+        with connection.begin_nested():
+            return insert_row(connection, insert, row)
+    except sa.exc.IntegrityError:
+        return int(connection.execute(query).scalar_one())
 
 
 def as_stored(at: datetime | None) -> datetime | None:

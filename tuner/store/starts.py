@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import Device
 from tuner.errors import StoreError
 from tuner.provenance import GitState, HostFacts, is_alive
@@ -21,7 +20,7 @@ from tuner.store.models import (
     LeaseRow,
     table_of,
 )
-from tuner.store.rows import as_stored, in_utc, insert_row
+from tuner.store.rows import as_stored, find_or_insert, in_utc, insert_row
 
 #: A dispatcher on another host that has not written for this long is taken for dead.
 STALE_AFTER_S = 60.0
@@ -48,7 +47,7 @@ class PastUse:
     device_s: float
 
 
-class _OpenDispatcher(NamedTuple):
+class OpenDispatcher(NamedTuple):
     """A start that has not ended, as far as the database knows."""
 
     id: int
@@ -57,6 +56,17 @@ class _OpenDispatcher(NamedTuple):
     process_created_at_s: float
     started_at: datetime
     beat_at: datetime
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"{self.host} (pid {self.pid}, since {self.started_at:%Y-%m-%d %H:%M} UTC)"
+
+    def is_working(self, host: str, at: datetime) -> bool:
+        """As it looks from a host."""
+        if self.host == host:
+            return is_alive(self.pid, self.process_created_at_s)
+        return (in_utc(at) - self.beat_at).total_seconds() < STALE_AFTER_S
 
 
 def lock_study(connection: sa.Connection, study_id: int) -> None:
@@ -74,48 +84,23 @@ def refuse_second_dispatcher(connection: sa.Connection, start: StartRecord, at: 
     Raises:
         StoreError: If a dispatcher that is alive works on the study.
     """
-    for other in _open_dispatchers(connection, start.study_id):
-        if other.host == start.host.name:
-            is_working = is_alive(other.pid, other.process_created_at_s)
-        else:
-            silent_s = (in_utc(at) - other.beat_at).total_seconds()
-            is_working = silent_s < STALE_AFTER_S
-        if is_working:
-            raise StoreError(
-                f"This study is being run already, on {other.host} (pid {other.pid}, since "
-                f"{other.started_at:%Y-%m-%d %H:%M} UTC). Wait for it, end it with Ctrl-C, or "
-                "start another study with --study NEW_NAME."
-            )
-
-
-def close_stale(connection: sa.Connection, study_id: int, at: datetime) -> None:
-    """Ends what dispatchers that died have left open: their attempts are lost, devices free."""
-    for dispatcher in _open_dispatchers(connection, study_id):
-        open_attempts = sa.select(AttemptRow.id).where(
-            AttemptRow.dispatcher_id == dispatcher.id, AttemptRow.state != AttemptState.FINISHED
+    other = living_dispatcher(connection, start.host.name, at, study_id=start.study_id)
+    if other is not None:
+        raise StoreError(
+            f"This study is being run already, on {other.place}. Wait for it, end it with Ctrl-C, "
+            "or start another study with --study NEW_NAME."
         )
-        attempts = connection.execute(open_attempts).scalars().all()
-        lost = {
-            "state": AttemptState.FINISHED,
-            "outcome": Outcome.LOST,
-            "cause": Cause.DISPATCHER_GONE,
-            "detail": "Its dispatcher died.",
-            "finished_at": as_stored(at),
-        }
-        connection.execute(sa.update(AttemptRow).where(AttemptRow.id.in_(attempts)).values(lost))
-        # Not now: the time in which no dispatcher ran is not spent.
-        last_seen = sa.case(
-            (LeaseRow.leased_at > dispatcher.beat_at, LeaseRow.leased_at), else_=dispatcher.beat_at
-        )
-        released = sa.update(LeaseRow).where(
-            LeaseRow.attempt_id.in_(attempts), LeaseRow.released_at.is_(None)
-        )
-        connection.execute(released.values(released_at=last_seen, held_device_id=None))
-        ended = sa.update(DispatcherRow).where(DispatcherRow.id == dispatcher.id)
-        connection.execute(ended.values(ended_at=DispatcherRow.beat_at))
 
 
-def _open_dispatchers(connection: sa.Connection, study_id: int) -> Sequence[_OpenDispatcher]:
+def living_dispatcher(
+    connection: sa.Connection, host: str, at: datetime, *, study_id: int | None = None
+) -> OpenDispatcher | None:
+    """Who works on a study, or on any study of the database; of any schema revision."""
+    found = open_dispatchers(connection, study_id)
+    return next((one for one in found if one.is_working(host, at)), None)
+
+
+def open_dispatchers(connection: sa.Connection, study_id: int | None) -> Sequence[OpenDispatcher]:
     query = (
         sa.select(
             DispatcherRow.id,
@@ -126,9 +111,20 @@ def _open_dispatchers(connection: sa.Connection, study_id: int) -> Sequence[_Ope
             DispatcherRow.beat_at,
         )
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
-        .where(DispatcherRow.study_id == study_id, DispatcherRow.ended_at.is_(None))
+        .where(DispatcherRow.ended_at.is_(None))
     )
-    return [_OpenDispatcher(*row) for row in connection.execute(query)]
+    if study_id is not None:
+        query = query.where(DispatcherRow.study_id == study_id)
+    return [OpenDispatcher(*row) for row in connection.execute(query)]
+
+
+def count_starts(connection: sa.Connection, study_id: int) -> int:
+    query = (
+        sa.select(sa.func.count())
+        .select_from(DispatcherRow)
+        .where(DispatcherRow.study_id == study_id)
+    )
+    return int(connection.execute(query).scalar_one())
 
 
 def past_use(connection: sa.Connection, study_id: int) -> PastUse:
@@ -153,20 +149,12 @@ def past_use(connection: sa.Connection, study_id: int) -> PastUse:
 
 
 def host_id_of(connection: sa.Connection, host: HostFacts) -> int:
-    found = connection.execute(sa.select(HostRow.id).where(HostRow.name == host.name)).scalar()
-    if found is not None:
-        return found
     row = {"name": host.name, "n_cores": host.n_cores, "memory_bytes": host.memory_bytes}
-    return insert_row(connection, sa.insert(table_of(HostRow)), row)
+    query = sa.select(HostRow.id).where(HostRow.name == host.name)
+    return find_or_insert(connection, query, sa.insert(table_of(HostRow)), row)
 
 
 def device_id_of(connection: sa.Connection, host_id: int, device: Device) -> int:
-    query = sa.select(DeviceRow.id).where(
-        DeviceRow.host_id == host_id, DeviceRow.device == device.id
-    )
-    found = connection.execute(query).scalar()
-    if found is not None:
-        return found
     row = {
         "host_id": host_id,
         "device": device.id,
@@ -175,7 +163,10 @@ def device_id_of(connection: sa.Connection, host_id: int, device: Device) -> int
         "name": device.name,
         "memory_bytes": device.memory_bytes,
     }
-    return insert_row(connection, sa.insert(table_of(DeviceRow)), row)
+    query = sa.select(DeviceRow.id).where(
+        DeviceRow.host_id == host_id, DeviceRow.device == device.id
+    )
+    return find_or_insert(connection, query, sa.insert(table_of(DeviceRow)), row)
 
 
 def insert_dispatcher(

@@ -13,13 +13,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-_ON_MYSQL = ("mysql", "mariadb")
-
 
 class PlainText(sa.TypeDecorator[str]):
     """Text for people: up to 16 MB, whatever characters a program printed."""
 
-    impl = sa.Text().with_variant(mysql.MEDIUMTEXT(), *_ON_MYSQL)
+    impl = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
@@ -42,7 +40,7 @@ class PlainJson(sa.TypeDecorator[Any]):
 
 def instant() -> sa.DateTime:
     """In UTC without a zone, to the microsecond."""
-    return sa.DateTime().with_variant(mysql.DATETIME(fsp=6), *_ON_MYSQL)
+    return sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql")
 
 
 def storable(text: str) -> str:

@@ -201,7 +201,7 @@ def test_late_writer_whose_attempts_were_taken_over_is_refused(make_world):
     first.turn(1.0)
     make_world(sleeps, n_devices=1, clock=first.clock)
     first.workers[0].complete()
-    with pytest.raises(StoreError, match="was taken over by another dispatcher"):
+    with pytest.raises(StoreError, match="another one took its trials over"):
         first.turn(1.0)
 
 

@@ -196,9 +196,13 @@ class World:
         )
         start = a_start(self.search.study_id, host)
         self.recorder = Recorder(
-            self.database, start, self.probe.devices(), at=self.clock.now().utc
+            self.database,
+            start,
+            self.probe.devices(),
+            clock=self.clock,
+            n_trials=None if budget else n_trials,
         )
-        self.search.give_back_orphans()
+        self.search.sync()
         pool, watch = DevicePool(self.probe.devices()), DeviceWatch(self.probe)
         sharing = Sharing(self.probe.devices()) if rule == LearnedWidth() else None
         self.dispatcher = Dispatcher(

@@ -4,17 +4,57 @@ from __future__ import annotations
 
 import sqlite3
 import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 
+import optuna
 import pytest
 import sqlalchemy as sa
 from optuna.exceptions import StorageInternalError
 from optuna.study import StudyDirection
 
+from tests.contract.store.old_schema import connected
+from tests.databases import SERVERS
+from tests.servers import PASSWORD, Mariadb, Postgresql, Server
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, StoreError
-from tuner.store.database import open_database, parse_url, shown_url, store_errors
-from tuner.store.models import SCHEMA_REVISION, VERSION_TABLE, TunerBase
+from tuner.store.database import Database, open_database, parse_url, shown_url, store_errors
+from tuner.store.models import (
+    SCHEMA_REVISION,
+    VERSION_TABLE,
+    DispatcherRow,
+    TunerBase,
+    table_of,
+)
 from tuner.store.queries import find_study
+
+
+def find_study_names(database: Database) -> list[str]:
+    return [study.study_name for study in database.storage.get_all_studies()]
+
+
+def write_a_start(url: str) -> None:
+    """A study `s`, and a dispatcher that worked on it."""
+    study = optuna.create_study(storage=url, study_name="s")
+    with connected(url) as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO tuner_hosts (name, n_cores, memory_bytes) VALUES ('here', 1, 1)"
+        )
+        connection.execute(
+            sa.insert(table_of(DispatcherRow)).values(
+                study_id=study._study_id,
+                host_id=connection.exec_driver_sql("SELECT id FROM tuner_hosts").scalar(),
+                pid=1,
+                process_created_at_s=0.0,
+                started_at=datetime(2026, 1, 1),
+                beat_at=datetime(2026, 1, 1),
+                seed=1,
+                study_file="",
+                folder="",
+                versions={},
+            )
+        )
 
 
 def refusal(url: str, **keywords: bool) -> StoreError:
@@ -25,57 +65,78 @@ def refusal(url: str, **keywords: bool) -> StoreError:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def file_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/study.db"
 
 
-def test_open_makes_optunas_tables_and_ours(url: str):
-    database = open_database(url)
+def test_open_makes_optunas_tables_and_ours(new_url: str):
+    database = open_database(new_url)
     tables = set(sa.inspect(database.engine).get_table_names())
     assert {"studies", "trials", "trial_params", VERSION_TABLE} <= tables
     assert set(TunerBase.metadata.tables) <= tables
     database.close()
 
 
-def test_open_again_keeps_what_is_there(url: str):
-    database = open_database(url)
+def test_open_again_keeps_what_is_there(new_url: str):
+    database = open_database(new_url)
     database.storage.create_new_study([StudyDirection.MINIMIZE], "s")
     database.close()
     database.close()
-    again = open_database(url)
+    again = open_database(new_url)
     assert find_study(again, None)[1] == "s"
     again.close()
 
 
-def test_sqlite_is_in_wal_mode_with_foreign_keys(url: str):
-    database = open_database(url)
-    with database.engine.connect() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+def test_opened_at_once_by_several_it_is_made_once(new_url: str):
+    with ThreadPoolExecutor(4) as threads:
+        for database in threads.map(open_database, [new_url] * 4):
+            assert find_study_names(database) == []
+            database.close()
+
+
+def test_tables_of_optuna_alone_get_ours_beside_them(new_url: str):
+    optuna.create_study(storage=new_url, study_name="s")
+    database = open_database(new_url)
+    assert find_study_names(database) == ["s"]
+    assert set(TunerBase.metadata.tables) <= set(sa.inspect(database.engine).get_table_names())
     database.close()
 
 
-def test_read_only_makes_no_file(url: str, tmp_path: Path):
-    assert "There is no database at" in str(refusal(url, read_only=True))
+def test_deleted_study_takes_its_rows_in_our_tables_with_it(url: str):
+    write_a_start(url)
+    database = open_database(url)
+    optuna.delete_study(study_name="s", storage=database.storage)
+    with database.engine.connect() as connection:
+        assert connection.execute(sa.select(sa.func.count(DispatcherRow.id))).scalar() == 0
+    database.close()
+
+
+def test_sqlite_is_in_wal_mode_with_foreign_keys(file_url: str):
+    database = open_database(file_url)
+    for engine in (database.engine, database.storage._backend.engine):
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+            assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    database.close()
+
+
+def test_read_only_makes_no_file(file_url: str, tmp_path: Path):
+    assert "There is no database at" in str(refusal(file_url, read_only=True))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_read_only_makes_no_table(tmp_path: Path, url: str):
-    sqlite3.connect(tmp_path / "study.db").close()
+def test_read_only_makes_no_table(new_url: str, tmp_path: Path):
     (tmp_path / "study.db").touch()
-    assert "has no study in it yet" in str(refusal(url, read_only=True))
-    connection = sqlite3.connect(tmp_path / "study.db")
-    assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-    connection.close()
+    assert "has no study in it yet" in str(refusal(new_url, read_only=True))
+    with connected(new_url) as connection:
+        assert sa.inspect(connection).get_table_names() == []
 
 
-def test_newer_schema_is_refused(url: str, tmp_path: Path):
-    open_database(url).close()
-    connection = sqlite3.connect(tmp_path / "study.db")
-    connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
-    connection.commit()
-    connection.close()
-    text = str(refusal(url))
+def test_newer_schema_is_refused(new_url: str):
+    open_database(new_url).close()
+    with connected(new_url) as connection:
+        connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    text = str(refusal(new_url))
     assert "newer tuner (schema 9999; this one knows " + SCHEMA_REVISION in text
     assert "pip install -U tuner" in text
 
@@ -90,6 +151,85 @@ def test_folder_that_is_not_there_is_named(tmp_path: Path):
     text = str(refusal(f"sqlite:///{tmp_path}/none/study.db"))
     assert "folder is missing or not writable" in text
 
+
+# -- servers -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Server:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def server_url(server: Server) -> Iterator[str]:
+    url = server.new_database()
+    yield url
+    server.drop_database(url)
+
+
+def as_user(url: str, user: str, password: str | None) -> str:
+    parsed = sa.make_url(url).set(username=user, password=password)
+    return parsed.render_as_string(hide_password=False)
+
+
+def test_url_without_a_driver_takes_the_one_that_is_installed(server_url: str):
+    scheme, _, rest = server_url.partition("://")
+    database = open_database(f"{scheme.partition('+')[0]}://{rest}")
+    assert database.engine.driver == scheme.partition("+")[2]
+    database.close()
+
+
+def test_password_with_every_sign_opens_the_database(server: Server, server_url: str):
+    user = server.new_user(server_url, PASSWORD)
+    open_database(as_user(server_url, user, PASSWORD)).close()
+
+
+def test_wrong_password_is_said_and_not_shown(server: Server, server_url: str):
+    user = server.new_user(server_url, PASSWORD)
+    error = refusal(as_user(server_url, user, "S3CRET"))
+    assert str(error).startswith("The database server refuses the user or the password: ")
+    assert user in str(error)
+    assert "S3CRET" not in "".join(traceback.format_exception(error))
+
+
+def test_database_that_the_server_lacks_is_said(server_url: str):
+    text = str(refusal(sa.make_url(server_url).set(database="nosuch").render_as_string()))
+    assert text.startswith("There is no such database on the server: ")
+    assert "'nosuch'" in text.replace('"', "'")
+
+
+def test_pgpass_file_gives_a_password(
+    postgresql: Postgresql, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    url = postgresql.new_database()
+    user = postgresql.new_user(url, "simple")
+    (tmp_path / "pgpass").write_text(f"*:*:*:{user}:simple\n")
+    (tmp_path / "pgpass").chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+    open_database(as_user(url, user, None)).close()
+    postgresql.drop_database(url)
+
+
+def test_user_who_may_not_make_tables_is_told_so(postgresql: Postgresql):
+    url = postgresql.new_database()
+    user = postgresql.new_user(url, PASSWORD, is_reader=True)
+    text = str(refusal(as_user(url, user, PASSWORD)))
+    assert text.startswith("The database user may not do that: ")
+    assert "GRANT ALL ON SCHEMA public" in text
+    postgresql.drop_database(url)
+
+
+def test_database_without_all_characters_is_refused_with_the_way_out(mariadb: Mariadb):
+    url = mariadb.new_database(characters="latin1")
+    name = sa.make_url(url).database
+    advice = f"ALTER DATABASE `{name}` CHARACTER SET utf8mb4"
+    assert advice in str(refusal(url))
+    mariadb.execute(advice)
+    open_database(url).close()
+    mariadb.drop_database(url)
+
+
+# -- passwords ---------------------------------------------------------------------------------
 
 SECRET_URLS = {
     "unreachable": "postgresql://user:secret@127.0.0.1:1/x",

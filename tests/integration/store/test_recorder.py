@@ -1,26 +1,29 @@
-"""What the dispatcher writes, and what it is refused, on a real SQLite file."""
+"""What the dispatcher writes, and what it is refused, on every database."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from functools import partial
 
 import optuna
 import psutil
 import pytest
 import sqlalchemy as sa
 
-from tests.databases import new_database
 from tests.fakes import a_gpu
 from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
+from tuner.clock import Instant
 from tuner.devices.cpu import CpuProbe
 from tuner.devices.device import Device
 from tuner.devices.pool import Lease
 from tuner.devices.width import WHOLE, parts_of
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.messages import Json
 from tuner.provenance import GitState, HostFacts
 from tuner.store.database import Database, open_database
 from tuner.store.models import (
@@ -32,6 +35,7 @@ from tuner.store.models import (
     LeaseRow,
     MetricRow,
     TunerBase,
+    table_of,
 )
 from tuner.store.queries import first_seed, origin_of
 from tuner.store.record import Recorder
@@ -43,18 +47,27 @@ GPUS = (a_gpu(0), a_gpu(1))
 DEAD = HostFacts(name="here", n_cores=8, memory_bytes=1, pid=4_999_999, process_created_at_s=0.0)
 ALIVE = replace(DEAD, pid=os.getpid(), process_created_at_s=psutil.Process().create_time())
 ELSEWHERE = replace(DEAD, name="there")
+X_IS_HALF: Mapping[str, Json] = {"x": 0.5}
 
 
 def later(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
+class StandingClock:
+    def __init__(self, at: datetime) -> None:
+        self._now = Instant(utc=at, monotonic_s=0.0)
+
+    def now(self) -> Instant:
+        return self._now
+
+
 class Store:
     """A database with one study in it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.url = new_database(folder)
-        self.database: Database = open_database(self.url)
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.database: Database = open_database(url)
         self.study = optuna.create_study(storage=self.database.storage, study_name="s")
 
     def recorder(
@@ -75,7 +88,7 @@ class Store:
             versions={"python": "3"},
             git=GitState(commit="abc", is_dirty=True),
         )
-        return Recorder(self.database, start, devices, at=at)
+        return Recorder(self.database, start, devices, clock=StandingClock(at))
 
     def attempt(self, number: int = 1) -> Attempt:
         trial = self.study.ask()
@@ -89,7 +102,7 @@ class Store:
 
     def rows(self, table: type[TunerBase]) -> list[dict[str, object]]:
         with self.database.engine.connect() as connection:
-            query = sa.select(TunerBase.metadata.tables[table.__tablename__])
+            query = sa.select(table_of(table)).order_by(table_of(table).c.id)
             return [dict(row) for row in connection.execute(query).mappings()]
 
     def change(self, table: type[TunerBase], **values: object) -> None:
@@ -98,15 +111,21 @@ class Store:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path)
+def store(url: str) -> Iterator[Store]:
+    store = Store(url)
     yield store
     store.database.close()
 
 
-def lease(recorder: Recorder, attempt: Attempt, *devices: Device, parts: int = WHOLE) -> None:
+def lease(
+    recorder: Recorder,
+    attempt: Attempt,
+    *devices: Device,
+    parts: int = WHOLE,
+    params: Mapping[str, Json] = X_IS_HALF,
+) -> None:
     held = Lease(number=1, attempt_id=attempt.id, devices=devices or GPUS[:1], parts=parts)
-    recorder.lease(attempt, held, params={"x": 0.5}, log_path="/log")
+    recorder.lease(attempt, held, params=params, log_path="/log")
 
 
 def run_to_its_end(recorder: Recorder, attempt: Attempt, outcome: Outcome) -> Attempt:
@@ -114,9 +133,11 @@ def run_to_its_end(recorder: Recorder, attempt: Attempt, outcome: Outcome) -> At
     return finish(recorder, attempt, outcome)
 
 
-def finish(recorder: Recorder, attempt: Attempt, outcome: Outcome) -> Attempt:
+def finish(
+    recorder: Recorder, attempt: Attempt, outcome: Outcome, *, detail: str = "why"
+) -> Attempt:
     """Moves it through its states, a second each."""
-    ending = Ending(outcome=outcome, cause=Cause.PRUNER, detail="why")
+    ending = Ending(outcome=outcome, cause=Cause.PRUNER, detail=detail)
     attempt = replace(advance(attempt, AttemptState.RUNNING, at=later(1)), pid=42)
     recorder.moved(attempt, at=later(1))
     attempt = advance(replace(attempt, ending=ending), AttemptState.CLEARING, at=later(2))
@@ -266,6 +287,36 @@ def test_metrics_are_rows_with_nan_as_null(store: Store):
     assert found == {"loss": (3, 0.5), "bad": (3, None)}
 
 
+def test_whatever_a_program_printed_is_stored(store: Store):
+    recorder = store.recorder()
+    attempt = store.attempt()
+    lease(recorder, attempt)
+    printed = "nul \0, byte \udcff, " + "é 🙂 " * 20_000
+    finish(recorder, attempt, Outcome.FAILED, detail=printed)
+    (row,) = store.rows(AttemptRow)
+    assert row["detail"] == printed.replace("\0", "\ufffd").replace("\udcff", "?")
+
+
+def test_parameters_that_are_no_number_are_stored_as_text(store: Store):
+    recorder = store.recorder()
+    params = {"x": float("nan"), "y": [float("-inf"), 0.5], "z": {"deep": float("inf")}}
+    lease(recorder, store.attempt(), params=params)
+    recorder.commit()
+    assert store.rows(AttemptRow)[0]["params"] == {
+        "x": "nan",
+        "y": ["-inf", 0.5],
+        "z": {"deep": "inf"},
+    }
+
+
+def test_instants_are_kept_to_the_microsecond(store: Store):
+    at = NOW.replace(microsecond=123_456)
+    store.recorder(replace(DEAD, process_created_at_s=1_774_000_123.25), at=at)
+    (row,) = store.rows(DispatcherRow)
+    assert row["started_at"] == at.replace(tzinfo=None)
+    assert row["process_created_at_s"] == 1_774_000_123.25
+
+
 def test_hosts_and_devices_are_kept_once(store: Store):
     store.recorder().end(NOW)
     store.recorder(at=later(10))
@@ -277,7 +328,15 @@ def test_hosts_and_devices_are_kept_once(store: Store):
 # -- other dispatchers -------------------------------------------------------------------------
 
 
-def test_second_dispatcher_is_refused_while_the_first_is_alive(store: Store):
+@pytest.fixture
+def sqlite_store(store: Store) -> Store:
+    if not store.url.startswith("sqlite"):
+        pytest.skip("the dispatchers of a server's study work side by side")
+    return store
+
+
+def test_second_dispatcher_is_refused_while_the_first_is_alive(sqlite_store: Store):
+    store = sqlite_store
     store.recorder(ALIVE)
     with pytest.raises(StoreError, match=r"being run already, on here \(pid \d+, since") as caught:
         store.recorder(ALIVE, at=later(3600))
@@ -298,10 +357,31 @@ def test_dispatcher_of_another_study_stands_in_nobodys_way(store: Store):
     store.recorder(ALIVE, study_id=other._study_id)
 
 
+def test_studies_that_start_at_once_on_a_new_host_share_its_rows(store: Store):
+    others = [optuna.create_study(storage=store.database.storage) for _ in range(3)]
+    ids = [store.study._study_id, *(other._study_id for other in others)]
+    ended = at_once([partial(store.recorder, ALIVE, study_id=study_id) for study_id in ids])
+    assert len(ended) == len(ids)
+    assert len(store.rows(HostRow)) == 1
+    assert len(store.rows(DeviceRow)) == len(GPUS)
+
+
+def at_once(calls: Sequence[Callable[[], Recorder]]) -> list[Recorder]:
+    barrier = threading.Barrier(len(calls))
+
+    def carry_out(call: Callable[[], Recorder]) -> Recorder:
+        barrier.wait()
+        return call()
+
+    with ThreadPoolExecutor(len(calls)) as threads:
+        return list(threads.map(carry_out, calls))
+
+
 @pytest.mark.parametrize(
     ("silent_s", "is_refused"), [(STALE_AFTER_S - 1, True), (STALE_AFTER_S + 1, False)]
 )
-def test_dispatcher_elsewhere_is_judged_by_its_beat(store: Store, silent_s, is_refused):
+def test_dispatcher_elsewhere_is_judged_by_its_beat(sqlite_store: Store, silent_s, is_refused):
+    store = sqlite_store
     first = store.recorder(ELSEWHERE)
     first.beat(later(100))
     first.commit()

@@ -13,8 +13,8 @@ SMALL = "study: digits\ntrial: {function: m:train}\n"
 LR = "search_space: {lr: {type: float, low: 0.1, high: 1}}\n"
 DURATION = "a duration above 0, such as 90s, 30m, 1h30m or 2d, or a number of seconds."
 URL = (
-    "a SQLAlchemy URL: sqlite:///study.db, postgresql+psycopg://user:password@host/name "
-    "or mysql+pymysql://user:password@host/name."
+    "a SQLAlchemy URL: sqlite:///study.db, postgresql://user:${DB_PASSWORD}@host/name "
+    "or mysql://user:${DB_PASSWORD}@host/name."
 )
 
 
@@ -402,7 +402,7 @@ STORAGE = [
     pytest.param(
         SMALL + "storage: ${URL}/db",
         "storage needs ${URL}, but the environment variable URL is not set. "
-        "Set it (export URL=...), or write the value.",
+        "Set it (export URL=...), or read a file: ${file:/path/of/the/password}.",
         id="unset-variable",
     ),
     pytest.param(

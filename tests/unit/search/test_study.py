@@ -81,14 +81,6 @@ def test_put_back_trial_is_asked_before_a_new_one(search: StudySearch):
     assert search.ask().number == second.number + 1
 
 
-def test_trials_that_nobody_runs_wait_again(search: StudySearch):
-    asked = [search.ask() for _ in range(3)]
-    search.complete(asked[1].trial_id, {"accuracy": 1.0})
-    assert search.give_back_orphans() == [0, 2]
-    assert search.give_back_orphans() == []
-    assert search.ask().number == 0
-
-
 def test_enqueued_trial_is_no_attempt_yet(search: StudySearch):
     search.study.enqueue_trial({"x": 0.125})
     asked = search.ask()

@@ -1,0 +1,70 @@
+"""The edge of the command line: errors become messages and exit codes here, and nowhere else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from typing import NoReturn
+
+import optuna
+import typer
+
+from tuner.errors import EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
+
+BEFORE_A_TRIAL = "Interrupted before a trial was started. Nothing is lost."
+TRIALS_ARE_SAFE = (
+    "Every trial was stopped and what had finished is safe; the same command continues. With "
+    "--debug it shows where; please report that."
+)
+
+
+class Edge:
+    """What every command runs inside of.
+
+    Args:
+        debug: Show tracebacks too.
+        interrupted: What to say after Ctrl-C.
+        accident: What an accident leaves behind, and what to do.
+    """
+
+    def __init__(
+        self,
+        debug: bool,
+        *,
+        interrupted: str = BEFORE_A_TRIAL,
+        accident: str = TRIALS_ARE_SAFE,
+    ) -> None:
+        self._debug = debug
+        self._interrupted = interrupted
+        self._accident = accident
+
+    def __enter__(self) -> None:
+        # Its own news (a study was made, a trial ended) would stand between ours.
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+    def __exit__(self, kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, TunerError):
+            if self._debug:
+                traceback.print_exception(error)
+            _leave(str(error), error.exit_code)
+        if isinstance(error, BrokenPipeError):
+            # Whoever read our output is gone (`| head`); nobody is left to tell.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0)
+        if isinstance(error, KeyboardInterrupt):
+            _leave(self._interrupted, EXIT_INTERRUPTED)
+        if isinstance(error, Exception) and not isinstance(error, typer.Exit):
+            logging.getLogger("tuner").error("accident", exc_info=error)
+            if self._debug:
+                traceback.print_exception(error)
+            _leave(
+                f"The tuner had an accident: {type(error).__name__}: {error}\n{self._accident}",
+                EXIT_STUDY_FAILED,
+            )
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr)
+    raise typer.Exit(code)

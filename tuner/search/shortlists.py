@@ -1,0 +1,179 @@
+"""Short lists of a study's finished trials, kept up to date as trials finish.
+
+Taking one more trial costs the same after fifty trials and after fifty thousand.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from itertools import chain
+from typing import Protocol, TypeAlias
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers._tpe import sampler as tpe
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+Key: TypeAlias = tuple[float, ...] | bytes
+
+
+class Shortlist(Protocol):
+    """Some of the finished trials."""
+
+    def add(self, trial: FrozenTrial) -> None:
+        """Takes a finished trial; each is given once, in any order."""
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        """Those that it keeps, the most wanted first."""
+
+
+class Least:
+    """The trials with the smallest keys; of equal ones the earlier."""
+
+    def __init__(self, size: int, key: Callable[[FrozenTrial], Key]) -> None:
+        self._size = size
+        self._key = key
+        self._entries: list[tuple[Key, int, FrozenTrial]] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        return (trial for _, _, trial in self._entries)
+
+    def add(self, trial: FrozenTrial) -> None:
+        insort(self._entries, (self._key(trial), trial.number, trial))
+        del self._entries[self._size :]
+
+
+class Fronts:
+    """The best trials of several objectives: the fronts, from the first, and of the last of them
+    those that add the most hypervolume. Trials that are infeasible come after all others.
+    """
+
+    def __init__(self, size: int, study: optuna.Study) -> None:
+        self._size = size
+        self._study = study
+        self._feasible: list[FrozenTrial] = []
+        self._others = Least(size, rank(study))
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        self._cut()
+        yield from self._feasible
+        n_missing = self._size - len(self._feasible)
+        yield from (trial for _, trial in zip(range(n_missing), self._others, strict=False))
+
+    def add(self, trial: FrozenTrial) -> None:
+        if trial.state is not TrialState.COMPLETE or tpe._get_infeasible_trial_score(trial) > 0:
+            self._others.add(trial)
+            return
+        self._feasible.append(trial)
+        # Ranking takes about as long for one new trial as for as many as are kept.
+        if len(self._feasible) >= 2 * self._size:
+            self._cut()
+
+    def _cut(self) -> None:
+        self._feasible, _ = tpe._split_complete_trials(self._feasible, self._study, self._size)
+
+
+class Witnesses:
+    """The trials without which a search space that Optuna infers from all would be another.
+
+    Optuna infers the parameters that all trials have (the intersection), or splits them into
+    groups that occur together. A trial is kept if it has made the former smaller or the latter
+    finer, so that there are a few times as many as parameters at most.
+    """
+
+    def __init__(self) -> None:
+        self._trials: list[FrozenTrial] = []
+        self._common: dict[str, BaseDistribution] | None = None
+        self._groups: list[frozenset[str]] = []
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        return iter(self._trials)
+
+    def add(self, trial: FrozenTrial) -> None:
+        has = trial.distributions
+        before = has if self._common is None else self._common
+        common = {name: each for name, each in before.items() if has.get(name) == each}
+        groups = _split(self._groups, frozenset(has))
+        if self._common is None or len(common) < len(self._common) or groups != self._groups:
+            self._trials.append(trial)
+        self._common, self._groups = common, groups
+
+
+def _split(groups: list[frozenset[str]], names: frozenset[str]) -> list[frozenset[str]]:
+    pieces = [piece for group in groups for piece in (group & names, group - names)]
+    return [piece for piece in (*pieces, names.difference(*groups)) if piece]
+
+
+def rank(study: optuna.Study) -> Callable[[FrozenTrial], Key]:
+    """How good a trial is, the smaller the better, in the order of Optuna's TPE.
+
+    Completed trials by value, then pruned ones by their last step and value, then infeasible ones.
+    """
+    is_maximized = study.directions[0] is StudyDirection.MAXIMIZE
+
+    def key(trial: FrozenTrial) -> Key:
+        violation = tpe._get_infeasible_trial_score(trial)
+        if violation > 0:
+            return 2, violation
+        if trial.state is TrialState.PRUNED:
+            return 1, *tpe._get_pruned_trial_score(trial, study)
+        value = trial.value if trial.value is not None else math.inf
+        return 0, -value if is_maximized else value
+
+    return key
+
+
+class Generations:
+    """The trials of the last generations of an evolution.
+
+    Args:
+        attr: The system attribute in which Optuna notes a trial's generation.
+        n_generations: How many are kept.
+    """
+
+    def __init__(self, attr: str, n_generations: int) -> None:
+        self._attr = attr
+        self._n_generations = n_generations
+        self._trials: dict[int, list[FrozenTrial]] = {}
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        return chain.from_iterable(self._trials.values())
+
+    def add(self, trial: FrozenTrial) -> None:
+        generation = trial.system_attrs.get(self._attr)
+        if generation is None:
+            return
+        self._trials.setdefault(generation, []).append(trial)
+        if len(self._trials) > self._n_generations:
+            del self._trials[min(self._trials)]
+
+
+def age(trial: FrozenTrial) -> Key:
+    """The newest first."""
+    return (-trial.number,)
+
+
+def lot(seed: int) -> Callable[[FrozenTrial], Key]:
+    """A random order that any process draws alike, whatever order the trials finish in."""
+
+    def key(trial: FrozenTrial) -> Key:
+        return blake2b(f"{seed}:{trial.number}".encode(), digest_size=8).digest()
+
+    return key
+
+
+def newest_with(prefix: str) -> Callable[[FrozenTrial], Key]:
+    """The newest of those first that have a system attribute with this prefix."""
+
+    def key(trial: FrozenTrial) -> Key:
+        has_it = any(attr.startswith(prefix) for attr in trial.system_attrs)
+        return not has_it, -trial.number
+
+    return key

@@ -1,0 +1,205 @@
+"""The other dispatchers of a study: who lives, who is gone, and whose trials are free again.
+
+Nobody's clock is trusted: a dispatcher is taken for dead when its record did not change while
+this one looked at it for a minute. On this host its process tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from optuna.storages._rdb import models
+from optuna.trial import TrialState
+
+from tuner.attempt import AttemptState, Cause, Outcome
+from tuner.clock import Instant
+from tuner.provenance import is_alive
+from tuner.store.database import Database, store_errors
+from tuner.store.models import AttemptRow, ClaimRow, DispatcherRow, LeaseRow, table_of
+from tuner.store.rows import as_stored
+from tuner.store.starts import (
+    STALE_AFTER_S,
+    OpenDispatcher,
+    StartRecord,
+    lock_study,
+    open_dispatchers,
+)
+
+_TRIALS = models.TrialModel.__table__
+_ATTEMPTS = table_of(AttemptRow)
+_CLAIMS = table_of(ClaimRow)
+_DISPATCHERS = table_of(DispatcherRow)
+_LEASES = table_of(LeaseRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A dispatcher that died, and its trials, which wait again."""
+
+    place: str
+    trial_numbers: tuple[int, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sight:
+    """A dispatcher as it was seen last."""
+
+    beat_at: datetime
+    since_s: float
+
+
+class Fleet:
+    """The dispatchers of one study, as one of them sees the others.
+
+    Args:
+        database: An open one.
+        study_id: Of the study.
+        host: Name of this host.
+        own_id: This dispatcher's record.
+    """
+
+    def __init__(self, database: Database, study_id: int, host: str, own_id: int) -> None:
+        self._database = database
+        self._study_id = study_id
+        self._host = host
+        self._own_id = own_id
+        self._sights: dict[int, _Sight] = {}
+        #: Who works on the study with us, for people.
+        self.others: tuple[str, ...] = ()
+
+    def look(self, now: Instant) -> list[Loss]:
+        """Finds out who died since the last look, and lets their trials wait.
+
+        Raises:
+            StoreError: If the database cannot be used; what was seen so far counts no more.
+        """
+        try:
+            with store_errors(self._database.shown_url), self._database.engine.connect() as c:
+                others = [one for one in open_dispatchers(c, self._study_id) if self._is_other(one)]
+        except BaseException:
+            # Who could not write while we could not read is not dead.
+            self._sights.clear()
+            raise
+        dead = [one for one in others if self._is_dead(one, now.monotonic_s)]
+        self.others = tuple(one.place for one in others if one not in dead)
+        losses = [self._take_over(one, now.utc) for one in dead]
+        return [loss for loss in losses if loss is not None]
+
+    def _is_other(self, one: OpenDispatcher) -> bool:
+        return one.id != self._own_id
+
+    def _is_dead(self, one: OpenDispatcher, now_s: float) -> bool:
+        if one.host == self._host:
+            return not is_alive(one.pid, one.process_created_at_s)
+        sight = self._sights.get(one.id)
+        if sight is None or sight.beat_at != one.beat_at:
+            self._sights[one.id] = _Sight(beat_at=one.beat_at, since_s=now_s)
+            return False
+        return now_s - sight.since_s >= STALE_AFTER_S
+
+    def _take_over(self, dead: OpenDispatcher, at: datetime) -> Loss | None:
+        """None where somebody else was first, or where it has written after all."""
+        with store_errors(self._database.shown_url), self._database.engine.begin() as connection:
+            lock_study(connection, self._study_id)
+            if not end_dispatcher(connection, dead):
+                return None
+            close_attempts(connection, dead, at)
+            numbers = free_trials(connection, self._study_id)
+        return Loss(place=dead.place, trial_numbers=tuple(numbers))
+
+
+def clear_up(connection: sa.Connection, start: StartRecord, at: datetime) -> None:
+    """Before a start: ends the records of dispatchers that surely died, and frees their trials."""
+    is_alone = connection.dialect.name == "sqlite"
+    for one in open_dispatchers(connection, start.study_id):
+        is_here = one.host == start.host.name
+        # An SQLite file has one dispatcher at a time, and `refuse_second_dispatcher` was asked.
+        is_dead = is_alone or (is_here and not is_alive(one.pid, one.process_created_at_s))
+        if is_dead and end_dispatcher(connection, one):
+            close_attempts(connection, one, at)
+    free_trials(connection, start.study_id)
+
+
+def end_dispatcher(connection: sa.Connection, dead: OpenDispatcher) -> bool:
+    """Ends a record, unless it was ended or renewed since it was read."""
+    ended = (
+        sa.update(_DISPATCHERS)
+        .where(
+            _DISPATCHERS.c.id == dead.id,
+            _DISPATCHERS.c.ended_at.is_(None),
+            _DISPATCHERS.c.beat_at == dead.beat_at,
+        )
+        .values(ended_at=_DISPATCHERS.c.beat_at)
+    )
+    return connection.execute(ended).rowcount == 1
+
+
+def close_attempts(connection: sa.Connection, dead: OpenDispatcher, at: datetime) -> None:
+    """Its attempts are lost, and their devices free."""
+    open_attempts = sa.select(_ATTEMPTS.c.id).where(
+        _ATTEMPTS.c.dispatcher_id == dead.id, _ATTEMPTS.c.state != AttemptState.FINISHED
+    )
+    attempts = connection.execute(open_attempts).scalars().all()
+    lost = {
+        "state": AttemptState.FINISHED,
+        "outcome": Outcome.LOST,
+        "cause": Cause.DISPATCHER_GONE,
+        "detail": "Its dispatcher died.",
+        "finished_at": as_stored(at),
+    }
+    connection.execute(sa.update(_ATTEMPTS).where(_ATTEMPTS.c.id.in_(attempts)).values(lost))
+    # Not now: the time in which nobody worked is not spent.
+    last_seen = sa.case(
+        (_LEASES.c.leased_at > dead.beat_at, _LEASES.c.leased_at), else_=dead.beat_at
+    )
+    released = sa.update(_LEASES).where(
+        _LEASES.c.attempt_id.in_(attempts), _LEASES.c.released_at.is_(None)
+    )
+    connection.execute(released.values(released_at=last_seen, held_device_id=None))
+
+
+def free_trials(connection: sa.Connection, study_id: int) -> list[int]:
+    """Lets the trials wait that run, as far as the table says, and that nobody alive has.
+
+    Those that no dispatcher has claimed belong to other programs of Optuna, unless there is an
+    attempt of a dispatcher from before there were claims.
+    """
+    orphans = connection.execute(_orphans(study_id)).all()
+    ids = [row.trial_id for row in orphans]
+    waiting = {"state": TrialState.WAITING}
+    connection.execute(sa.update(_TRIALS).where(_TRIALS.c.trial_id.in_(ids)).values(waiting))
+    connection.execute(sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id.in_(ids)))
+    return [row.number for row in orphans]
+
+
+def _orphans(study_id: int) -> sa.Select[int, int]:
+    alive = sa.select(_DISPATCHERS.c.id).where(_DISPATCHERS.c.ended_at.is_(None))
+    claimed = sa.select(_CLAIMS.c.trial_id)
+    of_the_dead = claimed.where(_CLAIMS.c.dispatcher_id.not_in(alive))
+    attempted = sa.select(_ATTEMPTS.c.trial_id).where(_ATTEMPTS.c.dispatcher_id.not_in(alive))
+    is_orphan = sa.or_(
+        _TRIALS.c.trial_id.in_(of_the_dead),
+        sa.and_(_TRIALS.c.trial_id.in_(attempted), _TRIALS.c.trial_id.not_in(claimed)),
+    )
+    return (
+        sa.select(_TRIALS.c.trial_id, _TRIALS.c.number)
+        .where(_TRIALS.c.study_id == study_id, _TRIALS.c.state == TrialState.RUNNING, is_orphan)
+        .order_by(_TRIALS.c.number)
+    )
+
+
+def work_elsewhere(connection: sa.Connection, study_id: int, own_id: int) -> Sequence[float]:
+    """Device-seconds that other dispatchers of a study hold or held, lease by lease."""
+    query = (
+        sa.select(_LEASES.c.leased_at, _LEASES.c.released_at, _LEASES.c.share)
+        .join(_ATTEMPTS, _ATTEMPTS.c.id == _LEASES.c.attempt_id)
+        .join(_DISPATCHERS, _DISPATCHERS.c.id == _ATTEMPTS.c.dispatcher_id)
+        .where(_DISPATCHERS.c.study_id == study_id, _DISPATCHERS.c.id != own_id)
+    )
+    return [
+        ((row.released_at or row.leased_at) - row.leased_at).total_seconds() * row.share
+        for row in connection.execute(query)
+    ]

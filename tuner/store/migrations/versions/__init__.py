@@ -1,0 +1,1 @@
+"""The revisions. Alembic finds them by their `revision` and `down_revision`."""

@@ -1,0 +1,112 @@
+"""Which trials of a study are this dispatcher's, and whether it may still write.
+
+Several dispatchers work on one study. Each trial that runs is claimed by one of them. One that was
+silent for too long is taken for dead: another ends its record and takes its trials over. Should it
+come back, it must not write: each of its transactions first renews its own record, which fails once
+that is ended (a fencing token; Kleppmann, "How to do distributed locking", 2016).
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from optuna.storages._rdb import models
+from optuna.trial import TrialState
+
+from tuner.clock import Clock
+from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.store.models import ClaimRow, DispatcherRow, table_of
+from tuner.store.rows import as_stored
+
+_TRIALS = models.TrialModel.__table__
+_STUDIES = models.StudyModel.__table__
+_DISPATCHERS = table_of(DispatcherRow)
+_CLAIMS = table_of(ClaimRow)
+
+_RENEW = (
+    sa.update(_DISPATCHERS)
+    .where(_DISPATCHERS.c.id == sa.bindparam("b_id"), _DISPATCHERS.c.ended_at.is_(None))
+    .values(beat_at=sa.bindparam("b_at"))
+)
+_LOCK_STUDY = (
+    sa.select(_STUDIES.c.study_id)
+    .where(_STUDIES.c.study_id == sa.bindparam("b_study_id"))
+    .with_for_update()
+)
+_COUNT = (
+    sa.select(sa.func.count())
+    .select_from(_TRIALS)
+    .where(_TRIALS.c.study_id == sa.bindparam("b_study_id"))
+)
+_COUNT_BEGUN = _COUNT.where(_TRIALS.c.state != TrialState.WAITING)
+_UNCLAIM = sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id == sa.bindparam("b_trial_id"))
+_CLAIM = sa.insert(_CLAIMS)
+
+
+class TakenOver(StoreError):
+    """Another dispatcher took this one for dead and has its trials now."""
+
+
+class NoTrialLeft(Exception):
+    """The study has as many trials as its budget allows, whoever runs them."""
+
+
+class Ownership:
+    """One dispatcher's right to write to one study.
+
+    Args:
+        dispatcher_id: Its record.
+        study_id: Its study.
+        n_trials: How many trials the study may have in all; None for any number.
+        clock: Tells when a record was renewed, for people; nobody is judged by it.
+    """
+
+    def __init__(
+        self, dispatcher_id: int, study_id: int, n_trials: int | None, clock: Clock
+    ) -> None:
+        self.dispatcher_id = dispatcher_id
+        self.study_id = study_id
+        self._n_trials = n_trials
+        self._clock = clock
+
+    def renew(self, connection: sa.Connection) -> None:
+        """The first statement of every transaction of this dispatcher; its heartbeat, too.
+
+        Raises:
+            TakenOver: If another dispatcher has ended this one's record.
+        """
+        row = {"b_id": self.dispatcher_id, "b_at": as_stored(self._clock.now().utc)}
+        if connection.execute(_RENEW, row).rowcount != 1:
+            raise TakenOver(
+                "This dispatcher gave no sign of life for so long that another one took its trials "
+                "over. It writes no more; start the same command to join the study again.",
+                exit_code=EXIT_STUDY_FAILED,
+            )
+
+    def begin(self, connection: sa.Connection) -> None:
+        """Like `renew`, and nobody else adds or claims a trial before the transaction's end."""
+        # In this order everywhere: two who lock in different ones wait for each other for ever.
+        # Where there are no row locks (SQLite) the update locks the whole database.
+        connection.execute(_LOCK_STUDY, {"b_study_id": self.study_id}).first()
+        self.renew(connection)
+
+    def check_room(self, connection: sa.Connection) -> None:
+        """
+        Raises:
+            NoTrialLeft: If a new trial would be one too many.
+        """
+        if self._n_trials is not None and self._count(connection, _COUNT) >= self._n_trials:
+            raise NoTrialLeft
+
+    def may_begin_waiting(self, connection: sa.Connection) -> bool:
+        """Whether one of the trials that wait may be begun."""
+        if self._n_trials is None:
+            return True
+        return self._count(connection, _COUNT_BEGUN) < self._n_trials
+
+    def claim(self, connection: sa.Connection, trial_id: int) -> None:
+        """A trial is this dispatcher's from now on."""
+        connection.execute(_UNCLAIM, {"b_trial_id": trial_id})
+        connection.execute(_CLAIM, {"trial_id": trial_id, "dispatcher_id": self.dispatcher_id})
+
+    def _count(self, connection: sa.Connection, query: sa.Select[int]) -> int:
+        return int(connection.execute(query, {"b_study_id": self.study_id}).scalar_one())

@@ -1,0 +1,106 @@
+"""`tuner delete`: a study with all that belongs to it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tuner.errors import ConfigError
+from tuner.files import StudyFiles
+from tuner.store.models import AttemptRow
+from tuner.verbs.dispatchers import has_our_tables, refuse_living
+from tuner.verbs.optuna_tables import TRIALS, ids_of
+from tuner.verbs.source import Place, StoredStudy, choose_study, reading, writing
+from tuner.verbs.study_rows import study_tables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """What there is to delete."""
+
+    study: StoredStudy
+    n_trials: int
+    n_attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesExtent:
+    """Logs and checkpoints of a study."""
+
+    root: Path
+    n_files: int
+    n_bytes: int
+
+
+def check_is_named(place: Place, *, with_files: bool) -> None:
+    """
+    Raises:
+        ConfigError: If it would be left to chance what is deleted.
+    """
+    if place.study is None:
+        raise ConfigError("Name the study to delete: --study NAME. See `tuner studies`.")
+    if with_files and place.config is None:
+        raise ConfigError("--files needs the study file: the files are in its folder.")
+
+
+def measure(place: Place, now: datetime) -> Extent:
+    """
+    Raises:
+        StoreError: If there is no such study, or a dispatcher that is alive works on it.
+    """
+    with reading(place) as (_, connection):
+        stored = choose_study(connection, place)
+        refuse_living(connection, stored.id, now, "delete it")
+        count = sa.select(sa.func.count())
+        n_trials = connection.execute(count.where(TRIALS.c.study_id == stored.id)).scalar_one()
+        n_attempts = 0
+        if has_our_tables(connection):
+            attempts = count.where(AttemptRow.trial_id.in_(ids_of(stored.id)))
+            n_attempts = connection.execute(attempts).scalar_one()
+    return Extent(study=stored, n_trials=n_trials, n_attempts=n_attempts)
+
+
+def measure_files(place: Place) -> FilesExtent:
+    """Of a study file's study."""
+    assert place.config is not None, "checked before"
+    root = StudyFiles(folder=place.config.folder, study=place.config.study).root
+    sizes = list(_sizes(root))
+    return FilesExtent(root=root, n_files=len(sizes), n_bytes=sum(sizes))
+
+
+def _sizes(root: Path) -> Iterator[int]:
+    for path in root.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            yield path.stat().st_size
+
+
+def delete_study(place: Place, now: datetime) -> None:
+    """Deletes a study, also from Optuna's tables, in one transaction.
+
+    Raises:
+        StoreError: If it is gone, or a dispatcher has begun to work on it.
+    """
+    with writing(place) as (_, connection):
+        stored = choose_study(connection, place)
+        refuse_living(connection, stored.id, now, "delete it")
+        for each in reversed(study_tables(with_ours=has_our_tables(connection))):
+            connection.execute(sa.delete(each.table).where(each.of_study(stored.id)))
+
+
+def delete_files(files: FilesExtent) -> None:
+    """
+    Raises:
+        ConfigError: If a file cannot be removed.
+    """
+    if not files.root.exists():
+        return
+    try:
+        shutil.rmtree(files.root)
+    except OSError as error:
+        problem = f"cannot be removed: {error}. The study is deleted; remove the folder by hand."
+        raise ConfigError(problem, file=str(files.root)) from error

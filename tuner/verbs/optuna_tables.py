@@ -1,0 +1,90 @@
+"""Optuna's tables, for statements about many trials at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from optuna.storages._rdb import models
+
+STUDIES: sa.Table = models.StudyModel.__table__
+DIRECTIONS: sa.Table = models.StudyDirectionModel.__table__
+STUDY_ATTRS: sa.Table = models.StudyUserAttributeModel.__table__
+STUDY_SYSTEM_ATTRS: sa.Table = models.StudySystemAttributeModel.__table__
+TRIALS: sa.Table = models.TrialModel.__table__
+PARAMS: sa.Table = models.TrialParamModel.__table__
+VALUES: sa.Table = models.TrialValueModel.__table__
+CURVES: sa.Table = models.TrialIntermediateValueModel.__table__
+USER_ATTRS: sa.Table = models.TrialUserAttributeModel.__table__
+SYSTEM_ATTRS: sa.Table = models.TrialSystemAttributeModel.__table__
+
+#: Where Optuna keeps the configuration of a trial that was enqueued.
+FIXED_PARAMS_ATTR = "fixed_params"
+METRIC_NAMES_ATTR = "study:metric_names"
+CONSTRAINTS_ATTR = "constraints"
+#: More identifiers in one statement are slower than a look at the whole study.
+MAX_LISTED = 500
+
+
+def of_trials(table: sa.Table, study_id: int, trial_ids: Collection[int] | None) -> sa.Select[Any]:
+    """All columns of the rows of some trials of a study, or of nearly all; None: of all."""
+    query = sa.select(table)
+    if trial_ids is not None and len(trial_ids) <= MAX_LISTED:
+        return query.where(table.c.trial_id.in_(trial_ids))
+    return query.where(table.c.trial_id.in_(ids_of(study_id)))
+
+
+def ids_of(study_id: int) -> sa.Select[Any]:
+    return sa.select(TRIALS.c.trial_id).where(TRIALS.c.study_id == study_id)
+
+
+def read_values(
+    connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None = None
+) -> dict[int, dict[int, float]]:
+    """Final values by trial id and place of the objective."""
+    model = models.TrialValueModel
+    found: dict[int, dict[int, float]] = {}
+    for row in connection.execute(of_trials(VALUES, study_id, trial_ids)):
+        value = model.stored_repr_to_value(row.value, row.value_type)
+        found.setdefault(row.trial_id, {})[row.objective] = value
+    return found
+
+
+def read_curves(
+    connection: sa.Connection, study_id: int, trial_ids: Collection[int]
+) -> dict[int, dict[int, float]]:
+    """Reported values by trial id and step, the steps in their order."""
+    model = models.TrialIntermediateValueModel
+    found: dict[int, dict[int, float]] = {trial_id: {} for trial_id in trial_ids}
+    query = of_trials(CURVES, study_id, trial_ids).order_by(CURVES.c.trial_id, CURVES.c.step)
+    for row in connection.execute(query):
+        if row.trial_id in found:
+            found[row.trial_id][row.step] = model.stored_repr_to_intermediate_value(
+                row.intermediate_value, row.intermediate_value_type
+            )
+    return found
+
+
+def read_user_attributes(
+    connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None = None
+) -> dict[int, dict[str, object]]:
+    """By trial id and key."""
+    found: dict[int, dict[str, object]] = {}
+    query = of_trials(USER_ATTRS, study_id, trial_ids).order_by(
+        USER_ATTRS.c.trial_user_attribute_id
+    )
+    for row in connection.execute(query):
+        found.setdefault(row.trial_id, {})[row.key] = json.loads(row.value_json)
+    return found
+
+
+def aware(at: datetime | None) -> datetime | None:
+    """An instant of the database, which are all in UTC without a zone."""
+    return in_zone(at) if at else None
+
+
+def in_zone(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC)

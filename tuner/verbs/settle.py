@@ -1,0 +1,60 @@
+"""Brings what runs in one database to an end in the copy of it: nobody runs it there."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from optuna.trial import TrialState
+
+from tuner.attempt import AttemptState, Cause, Outcome
+
+Row = dict[str, Any]
+
+
+class Settling:
+    """Changes rows of a study on their way, those of an owner before those that it owns.
+
+    What had not ended is lost, when its dispatcher was last seen, and its trials wait again.
+    """
+
+    def __init__(self) -> None:
+        self._seen_at: dict[int, datetime] = {}
+        self._dispatchers: dict[int, int] = {}
+
+    def __call__(self, table: str, row: Row) -> Row | None:
+        """The row as it shall be; None for one that has no meaning elsewhere."""
+        match table:
+            case "trials" if row["state"] is TrialState.RUNNING:
+                return row | {"state": TrialState.WAITING}
+            case "trial_heartbeats" | "tuner_claims":
+                return None
+            case "tuner_dispatchers":
+                return self._dispatcher(row)
+            case "tuner_attempts":
+                return self._attempt(row)
+            case "tuner_leases":
+                return self._lease(row)
+        return row
+
+    def _dispatcher(self, row: Row) -> Row:
+        self._seen_at[row["id"]] = row["beat_at"]
+        return row | {"ended_at": row["ended_at"] or row["beat_at"]}
+
+    def _attempt(self, row: Row) -> Row:
+        self._dispatchers[row["id"]] = row["dispatcher_id"]
+        if row["state"] is AttemptState.FINISHED:
+            return row
+        return row | {
+            "state": AttemptState.FINISHED,
+            "outcome": Outcome.LOST,
+            "cause": Cause.DISPATCHER_GONE,
+            "detail": "It was running when the study was copied.",
+            "finished_at": max(row["leased_at"], self._seen_at[row["dispatcher_id"]]),
+        }
+
+    def _lease(self, row: Row) -> Row:
+        # The device is free there, whoever holds it here.
+        seen_at = self._seen_at[self._dispatchers[row["attempt_id"]]]
+        released_at = row["released_at"] or max(row["leased_at"], seen_at)
+        return row | {"held_device_id": None, "released_at": released_at}

@@ -1,0 +1,110 @@
+"""What `tuner studies` and `tuner status` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from tuner.budget import SECONDS_PER_HOUR
+from tuner.verbs.dispatchers import StoredDispatcher
+from tuner.verbs.running import RunningTrial
+from tuner.verbs.shown import ago, seconds, table, when
+from tuner.verbs.status import StudyStatus
+from tuner.verbs.studies import StudySummary
+from tuner.verbs.trials import WORDS
+from tuner.view import text
+
+_STUDIES = ("study", "objectives", "trials", "best", "run by", "started (UTC)", "last activity")
+_RUNNING = ("trial", "attempt", "on", "for", "step", "last values")
+_DISPATCHERS = ("host", "pid", "started (UTC)", "last sign", "state")
+
+
+def studies_text(studies: Sequence[StudySummary], now: datetime, shown: str) -> str:
+    if not studies:
+        return f"{shown} holds no study yet."
+    return table(_STUDIES, [_study_row(each, now) for each in studies])
+
+
+def _study_row(study: StudySummary, now: datetime) -> tuple[str, ...]:
+    alive = [f"{each.host} ({each.pid}, {ago(each.beat_at, now)})" for each in study.dispatchers]
+    return (
+        study.name,
+        ", ".join(map(str, study.objectives)),
+        counts_text(study),
+        text.values_text(study.best) or "-",
+        ", ".join(alive) or "-",
+        when(study.started_at),
+        ago(study.active_at, now),
+    )
+
+
+def counts_text(study: StudySummary) -> str:
+    """`12: 8 completed, 4 running`"""
+    parts = [
+        f"{study.trials[state]} {word}" for state, word in WORDS.items() if study.trials[state]
+    ]
+    return f"{study.n_trials}: {', '.join(parts)}" if parts else "0"
+
+
+def status_text(status: StudyStatus, now: datetime) -> str:
+    study = status.study
+    lines = [
+        f"study {study.name}: {status.standing.value} ({status.reason})",
+        f"objectives: {', '.join(map(str, study.objectives))}",
+        f"trials: {counts_text(study)}",
+        f"spent: {', '.join(_spent(status))}",
+        f"last activity: {ago(study.active_at, now)}",
+        *_best(status),
+    ]
+    if status.running:
+        lines += ["", table(_RUNNING, [_running_row(each) for each in status.running])]
+    if status.dispatchers:
+        rows = [_dispatcher_row(each, now) for each in status.dispatchers]
+        lines += ["", table(_DISPATCHERS, rows)]
+    return "\n".join(lines)
+
+
+def _spent(status: StudyStatus) -> Iterator[str]:
+    budget, spent = status.budget, status.spent
+    trials = f" of {budget.trials}" if budget.trials is not None else ""
+    yield f"{spent.trials}{trials} trials"
+    time = f" of {text.duration(budget.time_s)}" if budget.time_s is not None else ""
+    yield f"{text.duration(spent.time_s)}{time}"
+    hours = f" of {budget.device_hours:g}" if budget.device_hours is not None else ""
+    yield f"{spent.device_s / SECONDS_PER_HOUR:.3g}{hours} device-hours"
+
+
+def _best(status: StudyStatus) -> list[str]:
+    best = status.best
+    if best is not None:
+        params = [f"  {name}: {text.short(value)}" for name, value in best.params.items()]
+        return [f"best: {text.values_text(best.values)} (trial {best.number})", *params]
+    if status.study.best:
+        return [f"best of each objective: {text.values_text(status.study.best)}"]
+    return ["best: no trial has completed"]
+
+
+def _running_row(running: RunningTrial) -> tuple[str, ...]:
+    return (
+        str(running.trial),
+        "-" if running.attempt is None else str(running.attempt),
+        _place(running),
+        seconds(running.for_s),
+        "-" if running.step is None else str(running.step),
+        text.values_text(running.values) or "-",
+    )
+
+
+def _place(running: RunningTrial) -> str:
+    if running.host is None:
+        return "another program"
+    place = f"{running.host} {', '.join(running.devices)}"
+    return place if running.is_alive else f"{place} (its dispatcher died)"
+
+
+def _dispatcher_row(each: StoredDispatcher, now: datetime) -> tuple[str, ...]:
+    state = "alive" if each.is_alive else "died"
+    if each.ended_at is not None:
+        state = "ended"
+    beat = ago(each.beat_at, now)
+    return (each.host, str(each.pid), when(each.started_at), beat, state)

@@ -1,0 +1,71 @@
+"""How a study stands: at work, at its end, or stopped before it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from optuna.trial import TrialState
+
+from tuner.budget import Budget, Spent
+from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
+from tuner.verbs.studies import StudySummary
+
+EXIT_STOPPED = 3
+
+
+class Standing(Enum):
+    """What `tuner status` answers to a script."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def exit_code(self) -> int:
+        match self:
+            case Standing.RUNNING | Standing.FINISHED:
+                return EXIT_BUDGET_REACHED
+            case Standing.FAILED:
+                return EXIT_STUDY_FAILED
+            case Standing.STOPPED:
+                return EXIT_STOPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How much of a grid has been tried."""
+
+    n_points: int
+    n_tried: int
+
+
+def judge(
+    study: StudySummary, budget: Budget, spent: Spent, grid: Grid | None
+) -> tuple[Standing, str]:
+    """How a study stands, and why."""
+    if study.dispatchers:
+        return Standing.RUNNING, ", ".join(f"{d.host} (pid {d.pid})" for d in study.dispatchers)
+    reason = _end_reason(budget, spent, grid)
+    if not reason:
+        return Standing.STOPPED, f"no dispatcher is alive, {_left(study, budget)}"
+    is_hopeless = not (study.trials[TrialState.COMPLETE] or study.trials[TrialState.PRUNED])
+    if is_hopeless and study.trials[TrialState.FAIL]:
+        return Standing.FAILED, f"{reason}; every trial has failed"
+    return Standing.FINISHED, reason
+
+
+def _end_reason(budget: Budget, spent: Spent, grid: Grid | None) -> str:
+    if grid is not None and grid.n_tried >= grid.n_points:
+        return "every configuration of the space was tried"
+    reached = budget.reached(spent)
+    return f"budget reached: {reached}" if reached else ""
+
+
+def _left(study: StudySummary, budget: Budget) -> str:
+    if budget.trials is not None:
+        return f"{study.n_finished} of {budget.trials} trials are done"
+    if budget.time_s is None and budget.device_hours is None:
+        return "and the budget is open"
+    return "and the budget is not reached"

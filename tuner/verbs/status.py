@@ -1,0 +1,130 @@
+"""`tuner status`: what a study has done, and what runs where."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+from optuna.trial import TrialState
+from pydantic import ValidationError
+
+from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.budget import Budget, Spent
+from tuner.config import BudgetConfig
+from tuner.store.models import DispatcherRow
+from tuner.store.starts import past_use
+from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS, ids_of
+from tuner.verbs.running import RunningTrial, read_running
+from tuner.verbs.source import StoredStudy
+from tuner.verbs.standing import Grid, Standing, judge
+from tuner.verbs.studies import StudySummary, read_studies
+from tuner.verbs.trials import BY_VALUE, Choice, StoredTrial, read_trials
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyStatus:
+    """Everything that `tuner status` shows."""
+
+    standing: Standing
+    reason: str
+    exit_code: int
+    study: StudySummary
+    budget: Budget
+    spent: Spent
+    #: With one objective only.
+    best: StoredTrial | None
+    running: Sequence[RunningTrial]
+    #: Those that are alive, and the last one that was.
+    dispatchers: Sequence[StoredDispatcher]
+
+
+def read_status(
+    connection: sa.Connection, stored: StoredStudy, budget: BudgetConfig | None, now: datetime
+) -> StudyStatus:
+    """Reads one study.
+
+    Args:
+        connection: One that sees a single instant.
+        stored: The study.
+        budget: Of the study file; None: of the file that the study was last run with.
+        now: The present.
+    """
+    (study,) = read_studies(connection, now, stored.id)
+    starts = read_dispatchers(connection, now, stored.id)
+    limits = _budget(budget or _recorded_budget(connection, stored.id))
+    spent = _spent(connection, study)
+    standing, reason = judge(study, limits, spent, _grid(connection, stored.id))
+    return StudyStatus(
+        standing=standing,
+        reason=reason,
+        exit_code=standing.exit_code,
+        study=study,
+        budget=limits,
+        spent=spent,
+        best=_best(connection, study, now),
+        running=read_running(connection, study, starts, now),
+        dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
+    )
+
+
+def _budget(config: BudgetConfig) -> Budget:
+    return Budget(trials=config.trials, time_s=config.time_s, device_hours=config.device_hours)
+
+
+def _recorded_budget(connection: sa.Connection, study_id: int) -> BudgetConfig:
+    if not has_our_tables(connection):
+        return BudgetConfig()
+    query = (
+        sa.select(DispatcherRow.study_file)
+        .where(DispatcherRow.study_id == study_id)
+        .order_by(DispatcherRow.id.desc())
+        .limit(1)
+    )
+    try:
+        document = read_yaml(connection.execute(query).scalar() or "")
+        budget = document.get("budget") if isinstance(document, dict) else None
+        return BudgetConfig.model_validate(budget or {})
+    except (YamlError, ValidationError):
+        return BudgetConfig()  # A file that only its flags have put right.
+
+
+def _spent(connection: sa.Connection, study: StudySummary) -> Spent:
+    if not has_our_tables(connection):
+        return Spent(trials=study.n_finished, time_s=0.0, device_s=0.0)
+    past = past_use(connection, study.id)
+    return Spent(trials=study.n_finished, time_s=past.time_s, device_s=past.device_s)
+
+
+def _grid(connection: sa.Connection, study_id: int) -> Grid | None:
+    """None where the study's sampler is not Optuna's grid, which notes its points in trials."""
+    of_study = SYSTEM_ATTRS.c.trial_id.in_(ids_of(study_id))
+    space = sa.select(SYSTEM_ATTRS.c.value_json).where(
+        of_study, SYSTEM_ATTRS.c.key == "search_space"
+    )
+    stored = connection.execute(space.limit(1)).scalar()
+    if stored is None:
+        return None
+    tried = (
+        sa.select(sa.func.count(sa.distinct(SYSTEM_ATTRS.c.value_json)))
+        .join(TRIALS, TRIALS.c.trial_id == SYSTEM_ATTRS.c.trial_id)
+        .where(
+            TRIALS.c.study_id == study_id,
+            TRIALS.c.state.in_([state for state in TrialState if state.is_finished()]),
+            SYSTEM_ATTRS.c.key == "grid_id",
+        )
+    )
+    n_points = math.prod(len(values) for values in json.loads(stored).values())
+    return Grid(n_points=n_points, n_tried=connection.execute(tried).scalar_one())
+
+
+def _best(connection: sa.Connection, study: StudySummary, now: datetime) -> StoredTrial | None:
+    if len(study.objectives) > 1:
+        return None
+    best = Choice(sort=BY_VALUE, top=1)
+    trials = read_trials(connection, study.id, study.objectives, best, now=now)
+    return trials[0] if trials else None

@@ -1,0 +1,147 @@
+"""Moves a study from one database to another, row by row, with new identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+
+import sqlalchemy as sa
+
+from tuner.store.models import TunerBase
+from tuner.verbs.dispatchers import has_our_tables
+from tuner.verbs.study_rows import SHARED, StudyTable, study_tables
+
+_BATCH = 2000
+
+Row: TypeAlias = dict[str, Any]
+#: Gives a row of a table as it shall be in the other database; None leaves it out.
+Change: TypeAlias = Callable[[str, Row], Row | None]
+
+
+class Transfer:
+    """Copies one study. All is written in the caller's transaction.
+
+    Args:
+        source: Sees the database at a single instant.
+        target: Is in a transaction of a database that has all tables.
+        change: Asked for each row, an owner's before those that it owns.
+    """
+
+    def __init__(self, source: sa.Connection, target: sa.Connection, change: Change) -> None:
+        self._source = source
+        self._target = target
+        self._change = change
+        # Now: while rows are streamed, some drivers cannot ask for others.
+        self._shared = _read_shared(source)
+        #: By table, of the source's identifiers, those of the target.
+        self._ids: dict[str, dict[int, int]] = {}
+
+    def copy(self, study_id: int, name: str, tables: Sequence[StudyTable] | None = None) -> int:
+        """Copies a study under a name that is free.
+
+        Args:
+            study_id: In the source.
+            name: In the target.
+            tables: Which of its tables, owners first; None: all that the source has.
+
+        Returns:
+            Its id in the target.
+        """
+        if tables is None:
+            tables = study_tables(with_ours=has_our_tables(self._source))
+        for each in tables:
+            for batch in self._batches(each, study_id, name):
+                self._insert(each, batch)
+        return self.new_id("studies", study_id)
+
+    def new_id(self, table: str, old_id: int) -> int:
+        """Of a row that was copied."""
+        return self._ids[table][old_id]
+
+    @property
+    def trial_ids(self) -> dict[int, int]:
+        """Of the trials that were copied: the new id by the old one."""
+        return self._ids.get("trials", {})
+
+    def _batches(self, table: StudyTable, study_id: int, name: str) -> Iterator[list[Row]]:
+        query = sa.select(table.table).where(table.of_study(study_id)).order_by(table.key)
+        # Not all at once: a study has millions of reports.
+        found = self._source.execute(query, execution_options={"yield_per": _BATCH})
+        columns = list(found.keys())
+        rows = (
+            self._changed(table, dict(zip(columns, row, strict=True)), name)
+            for row in found.tuples()
+        )
+        kept = (row for row in rows if row is not None)
+        while batch := list(islice(kept, _BATCH)):
+            yield batch
+
+    def _changed(self, table: StudyTable, row: Row, name: str) -> Row | None:
+        changed = self._change(table.name, row)
+        if changed is None:
+            return None
+        if table.name == "studies":
+            changed = changed | {"study_name": name}
+        for column, target in table.references.items():
+            old = changed[column]
+            if old is None:
+                continue
+            new = self._shared_id(target, old) if target in SHARED else self._ids[target].get(old)
+            if new is None:
+                return None  # It belongs to a row that was left out.
+            changed[column] = new
+        return changed
+
+    def _insert(self, table: StudyTable, rows: list[Row]) -> None:
+        if table.is_keyed_by_owner:
+            self._target.execute(sa.insert(table.table), rows)
+            return
+        key = table.key.name
+        old_ids = [row.pop(key) for row in rows]
+        if not self._is_referred_to(table):
+            self._target.execute(sa.insert(table.table), rows)
+            return
+        new_ids = insert_with_ids(self._target, table.table, rows)
+        self._ids.setdefault(table.name, {}).update(zip(old_ids, new_ids, strict=True))
+
+    def _is_referred_to(self, table: StudyTable) -> bool:
+        everything = study_tables(with_ours=True)
+        return any(table.name in each.references.values() for each in everything)
+
+    def _shared_id(self, table_name: str, old_id: int) -> int:
+        """Of a host or a device, which is made where the target does not know it."""
+        known = self._ids.setdefault(table_name, {})
+        if old_id not in known:
+            known[old_id] = self._find_shared(TunerBase.metadata.tables[table_name], old_id)
+        return known[old_id]
+
+    def _find_shared(self, table: sa.Table, old_id: int) -> int:
+        row = dict(self._shared[table.name][old_id])
+        del row["id"]
+        if "host_id" in row:
+            row["host_id"] = self._shared_id("tuner_hosts", row["host_id"])
+        same = [table.c[name] == row[name] for name in SHARED[table.name]]
+        found = self._target.execute(sa.select(table.c.id).where(*same)).scalar()
+        return int(found) if found is not None else insert_with_ids(self._target, table, [row])[0]
+
+
+def _read_shared(source: sa.Connection) -> dict[str, dict[int, Row]]:
+    if not has_our_tables(source):
+        return {}
+    tables = [TunerBase.metadata.tables[name] for name in SHARED]
+    return {
+        table.name: {row.id: row._asdict() for row in source.execute(sa.select(table))}
+        for table in tables
+    }
+
+
+def insert_with_ids(connection: sa.Connection, table: sa.Table, rows: list[Row]) -> list[int]:
+    """Inserts rows; gives their new identifiers in the same order."""
+    (key,) = table.primary_key.columns
+    insert = sa.insert(table)
+    if connection.dialect.insert_executemany_returning_sort_by_parameter_order:
+        returning = insert.returning(key, sort_by_parameter_order=True)
+        return list(connection.execute(returning, rows).scalars())
+    keys = [connection.execute(insert, row).inserted_primary_key for row in rows]
+    return [int(key[0]) for key in keys if key is not None]
