@@ -38,6 +38,7 @@ from tuner.leasing import Leasing
 from tuner.live import LiveAttempt, Rank, Step, ending_of
 from tuner.messages import Action
 from tuner.notices import Ended, Notice, Said, Started, View
+from tuner.others import Others
 from tuner.retries import Retries
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
@@ -51,9 +52,6 @@ _CLEARING_TICK_S = 0.05
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
 _CLEARING_NOTE_AFTER_S = 30.0
-#: A trial is compared with what others reported so long ago, at most, and half a second.
-_SYNC_EVERY_S = 1.0
-_LOOK_EVERY_S = 5.0
 
 
 class Dispatcher:
@@ -99,12 +97,18 @@ class Dispatcher:
         self._notices: list[Notice] = []
         self._n_signals = 0
         self._retries = Retries(terms.retries)
-        self._device_s = recorder.past.device_s
+        #: Of this start.
+        self._device_s = 0.0
         self._started_at = clock.now()
         start_s = self._started_at.monotonic_s
         self._committed_at_s = self._beat_at_s = self._shown_at_s = start_s
-        self._synced_at_s = self._looked_at_s = start_s
-        self._is_wait_said = False
+        self._others = Others(
+            search,
+            recorder.fleet,
+            self._say,
+            now=self._started_at,
+            counts_devices=terms.budget.device_hours is not None,
+        )
         self._end_reason = ""
 
     def run(self, events: Events) -> Result:
@@ -123,7 +127,7 @@ class Dispatcher:
     def tick(self, now: Instant, happened: Iterable[Event]) -> None:
         """One round: hear what happened, act on it, write it down, show it."""
         self._hear(now, happened)
-        self._heed_others(now)
+        self._others.heed(now)
         self._enforce_deadlines(now)
         self._release_cleared_devices(now)
         self._fill_devices(now)
@@ -235,42 +239,6 @@ class Dispatcher:
         return messages.Verdict(
             attempt_id=live.attempt.id, step=step, action=live.told, reason=live.told_reason
         )
-
-    # -- other dispatchers of the study ------------------------------------------------------
-
-    def _heed_others(self, now: Instant) -> None:
-        """Takes in what others report, and takes up what those that died have left."""
-        if now.monotonic_s - self._synced_at_s >= _SYNC_EVERY_S:
-            self._synced_at_s = now.monotonic_s
-            self._search.sync()
-        if now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S:
-            self._look_at_fleet(now)
-
-    def _look_at_fleet(self, now: Instant) -> None:
-        self._looked_at_s = now.monotonic_s
-        for loss in self._recorder.fleet.look(now):
-            numbers = ", ".join(map(str, loss.trial_numbers)) or "none"
-            self._say(f"The dispatcher on {loss.place} is gone. Trials that wait: {numbers}.")
-        self._search.sync()
-
-    def _waits_for_others(self, now: Instant) -> bool:
-        """Whether trials run elsewhere that would have to be run here, should they be lost."""
-        may_start_lost_ones = not self._why_no_more(now, is_new_trial=False)
-        if not may_start_lost_ones or not self._search.count()[TrialState.RUNNING]:
-            return False
-        if now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
-            self._look_at_fleet(now)
-        n_elsewhere = self._search.count()[TrialState.RUNNING]
-        if not n_elsewhere or not self._recorder.fleet.others:
-            # None, or those of somebody who is no dispatcher; or one that died has left some here.
-            return self._search.count()[TrialState.WAITING] > 0
-        if not self._is_wait_said:
-            self._is_wait_said = True
-            self._say(
-                f"Every trial is begun; {n_elsewhere} run on other dispatchers. This one stays, "
-                "should one be lost. Ctrl-C ends it without harm."
-            )
-        return True
 
     # -- endings -----------------------------------------------------------------------------
 
@@ -533,7 +501,10 @@ class Dispatcher:
             self._put_back_waiting()
             self._recorder.commit()
             raise error
-        return bool(self._end_reason) and not self._waits_for_others(now)
+        if not self._end_reason:
+            return False
+        may_start_lost_ones = not self._why_no_more(now, is_new_trial=False)
+        return not (may_start_lost_ones and self._others.must_be_waited_for(now))
 
     def _spent(self, now: Instant) -> Spent:
         counts = self._search.count()
@@ -541,7 +512,7 @@ class Dispatcher:
         return Spent(
             trials=sum(counts.values()) - counts[TrialState.WAITING],
             time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
-            device_s=self._device_s + held_s,
+            device_s=self._recorder.fleet.device_s_elsewhere + self._device_s + held_s,
         )
 
     def _held_s(self, live: LiveAttempt, now: Instant) -> float:

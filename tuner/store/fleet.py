@@ -59,9 +59,18 @@ class Fleet:
         study_id: Of the study.
         host: Name of this host.
         own_id: This dispatcher's record.
+        device_s_elsewhere: What was spent on the study before.
     """
 
-    def __init__(self, database: Database, study_id: int, host: str, own_id: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        study_id: int,
+        host: str,
+        own_id: int,
+        *,
+        device_s_elsewhere: float = 0.0,
+    ) -> None:
         self._database = database
         self._study_id = study_id
         self._host = host
@@ -69,6 +78,8 @@ class Fleet:
         self._sights: dict[int, _Sight] = {}
         #: Who works on the study with us, for people.
         self.others: tuple[str, ...] = ()
+        #: Device-seconds that earlier starts and other dispatchers have spent on the study.
+        self.device_s_elsewhere = device_s_elsewhere
 
     def look(self, now: Instant) -> list[Loss]:
         """Finds out who died since the last look, and lets their trials wait.
@@ -87,6 +98,12 @@ class Fleet:
         self.others = tuple(one.place for one in others if one not in dead)
         losses = [self._take_over(one, now.utc) for one in dead]
         return [loss for loss in losses if loss is not None]
+
+    def measure(self) -> None:
+        """Adds up anew what others have spent."""
+        with store_errors(self._database.shown_url), self._database.engine.connect() as connection:
+            spent = work_elsewhere(connection, self._study_id, self._own_id)
+        self.device_s_elsewhere = sum(spent)
 
     def _is_other(self, one: OpenDispatcher) -> bool:
         return one.id != self._own_id
@@ -192,14 +209,15 @@ def _orphans(study_id: int) -> sa.Select[int, int]:
 
 
 def work_elsewhere(connection: sa.Connection, study_id: int, own_id: int) -> Sequence[float]:
-    """Device-seconds that other dispatchers of a study hold or held, lease by lease."""
+    """Device-seconds of all leases of other dispatchers; of one that is held, to its last beat."""
+    until = sa.func.coalesce(_LEASES.c.released_at, _DISPATCHERS.c.beat_at, type_=sa.DateTime)
     query = (
-        sa.select(_LEASES.c.leased_at, _LEASES.c.released_at, _LEASES.c.share)
+        sa.select(_LEASES.c.leased_at, until.label("until"), _LEASES.c.share)
         .join(_ATTEMPTS, _ATTEMPTS.c.id == _LEASES.c.attempt_id)
         .join(_DISPATCHERS, _DISPATCHERS.c.id == _ATTEMPTS.c.dispatcher_id)
         .where(_DISPATCHERS.c.study_id == study_id, _DISPATCHERS.c.id != own_id)
     )
     return [
-        ((row.released_at or row.leased_at) - row.leased_at).total_seconds() * row.share
+        max(0.0, (row.until - row.leased_at).total_seconds()) * row.share
         for row in connection.execute(query)
     ]

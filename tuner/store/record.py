@@ -132,7 +132,13 @@ class Recorder:
             self._dispatcher_id = insert_dispatcher(connection, start, host_id, at)
         self._ownership = Ownership(self._dispatcher_id, start.study_id, n_trials, clock)
         database.storage.write_for(self._ownership)
-        self.fleet = Fleet(database, start.study_id, start.host.name, self._dispatcher_id)
+        self.fleet = Fleet(
+            database,
+            start.study_id,
+            start.host.name,
+            self._dispatcher_id,
+            device_s_elsewhere=self.past.device_s,
+        )
 
     @property
     def has_pending(self) -> bool:

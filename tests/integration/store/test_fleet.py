@@ -209,6 +209,15 @@ def test_one_that_was_taken_over_cannot_write(fleet, url):
     assert stored_states(url) == ["COMPLETE"]
 
 
+def test_device_time_of_others_is_counted(fleet):
+    first, second = fleet(), fleet()
+    first.begin_attempt(first.study.ask())
+    second.recorder.fleet.measure()
+    assert second.recorder.fleet.device_s_elsewhere > 0
+    first.recorder.fleet.measure()
+    assert first.recorder.fleet.device_s_elsewhere == 0
+
+
 def test_trials_of_other_programs_of_optuna_are_left_alone(fleet, url):
     alive = fleet(HERE)
     foreign = optuna.load_study(study_name="s", storage=url)

@@ -33,6 +33,7 @@ from tuner.store.models import (
     TunerBase,
     table_of,
 )
+from tuner.verbs.optuna_tables import METRIC_NAMES_ATTR
 from tuner.verbs.source import Place, snapshot
 from tuner.verbs.study_rows import study_tables
 
@@ -115,6 +116,8 @@ def add_study(
     study = optuna.create_study(storage=database.storage, study_name=name, directions=directions)
     study.set_user_attr(SPACE_ATTR, to_json(space))
     study.set_user_attr(OBJECTIVES_ATTR, list(objectives))
+    names = list(objectives)
+    database.storage.set_study_system_attr(study._study_id, METRIC_NAMES_ATTR, names)
     study.add_trials(trials)
     database.storage.flush()
     database.close()

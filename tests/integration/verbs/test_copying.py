@@ -117,7 +117,7 @@ def test_no_attempt_is_copied(url: str) -> None:
 
 def test_name_that_is_taken_is_refused(url: str) -> None:
     add_first_study(url)
-    with pytest.raises(StoreError, match="has a study 'first' already. Give --to another name"):
+    with pytest.raises(StoreError, match=r"has a study 'first' already. Give --to another name"):
         copy(url, name="first")
 
 
@@ -135,7 +135,7 @@ def test_space_that_no_trial_fits_makes_no_study(url: str) -> None:
 
 def test_study_without_results_is_refused(url: str) -> None:
     add_study(url, "first", [a_trial({}, state=TrialState.FAIL)])
-    with pytest.raises(StoreError, match="The study has no trial that has completed"):
+    with pytest.raises(StoreError, match=r"The study has no trial that has completed"):
         copy(url)
 
 

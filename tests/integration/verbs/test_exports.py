@@ -191,7 +191,7 @@ def test_file_that_is_there_is_kept(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/study.db"
     add_finished_study(url)
     (tmp_path / "first.db").write_text("mine")
-    with pytest.raises(ConfigError, match="exists already. Name another file, or .* --force"):
+    with pytest.raises(ConfigError, match=r"exists already. Name another file, or .* --force"):
         export_study(place(url), tmp_path / "first.db", force=False)
     assert (tmp_path / "first.db").read_text() == "mine"
     export_study(place(url), tmp_path / "first.db", force=True)
@@ -199,7 +199,7 @@ def test_file_that_is_there_is_kept(tmp_path: Path) -> None:
 
 
 def test_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="none/first.db: cannot be written"):
+    with pytest.raises(ConfigError, match=r"none/first.db: cannot be written"):
         export_study(place("sqlite:///x.db"), tmp_path / "none" / "first.db", force=False)
 
 
@@ -207,7 +207,7 @@ def test_failed_export_leaves_the_old_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/study.db"
     add_finished_study(url)
     (tmp_path / "first.db").write_text("mine")
-    with pytest.raises(StoreError, match="has no study 'frist'. Did you mean 'first'"):
+    with pytest.raises(StoreError, match=r"has no study 'frist'. Did you mean 'first'"):
         export_study(place(url, "frist"), tmp_path / "first.db", force=True)
     assert (tmp_path / "first.db").read_text() == "mine"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["first.db", "study.db"]
@@ -241,7 +241,7 @@ def test_damaged_file_is_refused(tmp_path: Path) -> None:
     add_finished_study(f"sqlite:///{whole}")
     damaged = tmp_path / "damaged.db"
     damaged.write_bytes(whole.read_bytes()[:20_000])
-    with pytest.raises((ConfigError, StoreError), match="damaged.db"):
+    with pytest.raises((ConfigError, StoreError), match=r"damaged.db"):
         import_study(file_place(damaged), None, there(f"sqlite:///{tmp_path}/study.db"))
 
 
