@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.trial import TrialState
 
-from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, to_json
+from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, identity, to_json
 from tuner.config import StudyConfig
 from tuner.errors import StoreError
 from tuner.messages import RETURNED_PARAMS_ATTR
@@ -80,15 +80,21 @@ def copy_study(origin: Place, target: Place, space: NewSpace, config: StudyConfi
         objectives = read_objectives(source)[stored.id]
         if config is not None:
             _refuse_other_objectives(source, stored, objectives, config)
+        stored_space = read_space(source, stored.id)
         if space is Keep.SPACE:
-            space = read_space(source, stored.id)
-        chosen = _choose(source, stored.id, space)
+            space = stored_space
+        is_changed = identity(space) != identity(stored_space)
+        new_space = space if is_changed and isinstance(space, SearchSpace) else None
+        chosen = _choose(source, stored.id, new_space)
         with writing(target) as (_, connection):
             refuse_taken(connection, target, target.study, "Give --to another name.")
-            change = _Change(chosen, space, is_described=config is not None)
+            change = _Change(
+                chosen, is_refitted=new_space is not None, is_described=config is not None
+            )
             transfer = Transfer(source, connection, change)
             study_id = transfer.copy(stored.id, target.study, study_tables(with_ours=False))
-            _insert_params(connection, chosen, transfer.trial_ids, space)
+            if new_space is not None:
+                _insert_params(connection, chosen, transfer.trial_ids, new_space)
             _describe(connection, study_id, stored, len(chosen.params), space, config)
     return Copied(
         origin=stored.name,
@@ -107,13 +113,14 @@ class _Chosen:
     n_not_ended: int
 
 
-def _choose(source: sa.Connection, study_id: int, space: AnySpace | None) -> _Chosen:
+def _choose(source: sa.Connection, study_id: int, space: SearchSpace | None) -> _Chosen:
+    """Those that fit a space; None: all that have a result."""
     query = sa.select(TRIALS.c.trial_id, TRIALS.c.state).where(TRIALS.c.study_id == study_id)
     rows = source.execute(query.order_by(TRIALS.c.number)).all()
     ids = [row.trial_id for row in rows if row.state in _LEARNT_FROM]
     params: dict[int, Mapping[str, Scalar]] = {trial_id: {} for trial_id in ids}
     left_out: Counter[str] = Counter()
-    if isinstance(space, SearchSpace):
+    if space is not None:
         params, left_out = _refit(read_whole_params(source, study_id, ids), ids, space)
     if not params:
         raise StoreError(f"No trial was copied, and no study was made. {_why(left_out)}")
@@ -171,9 +178,10 @@ def _refuse_other_objectives(
 class _Change:
     """What becomes of each row."""
 
-    def __init__(self, chosen: _Chosen, space: AnySpace | None, *, is_described: bool) -> None:
+    def __init__(self, chosen: _Chosen, *, is_refitted: bool, is_described: bool) -> None:
         self._numbers = {trial_id: number for number, trial_id in enumerate(chosen.params)}
-        self._is_declared = isinstance(space, SearchSpace)
+        #: Whether parameters are written anew.
+        self._is_refitted = is_refitted
         #: Whether the attributes that describe the study are written anew.
         self._is_described = is_described
 
@@ -187,9 +195,9 @@ class _Change:
             case "trials":
                 return self._trial(row)
             case "trial_params":
-                return None if self._is_declared else row
+                return None if self._is_refitted else row
             case "trial_user_attributes":
-                is_of_space = row["key"] == RETURNED_PARAMS_ATTR and self._is_declared
+                is_of_space = row["key"] == RETURNED_PARAMS_ATTR and self._is_refitted
                 return None if is_of_space else row
             case "trial_system_attributes":
                 # The others are a sampler's notes about a space that may be another one now.
@@ -207,10 +215,8 @@ class _Change:
 
 
 def _insert_params(
-    connection: sa.Connection, chosen: _Chosen, new_ids: Mapping[int, int], space: AnySpace | None
+    connection: sa.Connection, chosen: _Chosen, new_ids: Mapping[int, int], space: SearchSpace
 ) -> None:
-    if not isinstance(space, SearchSpace):
-        return
     distributions: dict[str, BaseDistribution] = {
         each.name: each.distribution for each in space.parameters
     }

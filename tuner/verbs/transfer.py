@@ -69,10 +69,7 @@ class Transfer:
         # Not all at once: a study has millions of reports.
         found = self._source.execute(query, execution_options={"yield_per": _BATCH})
         columns = list(found.keys())
-        rows = (
-            self._changed(table, dict(zip(columns, row, strict=True)), name)
-            for row in found.tuples()
-        )
+        rows = (self._changed(table, dict(zip(columns, row, strict=True)), name) for row in found)
         kept = (row for row in rows if row is not None)
         while batch := list(islice(kept, _BATCH)):
             yield batch

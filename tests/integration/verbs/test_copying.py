@@ -178,7 +178,7 @@ def test_space_comes_from_a_study_file_or_is_alone(folder: Path) -> None:
     write("other.yaml", NARROW, storage="sqlite:///other.db")
     found = plan(space="other.yaml")
     assert (found.space, found.target.url) == (NARROW, f"sqlite:///{folder}/other.db")
-    Path("space.yaml").write_text(yaml.safe_dump(NARROW.to_mapping()))
+    Path("space.yaml").write_text(yaml.safe_dump(NARROW.to_mapping(), sort_keys=False))
     assert plan(space="space.yaml").space == NARROW
 
 
