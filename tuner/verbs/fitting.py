@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -14,7 +15,6 @@ from optuna.distributions import (
 
 from search_spaces import Parameter, ParamValue, Scalar, SearchSpace
 from search_spaces.space import is_number, is_one_of, nearest
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.errors import ConfigError
 from tuner.template import format_value
 from tuner.verbs.given import Given
@@ -195,14 +195,18 @@ def _misplaced(space: SearchSpace, values: Mapping[str, ParamValue]) -> Iterator
 
 
 def _scalar(value: object, *, is_text: bool) -> Scalar:
-    if is_text and isinstance(value, str):
-        try:
-            value = read_yaml(value)
-        except YamlError:
-            return str(value)
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
+    found = _from_text(value) if is_text and isinstance(value, str) else value
+    if found is None or isinstance(found, str | int | float | bool):
+        return found
     raise Misfit(f"is {value!r}, but must be one value.")
+
+
+def _from_text(text: str) -> object:
+    """The inverse of `format_value`."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,0 +1,94 @@
+"""How a study stands, and what `tuner status` answers to a script."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+from tuner.budget import Budget, Spent
+from tuner.verbs.dispatchers import StoredDispatcher
+from tuner.verbs.standing import EXIT_STOPPED, Grid, Standing, judge
+from tuner.verbs.studies import Objective, StudySummary
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ALIVE = StoredDispatcher(
+    id=1,
+    study_id=1,
+    host="node1",
+    pid=7,
+    started_at=NOW,
+    beat_at=NOW,
+    ended_at=None,
+    is_alive=True,
+)
+
+
+def judged(
+    budget: Budget,
+    *,
+    completed: int = 0,
+    failed: int = 0,
+    time_s: float = 0,
+    grid: Grid | None = None,
+    dispatchers: tuple[StoredDispatcher, ...] = (),
+) -> tuple[Standing, str]:
+    counts = {TrialState.COMPLETE: completed, TrialState.FAIL: failed}
+    study = StudySummary(
+        id=1,
+        name="s",
+        objectives=(Objective(name="value", direction=StudyDirection.MINIMIZE),),
+        trials={state: counts.get(state, 0) for state in TrialState},
+        best={},
+        dispatchers=dispatchers,
+        started_at=None,
+        active_at=None,
+    )
+    spent = Spent(trials=completed + failed, time_s=time_s, device_s=0)
+    return judge(study, budget, spent, grid)
+
+
+def test_study_with_a_living_dispatcher_runs() -> None:
+    found = judged(Budget(trials=1), completed=1, dispatchers=(ALIVE,))
+    assert found == (Standing.RUNNING, "node1 (pid 7)")
+
+
+def test_study_whose_budget_is_reached_has_finished() -> None:
+    found = judged(Budget(trials=2), completed=1, failed=1)
+    assert found == (Standing.FINISHED, "budget reached: 2 trials")
+    assert judged(Budget(time_s=10), completed=1, time_s=11)[0] is Standing.FINISHED
+
+
+def test_study_of_failures_alone_has_failed() -> None:
+    found = judged(Budget(trials=2), failed=2)
+    assert found == (Standing.FAILED, "budget reached: 2 trials; every trial has failed")
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [
+        (Budget(trials=5), "no dispatcher is alive, 1 of 5 trials are done"),
+        (Budget(), "no dispatcher is alive, and the budget is open"),
+        (Budget(time_s=10), "no dispatcher is alive, and the budget is not reached"),
+    ],
+    ids=["trials", "open", "time"],
+)
+def test_study_before_its_end_is_stopped(budget: Budget, reason: str) -> None:
+    assert judged(budget, completed=1) == (Standing.STOPPED, reason)
+
+
+def test_grid_that_was_tried_is_an_end() -> None:
+    assert judged(Budget(), completed=4, grid=Grid(n_points=4, n_tried=4))[0] is Standing.FINISHED
+    assert judged(Budget(), completed=3, grid=Grid(n_points=4, n_tried=3))[0] is Standing.STOPPED
+
+
+def test_exit_codes_are_fixed() -> None:
+    assert {each: each.exit_code for each in Standing} == {
+        Standing.RUNNING: 0,
+        Standing.FINISHED: 0,
+        Standing.FAILED: 1,
+        Standing.STOPPED: EXIT_STOPPED,
+    }
+    assert EXIT_STOPPED == 3
