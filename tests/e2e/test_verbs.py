@@ -364,50 +364,15 @@ def let_go(folder: StudyFolder, running: Running) -> None:
 # -- what is not there -------------------------------------------------------------------------
 
 
-READERS = (
-    ("studies",),
-    ("status",),
-    ("trials",),
-    ("export", "-o", "x.db"),
-    ("copy", "--to", "x"),
-    ("delete", "--yes"),
-)
-
-
-def with_source(verb: tuple[str, ...], source: str, *words: str) -> list[str]:
-    return [verb[0], source, *verb[1:], *words]
-
-
-@pytest.mark.parametrize("verb", READERS, ids=lambda verb: verb[0])
-def test_nothing_there(verb: tuple[str, ...], study_folder: StudyFolder) -> None:
-    refused(study_folder.tuner(*verb), r"study.yaml: there is no such file")
+def test_nothing_there(study_folder: StudyFolder) -> None:
+    refused(study_folder.tuner("trials"), r"study.yaml: there is no such file")
     study_folder.study()
-    refused(study_folder.tuner(*verb), r"There is no database at .*small\.db yet")
+    refused(study_folder.tuner("status"), r"There is no database at .*small\.db yet")
     assert study_folder.files() == {"forecast.py", "study.yaml"}
 
 
-@pytest.mark.parametrize("verb", READERS[1:], ids=lambda verb: verb[0])
-def test_wrong_study_and_empty_database(verb: tuple[str, ...], study_folder: StudyFolder) -> None:
-    url = f"sqlite:///{study_folder.path}/other.db"
-    optuna.create_study(storage=url, study_name="digits")._storage._backend.engine.dispose()  # type: ignore[attr-defined]
-    words = with_source(verb, "sqlite:///other.db", "--study", "digit")
-    refused(study_folder.tuner(*words), r"has no study 'digit'. Did you mean 'digits'\?")
-    optuna.delete_study(study_name="digits", storage=url)
-    words = with_source(verb, "other.db", "--study", "digits")
-    refused(study_folder.tuner(*words), r"has no study 'digits'; it holds none")
-
-
-def test_passwords_are_never_shown(study_folder: StudyFolder) -> None:
-    study_folder.env["DB_PASSWORD"] = "s3cret"
-    for url in (
-        "postgresql://me:s3cret@127.0.0.1:1/x",
-        "postgresql://me:${DB_PASSWORD}@127.0.0.1:1/x",
-    ):
-        for verb in READERS:
-            ended = study_folder.tuner(*with_source(verb, url, "--debug"))
-            assert ended.code == EXIT_BAD_INPUT
-            assert "did not answer" in ended.err
-            assert "s3cret" not in ended.text
+def test_wrong_study(done: StudyFolder) -> None:
+    refused(done.tuner("trials", "--study", "smal"), r"has no study 'smal'. Did you mean 'small'\?")
 
 
 def test_reader_that_goes_away_is_no_accident(done: StudyFolder) -> None:

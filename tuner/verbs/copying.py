@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -30,7 +30,7 @@ from tuner.verbs.refit import LeftOut, refitted
 from tuner.verbs.source import Place, StoredStudy, choose_study, reading, refuse_taken, writing
 from tuner.verbs.studies import Objective, read_objectives
 from tuner.verbs.study_rows import study_tables
-from tuner.verbs.transfer import Row, Transfer
+from tuner.verbs.transfer import Change, Row, Transfer, leave_out
 from tuner.verbs.trial_params import read_space, read_whole_params
 
 #: Attribute of the new study: where its first trials came from, and how many they are.
@@ -88,10 +88,10 @@ def copy_study(origin: Place, target: Place, space: NewSpace, config: StudyConfi
         chosen = _choose(source, stored.id, new_space)
         with writing(target) as (_, connection):
             refuse_taken(connection, target, target.study, "Give --to another name.")
-            change = _Change(
+            changes = _changes(
                 chosen, is_refitted=new_space is not None, is_described=config is not None
             )
-            transfer = Transfer(source, connection, change)
+            transfer = Transfer(source, connection, changes)
             study_id = transfer.copy(stored.id, target.study, study_tables(with_ours=False))
             if new_space is not None:
                 _insert_params(connection, chosen, transfer.trial_ids, new_space)
@@ -175,43 +175,40 @@ def _refuse_other_objectives(
         )
 
 
-class _Change:
-    """What becomes of each row."""
+def _changes(chosen: _Chosen, *, is_refitted: bool, is_described: bool) -> dict[str, Change]:
+    """What becomes of the rows of each table.
 
-    def __init__(self, chosen: _Chosen, *, is_refitted: bool, is_described: bool) -> None:
-        self._numbers = {trial_id: number for number, trial_id in enumerate(chosen.params)}
-        #: Whether parameters are written anew.
-        self._is_refitted = is_refitted
-        #: Whether the attributes that describe the study are written anew.
-        self._is_described = is_described
+    Args:
+        chosen: The trials that go.
+        is_refitted: Whether parameters are written anew.
+        is_described: Whether the attributes that describe the study are.
+    """
+    numbers = {trial_id: number for number, trial_id in enumerate(chosen.params)}
+    described = {OBJECTIVES_ATTR} if is_described else set()
+    of_space = {RETURNED_PARAMS_ATTR} if is_refitted else set()
 
-    def __call__(self, table: str, row: Row) -> Row | None:
-        match table:
-            case "study_user_attributes":
-                return None if self._is_replaced(row["key"]) else row
-            case "study_system_attributes":
-                is_kept = row["key"] == METRIC_NAMES_ATTR and not self._is_described
-                return row if is_kept else None
-            case "trials":
-                return self._trial(row)
-            case "trial_params":
-                return None if self._is_refitted else row
-            case "trial_user_attributes":
-                is_of_space = row["key"] == RETURNED_PARAMS_ATTR and self._is_refitted
-                return None if is_of_space else row
-            case "trial_system_attributes":
-                # The others are a sampler's notes about a space that may be another one now.
-                return row if row["key"].startswith((CONSTRAINTS_ATTR, _RUNG_PREFIX)) else None
-            case "trial_heartbeats":
-                return None
-        return row
-
-    def _is_replaced(self, key: str) -> bool:
-        return key in (SPACE_ATTR, COPIED_ATTR) or (self._is_described and key == OBJECTIVES_ATTR)
-
-    def _trial(self, row: Row) -> Row | None:
-        number = self._numbers.get(row["trial_id"])
+    def renumbered(row: Row) -> Row | None:
+        number = numbers.get(row["trial_id"])
         return None if number is None else row | {"number": number}
+
+    changes: dict[str, Change] = {
+        "study_user_attributes": _without({SPACE_ATTR, COPIED_ATTR, *described}),
+        "study_system_attributes": leave_out if is_described else _only((METRIC_NAMES_ATTR,)),
+        "trials": renumbered,
+        "trial_user_attributes": _without(of_space),
+        # The others are a sampler's notes about a space that may be another one now.
+        "trial_system_attributes": _only((CONSTRAINTS_ATTR, _RUNG_PREFIX)),
+        "trial_heartbeats": leave_out,
+    }
+    return changes | {"trial_params": leave_out} if is_refitted else changes
+
+
+def _without(keys: Container[str]) -> Change:
+    return lambda row: None if row["key"] in keys else row
+
+
+def _only(prefixes: tuple[str, ...]) -> Change:
+    return lambda row: row if row["key"].startswith(prefixes) else None
 
 
 def _insert_params(

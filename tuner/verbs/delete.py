@@ -14,7 +14,7 @@ from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.store.models import AttemptRow
 from tuner.verbs.dispatchers import has_our_tables, refuse_living
-from tuner.verbs.optuna_tables import TRIALS, ids_of
+from tuner.verbs.optuna_tables import STUDIES, TRIALS, ids_of
 from tuner.verbs.source import Place, StoredStudy, choose_study, reading, writing
 from tuner.verbs.study_rows import study_tables
 
@@ -87,6 +87,9 @@ def delete_study(place: Place, now: datetime) -> None:
     """
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
+        # As a dispatcher does when it starts: either it sees no study, or it is seen here.
+        lock = sa.select(STUDIES.c.study_id).where(STUDIES.c.study_id == stored.id)
+        connection.execute(lock.with_for_update())
         refuse_living(connection, stored.id, now, "delete it")
         for each in reversed(study_tables(with_ours=has_our_tables(connection))):
             connection.execute(sa.delete(each.table).where(each.of_study(stored.id)))

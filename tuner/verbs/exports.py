@@ -190,6 +190,6 @@ def _move(source: sa.Connection, target: Place, stored: StoredStudy, name: str) 
     """Returns how many trials the study has."""
     with writing(target) as (_, connection):
         refuse_taken(connection, target, name, "Give it another name with --as.")
-        study_id = Transfer(source, connection, Settling()).copy(stored.id, name)
+        study_id = Transfer(source, connection, Settling().changes).copy(stored.id, name)
         count = sa.select(sa.func.count()).where(TRIALS.c.study_id == study_id)
         return int(connection.execute(count).scalar_one())

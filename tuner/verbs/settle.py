@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState, Cause, Outcome
-
-Row = dict[str, Any]
+from tuner.verbs.transfer import Change, Row, leave_out
 
 
 class Settling:
-    """Changes rows of a study on their way, those of an owner before those that it owns.
+    """The changes to a study's rows on their way, those of an owner before those that it owns.
 
     What had not ended is lost, when its dispatcher was last seen, and its trials wait again.
     """
@@ -22,20 +20,17 @@ class Settling:
         self._seen_at: dict[int, datetime] = {}
         self._dispatchers: dict[int, int] = {}
 
-    def __call__(self, table: str, row: Row) -> Row | None:
-        """The row as it shall be; None for one that has no meaning elsewhere."""
-        match table:
-            case "trials" if row["state"] is TrialState.RUNNING:
-                return row | {"state": TrialState.WAITING}
-            case "trial_heartbeats" | "tuner_claims":
-                return None
-            case "tuner_dispatchers":
-                return self._dispatcher(row)
-            case "tuner_attempts":
-                return self._attempt(row)
-            case "tuner_leases":
-                return self._lease(row)
-        return row
+    @property
+    def changes(self) -> dict[str, Change]:
+        """By table."""
+        return {
+            "trials": _trial,
+            "trial_heartbeats": leave_out,
+            "tuner_claims": leave_out,
+            "tuner_dispatchers": self._dispatcher,
+            "tuner_attempts": self._attempt,
+            "tuner_leases": self._lease,
+        }
 
     def _dispatcher(self, row: Row) -> Row:
         self._seen_at[row["id"]] = row["beat_at"]
@@ -58,3 +53,7 @@ class Settling:
         seen_at = self._seen_at[self._dispatchers[row["attempt_id"]]]
         released_at = row["released_at"] or max(row["leased_at"], seen_at)
         return row | {"held_device_id": None, "released_at": released_at}
+
+
+def _trial(row: Row) -> Row:
+    return row | {"state": TrialState.WAITING} if row["state"] is TrialState.RUNNING else row

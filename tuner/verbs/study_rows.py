@@ -18,6 +18,8 @@ from tuner.verbs.optuna_tables import STUDIES
 
 #: Of a machine and not of a study; by what they are known in every database.
 SHARED = {"tuner_hosts": ("name",), "tuner_devices": ("host_id", "device")}
+#: Not instants, JSON or the like, of which databases have different ideas.
+_PLAIN = {sa.Integer, sa.Float, sa.Double, sa.String, sa.Text, sa.Enum}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,18 @@ class StudyTable:
     def is_keyed_by_owner(self) -> bool:
         """Whether it has no identifier of its own."""
         return self.key is self.owner
+
+    @property
+    def is_referred_to(self) -> bool:
+        """Whether rows of other tables name its rows."""
+        return any(self.name in each.references.values() for each in _tables().values())
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every driver gives and takes its values as they are."""
+        types = {type(column.type) for column in self.table.columns}
+        is_leaf = not self.is_referred_to and not self.is_keyed_by_owner
+        return is_leaf and len(self.references) == 1 and types <= _PLAIN
 
     def of_study(self, study_id: int) -> sa.ColumnElement[bool]:
         """The condition for a row to belong to a study."""

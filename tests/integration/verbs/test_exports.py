@@ -272,10 +272,8 @@ def test_interrupted_import_leaves_nothing(url: str) -> None:
     add_first_study(url)
     before = n_rows(url)
 
-    def interrupt(table: str, row: dict) -> dict:
-        if table == "tuner_leases":
-            raise KeyboardInterrupt
-        return row
+    def interrupt(_row: object) -> None:
+        raise KeyboardInterrupt
 
     source = open_database(url)
     with (
@@ -283,7 +281,9 @@ def test_interrupted_import_leaves_nothing(url: str) -> None:
         pytest.raises(KeyboardInterrupt),
         writing(place(url)) as (_, connection),
     ):
-        Transfer(reading, connection, interrupt).copy(study_id(reading, "first"), "back")
+        Transfer(reading, connection, {"tuner_leases": interrupt}).copy(
+            study_id(reading, "first"), "back"
+        )
     source.close()
     assert n_rows(url) == before
 
@@ -296,4 +296,4 @@ def test_every_table_of_ours_is_moved_or_shared() -> None:
 
 def test_settling_leaves_what_has_ended() -> None:
     row = {"state": TrialState.COMPLETE}
-    assert Settling()("trials", row) is row
+    assert Settling().changes["trials"](row) is row
