@@ -86,16 +86,21 @@ class FakeClock:
     """A clock that stands still until the test moves it."""
 
     def __init__(self) -> None:
-        self._elapsed_s = 0.0
+        self._elapsed_s = self._set_forward_s = 0.0
 
     def now(self) -> Instant:
+        utc_s = self._elapsed_s + self._set_forward_s
         return Instant(
-            utc=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._elapsed_s),
+            utc=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=utc_s),
             monotonic_s=500.0 + self._elapsed_s,
         )
 
     def advance(self, seconds: float) -> None:
         self._elapsed_s += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the machine's clock."""
+        self._set_forward_s += seconds
 
 
 class FakeInbox:

@@ -52,6 +52,9 @@ from tuner.view.plain import PlainView
 
 _log = logging.getLogger(__name__)
 
+#: How long the dispatcher does nothing else than wait for a transaction.
+DATABASE_PATIENCE_S = 2.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyEnd:
@@ -84,6 +87,8 @@ def dispatch(
         # then not be changed any more.
         check_program(launcher, config)
         search, recorder, seed = _open_study(config, database, pruner, host)
+        # Training must not wait for a database that hangs.
+        database.access.wait_at_most(DATABASE_PATIENCE_S)
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
         dispatcher = Dispatcher(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -12,7 +12,7 @@ from typing import Protocol
 class Instant:
     """One moment, on both clocks."""
 
-    #: For records. May jump.
+    #: For records.
     utc: datetime
     #: For deadlines and durations. Never jumps; its zero has no meaning.
     monotonic_s: float
@@ -25,7 +25,22 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The machine's clocks, as they were when this object was made.
+
+    Where somebody sets the machine's clock meanwhile, records go on in the old time: what a lease
+    lasted is then still true, and all instants of one dispatcher are in their order.
+    """
+
+    def __init__(self) -> None:
+        self._begin = datetime.now(UTC)
+        self._begin_s = _since_boot_s()
 
     def now(self) -> Instant:
-        return Instant(utc=datetime.now(UTC), monotonic_s=time.monotonic())
+        passed = timedelta(seconds=_since_boot_s() - self._begin_s)
+        return Instant(utc=self._begin + passed, monotonic_s=time.monotonic())
+
+
+def _since_boot_s() -> float:
+    """Never jumps; with the time in which the machine slept, where the system tells."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boottime is None else time.clock_gettime(boottime)

@@ -39,6 +39,7 @@ from tuner.live import LiveAttempt, Rank, Step, ending_of
 from tuner.messages import Action
 from tuner.notices import Ended, Notice, Said, Started, View
 from tuner.others import Others
+from tuner.outage import Outage
 from tuner.retries import Retries
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
@@ -52,6 +53,8 @@ _CLEARING_TICK_S = 0.05
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
 _CLEARING_NOTE_AFTER_S = 30.0
+#: After Ctrl-C, for a database that does not answer.
+_LAST_WAIT_S = 30.0
 
 
 class Dispatcher:
@@ -92,6 +95,8 @@ class Dispatcher:
         self._view = view
         self._clock = clock
         self._live: dict[AttemptId, LiveAttempt] = {}
+        #: Those of them that are to be launched once the database knows of them.
+        self._intended: list[LiveAttempt] = []
         #: Trials that are too wide for the devices that are left.
         self._parked: list[Candidate] = []
         self._notices: list[Notice] = []
@@ -109,10 +114,17 @@ class Dispatcher:
             now=self._started_at,
             counts_devices=terms.budget.device_hours is not None,
         )
+        self._outage = Outage(recorder, self._say)
         self._end_reason = ""
 
     def run(self, events: Events) -> Result:
-        """Works until the budget is reached or the user ends it, and every attempt is over."""
+        """Works until the budget is reached or the user ends it, and every attempt is over.
+
+        Raises:
+            StoreError: If the database refuses, or does not answer at the end and the user does
+                not want to wait for it.
+            DeviceError: If no device is left.
+        """
         happened: Sequence[Event] = ()
         while True:
             self.tick(self._clock.now(), happened)
@@ -120,20 +132,27 @@ class Dispatcher:
                 break
             happened = events.drain(self._patience_s())
         self._put_back_waiting()
-        self._recorder.end(self._clock.now().utc)
-        self._recorder.commit()
+        self._recorder.end(self._clock.now().utc, self._end_reason)
+        self._write_the_rest(events)
         return self._result()
 
     def tick(self, now: Instant, happened: Iterable[Event]) -> None:
         """One round: hear what happened, act on it, write it down, show it."""
         self._hear(now, happened)
-        self._others.heed(now)
         self._enforce_deadlines(now)
         self._release_cleared_devices(now)
+        with self._outage.watch(now):
+            self._use_database(now)
+        self._outage.tell(now)
+        self._tell_people(now)
+
+    def _use_database(self, now: Instant) -> None:
+        if self._outage.is_on and not self._recovers(now):
+            return
+        self._others.heed(now)
         self._fill_devices(now)
         self._beat(now)
         self._record(now)
-        self._tell_people(now)
 
     # -- hearing -----------------------------------------------------------------------------
 
@@ -324,6 +343,10 @@ class Dispatcher:
                 f"{self._terms.stop_grace_s:g} s to end or save. Ctrl-C again kills them."
             )
             self._put_back_waiting()
+        while self._intended:
+            live = self._intended.pop()
+            cancelled = Ending(outcome=Outcome.CANCELLED, cause=Cause.INTERRUPTED)
+            self._conclude(now, live, cancelled)
         for live in self._live.values():
             if live.attempt.state is AttemptState.CLEARING:
                 continue
@@ -406,7 +429,8 @@ class Dispatcher:
             grant = self._leasing.next(partial(self._ask, now))
             if grant is None:
                 break
-            self._start(now, grant)
+            self._intend(now, grant)
+        self._launch_intended(now)
         for candidate in self._leasing.unplaceable():
             self._parked.append(candidate)
             self._say(f"Trial {candidate.asked.number} is wider than what is left here; it waits.")
@@ -424,8 +448,8 @@ class Dispatcher:
         n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)
         return Candidate(asked=asked, attempt_number=n_before + 1)
 
-    def _start(self, now: Instant, grant: Grant) -> None:
-        """Writes the intent down, and only then launches."""
+    def _intend(self, now: Instant, grant: Grant) -> None:
+        """Notes that a trial has its devices; nothing is launched before that is written down."""
         asked, number = grant.candidate.asked, grant.candidate.attempt_number
         attempt = Attempt(
             trial_id=asked.trial_id,
@@ -441,14 +465,21 @@ class Dispatcher:
             leased_at_s=now.monotonic_s,
             n_oom_kills=count_oom_kills(),
         )
-        live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.launch_timeout_s)
         self._live[attempt.id] = live
+        self._intended.append(live)
         log = self._log_of(attempt)
         self._recorder.lease(attempt, grant.lease, params=asked.params, log_path=str(log))
-        self._record(now, must=True)
-        self._launch(now, live, log)
 
-    def _launch(self, now: Instant, live: LiveAttempt, log: Path) -> None:
+    def _launch_intended(self, now: Instant) -> None:
+        if self._intended:
+            self._record(now, must=True)
+        for live in self._intended:
+            self._launch(now, live)
+        self._intended.clear()
+
+    def _launch(self, now: Instant, live: LiveAttempt) -> None:
+        log = self._log_of(live.attempt)
+        live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.launch_timeout_s)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             token = self._channel.expect(live.attempt.id)
@@ -491,6 +522,9 @@ class Dispatcher:
         is_new_trial = self._leasing.n_waiting == 0
         now = self._clock.now()
         self._end_reason = self._why_no_more(now, is_new_trial=is_new_trial)
+        if self._outage.is_on:
+            # Who else works on the study, and whether a trial waits, is not known.
+            return self._n_signals > 0
         if not self._end_reason and self._leasing.is_stuck:
             left = "Too few devices" if self._leasing.pool.devices else "No device"
             error = DeviceError(
@@ -503,8 +537,12 @@ class Dispatcher:
             raise error
         if not self._end_reason:
             return False
-        may_start_lost_ones = not self._why_no_more(now, is_new_trial=False)
-        return not (may_start_lost_ones and self._others.must_be_waited_for(now))
+        if self._why_no_more(now, is_new_trial=False):
+            return True
+        must_wait = True
+        with self._outage.watch(now):
+            must_wait = self._others.must_be_waited_for(now)
+        return not must_wait
 
     def _spent(self, now: Instant) -> Spent:
         counts = self._search.count()
@@ -531,6 +569,37 @@ class Dispatcher:
     def _say(self, text: str) -> None:
         self._notices.append(Said(text=text))
 
+    # -- a database that does not answer -----------------------------------------------------
+
+    def _recovers(self, now: Instant) -> bool:
+        """Writes all that waited, where the database answers again."""
+        if not self._outage.may_be_over(now):
+            return False
+        self._recorder.commit()
+        waiting = [*self._leasing.waiting, *self._parked]
+        in_hand = [live.attempt.trial_id for live in self._live.values()]
+        self._recorder.give_up_all_but(in_hand + [each.asked.trial_id for each in waiting])
+        self._outage.end(now)
+        return True
+
+    def _write_the_rest(self, events: Events) -> None:
+        """The last commit. A user who wants an end waits for the database a while at most."""
+        give_up_at_s = self._clock.now().monotonic_s + _LAST_WAIT_S
+        while True:
+            now = self._clock.now()
+            with self._outage.watch(now):
+                if not self._outage.is_on or self._outage.may_be_over(now):
+                    self._recorder.commit()
+                    self._outage.end(now)
+            if not self._outage.is_on:
+                break
+            self._outage.tell(now)
+            self._tell_people(now)
+            is_told = any(isinstance(each, SignalReceived) for each in events.drain(_TICK_S))
+            if is_told or (self._n_signals and now.monotonic_s >= give_up_at_s):
+                raise self._outage.give_up(self._search.unsaved())
+        self._tell_people(self._clock.now())
+
     # -- records -----------------------------------------------------------------------------
 
     def _move(
@@ -556,9 +625,12 @@ class Dispatcher:
             self._committed_at_s = now.monotonic_s
 
     def _tell_people(self, now: Instant) -> None:
-        for notice in self._notices:
+        # What is not in the database yet is told once it is.
+        can_tell = [n for n in self._notices if isinstance(n, Said) or not self._outage.is_on]
+        for notice in can_tell:
             self._view.show(notice)
-        if self._notices or now.monotonic_s - self._shown_at_s >= _TICK_S:
+        self._notices = [notice for notice in self._notices if notice not in can_tell]
+        if can_tell or now.monotonic_s - self._shown_at_s >= _TICK_S:
             self._shown_at_s = now.monotonic_s
             snapshot = take_snapshot(
                 self._search,
@@ -571,7 +643,6 @@ class Dispatcher:
                 is_stopping=self._n_signals > 0,
             )
             self._view.refresh(snapshot)
-        self._notices.clear()
 
     def _log_of(self, attempt: Attempt, rank: int = 0) -> Path:
         return self._plan.files.log(attempt.trial_number, attempt.number, rank)

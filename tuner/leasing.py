@@ -74,6 +74,11 @@ class Leasing:
     def n_waiting(self) -> int:
         return len(self._line)
 
+    @property
+    def waiting(self) -> tuple[Candidate, ...]:
+        """Trials that have no devices yet, the oldest first."""
+        return tuple(self._line)
+
     def put(self, candidate: Candidate, *, is_first: bool = False) -> None:
         """Lets a trial wait for devices."""
         self._line.put(candidate, self._width_of(candidate), is_first=is_first)

@@ -32,7 +32,7 @@ LAYERS = (
     ("tuner.launch",),
     ("tuner.notices", "tuner.grants"),
     ("tuner.gpu_memory", "tuner.live"),
-    ("tuner.leasing", "tuner.others"),
+    ("tuner.leasing", "tuner.others", "tuner.outage"),
     ("tuner.snapshot",),
     ("tuner.view",),
     ("tuner.dispatcher",),

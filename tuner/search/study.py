@@ -223,6 +223,10 @@ class StudySearch:
         self._asked.pop(trial_id, None)
         self._storage.set_trial_state_values(trial_id, TrialState.WAITING)
 
+    def unsaved(self) -> list[str]:
+        """For people: trials that have ended and that the database does not know of as ended."""
+        return [_shown_end(trial) for trial in self._storage.unwritten_ends()]
+
     # -- inside ------------------------------------------------------------------------------
 
     def _is_grid_begun(self) -> bool:
@@ -290,3 +294,10 @@ class StudySearch:
             values=dict(zip(self.objectives, trial.values or [], strict=True)),
             params=self.params_of(trial._trial_id),
         )
+
+
+def _shown_end(trial: FrozenTrial) -> str:
+    """`trial 3 (0.97)`, or `trial 4 (pruned)`."""
+    if trial.state is TrialState.COMPLETE:
+        return f"trial {trial.number} ({', '.join(f'{value:.6g}' for value in trial.values)})"
+    return f"trial {trial.number} ({'pruned' if trial.state is TrialState.PRUNED else 'failed'})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,10 +21,15 @@ from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.config.storage_url import masked_url
 from tuner.store import optuna_rows
+from tuner.store.access import Access
 from tuner.store.engine import open_engine
 from tuner.store.optuna_reads import TrialHead, read_heads, read_trials
 from tuner.store.ownership import Ownership
+
+#: Reports that wait for a database that does not answer; about 500 MB.
+MOST_WAITING = 1_000_000
 
 
 class BufferedStorage(BaseStorage):
@@ -34,12 +39,12 @@ class BufferedStorage(BaseStorage):
 
     Args:
         backend: Optuna's storage of the same database; makes the tables, holds the studies.
-        engine: How this object reaches that database.
+        access: How this object reaches that database.
     """
 
-    def __init__(self, backend: RDBStorage, engine: sa.Engine) -> None:
+    def __init__(self, backend: RDBStorage, access: Access) -> None:
         self._backend = backend
-        self._engine = engine
+        self._access = access
         self._trials: dict[int, list[FrozenTrial]] = {}
         self._places: dict[int, tuple[int, int]] = {}
         self._distributions: dict[int, dict[str, BaseDistribution]] = {}
@@ -47,26 +52,38 @@ class BufferedStorage(BaseStorage):
         self._names: dict[int, str] = {}
         self._directions: dict[int, list[StudyDirection]] = {}
         self._pending = optuna_rows.PendingRows()
+        self._n_dropped = 0
+        #: What somebody is writing; it may be in the database already.
+        self._taken = optuna_rows.PendingRows()
         #: Where several dispatchers share the study: what this one may write.
         self._ownership: Ownership | None = None
+        self._write_all: Callable[[], None] = self._write_own
         #: Trials that this object has begun and not ended; nobody else changes them.
         self._own: set[int] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         self.flush()
-        return {"backend": self._backend, "url": self._engine.url}
+        return {"backend": self._backend, "url": self._access.engine.url}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        BufferedStorage.__init__(self, state["backend"], open_engine(state["url"]))
+        engine = open_engine(state["url"])
+        shown = masked_url(engine.url.render_as_string(hide_password=False))
+        BufferedStorage.__init__(self, state["backend"], Access(engine, shown))
 
     def close(self) -> None:
         """Lets every connection go. What was not flushed is lost. Safe to call twice."""
         self._backend.engine.dispose()
-        self._engine.dispose()
+        self._access.close()
 
-    def write_for(self, ownership: Ownership) -> None:
-        """From now on every write renews a dispatcher's right to it, and trials are claimed."""
+    def write_for(self, ownership: Ownership, write_all: Callable[[], None]) -> None:
+        """From now on a dispatcher owns what is written, and claims its trials.
+
+        Args:
+            ownership: Its right to write.
+            write_all: Writes what waits here with all else that the dispatcher has to write.
+        """
         self._ownership = ownership
+        self._write_all = write_all
 
     # -- what waits to be written ------------------------------------------------------------
 
@@ -74,21 +91,41 @@ class BufferedStorage(BaseStorage):
     def has_pending(self) -> bool:
         return bool(self._pending)
 
-    def write_pending(self, connection: sa.Connection) -> None:
-        """Writes what waits, in the caller's transaction. Call `forget_pending` once committed."""
-        self._pending.write(connection)
+    @property
+    def n_pending_reports(self) -> int:
+        return len(self._pending.curves)
 
-    def forget_pending(self) -> None:
-        self._pending = optuna_rows.PendingRows()
+    @property
+    def n_dropped_reports(self) -> int:
+        """Reports that will never be in the database, because too many waited."""
+        return self._n_dropped
+
+    def take_pending(self) -> optuna_rows.PendingRows:
+        """Gives what waits, to be written. Call `forget_taken` once that is committed."""
+        self._taken, self._pending = self._pending, optuna_rows.PendingRows()
+        return self._taken
+
+    def forget_taken(self) -> None:
+        self._taken = optuna_rows.PendingRows()
+
+    def unwritten_ends(self) -> list[FrozenTrial]:
+        """Trials that have ended here, and perhaps not in the database."""
+        changed = {**self._taken.states, **self._pending.states}
+        trials = [self.get_trial(trial_id) for trial_id in sorted(changed)]
+        return [trial for trial in trials if trial.state.is_finished()]
 
     def flush(self) -> None:
-        """Writes what waits, in a transaction of its own. Safe to call twice."""
+        """Writes what waits. Safe to call twice.
+
+        Raises:
+            Unavailable: If the database does not answer; nothing is forgotten then.
+        """
+        self._write_all()
+
+    def _write_own(self) -> None:
         if self.has_pending:
-            with self._engine.begin() as connection:
-                if self._ownership is not None:
-                    self._ownership.renew(connection)
-                self.write_pending(connection)
-            self.forget_pending()
+            self._access.run(self._pending.write)
+            self._pending = optuna_rows.PendingRows()
 
     def refresh(self, study_id: int) -> list[FrozenTrial]:
         """Reads what other programs did to a study since the last look; gives those trials.
@@ -105,12 +142,31 @@ class BufferedStorage(BaseStorage):
             and trial._trial_id not in self._own
             # What is not written yet cannot be found there.
             and trial._trial_id not in self._pending.states
+            and trial._trial_id not in self._taken.states
         }
-        with self._engine.connect() as connection:
+
+        def read(connection: sa.Connection) -> list[FrozenTrial]:
             heads = read_heads(connection, study_id, after_id=newest_id, of=unfinished)
             moved = [head for head in heads if _may_have_moved(head, unfinished)]
-            changed = read_trials(connection, study_id, moved) if moved else []
+            return read_trials(connection, study_id, moved) if moved else []
+
+        changed = self._access.run(read)
         return [trial for trial in changed if self._take_in(study_id, trial)]
+
+    def give_up_all_but(self, study_id: int, trial_ids: Collection[int]) -> None:
+        """After an accident: lets this object's running trials wait, but for those named.
+
+        What the database holds is theirs too: where the answer to a claim was lost, the claim may
+        stand.
+        """
+        for trial_id in self._own - set(trial_ids):
+            if self.get_trial(trial_id).state == TrialState.RUNNING:
+                self.set_trial_state_values(trial_id, TrialState.WAITING)
+        self.flush()
+        ownership = self._ownership
+        if ownership is not None:
+            self._access.run(lambda c: ownership.give_up_all_but(c, trial_ids))
+        self.refresh(study_id)
 
     def remove_session(self) -> None:
         self.flush()
@@ -121,7 +177,7 @@ class BufferedStorage(BaseStorage):
     def create_new_study(
         self, directions: Sequence[StudyDirection], study_name: str | None = None
     ) -> int:
-        return self._backend.create_new_study(directions, study_name)
+        return self._access.call(lambda: self._backend.create_new_study(directions, study_name))
 
     def delete_study(self, study_id: int) -> None:
         self.flush()
@@ -132,32 +188,36 @@ class BufferedStorage(BaseStorage):
             cache.pop(study_id, None)
 
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._backend.set_study_user_attr(study_id, key, value)
+        self._access.call(lambda: self._backend.set_study_user_attr(study_id, key, value))
 
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._backend.set_study_system_attr(study_id, key, value)
+        self._access.call(lambda: self._backend.set_study_system_attr(study_id, key, value))
 
     def get_study_id_from_name(self, study_name: str) -> int:
-        return self._backend.get_study_id_from_name(study_name)
+        return self._access.call(lambda: self._backend.get_study_id_from_name(study_name))
 
     def get_study_name_from_id(self, study_id: int) -> str:
         if study_id not in self._names:
-            self._names[study_id] = self._backend.get_study_name_from_id(study_id)
+            self._names[study_id] = self._access.call(
+                lambda: self._backend.get_study_name_from_id(study_id)
+            )
         return self._names[study_id]
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         if study_id not in self._directions:
-            self._directions[study_id] = self._backend.get_study_directions(study_id)
+            self._directions[study_id] = self._access.call(
+                lambda: self._backend.get_study_directions(study_id)
+            )
         return list(self._directions[study_id])
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        return self._backend.get_study_user_attrs(study_id)
+        return self._access.call(lambda: self._backend.get_study_user_attrs(study_id))
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        return self._backend.get_study_system_attrs(study_id)
+        return self._access.call(lambda: self._backend.get_study_system_attrs(study_id))
 
     def get_all_studies(self) -> list[FrozenStudy]:
-        return self._backend.get_all_studies()
+        return self._access.call(lambda: self._backend.get_all_studies())
 
     # -- trials ------------------------------------------------------------------------------
 
@@ -168,19 +228,7 @@ class BufferedStorage(BaseStorage):
         """
         trials = self._of_study(study_id)
         trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
-        with self._engine.begin() as connection:
-            if self._ownership is not None:
-                self._ownership.begin(connection)
-                self._ownership.check_room(connection)
-            trial_id, number = optuna_rows.insert_trial(
-                connection,
-                study_id,
-                trial.state,
-                started_at=trial.datetime_start,
-                completed_at=trial.datetime_complete,
-            )
-            if self._ownership is not None:
-                self._ownership.claim(connection, trial_id)
+        trial_id, number = self._access.run(lambda c: self._insert(c, study_id, trial))
         if not trial.state.is_finished():
             self._own.add(trial_id)
         if number > len(trials):
@@ -251,7 +299,10 @@ class BufferedStorage(BaseStorage):
         replaces = step in trial.intermediate_values
         trial.intermediate_values = {**trial.intermediate_values, step: intermediate_value}
         self._replace(trial)
-        self._pending.add_report(trial_id, step, intermediate_value, replaces=replaces)
+        if len(self._pending.curves) >= MOST_WAITING:
+            self._n_dropped += 1
+        else:
+            self._pending.add_report(trial_id, step, intermediate_value, replaces=replaces)
 
     def drop_reports(self, trial_id: int, from_step: int) -> None:
         """Forgets the reports of a running trial at `from_step` and later, here and stored."""
@@ -314,8 +365,7 @@ class BufferedStorage(BaseStorage):
         return self._trials[study_id]
 
     def _load(self, study_id: int) -> None:
-        with self._engine.connect() as connection:
-            trials = read_trials(connection, study_id)
+        trials = self._access.run(lambda c: read_trials(c, study_id))
         self._trials[study_id] = trials
         self._counts[study_id] = Counter(trial.state for trial in trials)
         seen = self._distributions.setdefault(study_id, {})
@@ -326,8 +376,7 @@ class BufferedStorage(BaseStorage):
     def _place(self, trial_id: int) -> tuple[int, int]:
         if trial_id not in self._places:
             # A trial of a study that was not looked at yet.
-            with self._engine.connect() as connection:
-                study_id = optuna_rows.study_of_trial(connection, trial_id)
+            study_id = self._access.run(lambda c: optuna_rows.study_of_trial(c, trial_id))
             self._load(study_id)
         return self._places[trial_id]
 
@@ -343,18 +392,37 @@ class BufferedStorage(BaseStorage):
         self._counts[study_id][trial.state] += 1
         self._trials[study_id][number] = trial
 
+    def _insert(
+        self, connection: sa.Connection, study_id: int, trial: FrozenTrial
+    ) -> tuple[int, int]:
+        if self._ownership is not None:
+            self._ownership.begin(connection)
+            self._ownership.check_room(connection)
+        trial_id, number = optuna_rows.insert_trial(
+            connection,
+            study_id,
+            trial.state,
+            started_at=trial.datetime_start,
+            completed_at=trial.datetime_complete,
+        )
+        if self._ownership is not None:
+            self._ownership.claim(connection, trial_id)
+        return trial_id, number
+
     def _claim(self, trial_id: int) -> bool:
         self.flush()
-        with self._engine.begin() as connection:
-            if self._ownership is None:
-                return optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
-            self._ownership.begin(connection)
-            if not self._ownership.may_begin_waiting(connection):
-                return False
-            is_taken = optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
-            if is_taken:
-                self._ownership.claim(connection, trial_id)
-            return is_taken
+        return self._access.run(lambda c: self._claim_in(c, trial_id))
+
+    def _claim_in(self, connection: sa.Connection, trial_id: int) -> bool:
+        if self._ownership is None:
+            return optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
+        self._ownership.begin(connection)
+        if not self._ownership.may_begin_waiting(connection):
+            return False
+        is_taken = optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
+        if is_taken:
+            self._ownership.claim(connection, trial_id)
+        return is_taken
 
     def _take_in(self, study_id: int, trial: FrozenTrial) -> bool:
         """Puts a trial that was read into its place; False where it is as it was."""

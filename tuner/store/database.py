@@ -13,6 +13,7 @@ from sqlalchemy import exc
 
 from tuner.config.storage_url import masked_url, with_driver
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, StoreError
+from tuner.store.access import Access
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.engine import engine_options, open_engine, set_up_connections
 from tuner.store.filesystem import check_is_local, path_of
@@ -22,12 +23,16 @@ from tuner.store.schema import alone, check_revision, make_tables, stored_revisi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """An open database: Optuna's storage on it and the engine for the tuner's own tables."""
+    """An open database: Optuna's storage on it and the way to the tuner's own tables."""
 
-    engine: sa.Engine
+    access: Access
     storage: BufferedStorage
     #: For people and records: the URL with its password hidden.
     shown_url: str
+
+    @property
+    def engine(self) -> sa.Engine:
+        return self.access.engine
 
     def close(self) -> None:
         """Lets every connection go. What was not flushed is lost. Safe to call twice."""
@@ -85,8 +90,9 @@ def open_database(url: str, *, read_only: bool = False) -> Database:
             backend = _optuna_backend(parsed, makes_tables=False)
         else:
             backend = _in_new_database(engine, parsed)
+    access = Access(engine, shown_url(url))
     return Database(
-        engine=engine, storage=BufferedStorage(backend, engine), shown_url=shown_url(url)
+        access=access, storage=BufferedStorage(backend, access), shown_url=shown_url(url)
     )
 
 

@@ -88,12 +88,13 @@ class Fleet:
             StoreError: If the database cannot be used; what was seen so far counts no more.
         """
         try:
-            with store_errors(self._database.shown_url), self._database.engine.connect() as c:
-                others = [one for one in open_dispatchers(c, self._study_id) if self._is_other(one)]
+            with store_errors(self._database.shown_url):
+                found = self._database.access.run(lambda c: open_dispatchers(c, self._study_id))
         except BaseException:
             # Who could not write while we could not read is not dead.
             self._sights.clear()
             raise
+        others = [one for one in found if one.id != self._own_id]
         dead = [one for one in others if self._is_dead(one, now.monotonic_s)]
         self.others = tuple(one.place for one in others if one not in dead)
         losses = [self._take_over(one, now.utc) for one in dead]
@@ -101,12 +102,11 @@ class Fleet:
 
     def measure(self) -> None:
         """Adds up anew what others have spent."""
-        with store_errors(self._database.shown_url), self._database.engine.connect() as connection:
-            spent = work_elsewhere(connection, self._study_id, self._own_id)
+        with store_errors(self._database.shown_url):
+            spent = self._database.access.run(
+                lambda c: work_elsewhere(c, self._study_id, self._own_id)
+            )
         self.device_s_elsewhere = sum(spent)
-
-    def _is_other(self, one: OpenDispatcher) -> bool:
-        return one.id != self._own_id
 
     def _is_dead(self, one: OpenDispatcher, now_s: float) -> bool:
         if one.host == self._host:
@@ -119,13 +119,17 @@ class Fleet:
 
     def _take_over(self, dead: OpenDispatcher, at: datetime) -> Loss | None:
         """None where somebody else was first, or where it has written after all."""
-        with store_errors(self._database.shown_url), self._database.engine.begin() as connection:
+
+        def take_over(connection: sa.Connection) -> Loss | None:
             lock_study(connection, self._study_id)
             if not end_dispatcher(connection, dead):
                 return None
             close_attempts(connection, dead, at)
             numbers = free_trials(connection, self._study_id)
-        return Loss(place=dead.place, trial_numbers=tuple(numbers))
+            return Loss(place=dead.place, trial_numbers=tuple(numbers))
+
+        with store_errors(self._database.shown_url):
+            return self._database.access.run(take_over)
 
 
 def clear_up(connection: sa.Connection, start: StartRecord, at: datetime) -> None:

@@ -21,7 +21,7 @@ from tuner.store.types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0003"
+SCHEMA_REVISION = "0004"
 VERSION_TABLE = "tuner_alembic_version"
 
 E = TypeVar("E", bound=Enum)
@@ -94,6 +94,12 @@ class DispatcherRow(TunerBase):
     started_at: Mapped[datetime]
     beat_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
+    #: Why it ended, for people; empty while it runs, and where it died.
+    end_reason: Mapped[str] = mapped_column(
+        sa.String(255), default="", server_default=sa.text("''")
+    )
+    #: How many batches of changes it has written: the last one's number.
+    n_batches: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     seed: Mapped[int] = mapped_column(sa.BigInteger)
     study_file: Mapped[str] = mapped_column(PlainText)
     folder: Mapped[str] = mapped_column(PlainText)

@@ -8,6 +8,8 @@ that is ended (a fencing token; Kleppmann, "How to do distributed locking", 2016
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import sqlalchemy as sa
 from optuna.storages._rdb import models
 from optuna.trial import TrialState
@@ -27,6 +29,10 @@ _RENEW = (
     .where(_DISPATCHERS.c.id == sa.bindparam("b_id"), _DISPATCHERS.c.ended_at.is_(None))
     .values(beat_at=sa.bindparam("b_at"))
 )
+_RENEW_WITH_BATCH = _RENEW.where(_DISPATCHERS.c.n_batches == sa.bindparam("b_number") - 1).values(
+    n_batches=sa.bindparam("b_number")
+)
+_N_BATCHES = sa.select(_DISPATCHERS.c.n_batches).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
 _LOCK_STUDY = (
     sa.select(_STUDIES.c.study_id)
     .where(_STUDIES.c.study_id == sa.bindparam("b_study_id"))
@@ -74,13 +80,31 @@ class Ownership:
         Raises:
             TakenOver: If another dispatcher has ended this one's record.
         """
-        row = {"b_id": self.dispatcher_id, "b_at": as_stored(self._clock.now().utc)}
-        if connection.execute(_RENEW, row).rowcount != 1:
-            raise TakenOver(
-                "This dispatcher gave no sign of life for so long that another one took its trials "
-                "over. It writes no more; start the same command to join the study again.",
-                exit_code=EXIT_STUDY_FAILED,
-            )
+        if connection.execute(_RENEW, self._row()).rowcount != 1:
+            raise _taken_over()
+
+    def begin_batch(self, connection: sa.Connection, number: int) -> bool:
+        """Like `renew`, for a batch of changes that may have been written already.
+
+        A connection that is cut at the end of a transaction leaves open whether it happened. The
+        number is written with the batch, so that a second try finds out.
+
+        Args:
+            connection: In a transaction.
+            number: Of the batch, from 1.
+
+        Returns:
+            Whether it is still to be written.
+
+        Raises:
+            TakenOver: If another dispatcher has ended this one's record.
+        """
+        row = {**self._row(), "b_number": number}
+        if connection.execute(_RENEW_WITH_BATCH, row).rowcount == 1:
+            return True
+        if connection.execute(_N_BATCHES, {"b_id": self.dispatcher_id}).scalar() == number:
+            return False
+        raise _taken_over()
 
     def begin(self, connection: sa.Connection) -> None:
         """Like `renew`, and nobody else adds or claims a trial before the transaction's end."""
@@ -108,5 +132,35 @@ class Ownership:
         connection.execute(_UNCLAIM, {"b_trial_id": trial_id})
         connection.execute(_CLAIM, {"trial_id": trial_id, "dispatcher_id": self.dispatcher_id})
 
+    def give_up_all_but(self, connection: sa.Connection, trial_ids: Collection[int]) -> None:
+        """Lets trials wait that are this dispatcher's and run, but for those that it knows of.
+
+        Where the answer to a claim was lost, the claim may stand.
+        """
+        claimed = sa.select(_CLAIMS.c.trial_id).where(
+            _CLAIMS.c.dispatcher_id == self.dispatcher_id,
+            _CLAIMS.c.trial_id.in_(
+                sa.select(_TRIALS.c.trial_id).where(
+                    _TRIALS.c.study_id == self.study_id, _TRIALS.c.state == TrialState.RUNNING
+                )
+            ),
+        )
+        unknown = set(connection.execute(claimed).scalars()) - set(trial_ids)
+        if unknown:
+            waits = sa.update(_TRIALS).where(_TRIALS.c.trial_id.in_(unknown))
+            connection.execute(waits.values(state=TrialState.WAITING))
+            connection.execute(sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id.in_(unknown)))
+
+    def _row(self) -> dict[str, object]:
+        return {"b_id": self.dispatcher_id, "b_at": as_stored(self._clock.now().utc)}
+
     def _count(self, connection: sa.Connection, query: sa.Select[int]) -> int:
         return int(connection.execute(query, {"b_study_id": self.study_id}).scalar_one())
+
+
+def _taken_over() -> TakenOver:
+    return TakenOver(
+        "This dispatcher gave no sign of life for so long that another one took its trials "
+        "over. It writes no more; start the same command to join the study again.",
+        exit_code=EXIT_STUDY_FAILED,
+    )

@@ -12,70 +12,87 @@ _DRIVERS = {
     "pymysql": "mysql",
     "MySQLdb": "mysql",
 }
-#: Texts of SQLite, libpq, psycopg, PostgreSQL, PyMySQL and MariaDB. {0} is their first line.
+#: Texts of SQLite, libpq, psycopg, PostgreSQL, PyMySQL and MariaDB; what they mean, where {0} is
+#: their first line; and what to do.
 _REASONS = (
     (
         r"disk is full|No space left|table .* is full",
-        "The disk is full: the database could not be written. Free some space and start the "
-        "same command again; trials that finished before are safe",
+        "The disk is full: the database could not be written",
+        "Free some space and start the same command again; trials that finished before are safe",
     ),
     (
         "unable to open database file",
         "The database file cannot be opened: its folder is missing or not writable",
+        "",
     ),
     (
         "readonly database",
-        "The database file is read-only. Make it writable or name another storage",
+        "The database file is read-only",
+        "Make it writable or name another storage",
     ),
     (
         r"no such table|relation .* does not exist|Table .* doesn't exist",
-        "The database has no study in it yet. Run the study first",
+        "The database has no study in it yet",
+        "Run the study first",
     ),
     (
         "not a database|malformed",
-        "The file is not an SQLite database. Name another storage",
+        "The file is not an SQLite database",
+        "Name another storage",
     ),
     (
         r"is locked|lock timeout|Lock wait timeout",
-        "The database stayed locked by another program. End that program, then start again",
+        "The database stayed locked by another program",
+        "End that program, then start again",
     ),
     (
         r"Connection refused|Can't connect to|could not translate host name|timed? ?out"
         r"|failed to resolve host|No route to host|Network is unreachable",
-        "The database server did not answer: {0}. Start it, or correct its host and "
-        "port in storage",
+        "The database server did not answer: {0}",
+        "Start it, or correct its host and port in storage",
     ),
     (
         r"server closed the connection|Lost connection|has gone away|terminating connection"
         r"|is shutting down|is starting up|connection is (lost|closed)|Broken pipe|reset by peer",
-        "The database server ended the connection: {0}. Start it again, then the same command; "
-        "what was finished is safe",
+        "The database server ended the connection: {0}",
+        "Start it again, then the same command; what was finished is safe",
     ),
     (
         r"authentication failed|Access denied for user .*using password|no password supplied",
-        "The database server refuses the user or the password: {0}. Correct them in storage, or "
-        "in the variable or file that storage takes them from",
+        "The database server refuses the user or the password: {0}",
+        "Correct them in storage, or in the variable or file that storage takes them from",
     ),
     (
         r'database ".*" does not exist|Unknown database',
-        "There is no such database on the server: {0}. Make it (CREATE DATABASE), or correct its "
-        "name in storage",
+        "There is no such database on the server: {0}",
+        "Make it (CREATE DATABASE), or correct its name in storage",
     ),
     (
         r"permission denied|command denied|Access denied",
-        "The database user may not do that: {0}. Grant it all rights on this database "
-        "(PostgreSQL: GRANT ALL ON SCHEMA public TO that user)",
+        "The database user may not do that: {0}",
+        "Grant it all rights on this database (PostgreSQL: GRANT ALL ON SCHEMA public TO that "
+        "user)",
     ),
 )
 
 
 def reason_of(error: exc.DBAPIError) -> str:
+    """What is wrong and what to do, without the last full stop."""
+    return ". ".join(part for part in _told(error) if part)
+
+
+def problem_of(error: exc.DBAPIError) -> str:
+    """What is wrong, without what to do, for who goes on by itself."""
+    return _told(error)[0]
+
+
+def _told(error: exc.DBAPIError) -> tuple[str, str]:
     text = _text_of(error)
     first_line = text.splitlines()[0] if text else type(error).__name__
-    for pattern, reason in _REASONS:
+    for pattern, problem, remedy in _REASONS:
         if re.search(pattern, text):
-            return reason.format(first_line)
-    return f"The database could not be used: {first_line}"
+            return problem.format(first_line), remedy
+    return f"The database could not be used: {first_line}", ""
 
 
 def missing_driver(error: ModuleNotFoundError) -> str:

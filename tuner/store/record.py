@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -21,6 +23,7 @@ from tuner.devices.pool import Lease
 from tuner.devices.width import WHOLE
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
+from tuner.store.buffered_storage import MOST_WAITING
 from tuner.store.database import Database, store_errors
 from tuner.store.fleet import Fleet, clear_up
 from tuner.store.models import (
@@ -31,6 +34,7 @@ from tuner.store.models import (
     MetricRow,
     table_of,
 )
+from tuner.store.optuna_rows import PendingRows
 from tuner.store.ownership import Ownership
 from tuner.store.rows import as_stored, insert_row
 from tuner.store.starts import (
@@ -86,6 +90,20 @@ _RELEASE = (
 Write = Callable[[sa.Connection], object]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """Changes of one transaction. It is the same one however often it is tried."""
+
+    number: int
+    optuna_rows: PendingRows
+    writes: Sequence[Write]
+    metrics: Sequence[Mapping[str, object]]
+
+    @property
+    def n_reports(self) -> int:
+        return len(self.optuna_rows.curves) + len(self.metrics)
+
+
 class Recorder:
     """Writes for one dispatcher. Nothing is in the database before `commit`.
 
@@ -115,23 +133,16 @@ class Recorder:
         self._states: dict[AttemptId, AttemptState] = {}
         self._writes: list[Write] = []
         self._metrics: list[dict[str, object]] = []
+        self._n_dropped = 0
         #: Who has which slot of a device.
         self._slots: dict[tuple[int, int], AttemptId] = {}
-        with self._errors(), database.engine.begin() as connection:
-            lock_study(connection, start.study_id)
-            if connection.dialect.name == "sqlite":
-                refuse_second_dispatcher(connection, start, at)
-            clear_up(connection, start, at)
-            self.past = past_use(connection, start.study_id)
-            host_id = host_id_of(connection, start.host)
-            self._device_ids = {
-                device.id: device_id_of(connection, host_id, device) for device in devices
-            }
-            #: How many dispatchers have begun to work on the study before this one.
-            self.n_earlier_starts = count_starts(connection, start.study_id)
-            self._dispatcher_id = insert_dispatcher(connection, start, host_id, at)
+        with self._errors():
+            database.access.run(lambda c: self._begin(c, start, devices, at))
         self._ownership = Ownership(self._dispatcher_id, start.study_id, n_trials, clock)
-        database.storage.write_for(self._ownership)
+        #: One that was begun to be written, and may be in the database.
+        self._taken: _Batch | None = None
+        self._n_batches = 0
+        database.storage.write_for(self._ownership, self.commit)
         self.fleet = Fleet(
             database,
             start.study_id,
@@ -140,9 +151,43 @@ class Recorder:
             device_s_elsewhere=self.past.device_s,
         )
 
+    def _begin(
+        self, connection: sa.Connection, start: StartRecord, devices: Sequence[Device], at: datetime
+    ) -> None:
+        lock_study(connection, start.study_id)
+        if connection.dialect.name == "sqlite":
+            refuse_second_dispatcher(connection, start, at)
+        clear_up(connection, start, at)
+        self.past = past_use(connection, start.study_id)
+        host_id = host_id_of(connection, start.host)
+        self._device_ids = {
+            device.id: device_id_of(connection, host_id, device) for device in devices
+        }
+        #: How many dispatchers have begun to work on the study before this one.
+        self.n_earlier_starts = count_starts(connection, start.study_id)
+        self._dispatcher_id = insert_dispatcher(connection, start, host_id, at)
+
     @property
     def has_pending(self) -> bool:
-        return bool(self._writes or self._metrics or self._database.storage.has_pending)
+        return bool(
+            self._taken or self._writes or self._metrics or self._database.storage.has_pending
+        )
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the database has answered last time, or would by now."""
+        return self._database.access.is_open
+
+    @property
+    def n_waiting_reports(self) -> int:
+        """Values that were reported and are not in the database, as far as this object knows."""
+        taken = self._taken.n_reports if self._taken else 0
+        return taken + self._database.storage.n_pending_reports + len(self._metrics)
+
+    @property
+    def n_dropped_reports(self) -> int:
+        """Values that were not kept, because too many waited."""
+        return self._n_dropped + self._database.storage.n_dropped_reports
 
     def lease(
         self,
@@ -233,6 +278,9 @@ class Recorder:
     def metrics(self, attempt_id: AttemptId, step: int, values: Mapping[str, float]) -> None:
         """Curves beside the objective's. Written with the next commit."""
         for name, value in values.items():
+            if len(self._metrics) >= MOST_WAITING:
+                self._n_dropped += 1
+                continue
             self._metrics.append(
                 {
                     "attempt": attempt_id,
@@ -250,34 +298,56 @@ class Recorder:
         """Shows others that this dispatcher is alive."""
         self._change_dispatcher(beat_at=as_stored(at))
 
-    def end(self, at: datetime) -> None:
+    def end(self, at: datetime, reason: str = "") -> None:
         """This dispatcher works on the study no more."""
-        self._change_dispatcher(beat_at=as_stored(at), ended_at=as_stored(at))
+        ended_at = as_stored(at)
+        self._change_dispatcher(beat_at=ended_at, ended_at=ended_at, end_reason=reason[:255])
 
     def commit(self) -> None:
         """Writes everything that was collected, in one transaction.
 
         Raises:
-            StoreError: If the database refuses; nothing is written then, and nothing forgotten.
+            Unavailable: If the database does not answer now; nothing is forgotten then.
+            StoreError: If the database refuses; nothing is written then.
         """
-        if not self.has_pending:
+        while self.has_pending:
+            self._taken = batch = self._taken or self._take()
+            with self._errors():
+                self._database.access.run(partial(self._write, batch))
+            self._n_batches = batch.number
+            self._taken = None
+            self._database.storage.forget_taken()
+
+    def give_up_all_but(self, trial_ids: Collection[int]) -> None:
+        """After an accident: lets trials wait that this dispatcher has and knows nothing of."""
+        with self._errors():
+            self._database.storage.give_up_all_but(self._ownership.study_id, trial_ids)
+
+    def _take(self) -> _Batch:
+        """What is collected from now on belongs to the next batch."""
+        batch = _Batch(
+            number=self._n_batches + 1,
+            optuna_rows=self._database.storage.take_pending(),
+            writes=self._writes,
+            metrics=self._metrics,
+        )
+        self._writes, self._metrics = [], []
+        return batch
+
+    def _write(self, batch: _Batch, connection: sa.Connection) -> None:
+        if not self._ownership.begin_batch(connection, batch.number):
             return
-        with self._errors(), self._database.engine.begin() as connection:
-            self._ownership.renew(connection)
-            self._database.storage.write_pending(connection)
-            for write in self._writes:
-                write(connection)
-            if self._metrics:
-                connection.execute(_INSERT_METRIC, self._metric_rows())
-        self._database.storage.forget_pending()
-        self._writes.clear()
-        self._metrics.clear()
+        batch.optuna_rows.write(connection)
+        for write in batch.writes:
+            write(connection)
+        if batch.metrics:
+            connection.execute(_INSERT_METRIC, self._metric_rows(batch.metrics))
 
     def attempts_of(self, trial_id: int) -> int:
         """How many attempts a trial has had, by any dispatcher."""
         query = sa.select(sa.func.max(AttemptRow.number)).where(AttemptRow.trial_id == trial_id)
-        with self._errors(), self._database.engine.connect() as connection:
-            return int(connection.execute(query).scalar() or 0)
+        with self._errors():
+            return self._database.access.run(lambda c: int(c.execute(query).scalar() or 0))
 
     def _take_slot(self, device_id: int, attempt_id: AttemptId, *, is_whole: bool) -> int:
         # Who has all of a device is refused by the database where anybody has a part of it.
@@ -286,7 +356,7 @@ class Recorder:
         self._slots[device_id, slot] = attempt_id
         return slot
 
-    def _metric_rows(self) -> list[dict[str, object]]:
+    def _metric_rows(self, metrics: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
         return [
             {
                 "attempt_id": self._rows[AttemptId(str(row["attempt"]))],
@@ -294,7 +364,7 @@ class Recorder:
                 "name": row["name"],
                 "value": row["value"],
             }
-            for row in self._metrics
+            for row in metrics
         ]
 
     def _event(
@@ -314,7 +384,7 @@ class Recorder:
         }
         connection.execute(_INSERT_EVENT, row)
 
-    def _change_dispatcher(self, **change: datetime | None) -> None:
+    def _change_dispatcher(self, **change: datetime | str | None) -> None:
         update = sa.update(DispatcherRow).where(DispatcherRow.id == self._dispatcher_id)
         self._writes.append(lambda connection: connection.execute(update.values(change)))
 

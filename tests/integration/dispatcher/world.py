@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -203,6 +204,8 @@ class World:
             n_trials=None if budget else n_trials,
         )
         self.search.sync()
+        # As long as no test wants: only what a test breaks is broken.
+        self.database.access.wait_at_most(60.0)
         pool, watch = DevicePool(self.probe.devices()), DeviceWatch(self.probe)
         sharing = Sharing(self.probe.devices()) if rule == LearnedWidth() else None
         self.dispatcher = Dispatcher(
@@ -256,6 +259,13 @@ class World:
             if self.now_s >= end_s:
                 break
             self.clock.advance(min(0.25, end_s - self.now_s))
+
+    def turn_until(self, is_so: Callable[[], bool]) -> None:
+        """Lets the dispatcher work until something is so, which another thread brings about."""
+        give_up_at_s = time.monotonic() + 30.0
+        while not is_so():
+            assert time.monotonic() < give_up_at_s, "it never came to be"
+            self.turn(1.0)
 
     def interrupt(self) -> None:
         self.inbox.post(SignalReceived(number=2))
@@ -342,6 +352,38 @@ class DiskFull:
             self.n_refused += 1
             error = sqlite3.OperationalError("database or disk is full")
             raise sa.exc.OperationalError(str(arguments[2]), None, error)
+
+
+class CutCommit:
+    """Cuts the connection at one commit, while it is entered.
+
+    Args:
+        database: Whose.
+        number: Of the commit, from 1.
+        is_done: Whether the database still heard it, and only its answer is lost.
+    """
+
+    def __init__(self, database: Database, number: int, *, is_done: bool) -> None:
+        self._engine = database.engine
+        self._number = number
+        self._is_done = is_done
+        self.n_seen = 0
+
+    def __enter__(self) -> CutCommit:
+        sa.event.listen(self._engine, "commit", self._cut)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sa.event.remove(self._engine, "commit", self._cut)
+
+    def _cut(self, connection: sa.Connection) -> None:
+        self.n_seen += 1
+        if self.n_seen != self._number:
+            return
+        if self._is_done:
+            connection.connection.commit()
+        error = sqlite3.OperationalError("server closed the connection unexpectedly")
+        raise sa.exc.OperationalError("COMMIT", None, error)
 
 
 def is_prune(verdict: Verdict) -> bool:

@@ -21,7 +21,13 @@ from tuner.store.status import database_status
 from tuner.store.upgrade import Upgrade, upgrade_database
 
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
-NEW_COLUMNS = {"peak_memory_bytes": None, "held_slot": 0, "share": 1.0}
+NEW_COLUMNS = {
+    "peak_memory_bytes": None,
+    "held_slot": 0,
+    "share": 1.0,
+    "end_reason": "",
+    "n_batches": 0,
+}
 
 
 def upgraded(url: str) -> Upgrade:
