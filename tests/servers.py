@@ -15,7 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +53,47 @@ class Server(Protocol):
         """Makes a user with all rights on a database, who needs a password; returns its name."""
 
 
+@dataclass(kw_only=True, eq=False)
+class Daemon:
+    """A server's process, which can be ended and started again."""
+
+    command: Sequence[str]
+    folder: Path
+    user: str
+    #: Ends it at once, its children included.
+    end: signal.Signals
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, self.end),
+                **_identity(self.user),
+            )
+
+    def stop(self) -> None:
+        """As in an accident: nobody who is connected is asked. Safe to call twice."""
+        if self.process is not None:
+            self.process.send_signal(self.end)
+            self.process.wait(_START_TIMEOUT_S)
+            self.process = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Postgresql:
     """PostgreSQL, for whoever connects from this machine."""
 
     port: int
+    daemon: Daemon
 
     @property
     def url(self) -> str:
@@ -98,6 +134,7 @@ class Mariadb:
     """MariaDB, for whoever connects from this machine as root."""
 
     port: int
+    daemon: Daemon
 
     @property
     def url(self) -> str:
@@ -136,7 +173,8 @@ class Mariadb:
             for statement in statements:
                 cursor.execute(statement)
             connection.commit()
-            return cursor.fetchall()
+            rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
     def _end_connections(self, url: str) -> None:
         threads = f"SELECT id FROM information_schema.processlist WHERE db = '{_name_in(url)}'"
@@ -155,23 +193,28 @@ def run_postgresql() -> Iterator[Postgresql]:
         (folder / "data" / "pg_hba.conf").write_text(
             f"host all +secretive {_HOST}/32 scram-sha-256\nhost all all {_HOST}/32 trust\n"
         )
+        port = _free_port()
         settings = {"listen_addresses": _HOST, "unix_socket_directories": folder, "fsync": "off"}
         words = tuple(f"-c{name}={value}" for name, value in settings.items())
-
-        def start(port: int) -> tuple[list[str], Postgresql]:
-            command = [f"{programs}/postgres", "-D", f"{folder}/data", f"-p{port}", *words]
-            return command, Postgresql(port=port)
-
-        # SIGQUIT ends it at once and its children with it.
-        with _started(start, folder, user="postgres", end=signal.SIGQUIT) as server:
+        daemon = Daemon(
+            command=[f"{programs}/postgres", "-D", f"{folder}/data", f"-p{port}", *words],
+            folder=folder,
+            user="postgres",
+            end=signal.SIGQUIT,
+        )
+        with _started(Postgresql(port=port, daemon=daemon)) as server:
             server.execute("CREATE ROLE secretive")
             yield server
 
 
 @contextmanager
-def run_mariadb() -> Iterator[Mariadb]:
-    """Starts MariaDB, and stops it at the end."""
-    daemon = _program("mariadbd", "/usr/sbin")
+def run_mariadb(*, is_durable: bool = False) -> Iterator[Mariadb]:
+    """Starts MariaDB, and stops it at the end.
+
+    Args:
+        is_durable: Whether it keeps what it has confirmed when its process is killed.
+    """
+    program = _program("mariadbd", "/usr/sbin")
     install = _program("mariadb-install-db", "/usr/bin")
     with _folder_of("root") as folder:
         # Nothing here has to outlive a power cut: without these the tables take four seconds.
@@ -179,17 +222,22 @@ def run_mariadb() -> Iterator[Mariadb]:
             f"--datadir={folder}/data",
             *(["--user=root"] if os.geteuid() == 0 else []),
             *("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M"),
-            *("--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0"),
+            f"--innodb-flush-log-at-trx-commit={2 * is_durable}",
+            "--innodb-doublewrite=0",
         )
         access = ("--auth-root-authentication-method=normal", "--skip-test-db")
         _run([install, "--no-defaults", *words, *access], folder, user="root")
 
-        def start(port: int) -> tuple[list[str], Mariadb]:
-            here = (f"--socket={folder}/socket", f"--pid-file={folder}/pid", f"--port={port}")
-            net = (f"--bind-address={_HOST}", "--skip-name-resolve", "--skip-log-bin")
-            return [daemon, "--no-defaults", *words, *here, *net], Mariadb(port=port)
-
-        with _started(start, folder, user="root", end=signal.SIGKILL) as server:
+        port = _free_port()
+        here = (f"--socket={folder}/socket", f"--pid-file={folder}/pid", f"--port={port}")
+        net = (f"--bind-address={_HOST}", "--skip-name-resolve", "--skip-log-bin")
+        daemon = Daemon(
+            command=[program, "--no-defaults", *words, *here, *net],
+            folder=folder,
+            user="root",
+            end=signal.SIGKILL,
+        )
+        with _started(Mariadb(port=port, daemon=daemon)) as server:
             yield server
 
 
@@ -197,37 +245,25 @@ S = TypeVar("S", Postgresql, Mariadb)
 
 
 @contextmanager
-def _started(
-    start: Callable[[int], tuple[list[str], S]], folder: Path, *, user: str, end: signal.Signals
-) -> Iterator[S]:
-    command, server = start(_free_port())
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, end),
-            **_identity(user),
-        )
+def _started(server: S) -> Iterator[S]:
+    server.daemon.start()
     try:
-        _wait_for(server, process, folder / "log")
+        wait_for(server)
         yield server
     finally:
-        process.send_signal(end)
-        process.wait(_START_TIMEOUT_S)
+        server.daemon.stop()
 
 
-def _wait_for(server: Postgresql | Mariadb, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(server: Postgresql | Mariadb) -> None:
+    """Until it answers."""
     give_up_at_s = time.monotonic() + _START_TIMEOUT_S
     while True:
         try:
             server.execute("SELECT 1")
         except (psycopg.OperationalError, pymysql.OperationalError):
-            is_gone = process.poll() is not None or time.monotonic() > give_up_at_s
-            if is_gone:
-                pytest.fail(f"The server did not start: {log.read_text(errors='replace')}")
+            if not server.daemon.is_running or time.monotonic() > give_up_at_s:
+                log = (server.daemon.folder / "log").read_text(errors="replace")
+                pytest.fail(f"The server did not start: {log}")
             time.sleep(_POLL_S)
         else:
             return

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.study_folder import Ended, StudyFolder
+from tests.e2e.study_folder import Ended, StudyFolder, wait_until
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
@@ -458,12 +460,31 @@ def train(trial):
 def test_disk_that_gets_full(tiny_disk: StudyFolder) -> None:
     tiny_disk.write("forecast.py", FILLS_THE_DISK)
     tiny_disk.study(budget={"trials": 8}, devices="cpu:1")
-    ended = tiny_disk.tune()
+    running = tiny_disk.start()
+    wait_until(lambda: "no trial starts" in running.out, "it says so")
+    assert "The disk is full: the database could not be written" in running.out
+    assert tiny_disk.states()[:3] == ["COMPLETE"] * 3
+    (tiny_disk.path / "checkpoint").unlink()
+    ended = running.wait()
+    assert (ended.code, ended.err) == (EXIT_BUDGET_REACHED, "")
+    assert tiny_disk.states() == ["COMPLETE"] * 8
+
+
+def test_ctrl_c_while_the_disk_is_full(tiny_disk: StudyFolder) -> None:
+    tiny_disk.write("forecast.py", FILLS_THE_DISK)
+    tiny_disk.study(budget={"trials": 8}, devices="cpu:1")
+    running = tiny_disk.start()
+    wait_until(lambda: "no trial starts" in running.out, "it says so")
+    running.signal(signal.SIGINT)
+    wait_until(lambda: "Stopping: " in running.out, "it has heard it")
+    running.signal(signal.SIGINT)
+    ended = running.wait()
     assert ended.code == EXIT_STUDY_FAILED
-    assert ended.err == (
-        "The disk is full: the database could not be written. Free some space and start the same "
-        "command again; trials that finished before are safe "
-        f"(storage sqlite:///{tiny_disk.path / 'small.db'})\n"
+    assert re.fullmatch(
+        "The database could not be written at the end: The disk is full: the database could not "
+        r"be written \(storage sqlite:///.*small.db\). Not in it: trial 3 \(.*\). Trials whose end "
+        "it does not know are run again when the study is started again.\n",
+        ended.err,
     )
     (tiny_disk.path / "checkpoint").unlink()
     assert tiny_disk.states()[:3] == ["COMPLETE"] * 3

@@ -32,7 +32,9 @@ _RENEW = (
 _RENEW_WITH_BATCH = _RENEW.where(_DISPATCHERS.c.n_batches == sa.bindparam("b_number") - 1).values(
     n_batches=sa.bindparam("b_number")
 )
-_N_BATCHES = sa.select(_DISPATCHERS.c.n_batches).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
+_N_BATCHES = sa.select(
+    _DISPATCHERS.c.n_batches, _DISPATCHERS.c.ended_at.is_not(None).label("is_over")
+).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
 _LOCK_STUDY = (
     sa.select(_STUDIES.c.study_id)
     .where(_STUDIES.c.study_id == sa.bindparam("b_study_id"))
@@ -98,13 +100,23 @@ class Ownership:
 
         Raises:
             TakenOver: If another dispatcher has ended this one's record.
+            StoreError: If the database has not kept what it had confirmed.
         """
         row = {**self._row(), "b_number": number}
         if connection.execute(_RENEW_WITH_BATCH, row).rowcount == 1:
             return True
-        if connection.execute(_N_BATCHES, {"b_id": self.dispatcher_id}).scalar() == number:
+        found = connection.execute(_N_BATCHES, {"b_id": self.dispatcher_id}).first()
+        if found is not None and found.n_batches == number:
             return False
-        raise _taken_over()
+        if found is None or found.is_over:
+            raise _taken_over()
+        raise StoreError(
+            f"The database has lost changes that it had confirmed: batch {number} is to be "
+            f"written, and it knows of {found.n_batches}. It was restored from a copy, or is set "
+            "up so that a crash may cost it some. Start the same command again: trials whose end "
+            "it does not know are run again.",
+            exit_code=EXIT_STUDY_FAILED,
+        )
 
     def begin(self, connection: sa.Connection) -> None:
         """Like `renew`, and nobody else adds or claims a trial before the transaction's end."""

@@ -12,6 +12,7 @@ from functools import partial
 
 import optuna
 import psutil
+import pymysql
 import pytest
 import sqlalchemy as sa
 
@@ -482,3 +483,40 @@ def _refuse_table(name: str):
             raise sa.exc.OperationalError(str(arguments[2]), None, OSError("No space left"))
 
     return refuse
+
+
+def test_batch_that_the_database_has_lost_after_it_confirmed_it_is_told(store: Store) -> None:
+    recorder = store.recorder()
+    recorder.note("a", at=NOW)
+    recorder.commit()
+    with store.database.engine.begin() as connection:
+        connection.execute(sa.update(table_of(DispatcherRow)).values(n_batches=0))
+    recorder.note("b", at=NOW)
+    with pytest.raises(StoreError, match="lost changes that it had confirmed"):
+        recorder.commit()
+
+
+def test_study_that_was_deleted_is_written_no_more(store: Store) -> None:
+    recorder = store.recorder()
+    with store.database.engine.begin() as connection:
+        connection.execute(sa.delete(table_of(DispatcherRow)))
+    recorder.note("b", at=NOW)
+    with pytest.raises(StoreError, match="It writes no more"):
+        recorder.commit()
+
+
+def test_transaction_that_loses_against_another_is_tried_again(store: Store) -> None:
+    recorder = store.recorder()
+    losses = []
+
+    def lose(*arguments: object) -> None:
+        if "tuner_events" in str(arguments[2]) and len(losses) < 3:
+            losses.append(1)
+            error = pymysql.OperationalError(1213, "Deadlock found when trying to get lock")
+            raise sa.exc.OperationalError("INSERT", None, error)
+
+    sa.event.listen(store.database.engine, "before_cursor_execute", lose)
+    recorder.note("a", at=NOW)
+    recorder.commit()
+    assert len(losses) == 3
+    assert [row["name"] for row in store.rows(EventRow)] == ["a"]
