@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
@@ -22,9 +22,12 @@ from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.store import optuna_rows
+from tuner.store.curves import compact
 from tuner.store.engine import open_engine
 from tuner.store.optuna_reads import TrialHead, read_heads, read_trials
 from tuner.store.ownership import Ownership
+
+T = TypeVar("T")
 
 
 class BufferedStorage(BaseStorage):
@@ -193,6 +196,7 @@ class BufferedStorage(BaseStorage):
         else:
             trials.append(trial)
             self._counts[study_id][trial.state] += 1
+            self._replace(trial)
         self._buffer_whole_trial(trial)
         return trial_id
 
@@ -314,14 +318,17 @@ class BufferedStorage(BaseStorage):
         return self._trials[study_id]
 
     def _load(self, study_id: int) -> None:
-        with self._engine.connect() as connection:
-            trials = read_trials(connection, study_id)
+        trials = self._read(lambda connection: read_trials(connection, study_id, later=self._read))
         self._trials[study_id] = trials
         self._counts[study_id] = Counter(trial.state for trial in trials)
         seen = self._distributions.setdefault(study_id, {})
         for trial in trials:
             self._places[trial._trial_id] = (study_id, trial.number)
             seen.update(trial.distributions)
+
+    def _read(self, work: Callable[[sa.Connection], T], /) -> T:
+        with self._engine.connect() as connection:
+            return work(connection)
 
     def _place(self, trial_id: int) -> tuple[int, int]:
         if trial_id not in self._places:
@@ -341,6 +348,8 @@ class BufferedStorage(BaseStorage):
         study_id, number = self._places[trial._trial_id]
         self._counts[study_id][self._trials[study_id][number].state] -= 1
         self._counts[study_id][trial.state] += 1
+        if trial.state.is_finished():
+            trial.intermediate_values = compact(trial.intermediate_values)
         self._trials[study_id][number] = trial
 
     def _claim(self, trial_id: int) -> bool:
