@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sa
@@ -29,6 +30,21 @@ _SPECIAL = sa.select(
     _REPORTS.c.step,
     sa.type_coerce(_REPORTS.c.intermediate_value_type, sa.String),
 ).where(_REPORTS.c.trial_id.in_(_IDS), _REPORTS.c.intermediate_value.is_(None))
+_VALUES = (
+    sa.select(_REPORTS.c.intermediate_value)
+    .where(_REPORTS.c.trial_id.in_(_IDS))
+    .order_by(_REPORTS.c.trial_id, _REPORTS.c.step)
+)
+_SPANS = (
+    sa.select(
+        _REPORTS.c.trial_id,
+        sa.func.min(_REPORTS.c.step),
+        sa.func.max(_REPORTS.c.step),
+        sa.func.count(),
+    )
+    .where(_REPORTS.c.trial_id.in_(_IDS))
+    .group_by(_REPORTS.c.trial_id)
+)
 _THERE = sa.select(_TRIALS.c.trial_id).where(_TRIALS.c.trial_id.in_(_IDS))
 
 #: What a NULL stands for, by the column beside it.
@@ -92,8 +108,8 @@ def curves_for_later(read: Reader, trial_ids: Iterable[int]) -> dict[int, Curve]
 
 
 def _fetch_ended(read: Reader, trial_ids: Collection[int]) -> Mapping[int, Curve]:
-    def work(connection: sa.Connection) -> Mapping[int, Curve]:
-        curves = read_curves(connection, trial_ids)
+    def work(connection: sa.Connection) -> dict[int, Curve]:
+        curves = _read_ended(connection, sorted(trial_ids))
         without = [trial_id for trial_id in trial_ids if trial_id not in curves]
         if without:
             there = connection.execute(_THERE, {"b_ids": without}).scalars()
@@ -104,43 +120,78 @@ def _fetch_ended(read: Reader, trial_ids: Collection[int]) -> Mapping[int, Curve
     return read(work)
 
 
+def _read_ended(connection: sa.Connection, trial_ids: Sequence[int]) -> dict[int, Curve]:
+    """As `read_curves`, in half the time where no step is left out and every value is finite.
+
+    The time goes into an object for each column of each row; here there is one column. For trials
+    that have ended, as the steps and the values are read one after the other.
+    """
+    with without_collector():
+        gapless = {
+            trial_id: range(first, last + 1)
+            for trial_id, first, last, n_steps in sorted(_rows(connection, _SPANS, trial_ids))
+            if last - first + 1 == n_steps
+        }
+        values = _finite_values(connection, list(gapless))
+        if values is None or len(values) != sum(map(len, gapless.values())):
+            return read_curves(connection, trial_ids)
+        curves = read_curves(connection, set(trial_ids).difference(gapless))
+        begin = 0
+        for trial_id, steps in gapless.items():
+            curves[trial_id] = Curve(steps, values[begin : begin + len(steps)])
+            begin += len(steps)
+    return curves
+
+
+def _finite_values(connection: sa.Connection, trial_ids: Sequence[int]) -> array[float] | None:
+    """In the order of the trials and of their steps; None if one is infinite or NaN."""
+    values = array("d")
+    for rows in fetched(connection, _VALUES, b_ids=trial_ids):
+        numbers = list(chain.from_iterable(rows))
+        if None in numbers:
+            return None
+        values.extend(numbers)
+    return values
+
+
 def _read_batch(connection: sa.Connection, trial_ids: Sequence[int]) -> Iterator[tuple[int, Curve]]:
     owners, steps, values, has_special = _columns(connection, trial_ids)
-    special = _read_special(connection, trial_ids) if has_special else {}
+    if has_special:
+        special = {
+            (of, step): NOT_FINITE[kind]
+            for of, step, kind in _rows(connection, _SPECIAL, trial_ids)
+        }
+        keys = zip(owners, steps, strict=True)
+        values = array(
+            "d", (special.get(key, value) for key, value in zip(keys, values, strict=True))
+        )
     begin = 0
     while begin < len(owners):
-        owner = owners[begin]
-        end = bisect_right(owners, owner, begin)
-        at, curve = tuple(steps[begin:end]), values[begin:end]
-        for step, value in special.get(owner, ()):
-            curve[at.index(step)] = value
-        yield owner, Curve(at, curve)
+        end = bisect_right(owners, owners[begin], begin)
+        yield owners[begin], Curve(tuple(steps[begin:end]), values[begin:end])
         begin = end
 
 
 def _columns(
     connection: sa.Connection, trial_ids: Sequence[int]
 ) -> tuple[array[int], array[int], array[float], bool]:
+    """Trial, step and value of each report, and whether a value has a name instead."""
     owners, steps, values, has_special = array("q"), array("q"), array("d"), False
     for rows in fetched(connection, _IN_ORDER, b_ids=trial_ids):
-        some_owners, some_steps, some_values = zip(*rows, strict=True)
-        if None in some_values:
+        some_owners, some_steps, numbers = zip(*rows, strict=True)
+        if None in numbers:
             has_special = True
-            some_values = tuple(math.nan if each is None else each for each in some_values)
+            numbers = tuple(math.nan if number is None else number for number in numbers)
         owners.extend(some_owners)
         steps.extend(some_steps)
-        values.extend(some_values)
+        values.extend(numbers)
     return owners, steps, values, has_special
 
 
-def _read_special(
-    connection: sa.Connection, trial_ids: Sequence[int]
-) -> Mapping[int, list[tuple[int, float]]]:
-    special: dict[int, list[tuple[int, float]]] = {}
-    for rows in fetched(connection, _SPECIAL, b_ids=trial_ids):
-        for trial_id, step, kind in rows:
-            special.setdefault(trial_id, []).append((step, NOT_FINITE[kind]))
-    return special
+def _rows(
+    connection: sa.Connection, query: sa.Select[Any], trial_ids: Sequence[int]
+) -> Iterator[tuple[Any, ...]]:
+    return chain.from_iterable(fetched(connection, query, b_ids=trial_ids))
 
 
 def _batches(trial_ids: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -26,7 +26,7 @@ class Curve(Mapping[int, float]):
 
     __slots__ = ("_batch", "_steps", "_values")
 
-    def __init__(self, steps: tuple[int, ...], values: array[float]) -> None:
+    def __init__(self, steps: Steps, values: array[float]) -> None:
         self._steps = _shared(steps)
         self._values = values
         #: With which it is still to be read.
@@ -156,8 +156,8 @@ def _same(one: float, other: float) -> bool:
 
 # Few different ones, mostly: a range for each step at which trials ended.
 @lru_cache(maxsize=4096)
-def _shared(steps: tuple[int, ...]) -> Steps:
-    if len(steps) > 1 and (stride := steps[1] - steps[0]) > 0:
+def _shared(steps: Steps) -> Steps:
+    if isinstance(steps, tuple) and len(steps) > 1 and (stride := steps[1] - steps[0]) > 0:
         regular = range(steps[0], steps[0] + stride * len(steps), stride)
         if tuple(regular) == steps:
             return regular

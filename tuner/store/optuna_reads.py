@@ -9,8 +9,8 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import cache
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -188,7 +188,16 @@ def _named_distribution(name: str, text: str) -> tuple[str, BaseDistribution]:
 
 def _local(at: datetime | None) -> datetime | None:
     """The tables hold UTC without a zone; Optuna's objects have local time without a zone."""
-    return at.replace(tzinfo=UTC).astimezone().replace(tzinfo=None) if at else None
+    if at is None:
+        return None
+    # No zone changes within a quarter of an hour; asking for each instant takes five times as long.
+    return at + _offset(at.toordinal(), at.hour, at.minute // 15)
+
+
+@lru_cache(maxsize=100_000)
+def _offset(day: int, hour: int, quarter: int) -> timedelta:
+    at = datetime.fromordinal(day).replace(hour=hour, minute=15 * quarter)
+    return at.replace(tzinfo=UTC).astimezone().replace(tzinfo=None) - at
 
 
 def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
