@@ -91,12 +91,13 @@ def statements(storage: BufferedStorage, *, of: str) -> Iterator[list[str]]:
 
 def test_curves_are_those_that_optuna_reads(url: str) -> None:
     with stored_study(url) as storage:
-        ours = storage.get_all_trials(storage.get_study_id_from_name("s"))
-        theirs = RDBStorage(url).get_all_trials(1)
+        study_id = storage.get_study_id_from_name("s")
+        ours = storage.get_all_trials(study_id)
+        theirs = RDBStorage(url).get_all_trials(study_id)
         assert [repr(t.intermediate_values) for t in ours] == [
             repr(dict(sorted(t.intermediate_values.items()))) for t in theirs
         ]
-        assert ours == storage.get_all_trials(1)
+        assert ours == storage.get_all_trials(study_id)
         assert {type(value) for t in ours for value in t.intermediate_values.values()} == {float}
 
 
@@ -156,8 +157,9 @@ def test_a_trial_that_ends_here_keeps_its_curve_compact(url: str) -> None:
 
 def test_a_look_at_a_trial_that_was_deleted_meanwhile_says_so(url: str) -> None:
     with stored_study(url) as storage:
-        trials = storage.get_all_trials(storage.get_study_id_from_name("s"))
-        RDBStorage(url).delete_study(1)
+        study_id = storage.get_study_id_from_name("s")
+        trials = storage.get_all_trials(study_id)
+        RDBStorage(url).delete_study(study_id)
         with pytest.raises(KeyError, match="the trial was deleted"):
             len(trials[0].intermediate_values)
 
