@@ -92,6 +92,8 @@ class Witnesses:
         self._trials: list[FrozenTrial] = []
         self._common: dict[str, BaseDistribution] | None = None
         self._groups: list[frozenset[str]] = []
+        #: Names of trials: a second one with the same makes no group finer.
+        self._split_by: set[frozenset[str]] = set()
 
     def __iter__(self) -> Iterator[FrozenTrial]:
         return iter(self._trials)
@@ -99,8 +101,15 @@ class Witnesses:
     def add(self, trial: FrozenTrial) -> None:
         has = trial.distributions
         before = has if self._common is None else self._common
-        common = {name: each for name, each in before.items() if has.get(name) == each}
-        groups = _split(self._groups, frozenset(has))
+        # Stored trials share their distributions, and Optuna takes microseconds to compare two.
+        common = {
+            name: each
+            for name, each in before.items()
+            if (its := has.get(name)) is each or its == each
+        }
+        names = frozenset(has)
+        groups = self._groups if names in self._split_by else _split(self._groups, names)
+        self._split_by.add(names)
         if self._common is None or len(common) < len(self._common) or groups != self._groups:
             self._trials.append(trial)
         self._common, self._groups = common, groups
