@@ -186,6 +186,8 @@ class BufferedStorage(BaseStorage):
                 self._ownership.claim(connection, trial_id)
         if not trial.state.is_finished():
             self._own.add(trial_id)
+            # A template may have the curve of one that has ended; this one shall report.
+            trial.intermediate_values = dict(trial.intermediate_values)
         if number > len(trials):
             # Others have added some meanwhile; this one is read with them.
             self.refresh(study_id)

@@ -10,21 +10,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 from optuna.storages._rdb import models
 
-from tuner.store.curves import BATCH_SIZE, Batch, Curve
+from tuner.store.curves import BATCH_SIZE, Batch, Curve, Steps
 
 _TRIALS = models.TrialModel.__table__
 _REPORTS = models.TrialIntermediateValueModel.__table__
 
 _IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
-_OF_TRIALS = sa.select(_REPORTS.c.trial_id, _REPORTS.c.step, _REPORTS.c.intermediate_value).where(
-    _REPORTS.c.trial_id.in_(_IDS)
+_STEPS_AND_VALUES = (
+    sa.select(_REPORTS.c.trial_id, _REPORTS.c.step, _REPORTS.c.intermediate_value)
+    .where(_REPORTS.c.trial_id.in_(_IDS))
+    .order_by(_REPORTS.c.trial_id, _REPORTS.c.step)
 )
-_IN_ORDER = _OF_TRIALS.order_by(_REPORTS.c.trial_id, _REPORTS.c.step)
 _SPECIAL = sa.select(
     _REPORTS.c.trial_id,
     _REPORTS.c.step,
@@ -52,6 +53,8 @@ NOT_FINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf, "NAN": math.nan}
 _ROWS_AT_ONCE = 50_000
 
 T = TypeVar("T")
+#: Steps and values by trial.
+_Columns = dict[int, tuple[Steps, "array[float]"]]
 
 
 class Reader(Protocol):
@@ -87,12 +90,11 @@ def fetched(
 
 def read_curves(connection: sa.Connection, trial_ids: Iterable[int]) -> dict[int, Curve]:
     """The curves of those trials that have reported, in the order of the steps."""
+    curves: dict[int, Curve] = {}
     with without_collector():
-        return {
-            trial_id: curve
-            for some in _batches(sorted(trial_ids))
-            for trial_id, curve in _read_batch(connection, some)
-        }
+        for some in _batches(sorted(trial_ids)):
+            curves |= _read_batch(connection, some)
+    return curves
 
 
 def curves_for_later(read: Reader, trial_ids: Iterable[int]) -> dict[int, Curve]:
@@ -121,7 +123,7 @@ def _fetch_ended(read: Reader, trial_ids: Collection[int]) -> Mapping[int, Curve
 
 
 def _read_ended(connection: sa.Connection, trial_ids: Sequence[int]) -> dict[int, Curve]:
-    """As `read_curves`, in half the time where no step is left out and every value is finite.
+    """As `read_curves`, in half the time where no step is left out.
 
     The time goes into an object for each column of each row; here there is one column. For trials
     that have ended, as the steps and the values are read one after the other.
@@ -132,60 +134,53 @@ def _read_ended(connection: sa.Connection, trial_ids: Sequence[int]) -> dict[int
             for trial_id, first, last, n_steps in sorted(_rows(connection, _SPANS, trial_ids))
             if last - first + 1 == n_steps
         }
-        values = _finite_values(connection, list(gapless))
-        if values is None or len(values) != sum(map(len, gapless.values())):
-            return read_curves(connection, trial_ids)
-        curves = read_curves(connection, set(trial_ids).difference(gapless))
-        begin = 0
+        values, has_special = array("d"), False
+        for rows in fetched(connection, _VALUES, b_ids=list(gapless)):
+            has_special |= _extend(values, list(chain.from_iterable(rows)))
+        if len(values) != sum(map(len, gapless.values())):
+            return read_curves(connection, trial_ids)  # Somebody has changed them after all.
+        begin, columns = 0, _Columns()
         for trial_id, steps in gapless.items():
-            curves[trial_id] = Curve(steps, values[begin : begin + len(steps)])
+            columns[trial_id] = steps, values[begin : begin + len(steps)]
             begin += len(steps)
-    return curves
+        curves = _as_curves(connection, columns, has_special=has_special)
+        return curves | read_curves(connection, set(trial_ids).difference(gapless))
 
 
-def _finite_values(connection: sa.Connection, trial_ids: Sequence[int]) -> array[float] | None:
-    """In the order of the trials and of their steps; None if one is infinite or NaN."""
-    values = array("d")
-    for rows in fetched(connection, _VALUES, b_ids=trial_ids):
-        numbers = list(chain.from_iterable(rows))
-        if None in numbers:
-            return None
-        values.extend(numbers)
-    return values
-
-
-def _read_batch(connection: sa.Connection, trial_ids: Sequence[int]) -> Iterator[tuple[int, Curve]]:
-    owners, steps, values, has_special = _columns(connection, trial_ids)
-    if has_special:
-        special = {
-            (of, step): NOT_FINITE[kind]
-            for of, step, kind in _rows(connection, _SPECIAL, trial_ids)
-        }
-        keys = zip(owners, steps, strict=True)
-        values = array(
-            "d", (special.get(key, value) for key, value in zip(keys, values, strict=True))
-        )
-    begin = 0
-    while begin < len(owners):
-        end = bisect_right(owners, owners[begin], begin)
-        yield owners[begin], Curve(tuple(steps[begin:end]), values[begin:end])
-        begin = end
-
-
-def _columns(
-    connection: sa.Connection, trial_ids: Sequence[int]
-) -> tuple[array[int], array[int], array[float], bool]:
-    """Trial, step and value of each report, and whether a value has a name instead."""
+def _read_batch(connection: sa.Connection, trial_ids: Sequence[int]) -> dict[int, Curve]:
     owners, steps, values, has_special = array("q"), array("q"), array("d"), False
-    for rows in fetched(connection, _IN_ORDER, b_ids=trial_ids):
+    for rows in fetched(connection, _STEPS_AND_VALUES, b_ids=trial_ids):
         some_owners, some_steps, numbers = zip(*rows, strict=True)
-        if None in numbers:
-            has_special = True
-            numbers = tuple(math.nan if number is None else number for number in numbers)
         owners.extend(some_owners)
         steps.extend(some_steps)
-        values.extend(numbers)
-    return owners, steps, values, has_special
+        has_special |= _extend(values, numbers)
+    begin, columns = 0, _Columns()
+    while begin < len(owners):
+        end = bisect_right(owners, owners[begin], begin)
+        columns[owners[begin]] = tuple(steps[begin:end]), values[begin:end]
+        begin = end
+    return _as_curves(connection, columns, has_special=has_special)
+
+
+def _extend(values: array[float], numbers: Sequence[float | None]) -> bool:
+    """Whether one is NULL, which the column beside it explains."""
+    has_special = None in numbers
+    if has_special:
+        values.extend(math.nan if number is None else number for number in numbers)
+    else:
+        values.extend(cast(Sequence[float], numbers))
+    return has_special
+
+
+def _as_curves(
+    connection: sa.Connection, columns: _Columns, *, has_special: bool
+) -> dict[int, Curve]:
+    if has_special:
+        for trial_id, step, kind in _rows(connection, _SPECIAL, list(columns)):
+            steps, values = columns[trial_id]
+            if step in steps:  # One that runs may have reported it since.
+                values[steps.index(step)] = NOT_FINITE[kind]
+    return {trial_id: Curve(*each) for trial_id, each in columns.items()}
 
 
 def _rows(

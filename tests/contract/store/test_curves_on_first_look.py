@@ -155,6 +155,17 @@ def test_a_trial_that_ends_here_keeps_its_curve_compact(url: str) -> None:
         assert [repr(each.intermediate_values) for each in stored] == ["{1: 0.5, 2: nan}"] * 2
 
 
+def test_a_trial_that_is_begun_with_the_curve_of_another_reports_on(url: str) -> None:
+    with stored_study(url) as storage:
+        study = optuna.load_study(study_name="s", storage=storage)
+        curve = study.get_trials(deepcopy=False)[2].intermediate_values
+        study.add_trial(create_trial(state=TrialState.WAITING, intermediate_values=curve))
+        trial = study.ask()
+        trial.report(0.5, 100)
+        assert storage.get_trial(trial._trial_id).intermediate_values == {**curve, 100: 0.5}
+        assert len(curve) == 8
+
+
 def test_a_look_at_a_trial_that_was_deleted_meanwhile_says_so(url: str) -> None:
     with stored_study(url) as storage:
         study_id = storage.get_study_id_from_name("s")
