@@ -32,11 +32,24 @@ class Shortlist(Protocol):
 
 
 class Least:
-    """The trials with the smallest keys; of equal ones the earlier."""
+    """The trials with the smallest keys; of equal ones the earlier.
 
-    def __init__(self, size: int, key: Callable[[FrozenTrial], Key]) -> None:
+    Args:
+        size: How many.
+        key: Of a trial.
+        is_behind: Whether a trial has a larger key than this, as far as can be said at no cost.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        key: Callable[[FrozenTrial], Key],
+        *,
+        is_behind: Callable[[FrozenTrial, Key], bool] = lambda trial, key: False,
+    ) -> None:
         self._size = size
         self._key = key
+        self._is_behind = is_behind
         self._entries: list[tuple[Key, int, FrozenTrial]] = []
 
     def __len__(self) -> int:
@@ -46,6 +59,9 @@ class Least:
         return (trial for _, _, trial in self._entries)
 
     def add(self, trial: FrozenTrial) -> None:
+        is_full = 0 < self._size == len(self._entries)
+        if is_full and self._is_behind(trial, self._entries[-1][0]):
+            return
         insort(self._entries, (self._key(trial), trial.number, trial))
         del self._entries[self._size :]
 
@@ -59,7 +75,7 @@ class Fronts:
         self._size = size
         self._study = study
         self._feasible: list[FrozenTrial] = []
-        self._others = Least(size, rank(study))
+        self._others = Least(size, rank(study), is_behind=is_pruned_behind)
 
     def __iter__(self) -> Iterator[FrozenTrial]:
         self._cut()
@@ -137,6 +153,11 @@ def rank(study: optuna.Study) -> Callable[[FrozenTrial], Key]:
         return 0, -value if is_maximized else value
 
     return key
+
+
+def is_pruned_behind(trial: FrozenTrial, key: Key) -> bool:
+    """A pruned trial comes after one that has completed, by `rank`, whatever their curves are."""
+    return trial.state is TrialState.PRUNED and key[0] == 0
 
 
 class Generations:

@@ -9,7 +9,8 @@ that was stored before are fetched on the first look, a batch of trials at a tim
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping, ValuesView
+from collections import defaultdict
+from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping, ValuesView
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -24,13 +25,14 @@ class Curve(Mapping[int, float]):
     changed, so that a copy of it is itself. A NaN equals a NaN: in a dict it is the same object.
     """
 
-    __slots__ = ("_batch", "_steps", "_values")
+    __slots__ = ("_batch", "_steps", "_trial_id", "_values")
 
     def __init__(self, steps: Steps, values: array[float]) -> None:
         self._steps = _shared(steps)
         self._values = values
-        #: With which it is still to be read.
+        #: With which it is still to be read, as this trial's.
         self._batch: Batch | None = None
+        self._trial_id = 0
 
     @classmethod
     def of(cls, curve: Mapping[int, float]) -> Curve:
@@ -119,24 +121,36 @@ class Batch:
         fetch: Callable[[Collection[int]], Mapping[int, Curve]],
     ) -> None:
         self._fetch = fetch
-        self._curves = {trial_id: self._unread() for trial_id in trial_ids}
+        self._curves = {trial_id: self._unread(trial_id) for trial_id in trial_ids}
 
     def curves(self) -> Mapping[int, Curve]:
-        """By trial; to be taken before the first look, which empties it."""
-        return self._curves
+        """Those that were not fetched yet, by trial."""
+        return dict(self._curves)
 
-    def read(self) -> None:
-        found = self._fetch(self._curves.keys())
-        for trial_id, curve in self._curves.items():
+    def read(self, trial_ids: Collection[int] | None = None) -> None:
+        """Fetches some curves, or all that are left."""
+        wanted = tuple(self._curves) if trial_ids is None else trial_ids
+        found = self._fetch(wanted)
+        for trial_id in wanted:
+            curve = self._curves.pop(trial_id)
             if trial_id in found:
                 curve._steps, curve._values = found[trial_id]._steps, found[trial_id]._values
             curve._batch = None
-        self._curves = {}
 
-    def _unread(self) -> Curve:
+    def _unread(self, trial_id: int) -> Curve:
         curve = Curve((), _NO_VALUES)
-        curve._batch = self
+        curve._batch, curve._trial_id = self, trial_id
         return curve
+
+
+def read_ahead(curves: Iterable[Mapping[int, float]]) -> None:
+    """Fetches curves that are about to be looked at, without the rest of their batches."""
+    wanted: defaultdict[Batch, set[int]] = defaultdict(set)
+    for curve in curves:
+        if isinstance(curve, Curve) and curve._batch is not None:
+            wanted[curve._batch].add(curve._trial_id)
+    for batch, trial_ids in wanted.items():
+        batch.read(trial_ids)
 
 
 _NO_VALUES = array("d")

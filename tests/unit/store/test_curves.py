@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.store.curves import Batch, Curve, compact
+from tuner.store.curves import Batch, Curve, compact, read_ahead
 
 _STEPS = st.integers(min_value=-(2**70), max_value=2**70) | st.integers(0, 9)
 _REPORTS = st.dictionaries(_STEPS, st.floats()) | st.builds(
@@ -157,3 +157,25 @@ def test_a_failed_look_tells_why_and_the_next_one_tries_again(
     look(curves[8])
     assert curves[7][1] == 3.5
     assert len(fetch.fetched) == 3
+
+
+def test_curves_read_ahead_are_fetched_without_the_rest_of_their_batches() -> None:
+    fetch = Fetch()
+    one, other = (dict(Batch(ids, fetch).curves()) for ids in ([5, 6, 7], [8, 9]))
+    read_ahead([one[5], one[7], other[9], {1: 0.5}, Curve.of({}), one[5]])
+    assert sorted(map(sorted, fetch.fetched)) == [[5, 7], [9]]
+    read_ahead([one[5], one[7], other[9]])
+    assert (one[7][1], other[9]) == (3.5, {})
+    assert len(fetch.fetched) == 2
+    assert (one[6][1], other[8][1]) == (3.0, 4.0)
+    assert fetch.fetched[2:] == [[6], [8]]
+
+
+def test_read_ahead_that_failed_is_tried_again() -> None:
+    fetch = Fetch(n_failures=1)
+    curves = dict(Batch([7, 8], fetch).curves())
+    with pytest.raises(ConnectionError):
+        read_ahead([curves[7]])
+    read_ahead([curves[7]])
+    assert curves[8][1] == 4.0
+    assert fetch.fetched == [[7], [7], [8]]
