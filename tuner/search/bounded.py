@@ -17,6 +17,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.shown import SHOWN, Shown
+from tuner.store.curves import read_ahead
 
 
 def bounded(sampler: BaseSampler, *, seed: int) -> BaseSampler:
@@ -93,6 +94,8 @@ class BoundedSampler(BaseSampler):
         for trial in self._newly_finished(whole):
             self._shown.add(trial)
         trials = sorted([*self._shown, *self._unfinished.values()], key=lambda each: each.number)
+        # The only ones whose curves a sampler looks at.
+        read_ahead(each.intermediate_values for each in trials if each.state is TrialState.PRUNED)
         return cast(optuna.Study, _BoundedStudy(whole, trials, is_whole=self._shown.by_id))
 
     def _newly_finished(self, study: optuna.Study) -> Iterator[FrozenTrial]:

@@ -32,11 +32,24 @@ class Shortlist(Protocol):
 
 
 class Least:
-    """The trials with the smallest keys; of equal ones the earlier."""
+    """The trials with the smallest keys; of equal ones the earlier.
 
-    def __init__(self, size: int, key: Callable[[FrozenTrial], Key]) -> None:
+    Args:
+        size: How many.
+        key: Of a trial.
+        is_behind: Whether a trial has a larger key than this, as far as can be said at no cost.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        key: Callable[[FrozenTrial], Key],
+        *,
+        is_behind: Callable[[FrozenTrial, Key], bool] = lambda trial, key: False,
+    ) -> None:
         self._size = size
         self._key = key
+        self._is_behind = is_behind
         self._entries: list[tuple[Key, int, FrozenTrial]] = []
 
     def __len__(self) -> int:
@@ -46,6 +59,9 @@ class Least:
         return (trial for _, _, trial in self._entries)
 
     def add(self, trial: FrozenTrial) -> None:
+        is_full = 0 < self._size == len(self._entries)
+        if is_full and self._is_behind(trial, self._entries[-1][0]):
+            return
         insort(self._entries, (self._key(trial), trial.number, trial))
         del self._entries[self._size :]
 
@@ -59,7 +75,7 @@ class Fronts:
         self._size = size
         self._study = study
         self._feasible: list[FrozenTrial] = []
-        self._others = Least(size, rank(study))
+        self._others = Least(size, rank(study), is_behind=is_pruned_behind)
 
     def __iter__(self) -> Iterator[FrozenTrial]:
         self._cut()
@@ -92,6 +108,8 @@ class Witnesses:
         self._trials: list[FrozenTrial] = []
         self._common: dict[str, BaseDistribution] | None = None
         self._groups: list[frozenset[str]] = []
+        #: Names of trials: a second one with the same makes no group finer.
+        self._split_by: set[frozenset[str]] = set()
 
     def __iter__(self) -> Iterator[FrozenTrial]:
         return iter(self._trials)
@@ -99,8 +117,15 @@ class Witnesses:
     def add(self, trial: FrozenTrial) -> None:
         has = trial.distributions
         before = has if self._common is None else self._common
-        common = {name: each for name, each in before.items() if has.get(name) == each}
-        groups = _split(self._groups, frozenset(has))
+        # Stored trials share their distributions, and Optuna takes microseconds to compare two.
+        common = {
+            name: each
+            for name, each in before.items()
+            if (its := has.get(name)) is each or its == each
+        }
+        names = frozenset(has)
+        groups = self._groups if names in self._split_by else _split(self._groups, names)
+        self._split_by.add(names)
         if self._common is None or len(common) < len(self._common) or groups != self._groups:
             self._trials.append(trial)
         self._common, self._groups = common, groups
@@ -128,6 +153,11 @@ def rank(study: optuna.Study) -> Callable[[FrozenTrial], Key]:
         return 0, -value if is_maximized else value
 
     return key
+
+
+def is_pruned_behind(trial: FrozenTrial, key: Key) -> bool:
+    """A pruned trial comes after one that has completed, by `rank`, whatever their curves are."""
+    return trial.state is TrialState.PRUNED and key[0] == 0
 
 
 class Generations:

@@ -42,6 +42,7 @@ from tuner.search.shortlists import (
     Shortlist,
     Witnesses,
     age,
+    is_pruned_behind,
     lot,
     newest_with,
     rank,
@@ -115,7 +116,7 @@ def shown_to_tpe(
     sampler: TPESampler, seed: int, study: optuna.Study, *, limit: int = TPE_LIMIT
 ) -> Shown:
     limit = max(limit, sampler._n_startup_trials)
-    best: Shortlist = Least(default_gamma(limit), rank(study))
+    best: Shortlist = Least(default_gamma(limit), rank(study), is_behind=is_pruned_behind)
     if len(study.directions) > 1:
         best = Fronts(default_gamma_multiobjective(limit), study)
     states = (TrialState.COMPLETE, TrialState.PRUNED)

@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.config.storage_url import masked_url
 from tuner.store import optuna_rows
 from tuner.store.access import Access
+from tuner.store.curves import compact
 from tuner.store.engine import open_engine
 from tuner.store.optuna_reads import TrialHead, read_heads, read_trials
 from tuner.store.ownership import Ownership
@@ -231,6 +232,8 @@ class BufferedStorage(BaseStorage):
         trial_id, number = self._access.run(lambda c: self._insert(c, study_id, trial))
         if not trial.state.is_finished():
             self._own.add(trial_id)
+            # A template may have the curve of one that has ended; this one shall report.
+            trial.intermediate_values = dict(trial.intermediate_values)
         if number > len(trials):
             # Others have added some meanwhile; this one is read with them.
             self.refresh(study_id)
@@ -241,6 +244,7 @@ class BufferedStorage(BaseStorage):
         else:
             trials.append(trial)
             self._counts[study_id][trial.state] += 1
+            self._replace(trial)
         self._buffer_whole_trial(trial)
         return trial_id
 
@@ -365,7 +369,8 @@ class BufferedStorage(BaseStorage):
         return self._trials[study_id]
 
     def _load(self, study_id: int) -> None:
-        trials = self._access.run(lambda c: read_trials(c, study_id))
+        read = self._access.run
+        trials = read(lambda c: read_trials(c, study_id, later=read))
         self._trials[study_id] = trials
         self._counts[study_id] = Counter(trial.state for trial in trials)
         seen = self._distributions.setdefault(study_id, {})
@@ -390,6 +395,8 @@ class BufferedStorage(BaseStorage):
         study_id, number = self._places[trial._trial_id]
         self._counts[study_id][self._trials[study_id][number].state] -= 1
         self._counts[study_id][trial.state] += 1
+        if trial.state.is_finished():
+            trial.intermediate_values = compact(trial.intermediate_values)
         self._trials[study_id][number] = trial
 
     def _insert(
