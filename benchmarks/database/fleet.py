@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -64,6 +65,8 @@ class Run:
     steady_efficiency: float | None
     first_start_s: float | None
     peak_concurrency: int
+    #: Of all processes of the system, start and end included; the database server's is not in it.
+    cpu_ms_of_a_trial: float
     load_before: float
     problem: str | None
 
@@ -95,7 +98,7 @@ def run_once(system: str, folder: Path, url: str, repeat: int, args: argparse.Na
             STUDY_YAML.format(url=url, slots=args.slots, trials=args.trials)
         )
     env = _environment(folder, args)
-    load_before, began_ns = os.getloadavg()[0], time.monotonic_ns()
+    load_before, began_ns, cpu_s = os.getloadavg()[0], time.monotonic_ns(), -_cpu_s_of_ended()
     with ExitStack() as stack:
         processes = [
             stack.enter_context(started(_command(system, url, number, args), folder=own, env=env))
@@ -103,6 +106,7 @@ def run_once(system: str, folder: Path, url: str, repeat: int, args: argparse.Na
         ]
         codes = [_wait(each, began_ns, args.limit) for each in processes]
         wall_s = (time.monotonic_ns() - began_ns) / 1e9
+    cpu_s += _cpu_s_of_ended()
     spans = read_spans(folder)
     problem = _problem(codes, len(spans), args)
     if problem:
@@ -120,6 +124,7 @@ def run_once(system: str, folder: Path, url: str, repeat: int, args: argparse.Na
         steady_efficiency=None if problem else _efficiency(steady_s(spans), args),
         first_start_s=first_start_s(spans, began_ns=began_ns),
         peak_concurrency=peak_concurrency(spans),
+        cpu_ms_of_a_trial=cpu_s * 1e3 / args.trials,
         load_before=load_before,
         problem=problem,
     )
@@ -165,6 +170,12 @@ def _problem(codes: Sequence[int | None], n_done: int, args: argparse.Namespace)
     return None if n_done == args.trials else f"ran {n_done} of {args.trials} trials"
 
 
+def _cpu_s_of_ended() -> float:
+    """Processor time of all processes below this one that have ended and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _efficiency(wall_s: float, args: argparse.Namespace) -> float:
     return efficiency(
         trials=args.trials,
@@ -178,14 +189,14 @@ def table(runs: Sequence[Run]) -> str:
     """One row for each system: medians."""
     lines = [
         "| system | efficiency | between first start and last end | wall | first trial after "
-        "| at once | runs |",
-        "|---|---|---|---|---|---|---|",
+        "| at once | processor time of a trial | runs |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for title in dict.fromkeys(run.title for run in runs):
         own = [run for run in runs if run.title == title]
         good = [run for run in own if run.problem is None]
         if not good:
-            lines.append(f"| {title} | {own[0].problem} | | | | | 0 of {len(own)} |")
+            lines.append(f"| {title} | {own[0].problem} | | | | | | 0 of {len(own)} |")
             continue
         cells = (
             title,
@@ -194,6 +205,7 @@ def table(runs: Sequence[Run]) -> str:
             f"{median(run.wall_s for run in good):.1f} s",
             f"{median(run.first_start_s or 0 for run in good):.1f} s",
             str(max(run.peak_concurrency for run in good)),
+            f"{median(run.cpu_ms_of_a_trial for run in good):.0f} ms",
             str(len(good)) if len(good) == len(own) else f"{len(good)} of {len(own)}",
         )
         lines.append(f"| {' | '.join(cells)} |")
