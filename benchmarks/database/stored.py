@@ -88,7 +88,8 @@ def kept_study(folder: Path | None, n_trials: int, n_reports: int) -> Iterator[s
     path = folder.resolve() / f"study-{n_trials}x{n_reports}-{SCHEMA_REVISION}.db"
     if not path.exists():
         partial = path.with_suffix(".partial")
-        partial.unlink(missing_ok=True)
+        for left in partial.parent.glob(f"{partial.name}*"):  # By a call that was interrupted.
+            left.unlink()
         make_study(f"sqlite:///{partial}", n_trials, n_reports)
         partial.rename(path)
     yield f"sqlite:///{path}"
