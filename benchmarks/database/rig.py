@@ -1,0 +1,122 @@
+"""The real dispatcher on a real database, with workers that only say what real ones would."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from benchmarks.database.stored import OBJECTIVE, STUDY, open_search
+from tuner.budget import Budget
+from tuner.clock import Clock
+from tuner.devices.cpu import CpuProbe
+from tuner.devices.pool import DevicePool
+from tuner.devices.watch import DeviceWatch
+from tuner.devices.width import ONE, FixedWidth
+from tuner.dispatcher import Dispatcher
+from tuner.files import StudyFiles
+from tuner.gpu_memory import GpuMemory
+from tuner.launch.plan import TrialPlan
+from tuner.launch.protocols import Channel, Launcher
+from tuner.launch.request import FunctionProgram
+from tuner.leasing import Leasing
+from tuner.notices import View
+from tuner.provenance import GitState, host_facts, package_versions
+from tuner.search.study import StudySearch
+from tuner.store.database import Database, open_database
+from tuner.store.record import Recorder
+from tuner.store.starts import StartRecord
+from tuner.terms import Terms
+from tuner.view.plain import PlainView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A study as a dispatcher has it before its first round."""
+
+    database: Database
+    search: StudySearch
+    recorder: Recorder
+
+
+def open_study(database: Database, clock: Clock, *, n_slots: int) -> Opened:
+    """In the order of `tuner.assembly`."""
+    search = open_search(database)
+    start = StartRecord(
+        study_id=search.study_id,
+        host=host_facts(),
+        seed=0,
+        study_file="",
+        folder="",
+        versions=package_versions(),
+        git=GitState(),
+    )
+    recorder = Recorder(database, start, CpuProbe(n_slots).devices(), clock=clock)
+    search.sync()
+    return Opened(database=database, search=search, recorder=recorder)
+
+
+@contextmanager
+def opened(url: str, clock: Clock, *, n_slots: int) -> Iterator[Opened]:
+    with closing(open_database(url)) as database:
+        yield open_study(database, clock, n_slots=n_slots)
+
+
+def build_dispatcher(
+    study: Opened,
+    *,
+    folder: Path,
+    n_slots: int,
+    n_trials: int | None,
+    launcher: Launcher,
+    channel: Channel,
+    view: View,
+    clock: Clock,
+) -> Dispatcher:
+    """As `tuner.assembly` puts it together for CPU slots."""
+    probe = CpuProbe(n_slots)
+    pool, watch = DevicePool(probe.devices()), DeviceWatch(probe)
+    return Dispatcher(
+        search=study.search,
+        recorder=study.recorder,
+        launcher=launcher,
+        channel=channel,
+        leasing=Leasing(
+            pool=pool,
+            watch=watch,
+            memory=GpuMemory(pool, watch, None),
+            rule=FixedWidth(width=ONE),
+            widths=(ONE,),
+        ),
+        plan=TrialPlan(
+            program=FunctionProgram(module="played", function="train"),
+            files=StudyFiles(folder=folder, study=STUDY),
+            study=STUDY,
+            seed=0,
+            objectives=(OBJECTIVE,),
+        ),
+        terms=Terms(budget=Budget(trials=n_trials)),
+        view=view,
+        clock=clock,
+    )
+
+
+@contextmanager
+def unseen_view() -> Iterator[PlainView]:
+    """Lines are made as for a log, and nobody reads them."""
+    with Path(os.devnull).open("w") as out:
+        yield PlainView(out)
+
+
+class Transactions:
+    """Counts the transactions of an engine that are committed."""
+
+    def __init__(self, *engines: sa.Engine) -> None:
+        self.n = 0
+        for engine in engines:
+            sa.event.listen(engine, "commit", self._count)
+
+    def _count(self, _connection: sa.Connection) -> None:
+        self.n += 1
