@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.errors import TunerError
@@ -174,7 +174,13 @@ _MESSAGES: Mapping[str, Callable[..., Message]] = {
         Finished,
     )
 }
+# Both made once: a report and its verdict are the dispatcher's most frequent work.
+_FIELDS = {
+    kind: tuple(field.name for field in dataclasses.fields(kind)) for kind in get_args(Message)
+}
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _ENUMS: Mapping[str, type[Enum]] = {"outcome": Outcome, "cause": Cause, "action": Action}
+_AS_THEY_ARE = frozenset({str, int, float, bool, dict, list, tuple})
 _TUPLES = frozenset({"objectives", "devices"})
 #: A program with a mistake in its messages must cost its own connection and nothing else.
 _KINDS: Mapping[str, type] = {
@@ -193,8 +199,9 @@ _NUMBERS_BY_NAME = frozenset({"values", "metrics"})
 
 def encode(message: Message) -> bytes:
     """One line of UTF-8 JSON. NaN and infinity are written as Python's json does."""
-    content = {f.name: _plain(getattr(message, f.name)) for f in dataclasses.fields(type(message))}
-    return json.dumps([type(message).__name__, content], separators=(",", ":")).encode() + b"\n"
+    kind = type(message)
+    content = {name: _plain(getattr(message, name)) for name in _FIELDS[kind]}
+    return _ENCODER.encode([kind.__name__, content]).encode() + b"\n"
 
 
 def decode(line: bytes) -> Message:
@@ -211,6 +218,8 @@ def decode(line: bytes) -> Message:
 
 
 def _plain(value: object) -> object:
+    if value is None or type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, Enum):
         return value.value
     return dict(value) if isinstance(value, Mapping) else value

@@ -22,6 +22,7 @@ from tuner.config import Direction
 from tuner.messages import Action, Json
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.pareto import ParetoFront
+from tuner.search.step_ranks import RankedPruner, quicker
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.ownership import NoTrialLeft
 
@@ -102,6 +103,7 @@ class StudySearch:
         study_id = open_study(storage, name, directions, self.objectives, space)
         self.study = TunedStudy(name, storage, sampler=sampler, pruner=pruner)
         self.study_id = study_id
+        self._pruner = quicker(pruner)
         self._prunes = not isinstance(pruner, optuna.pruners.NopPruner) and len(objectives) == 1
         self._asked: dict[int, optuna.Trial] = {}
         self._best: BestTrial | None = None
@@ -183,11 +185,7 @@ class StudySearch:
             self._storage.set_trial_intermediate_value(trial_id, step, value)
         if not self._prunes:
             return Decision(action=Action.CONTINUE)
-        with warnings.catch_warnings():
-            # NumPy's, about a curve that is all NaN; the pruner prunes it.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            gives_up = self.study.pruner.prune(self.study, self._storage.get_trial(trial_id))
-        if not gives_up:
+        if not self._gives_up(self._storage.get_trial(trial_id)):
             return Decision(action=Action.CONTINUE)
         name = type(self.study.pruner).__name__.removesuffix("Pruner")
         reason = f"{name} pruned it at step {step} ({self.objectives[0]} {value:.6g})"
@@ -228,6 +226,14 @@ class StudySearch:
         return [_shown_end(trial) for trial in self._storage.unwritten_ends()]
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _gives_up(self, trial: FrozenTrial) -> bool:
+        if isinstance(self._pruner, RankedPruner):
+            return self._pruner.prune(self.study, trial)
+        with warnings.catch_warnings():
+            # NumPy's, about a curve that is all NaN; the pruner prunes it.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return self._pruner.prune(self.study, trial)
 
     def _is_grid_begun(self) -> bool:
         # Optuna says so once the last point has ended, and repeats those that run until then.

@@ -355,6 +355,10 @@ class BufferedStorage(BaseStorage):
         chosen = [t for t in trials if t.state in states] if states is not None else list(trials)
         return copy.deepcopy(chosen) if deepcopy else chosen
 
+    def completed(self, study_id: int) -> Sequence[FrozenTrial]:
+        """Trials that have completed, in the order in which that became known. It only grows."""
+        return [t for t in self._of_study(study_id) if t.state is TrialState.COMPLETE]
+
     def count_trials(self, study_id: int) -> Counter[TrialState]:
         """Trials of a study by state, without a look at each."""
         self._of_study(study_id)
