@@ -89,6 +89,7 @@ def dispatch(
         search, recorder, seed = _open_study(config, database, pruner, host)
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
+        inbox.when_idle(search.read_ahead)
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
         dispatcher = Dispatcher(

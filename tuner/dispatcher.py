@@ -29,6 +29,7 @@ from tuner.budget import Spent
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, LaunchError
+from tuner.foresight import Foresight
 from tuner.grants import Candidate, Grant
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
@@ -114,6 +115,7 @@ class Dispatcher:
             now=self._started_at,
             counts_devices=terms.budget.device_hours is not None,
         )
+        self._foresight = Foresight()
         self._outage = Outage(recorder, self._say)
         self._end_reason = ""
 
@@ -153,6 +155,7 @@ class Dispatcher:
         self._fill_devices(now)
         self._beat(now)
         self._record(now)
+        self._ask_ahead(now)
 
     # -- hearing -----------------------------------------------------------------------------
 
@@ -222,8 +225,10 @@ class Dispatcher:
         live.last_step, live.last_values = report.step, report.values
         self._leasing.reported(live.grant, now.monotonic_s)
         if live.told is not Action.STOP:
-            decision = self._search.report(trial_id, report.step, report.values)
-            live.told, live.told_reason = decision.action, decision.reason
+            # A pruner may have to read what was reported before this start.
+            with self._outage.watch(now):
+                decision = self._search.report(trial_id, report.step, report.values)
+                live.told, live.told_reason = decision.action, decision.reason
         self._answer(live, source, report.step)
         extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
         if extra:
@@ -419,6 +424,7 @@ class Dispatcher:
 
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         self._move(live, AttemptState.FINISHED, now)
+        self._foresight.ended(now.monotonic_s - live.leased_at_s)
         self._device_s += self._held_s(live, now)
         self._leasing.release(live.grant)
         del self._live[live.attempt.id]
@@ -441,8 +447,30 @@ class Dispatcher:
     def _ask(self, now: Instant) -> Candidate | None:
         if self._why_no_more(now, is_new_trial=True):
             return None
+        began_s = self._clock.now().monotonic_s
         asked = self._search.ask()
-        return None if asked is None else self._candidate(asked)
+        candidate = None if asked is None else self._candidate(asked)
+        self._foresight.asked(self._clock.now().monotonic_s - began_s)
+        return candidate
+
+    def _ask_ahead(self, now: Instant) -> None:
+        """Asks for the trial of the device that is free next, where devices would wait for it."""
+        n_devices = len(self._leasing.pool.devices)
+        if not self._live or not self._leasing.may_look_ahead:
+            return
+        if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
+            return
+        candidate = self._ask(now)
+        if candidate is not None:
+            self._leasing.put(candidate)
+
+    def _leaves_last_ones(self, n_devices: int) -> bool:
+        """Whether so few trials are left that other dispatchers may have a device for them."""
+        n_trials = self._terms.budget.trials
+        if n_trials is None or not self._recorder.fleet.others:
+            return False
+        counts = self._search.count()
+        return n_trials - sum(counts.values()) + counts[TrialState.WAITING] < 2 * n_devices
 
     def _candidate(self, asked: AskedTrial) -> Candidate:
         n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)

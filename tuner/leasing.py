@@ -106,6 +106,12 @@ class Leasing:
                 return None
             self.put(further)
 
+    @property
+    def may_look_ahead(self) -> bool:
+        """Whether a trial may be asked for now that starts when devices are free again."""
+        # The width of one that is learned is better told later.
+        return not self._line and not isinstance(self._rule, LearnedWidth)
+
     def unplaceable(self) -> list[Candidate]:
         """Trials that are wider than all that is left of the devices; they wait no more."""
         if self._standby is not None and self._standby.devices:

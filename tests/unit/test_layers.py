@@ -21,6 +21,7 @@ LAYERS = (
         "tuner.formats",
         "tuner.clock",
         "tuner.budget",
+        "tuner.foresight",
     ),
     ("tuner.attempt", "tuner.template", "tuner.files", "tuner.terms"),
     ("tuner.retries",),

@@ -23,7 +23,9 @@ from tuner.messages import Action, Json
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.pareto import ParetoFront
 from tuner.search.step_ranks import RankedPruner, quicker
+from tuner.store.access import Unavailable
 from tuner.store.buffered_storage import BufferedStorage
+from tuner.store.curves import BATCH_SIZE, read_ahead
 from tuner.store.ownership import NoTrialLeft
 
 
@@ -104,6 +106,7 @@ class StudySearch:
         self.study = TunedStudy(name, storage, sampler=sampler, pruner=pruner)
         self.study_id = study_id
         self._pruner = quicker(pruner)
+        self._n_read_ahead = 0
         self._prunes = not isinstance(pruner, optuna.pruners.NopPruner) and len(objectives) == 1
         self._asked: dict[int, optuna.Trial] = {}
         self._best: BestTrial | None = None
@@ -190,6 +193,23 @@ class StudySearch:
         name = type(self.study.pruner).__name__.removesuffix("Pruner")
         reason = f"{name} pruned it at step {step} ({self.objectives[0]} {value:.6g})"
         return Decision(action=Action.PRUNE, reason=reason)
+
+    def read_ahead(self) -> bool:
+        """Reads some of the curves that the pruner is going to look at.
+
+        Returns:
+            Whether there may be more of them.
+        """
+        if not isinstance(self._pruner, RankedPruner):
+            return False
+        completed = self._storage.completed(self.study_id)
+        some = completed[self._n_read_ahead : self._n_read_ahead + BATCH_SIZE]
+        try:
+            read_ahead([trial.intermediate_values for trial in some])
+        except Unavailable:
+            return False  # The next call finds out whether it is there again.
+        self._n_read_ahead += len(some)
+        return bool(some)
 
     def forget_curve_from(self, trial_id: int, step: int) -> None:
         """Drops what an earlier attempt reported at `step` and later: it is reported again."""

@@ -24,7 +24,9 @@ from optuna.samplers import BaseSampler, CmaEsSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from tuner.config import Direction
 from tuner.search.bounded import bounded
+from tuner.search.study import StudySearch
 from tuner.store import curves
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.database import open_database
@@ -232,3 +234,23 @@ def test_decisions_are_those_over_optunas_own_storage(
         assert decisions(ours) == expected
     verdicts = {verdict for _, several in expected for verdict in several}
     assert verdicts == {False, True}
+
+
+def test_curves_are_read_ahead_while_nothing_else_happens(url: str) -> None:
+    with stored_study(url) as storage:
+        search = StudySearch(
+            storage,
+            "s",
+            objectives={"value": Direction.MINIMIZE},
+            space=None,
+            sampler=RandomSampler(),
+            pruner=MedianPruner(),
+        )
+        with statements(storage, of="trial_intermediate_values") as sent:
+            while search.read_ahead():
+                assert sent, "a part was read"
+            n_read = len(sent)
+            asked = search.ask()
+            assert asked is not None
+            search.report(asked.trial_id, 1, {"value": 1.0})
+            assert len(sent) == n_read, "the pruner had all that it looked at"
