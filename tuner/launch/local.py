@@ -93,7 +93,7 @@ class LocalLauncher:
         found = self._ask_child(program)
         if found.is_unsafe_to_preload:
             self._stop_server()
-            self._start_server([m for m in _base_modules(program) if m != "torch"])
+            self._start_server(_base_modules(program))
         if found.problem:
             raise LaunchError(found.problem)
 
@@ -252,7 +252,7 @@ class LocalLauncher:
 
 
 def modules_of(program: Program) -> list[str]:
-    """What to import before the first fork: torch, the worker, and the user's modules."""
+    """What to import before the first fork: the worker, and the user's modules."""
     modules = _base_modules(program)
     if isinstance(program, FunctionProgram):
         modules.append(program.module)
@@ -263,7 +263,7 @@ def modules_of(program: Program) -> list[str]:
 
 def _base_modules(program: Program) -> list[str]:
     if isinstance(program, FunctionProgram):
-        return ["torch", entry.__name__, entry.FUNCTION_WORKER]
+        return [entry.__name__, entry.FUNCTION_WORKER]
     return [entry.__name__, entry.COMMAND_WORKER]
 
 

@@ -2,33 +2,53 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tuner.launch.preload import _needs_dynamo
+from tuner.launch import preload
+
+_ROOT = Path(__file__).parents[3]
+
+
+def imported(folder: Path, text: str, helper: str = "") -> set[str]:
+    """Which of the expensive modules a fork server has for a user's module."""
+    (folder / "users_module.py").write_text(text)
+    (folder / "users_helper.py").write_text(helper)
+    log = folder / "log"
+    code = "import sys, tuner.launch.preload; print(*sys.modules, file=open('found', 'w'))"
+    environment = {
+        preload.ENV_MODULES: "users_module",
+        preload.ENV_SYS_PATH: f"{folder}:{_ROOT}:{':'.join(sys.path)}",
+        preload.ENV_LOG: str(log),
+        "PYTHONPATH": str(_ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment, check=False, timeout=60
+    )
+    assert done.returncode == 0, log.read_text()
+    return {"torch", "torch._dynamo"} & set((folder / "found").read_text().split())
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("import torch\nsgd = torch.optim.SGD\n", True),
-        ("import torch\nprint(torch.zeros(1))\n", False),
+        ("def train(trial):\n    return trial.params['x']\n", set()),
+        ("def train(trial):\n    import torch\n", {"torch"}),
+        ("def train(trial):\n    trial.save({})\n", {"torch"}),
+        ("import torch\nsgd = torch.optim.SGD\n", {"torch", "torch._dynamo"}),
+        ("this is no Python\n", set()),
     ],
-    ids=["optimizer", "none"],
+    ids=["none", "in-the-function", "checkpoint", "optimizer", "broken"],
 )
-def test_needs_dynamo_reads_the_module_s_text(
-    text: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_torch_is_imported_where_the_user_s_text_needs_it(
+    text: str, expected: set[str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "users_module.py"
-    file.write_text(text)
-    module = ModuleType("users_module")
-    module.__file__ = str(file)
-    monkeypatch.setitem(sys.modules, "users_module", module)
-    assert _needs_dynamo("users_module") is expected
+    assert imported(tmp_path, text) == expected
 
 
-def test_needs_dynamo_of_a_module_that_failed_to_import_is_false() -> None:
-    assert not _needs_dynamo("no.such.module")
+def test_modules_that_the_user_s_module_imports_are_read_too(tmp_path: Path) -> None:
+    helper = "def fit():\n    import torch\n"
+    assert imported(tmp_path, "import users_helper\n", helper) == {"torch"}
