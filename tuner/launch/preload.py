@@ -58,20 +58,20 @@ def _import_all(names: Sequence[str]) -> None:
     before = set(sys.modules)
     for name in names:
         _import(name)
-    new = set(sys.modules) - before
-    text = b"".join(_text_of(name) for name in new if name in names or _is_users(name))
+    theirs = [name for name in set(sys.modules) - before if _is_users(name, names)]
+    text = b"".join(map(_text_of, theirs))
     if "torch" not in sys.modules and _NEEDS_TORCH.search(text):
         _import("torch")
     if "torch" in sys.modules and _NEEDS_DYNAMO.search(text):
         _import("torch._dynamo")
 
 
-def _is_users(name: str) -> bool:
-    """Whether a module is the user's own: neither installed nor one of these packages."""
+def _is_users(name: str, named: Sequence[str]) -> bool:
+    """Whether a module is the user's own: named in the study file, or not an installed one."""
     path = getattr(sys.modules[name], "__file__", None)
     if path is None or name.partition(".")[0] in _OURS:
         return False
-    return not any(Path(path).is_relative_to(folder) for folder in _INSTALLED)
+    return name in named or not any(Path(path).is_relative_to(folder) for folder in _INSTALLED)
 
 
 def _text_of(name: str) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.launch import preload
+from tuner.launch import entry, preload
 
 _ROOT = Path(__file__).parents[3]
 
@@ -20,7 +20,7 @@ def imported(folder: Path, text: str, helper: str = "") -> set[str]:
     log = folder / "log"
     code = "import sys, tuner.launch.preload; print(*sys.modules, file=open('found', 'w'))"
     environment = {
-        preload.ENV_MODULES: "users_module",
+        preload.ENV_MODULES: f"{entry.__name__},{entry.FUNCTION_WORKER},users_module",
         preload.ENV_SYS_PATH: f"{folder}:{_ROOT}:{':'.join(sys.path)}",
         preload.ENV_LOG: str(log),
         "PYTHONPATH": str(_ROOT),
