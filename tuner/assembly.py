@@ -226,6 +226,8 @@ def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]
 def _exit_code(result: Result) -> int:
     if result.is_interrupted:
         return EXIT_INTERRUPTED
+    if result.is_hopeless:
+        return EXIT_STUDY_FAILED
     if result.n_failed and not (result.n_completed or result.n_pruned):
         return EXIT_STUDY_FAILED
     return EXIT_BUDGET_REACHED

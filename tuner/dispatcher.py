@@ -45,6 +45,7 @@ from tuner.retries import Retries
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
 from tuner.store.record import Recorder
+from tuner.streak import N_ALIKE, Streak, said_last
 from tuner.terms import Result, Terms
 
 _TICK_S = 0.25
@@ -53,6 +54,7 @@ _CLEARING_TICK_S = 0.05
 #: Reports wait at most this long for the database; a crash loses no more of them.
 _COMMIT_EVERY_S = 0.5
 _BEAT_EVERY_S = 10.0
+_HOPELESS = "its first attempts all failed in the same way"
 _CLEARING_NOTE_AFTER_S = 30.0
 #: After Ctrl-C, for a database that does not answer.
 _LAST_WAIT_S = 30.0
@@ -102,6 +104,11 @@ class Dispatcher:
         self._parked: list[Candidate] = []
         self._notices: list[Notice] = []
         self._n_signals = 0
+        #: Why no trial starts any more and those that run are to end; empty while they may.
+        self._stop_reason = ""
+        counts = search.count()
+        ended_well = counts[TrialState.COMPLETE] + counts[TrialState.PRUNED]
+        self._streak = Streak(is_over=ended_well > 0)
         self._retries = Retries(terms.retries)
         #: Of this start.
         self._device_s = 0.0
@@ -296,6 +303,8 @@ class Dispatcher:
         live.attempt = replace(live.attempt, ending=ending, peak_memory_bytes=live.grant.peak_bytes)
         params = self._search.params_of(live.attempt.trial_id)
         before = self._search.best
+        is_hopeless = self._streak.note(ending) and not self._stop_reason
+        self._stop_reason = self._stop_reason or (_HOPELESS if is_hopeless else "")
         will_retry = self._settle_trial(live, ending, is_crowded_out=is_crowded_out)
         self._move(live, AttemptState.CLEARING, now, params=params)
         self._notices.append(
@@ -307,6 +316,14 @@ class Dispatcher:
                 log_path=str(self._log_of(live.attempt, rank)),
             )
         )
+        if is_hopeless:
+            self._stop(
+                now,
+                _HOPELESS,
+                f"Stopping: {N_ALIKE} attempts failed in the same way and none has ended well, so "
+                f"that further ones would fail too:\n    {said_last(ending)}\n"
+                "Correct the program and start the same command again.",
+            )
 
     def _settle_trial(self, live: LiveAttempt, ending: Ending, *, is_crowded_out: bool) -> bool:
         """Tells the study; gives whether the trial gets one more attempt."""
@@ -321,7 +338,7 @@ class Dispatcher:
             case (
                 Outcome.FAILED | Outcome.OUT_OF_MEMORY | Outcome.TIMED_OUT | Outcome.FAILED_TO_START
             ):
-                if not self._n_signals and self._retries.grant(
+                if not self._stop_reason and self._retries.grant(
                     attempt, ending, is_crowded_out=is_crowded_out
                 ):
                     again = Candidate(
@@ -341,24 +358,32 @@ class Dispatcher:
     def _interrupt(self, now: Instant) -> None:
         """Ctrl-C: once lets trials end or save, twice kills."""
         self._n_signals += 1
-        self._end_reason = "interrupted"
         if self._n_signals == 1:
-            self._say(
+            self._stop(
+                now,
+                "interrupted",
                 "Stopping: no trial starts any more; those that run have "
-                f"{self._terms.stop_grace_s:g} s to end or save. Ctrl-C again kills them."
+                f"{self._terms.stop_grace_s:g} s to end or save. Ctrl-C again kills them.",
             )
-            self._put_back_waiting()
+            return
+        for live in self._live.values():
+            if live.attempt.state is not AttemptState.CLEARING:
+                self._tell_to_stop(live, now)
+                live.is_signalled = True
+                self._launcher.kill(live.attempt.id)
+
+    def _stop(self, now: Instant, reason: str, text: str) -> None:
+        """Lets what runs end or save, and starts nothing any more."""
+        self._stop_reason = self._end_reason = reason
+        self._say(text)
+        self._put_back_waiting()
         while self._intended:
             live = self._intended.pop()
             cancelled = Ending(outcome=Outcome.CANCELLED, cause=Cause.INTERRUPTED)
             self._conclude(now, live, cancelled)
         for live in self._live.values():
-            if live.attempt.state is AttemptState.CLEARING:
-                continue
-            self._tell_to_stop(live, now)
-            if self._n_signals > 1:
-                live.is_signalled = True
-                self._launcher.kill(live.attempt.id)
+            if live.attempt.state is not AttemptState.CLEARING:
+                self._tell_to_stop(live, now)
 
     def _put_back_waiting(self) -> None:
         """What has no devices yet waits for a later start."""
@@ -501,9 +526,8 @@ class Dispatcher:
     def _launch_intended(self, now: Instant) -> None:
         if self._intended:
             self._record(now, must=True)
-        for live in self._intended:
-            self._launch(now, live)
-        self._intended.clear()
+        while self._intended:
+            self._launch(now, self._intended.pop(0))
 
     def _launch(self, now: Instant, live: LiveAttempt) -> None:
         log = self._log_of(live.attempt)
@@ -537,8 +561,8 @@ class Dispatcher:
 
     def _why_no_more(self, now: Instant, *, is_new_trial: bool) -> str:
         """Why no further trial starts; empty while one may."""
-        if self._n_signals:
-            return "interrupted"
+        if self._stop_reason:
+            return self._stop_reason
         if is_new_trial and self._search.is_exhausted:
             return "every configuration of the space was tried"
         reached = self._terms.budget.reached(self._spent(now), is_new_trial=is_new_trial)
@@ -552,7 +576,7 @@ class Dispatcher:
         self._end_reason = self._why_no_more(now, is_new_trial=is_new_trial)
         if self._outage.is_on:
             # Who else works on the study, and whether a trial waits, is not known.
-            return self._n_signals > 0
+            return bool(self._stop_reason)
         if not self._end_reason and self._leasing.is_stuck:
             left = "Too few devices" if self._leasing.pool.devices else "No device"
             error = DeviceError(
@@ -588,6 +612,7 @@ class Dispatcher:
         counts = self._search.count()
         return Result(
             is_interrupted=self._n_signals > 0,
+            is_hopeless=self._stop_reason == _HOPELESS,
             reason=self._end_reason,
             n_completed=counts[TrialState.COMPLETE],
             n_pruned=counts[TrialState.PRUNED],
@@ -624,7 +649,7 @@ class Dispatcher:
             self._outage.tell(now)
             self._tell_people(now)
             is_told = any(isinstance(each, SignalReceived) for each in events.drain(_TICK_S))
-            if is_told or (self._n_signals and now.monotonic_s >= give_up_at_s):
+            if is_told or (self._stop_reason and now.monotonic_s >= give_up_at_s):
                 raise self._outage.give_up(self._search.unsaved())
         self._tell_people(self._clock.now())
 
@@ -668,7 +693,7 @@ class Dispatcher:
                 spent=self._spent(now),
                 now=now,
                 started_at_s=self._started_at.monotonic_s,
-                is_stopping=self._n_signals > 0,
+                is_stopping=bool(self._stop_reason),
             )
             self._view.refresh(snapshot)
 

@@ -26,6 +26,8 @@ class Result:
     """How the study stood when the dispatcher ended."""
 
     is_interrupted: bool
+    #: Whether it ended because the program fails whatever its parameters are.
+    is_hopeless: bool = False
     #: The budget that was reached, or what else ended the study; for people.
     reason: str
     n_completed: int

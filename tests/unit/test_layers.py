@@ -24,7 +24,7 @@ LAYERS = (
         "tuner.foresight",
     ),
     ("tuner.attempt", "tuner.template", "tuner.files", "tuner.terms"),
-    ("tuner.retries",),
+    ("tuner.retries", "tuner.streak"),
     ("tuner.messages",),
     ("tuner.devices", "tuner.provenance"),
     ("tuner.config",),

@@ -1,0 +1,53 @@
+"""A program that fails in the same way from the start costs three attempts, not the budget."""
+
+from __future__ import annotations
+
+from tests.integration.dispatcher.world import FakeWorker
+
+
+def fails(worker: FakeWorker) -> None:
+    worker.later(0.1, worker.hello)
+    worker.later(1.0 + worker.trial_number / 10, lambda: worker.fail("ValueError: boom"))
+
+
+def test_study_ends_after_three_failures_alike(make_world):
+    world = make_world(fails, n_devices=2, n_trials=500)
+    result = world.run()
+    assert (result.n_failed, result.n_completed, result.is_interrupted) == (3, 0, False)
+    assert result.reason == "its first attempts all failed in the same way"
+    (said,) = world.said
+    assert "ValueError: boom" in said
+    assert "Correct the program" in said
+    assert len(world.workers) <= 4
+    # What ran beside them is no proof of anything, and waits for the next start.
+    assert set(world.stored_states()) <= {"FAIL", "WAITING"}
+
+
+def test_retries_are_attempts_too(make_world):
+    world = make_world(fails, n_devices=1, n_trials=500, retries=10)
+    result = world.run()
+    assert len(world.workers) == 3
+    assert (result.n_failed, result.is_hopeless) == (1, True)
+    assert [ended.will_retry for ended in world.ended] == [True, True, False]
+
+
+def test_later_start_with_a_corrected_program_goes_on(make_world):
+    make_world(fails, n_devices=1, n_trials=5).run()
+
+    def completes(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        worker.later(1.0, worker.complete)
+
+    world = make_world(completes, n_devices=1, n_trials=5)
+    assert world.run().n_completed == 2
+
+
+def test_one_that_works_now_and_then_is_left_alone(make_world):
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        end = worker.complete if worker.trial_number == 1 else worker.fail
+        worker.later(1.0, end)
+
+    world = make_world(program, n_devices=1, n_trials=8)
+    result = world.run()
+    assert (result.n_completed, result.n_failed) == (1, 7)

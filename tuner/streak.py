@@ -1,0 +1,49 @@
+"""A program that cannot work: its first attempts all fail in the same way."""
+
+from __future__ import annotations
+
+import re
+
+from tuner.attempt import Cause, Ending, Outcome
+
+#: So many failures alike, and nothing else, and the next one is no surprise.
+N_ALIKE = 3
+
+_CAUSES = frozenset(
+    {Cause.EXCEPTION, Cause.EXIT_CODE, Cause.SIGNAL, Cause.NO_RESULT, Cause.LAUNCH, Cause.RANKS}
+)
+# What differs between two failures of one kind: numbers, addresses, paths of a trial's own.
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?|/\S+")
+
+
+class Streak:
+    """Notes how attempts end, until one ends well.
+
+    Args:
+        is_over: Whether the study has had a trial that ended well before.
+    """
+
+    def __init__(self, *, is_over: bool) -> None:
+        self._is_over = is_over
+        self._kind = ""
+        self._n_alike = 0
+
+    def note(self, ending: Ending) -> bool:
+        """Takes in how an attempt ended; says whether it was the last of a hopeless row."""
+        if self._is_over or ending.outcome in (Outcome.CANCELLED, Outcome.LOST):
+            return False
+        if ending.cause not in _CAUSES or not ending.outcome.is_failure:
+            # Memory, time and values depend on the configuration: another one may do.
+            self._is_over = not ending.outcome.is_failure
+            self._n_alike = 0
+            return False
+        kind = f"{ending.cause} {_VARYING.sub('#', said_last(ending))}"
+        self._n_alike = self._n_alike + 1 if kind == self._kind else 1
+        self._kind = kind
+        return self._n_alike == N_ALIKE
+
+
+def said_last(ending: Ending) -> str:
+    """The line that tells most: a traceback has its exception at the end."""
+    lines = [line.strip() for line in ending.detail.splitlines() if line.strip()]
+    return lines[-1] if lines else ending.outcome.value.replace("_", " ")
