@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from rich.console import Console
 
+from tuner.activity import Activity
 from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
@@ -92,16 +94,18 @@ def dispatch(
         inbox.when_idle(search.read_ahead)
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
+        leasing = _leasing(config, host, locks)
         dispatcher = Dispatcher(
             search=search,
             recorder=recorder,
             launcher=launcher,
             channel=channel,
-            leasing=_leasing(config, host, locks),
+            leasing=leasing,
             plan=plan_of(config, seed=seed),
             terms=_terms(config),
             view=stack.enter_context(_view(config, console)),
             clock=SystemClock(),
+            activity=Activity(leasing.watch, time.monotonic),
         )
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
@@ -213,6 +217,7 @@ def _terms(config: StudyConfig) -> Terms:
         ),
         retries=config.trial.retries,
         timeout_s=config.trial.timeout_s,
+        stall_timeout_s=config.trial.stall_timeout_s,
         stop_grace_s=config.trial.stop_grace_s,
     )
 

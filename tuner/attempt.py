@@ -78,6 +78,8 @@ class Cause(Enum):
     DEVICE_MEMORY = "device_memory"
     HOST_MEMORY = "host_memory"
     TIMEOUT = "timeout"
+    #: Nothing was reported, and neither its processes nor its devices did anything.
+    STALLED = "stalled"
     EXIT_CODE = "exit_code"
     SIGNAL = "signal"
     LAUNCH = "launch"
@@ -87,6 +89,10 @@ class Cause(Enum):
     RANKS = "ranks"
     #: The port where its ranks were to meet was taken by somebody else.
     PORT_TAKEN = "port_taken"
+    #: Its device is broken, not its program.
+    DEVICE_FAULT = "device_fault"
+    #: Somebody asked for its end (`tuner stop STUDY --trial N`).
+    COMMANDED = "commanded"
     INTERRUPTED = "interrupted"
     DISPATCHER_GONE = "dispatcher_gone"
 
@@ -101,6 +107,12 @@ class Ending:
     detail: str = ""
     #: By objective name; present exactly where the outcome is COMPLETED.
     values: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_of_the_configuration(self) -> bool:
+        """Whether it failed for what was tried, which is better avoided: memory, a NaN."""
+        is_nan = self.cause is Cause.NOT_A_NUMBER and self.outcome.is_failure
+        return is_nan or self.outcome is Outcome.OUT_OF_MEMORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from optuna.trial import TrialState
 
 from search_spaces import ParamValue
 from tuner import messages
+from tuner.activity import Activity
 from tuner.attempt import (
     Attempt,
     AttemptId,
@@ -44,6 +45,7 @@ from tuner.outage import Outage
 from tuner.retries import Retries
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
+from tuner.stalls import Stalls
 from tuner.store.record import Recorder
 from tuner.streak import N_ALIKE, Streak, said_last
 from tuner.terms import Result, Terms
@@ -73,6 +75,7 @@ class Dispatcher:
         terms: Budget and time limits.
         view: Who watches.
         clock: The time.
+        activity: What attempts do; None where nobody looks.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Dispatcher:
         terms: Terms,
         view: View,
         clock: Clock,
+        activity: Activity | None = None,
     ) -> None:
         self._search = search
         self._recorder = recorder
@@ -106,9 +110,7 @@ class Dispatcher:
         self._n_signals = 0
         #: Why no trial starts any more and those that run are to end; empty while they may.
         self._stop_reason = ""
-        counts = search.count()
-        ended_well = counts[TrialState.COMPLETE] + counts[TrialState.PRUNED]
-        self._streak = Streak(is_over=ended_well > 0)
+        self._streak = Streak(is_over=search.has_ended_well)
         self._retries = Retries(terms.retries)
         #: Of this start.
         self._device_s = 0.0
@@ -123,6 +125,10 @@ class Dispatcher:
             counts_devices=terms.budget.device_hours is not None,
         )
         self._foresight = Foresight()
+        self._activity = activity
+        self._stalls = Stalls(
+            terms.stall_timeout_s, activity.is_working if activity else lambda live: True
+        )
         self._outage = Outage(recorder, self._say)
         self._end_reason = ""
 
@@ -230,6 +236,7 @@ class Dispatcher:
         if live.attempt.number > 1 and live.last_step is None:
             self._search.forget_curve_from(trial_id, report.step)
         live.last_step, live.last_values = report.step, report.values
+        live.heard_at_s = now.monotonic_s
         self._leasing.reported(live.grant, now.monotonic_s)
         if live.told is not Action.STOP:
             # A pruner may have to read what was reported before this start.
@@ -348,7 +355,10 @@ class Dispatcher:
                     )
                     self._leasing.put(again, is_first=True)
                     return True
-                self._search.fail(attempt.trial_id)
+                if ending.is_of_the_configuration and ending.cause is not None:
+                    self._search.mark_infeasible(attempt.trial_id, ending.cause.value)
+                else:
+                    self._search.fail(attempt.trial_id)
             case _:
                 assert_never(ending.outcome)
         return False
@@ -402,6 +412,13 @@ class Dispatcher:
             self._move(live, AttemptState.STOPPING, now)
 
     def _enforce_deadlines(self, now: Instant) -> None:
+        for live in self._stalls.find(list(self._live.values()), now.monotonic_s):
+            live.stop_cause = Cause.STALLED
+            live.told_reason = (
+                f"It reported nothing for {self._stalls.limit_s:g} s, and neither its processes "
+                "nor its devices did anything."
+            )
+            self._terminate(live, now)
         for live in list(self._live.values()):
             if live.deadline_s is not None and now.monotonic_s >= live.deadline_s:
                 self._enforce(live, now)
@@ -417,6 +434,9 @@ class Dispatcher:
             limit_s = self._terms.timeout_s if is_started else self._terms.launch_timeout_s
             what = "It did not end" if is_started else "Its process did not say hello"
             live.told_reason = f"{what} within {limit_s:g} s."
+        self._terminate(live, now)
+
+    def _terminate(self, live: LiveAttempt, now: Instant) -> None:
         live.note_hang(self._terms.stop_grace_s)
         if live.attempt.state is not AttemptState.STOPPING:
             self._move(live, AttemptState.STOPPING, now)
@@ -452,6 +472,8 @@ class Dispatcher:
         self._foresight.ended(now.monotonic_s - live.leased_at_s)
         self._device_s += self._held_s(live, now)
         self._leasing.release(live.grant)
+        if self._activity is not None:
+            self._activity.forget(live.attempt.id)
         del self._live[live.attempt.id]
 
     def _fill_devices(self, now: Instant) -> None:
@@ -615,8 +637,8 @@ class Dispatcher:
             is_hopeless=self._stop_reason == _HOPELESS,
             reason=self._end_reason,
             n_completed=counts[TrialState.COMPLETE],
-            n_pruned=counts[TrialState.PRUNED],
-            n_failed=counts[TrialState.FAIL],
+            n_pruned=counts[TrialState.PRUNED] - self._search.n_infeasible,
+            n_failed=counts[TrialState.FAIL] + self._search.n_infeasible,
         )
 
     def _say(self, text: str) -> None:

@@ -55,7 +55,7 @@ class Leasing:
         sharing: Sharing | None = None,
     ) -> None:
         self.pool = pool
-        self._watch = watch
+        self.watch = watch
         self._rule = rule
         self._widths = tuple(widths)
         self._standby = standby
@@ -159,7 +159,7 @@ class Leasing:
 
     def find_unclear(self, grant: Grant, pids: frozenset[int]) -> Device | None:
         """A device that still holds something of an attempt whose processes are gone."""
-        unclear = self._watch.find_unclear(grant.devices, grant.baselines, pids)
+        unclear = self.watch.find_unclear(grant.devices, grant.baselines, pids)
         self._withdraw_lost()
         return unclear
 
@@ -193,7 +193,7 @@ class Leasing:
         neighbours = self._memory.on(device)
         if not neighbours and self._is_taken(device):
             return False
-        status = self._watch.status(device)
+        status = self.watch.status(device)
         if status is None:
             return False
         self._statuses[device.id] = status
@@ -245,6 +245,6 @@ class Leasing:
 
     def _withdraw_lost(self) -> None:
         for device in self.pool.devices:
-            if device.id in self._watch.lost:
+            if device.id in self.watch.lost:
                 self.pool.withdraw(device)
-                self.notes.append(f"{self._watch.lost[device.id]} It gets no more trials.")
+                self.notes.append(f"{self.watch.lost[device.id]} It gets no more trials.")

@@ -16,6 +16,8 @@ from tuner.messages import Action, Decided, Finished
 
 _OUTCOME_OF_STOP: Mapping[Cause, Outcome] = {
     Cause.TIMEOUT: Outcome.TIMED_OUT,
+    Cause.STALLED: Outcome.TIMED_OUT,
+    Cause.COMMANDED: Outcome.PRUNED,
     Cause.INTERRUPTED: Outcome.CANCELLED,
     Cause.LAUNCH: Outcome.FAILED_TO_START,
 }
@@ -68,6 +70,8 @@ class LiveAttempt:
     hang: str = ""
     leased_at_s: float
     n_oom_kills: int = 0
+    #: When it reported last, or was seen to work (monotonic); None before that.
+    heard_at_s: float | None = None
     #: The next thing to do should nothing happen until `deadline_s` (monotonic).
     deadline_s: float | None = None
     deadline_step: Step | None = None

@@ -30,7 +30,7 @@ class Retries:
             ending: How.
             is_crowded_out: Whether it got no memory because of others on its device.
         """
-        if ending.outcome is Outcome.TIMED_OUT:
+        if ending.outcome is Outcome.TIMED_OUT and ending.cause is not Cause.STALLED:
             return False  # It would run out of its time again.
         n_free = self._n_free[attempt.trial_id]
         is_free = is_crowded_out or ending.cause is Cause.PORT_TAKEN

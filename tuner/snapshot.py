@@ -41,8 +41,8 @@ def take_snapshot(
     elapsed_s = now.monotonic_s - started_at_s
     return Snapshot(
         n_completed=counts[TrialState.COMPLETE],
-        n_pruned=counts[TrialState.PRUNED],
-        n_failed=counts[TrialState.FAIL],
+        n_pruned=counts[TrialState.PRUNED] - search.n_infeasible,
+        n_failed=counts[TrialState.FAIL] + search.n_infeasible,
         n_waiting=counts[TrialState.WAITING],
         n_begun=spent.trials,
         n_trials=budget.trials,

@@ -15,6 +15,8 @@ class Terms:
     retries: int = 0
     #: Of one attempt, from its worker's hello; None for no limit.
     timeout_s: float | None = None
+    #: In which an attempt neither reports nor works; None for no limit.
+    stall_timeout_s: float | None = None
     #: From being told to end to SIGTERM, and from there to SIGKILL.
     stop_grace_s: float = 10.0
     #: From launch to the worker's hello.

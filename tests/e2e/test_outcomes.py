@@ -82,8 +82,8 @@ OF_FUNCTIONS = {
     "fine": ("completed", None, "", "COMPLETE", 1),
     "once": ("completed", None, "", "COMPLETE", 2),
     "raise": ("failed", "exception", "ValueError: the learning rate is a colour", "FAIL", 2),
-    "nan": ("failed", "not_a_number", "The value of value is not a number (NaN).", "FAIL", 2),
-    "memory": ("out_of_memory", "host_memory", "MemoryError: no room", "FAIL", 2),
+    "nan": ("failed", "not_a_number", "The value of value is not a number (NaN).", "PRUNED", 2),
+    "memory": ("out_of_memory", "host_memory", "MemoryError: no room", "PRUNED", 2),
     "exit": ("failed", "exit_code", "Exit code 3.", "FAIL", 2),
     "gone": ("failed", "exit_code", "Exit code 4.\nthis is gone", "FAIL", 2),
     "signal": ("failed", "signal", "Killed by SIGSEGV.\nthis is signal", "FAIL", 2),
@@ -99,9 +99,9 @@ OF_COMMANDS = {
     "raise": ("failed", "exit_code", "ValueError: the learning rate is a colour", "FAIL", 1),
     "signal": ("failed", "signal", "Killed by SIGSEGV.\nthis is signal", "FAIL", 1),
     "nothing": ("failed", "no_result", "gave no value of value.\nthis is nothing", "FAIL", 1),
-    "nan": ("failed", "not_a_number", "The value of value is not a number (NaN).", "FAIL", 1),
+    "nan": ("failed", "not_a_number", "The value of value is not a number (NaN).", "PRUNED", 1),
     "slow": ("timed_out", "timeout", "It did not end within 2 s.\nthis is slow", "FAIL", 1),
-    "memory": ("out_of_memory", "host_memory", "MemoryError: no room", "FAIL", 1),
+    "memory": ("out_of_memory", "host_memory", "MemoryError: no room", "PRUNED", 1),
 }
 
 
@@ -145,7 +145,7 @@ def test_functions(study_folder: StudyFolder) -> None:
     ended = study_folder.tune()
 
     assert (ended.code, ended.err) == (EXIT_BUDGET_REACHED, "")
-    n_failed = sum(row[3] == "FAIL" for row in OF_FUNCTIONS.values())
+    n_failed = len(OF_FUNCTIONS) - 3
     assert f": 2 completed, 1 pruned, {n_failed} failed\n" in ended.out
     attempts = check(study_folder, OF_FUNCTIONS)
     once = attempts["once"]
@@ -169,6 +169,26 @@ def test_commands(study_folder: StudyFolder) -> None:
     ended = study_folder.tune()
     assert (ended.code, ended.err) == (EXIT_BUDGET_REACHED, "")
     check(study_folder, OF_COMMANDS)
+
+
+STALLS = """
+import time
+
+def train(trial):
+    trial.report(0.5, 1)
+    while True:
+        time.sleep(60)
+"""
+
+
+def test_trial_that_does_nothing_any_more(study_folder: StudyFolder) -> None:
+    study_folder.write("forecast.py", STALLS)
+    trial = {"function": "forecast:train", "stall_timeout": "2s"}
+    study_folder.study(trial=trial, devices="cpu:1", budget={"trials": 1})
+    assert study_folder.tune().code == EXIT_STUDY_FAILED
+    (attempt,) = study_folder.attempts()
+    assert (attempt.outcome, attempt.cause) == ("timed_out", "stalled")
+    assert attempt.detail.startswith("It reported nothing for 2 s, and neither its processes nor")
 
 
 def test_command_whose_program_vanishes(study_folder: StudyFolder) -> None:

@@ -33,6 +33,7 @@ LAYERS = (
     ("tuner.launch",),
     ("tuner.notices", "tuner.grants"),
     ("tuner.gpu_memory", "tuner.live"),
+    ("tuner.activity", "tuner.stalls"),
     ("tuner.leasing", "tuner.others", "tuner.outage"),
     ("tuner.snapshot",),
     ("tuner.view",),

@@ -118,6 +118,7 @@ class TrialConfig(Model):
     resources: ResourcesConfig | None = None
     parallel: Parallel | None = None
     timeout_s: _Duration | None = Field(default=None, alias="timeout")
+    stall_timeout_s: _Duration | None = Field(default=None, alias="stall_timeout")
     retries: Annotated[_WholeNumber, Field(ge=0)] = 0
     stop_grace_s: _Duration = Field(default=10.0, alias="stop_grace")
     #: None: JSON lines.

@@ -28,6 +28,9 @@ from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.curves import BATCH_SIZE, read_ahead
 from tuner.store.ownership import NoTrialLeft
 
+#: Constraints of ours; a program may have others, under names of its own.
+_INFEASIBLE = "tuner:"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTrial:
@@ -112,6 +115,10 @@ class StudySearch:
         self._best: BestTrial | None = None
         self._front = ParetoFront(directions)
         self._find_best()
+        self._infeasible: set[int] = set()
+        pruned = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.PRUNED,))
+        for trial in pruned:
+            self._note_infeasible(trial)
 
     # -- counting ----------------------------------------------------------------------------
 
@@ -140,6 +147,7 @@ class StudySearch:
         for trial in self._storage.refresh(self.study_id):
             if trial.state is TrialState.COMPLETE:
                 self._find_best(trial._trial_id)
+            self._note_infeasible(trial)
 
     # -- asking ------------------------------------------------------------------------------
 
@@ -236,6 +244,31 @@ class StudySearch:
         """Ends a trial without a value."""
         self._tell(trial_id, TrialState.FAIL)
 
+    def mark_infeasible(self, trial_id: int, why: str) -> None:
+        """Ends a trial whose configuration cannot work, so that the sampler stays away from it.
+
+        Samplers don't look at trials that failed. One that was pruned and breaks a constraint is
+        worse than all others to those that know constraints (`tpe`); the others leave it out.
+
+        Args:
+            trial_id: Which.
+            why: In a word.
+        """
+        self._live(trial_id).set_constraint(f"{_INFEASIBLE}{why}", 1.0)
+        self._tell(trial_id, TrialState.PRUNED)
+        self._infeasible.add(trial_id)
+
+    @property
+    def n_infeasible(self) -> int:
+        """Trials that are marked so; Optuna counts them as pruned."""
+        return len(self._infeasible)
+
+    @property
+    def has_ended_well(self) -> bool:
+        """Whether any trial has completed, or was pruned for its values."""
+        counts = self.count()
+        return counts[TrialState.COMPLETE] + counts[TrialState.PRUNED] > self.n_infeasible
+
     def put_back(self, trial_id: int) -> None:
         """Lets a trial wait, with its parameters, until a later attempt takes it up again."""
         self._asked.pop(trial_id, None)
@@ -246,6 +279,10 @@ class StudySearch:
         return [_shown_end(trial) for trial in self._storage.unwritten_ends()]
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _note_infeasible(self, trial: FrozenTrial) -> None:
+        if trial.system_attrs and any(key.startswith(_INFEASIBLE) for key in trial.constraints):
+            self._infeasible.add(trial._trial_id)
 
     def _gives_up(self, trial: FrozenTrial) -> bool:
         if isinstance(self._pruner, RankedPruner):

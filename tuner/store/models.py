@@ -21,7 +21,7 @@ from tuner.store.types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0004"
+SCHEMA_REVISION = "0005"
 VERSION_TABLE = "tuner_alembic_version"
 
 E = TypeVar("E", bound=Enum)
@@ -174,6 +174,25 @@ class LeaseRow(TunerBase):
     share: Mapped[float] = mapped_column(default=1.0, server_default=sa.text("1"))
     leased_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
+
+
+class CommandRow(TunerBase):
+    """What somebody asked of those who work on a study, from any terminal."""
+
+    __tablename__ = "tuner_commands"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("studies.study_id", ondelete="CASCADE"), index=True
+    )
+    #: `pause`, `resume`, `stop`, `set`.
+    name: Mapped[str] = mapped_column(sa.String(32))
+    #: Of the trial that it is about; None for the whole study.
+    trial_number: Mapped[int | None]
+    arguments: Mapped[dict[str, object]] = mapped_column(PlainJson)
+    #: `user@host`.
+    asked_by: Mapped[str] = mapped_column(sa.String(255))
+    asked_at: Mapped[datetime]
 
 
 class EventRow(TunerBase):

@@ -87,7 +87,7 @@ def writes_bytes_nobody_can_store(worker: FakeWorker) -> None:
         (prunes_itself, "pruned", "program", "PRUNED"),
         (fails, "failed", "exception", "FAIL"),
         (crashes, "failed", "signal", "FAIL"),
-        (runs_out_of_memory, "out_of_memory", "device_memory", "FAIL"),
+        (runs_out_of_memory, "out_of_memory", "device_memory", "PRUNED"),
         (gives_no_value, "failed", "no_result", "FAIL"),
         (gives_another_value, "failed", "no_result", "FAIL"),
         (sleeps, "timed_out", "timeout", "FAIL"),

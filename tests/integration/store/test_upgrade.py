@@ -51,7 +51,7 @@ def without_new_columns(rows: dict[str, list[dict[str, object]]]) -> object:
     return {
         table: [{k: v for k, v in row.items() if k not in NEW_COLUMNS} for row in found]
         for table, found in rows.items()
-        if table not in (VERSION_TABLE, "tuner_claims")
+        if table not in (VERSION_TABLE, "tuner_claims", "tuner_commands")
     }
 
 

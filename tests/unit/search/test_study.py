@@ -260,3 +260,54 @@ def test_study_of_optuna_with_another_direction_is_refused(database: Database):
     optuna.create_study(storage=database.storage, study_name="s", direction="minimize")
     with pytest.raises(StudyMismatch, match="minimize"):
         a_search(database)
+
+
+# -- configurations that cannot work -----------------------------------------------------------
+
+
+def asked_beyond_half(database: Database, *, is_marked: bool) -> int:
+    """How often TPE asks for what runs out of memory, of the last 30, where more is better."""
+    search = a_search(database, sampler=optuna.samplers.TPESampler(seed=1))
+    n_beyond = 0
+    for number in range(60):
+        asked = search.ask()
+        x = float(asked.params["x"])
+        if x <= 0.5:
+            search.complete(asked.trial_id, {"accuracy": x})
+        elif is_marked:
+            search.mark_infeasible(asked.trial_id, "device_memory")
+        else:
+            search.fail(asked.trial_id)
+        n_beyond += number >= 30 and x > 0.5
+    return n_beyond
+
+
+def test_sampler_stays_away_from_what_is_marked(tmp_path: Path):
+    counts = []
+    for is_marked in (True, False):
+        folder = tmp_path / str(is_marked)
+        folder.mkdir()
+        database = open_database(new_database(folder))
+        counts.append(asked_beyond_half(database, is_marked=is_marked))
+        database.close()
+    assert counts[0] < counts[1] / 2, counts
+
+
+@pytest.mark.parametrize("objectives", [ACCURACY, TWO])
+def test_marked_trial_is_pruned_infeasible_and_counted(database: Database, objectives):
+    search = a_search(database, objectives=objectives)
+    asked = search.ask()
+    assert not search.has_ended_well
+    search.mark_infeasible(asked.trial_id, "not_a_number")
+    assert (search.n_infeasible, search.has_ended_well) == (1, False)
+    database.storage.flush()
+    (trial,) = optuna.load_study(study_name="s", storage=str(database.engine.url)).get_trials()
+    assert (trial.state, trial.constraints) == (TrialState.PRUNED, {"tuner:not_a_number": 1.0})
+    assert a_search(database, objectives=objectives).n_infeasible == 1
+
+
+def test_constraints_of_the_program_are_no_marks(database: Database, search: StudySearch):
+    asked = search.ask()
+    search.set_constraint(asked.trial_id, "weight", 2.0)
+    search.prune(asked.trial_id)
+    assert (search.n_infeasible, search.has_ended_well) == (0, True)
