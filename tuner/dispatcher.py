@@ -40,12 +40,14 @@ from tuner.leasing import Leasing
 from tuner.live import LiveAttempt, Rank, Step, ending_of
 from tuner.messages import Action
 from tuner.notices import Ended, Notice, Said, Started, View
+from tuner.orders import Orders, changed, told
 from tuner.others import Others
 from tuner.outage import Outage
 from tuner.retries import Retries
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
 from tuner.stalls import Stalls
+from tuner.store.commands import Command, Order
 from tuner.store.record import Recorder
 from tuner.streak import N_ALIKE, Streak, said_last
 from tuner.terms import Result, Terms
@@ -130,6 +132,12 @@ class Dispatcher:
             terms.stall_timeout_s, activity.is_working if activity else lambda live: True
         )
         self._outage = Outage(recorder, self._say)
+        self._orders = Orders(recorder.commands)
+        if self._orders.paused_by:
+            self._say(
+                f"The study is paused (by {self._orders.paused_by}): no trial starts until "
+                "`tuner resume`."
+            )
         self._end_reason = ""
 
     def run(self, events: Events) -> Result:
@@ -164,6 +172,8 @@ class Dispatcher:
     def _use_database(self, now: Instant) -> None:
         if self._outage.is_on and not self._recovers(now):
             return
+        for command in self._orders.hear(now):
+            self._obey(now, command)
         self._others.heed(now)
         self._fill_devices(now)
         self._beat(now)
@@ -363,6 +373,36 @@ class Dispatcher:
                 assert_never(ending.outcome)
         return False
 
+    # -- what people ask for -----------------------------------------------------------------
+
+    def _obey(self, now: Instant, command: Command) -> None:
+        self._recorder.note(command.order.value, at=now.utc, detail=told(command))
+        match command.order:
+            case Order.STOP if command.trial_number is not None:
+                self._stop_trial(now, command)
+                return
+            case Order.STOP if self._stop_reason:
+                return
+            case Order.STOP:
+                self._stop(now, f"stopped by {command.asked_by}", told(command))
+                return
+            case Order.SET:
+                budget = changed(self._terms.budget, command)
+                self._terms = replace(self._terms, budget=budget)
+                self._recorder.allow(budget.trials)
+            case Order.PAUSE | Order.RESUME:
+                pass  # It is looked up where trials start.
+            case _:
+                assert_never(command.order)
+        self._say(told(command))
+
+    def _stop_trial(self, now: Instant, command: Command) -> None:
+        for live in self._live.values():
+            is_meant = live.attempt.trial_number == command.trial_number
+            if is_meant and live.attempt.state is not AttemptState.CLEARING:
+                self._say(told(command))
+                self._tell_to_stop(live, now, Cause.COMMANDED, told(command))
+
     # -- stopping ----------------------------------------------------------------------------
 
     def _interrupt(self, now: Instant) -> None:
@@ -401,11 +441,17 @@ class Dispatcher:
             self._search.put_back(candidate.asked.trial_id)
         self._parked.clear()
 
-    def _tell_to_stop(self, live: LiveAttempt, now: Instant) -> None:
+    def _tell_to_stop(
+        self,
+        live: LiveAttempt,
+        now: Instant,
+        cause: Cause = Cause.INTERRUPTED,
+        reason: str = "The study was stopped.",
+    ) -> None:
         # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
         if live.stop_cause is None and live.finished is None:
-            live.stop_cause = Cause.INTERRUPTED
-            live.told, live.told_reason = Action.STOP, "The study was stopped."
+            live.stop_cause = cause
+            live.told, live.told_reason = Action.STOP, reason
             self._channel.broadcast(live.attempt.id, self._verdict(live, step=-1))
             live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)
         if live.attempt.state is not AttemptState.STOPPING:
@@ -478,7 +524,7 @@ class Dispatcher:
 
     def _fill_devices(self, now: Instant) -> None:
         self._leasing.look(now.monotonic_s)
-        while not self._why_no_more(now, is_new_trial=False):
+        while not self._orders.paused_by and not self._why_no_more(now, is_new_trial=False):
             grant = self._leasing.next(partial(self._ask, now))
             if grant is None:
                 break
@@ -503,7 +549,7 @@ class Dispatcher:
     def _ask_ahead(self, now: Instant) -> None:
         """Asks for the trial of the device that is free next, where devices would wait for it."""
         n_devices = len(self._leasing.pool.devices)
-        if not self._live or not self._leasing.may_look_ahead:
+        if not self._live or not self._leasing.may_look_ahead or self._orders.paused_by:
             return
         if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
             return
@@ -596,6 +642,8 @@ class Dispatcher:
         is_new_trial = self._leasing.n_waiting == 0
         now = self._clock.now()
         self._end_reason = self._why_no_more(now, is_new_trial=is_new_trial)
+        if self._orders.paused_by and not self._end_reason:
+            return False
         if self._outage.is_on:
             # Who else works on the study, and whether a trial waits, is not known.
             return bool(self._stop_reason)
@@ -633,7 +681,7 @@ class Dispatcher:
     def _result(self) -> Result:
         counts = self._search.count()
         return Result(
-            is_interrupted=self._n_signals > 0,
+            is_interrupted=bool(self._stop_reason) and self._stop_reason != _HOPELESS,
             is_hopeless=self._stop_reason == _HOPELESS,
             reason=self._end_reason,
             n_completed=counts[TrialState.COMPLETE],

@@ -75,15 +75,30 @@ class RankedPruner(BasePruner):
     """
 
     def __init__(self, pruner: PercentilePruner) -> None:
-        self._pruner = pruner
+        self.pruner = pruner
         self._ranks = StepRanks()
+
+    @property
+    def percentile_name(self) -> str:
+        """For people: `median`, or `percentile 25`."""
+        percentile = self.pruner._percentile
+        return "median" if percentile == 50.0 else f"percentile {percentile:g}"
+
+    def bar_at(self, study: optuna.Study, step: int) -> tuple[float, int]:
+        """What a trial must reach at a step, and how many trials that was made from."""
+        storage = study._storage
+        assert isinstance(storage, BufferedStorage)
+        completed = storage.completed(study._study_id)
+        is_maximized = study.direction is StudyDirection.MAXIMIZE
+        bar = self._bar(step, completed, is_maximized=is_maximized)
+        return bar, self._ranks.at(step, completed)[1]
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
         storage = study._storage
         if not isinstance(storage, BufferedStorage):
-            return self._pruner.prune(study, trial)
+            return self.pruner.prune(study, trial)
         completed = storage.completed(study._study_id)
-        if len(completed) < max(1, self._pruner._n_startup_trials):
+        if len(completed) < max(1, self.pruner._n_startup_trials):
             return False
         curve = trial.intermediate_values
         step = max(curve, default=-1)
@@ -98,10 +113,10 @@ class RankedPruner(BasePruner):
         return best < bar if is_maximized else best > bar
 
     def _is_time(self, step: int, curve: dict[int, float]) -> bool:
-        warmup = self._pruner._n_warmup_steps
+        warmup = self.pruner._n_warmup_steps
         if step < warmup:
             return False
-        interval = self._pruner._interval_steps
+        interval = self.pruner._interval_steps
         if interval == 1:
             return True
         begin = (step - warmup) // interval * interval + warmup
@@ -111,9 +126,9 @@ class RankedPruner(BasePruner):
         """NaN where nothing is to be compared with."""
         self._ranks.update(completed)
         ranks, n_reported = self._ranks.at(step, completed)
-        if n_reported < self._pruner._n_min_trials:
+        if n_reported < self.pruner._n_min_trials:
             return math.nan
-        percentile = self._pruner._percentile
+        percentile = self.pruner._percentile
         return percentile_of(ranks, 100 - percentile if is_maximized else percentile)
 
 

@@ -22,6 +22,7 @@ from tuner.config import Direction
 from tuner.messages import Action, Json
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.pareto import ParetoFront
+from tuner.search.reasons import why_pruned
 from tuner.search.step_ranks import RankedPruner, quicker
 from tuner.store.access import Unavailable
 from tuner.store.buffered_storage import BufferedStorage
@@ -198,8 +199,8 @@ class StudySearch:
             return Decision(action=Action.CONTINUE)
         if not self._gives_up(self._storage.get_trial(trial_id)):
             return Decision(action=Action.CONTINUE)
-        name = type(self.study.pruner).__name__.removesuffix("Pruner")
-        reason = f"{name} pruned it at step {step} ({self.objectives[0]} {value:.6g})"
+        trial = self._storage.get_trial(trial_id)
+        reason = why_pruned(self.study, self._pruner, trial, self.objectives[0])
         return Decision(action=Action.PRUNE, reason=reason)
 
     def read_ahead(self) -> bool:

@@ -73,7 +73,7 @@ class Ownership:
     ) -> None:
         self.dispatcher_id = dispatcher_id
         self.study_id = study_id
-        self._n_trials = n_trials
+        self.n_trials = n_trials
         self._clock = clock
 
     def renew(self, connection: sa.Connection) -> None:
@@ -130,14 +130,14 @@ class Ownership:
         Raises:
             NoTrialLeft: If a new trial would be one too many.
         """
-        if self._n_trials is not None and self._count(connection, _COUNT) >= self._n_trials:
+        if self.n_trials is not None and self._count(connection, _COUNT) >= self.n_trials:
             raise NoTrialLeft
 
     def may_begin_waiting(self, connection: sa.Connection) -> bool:
         """Whether one of the trials that wait may be begun."""
-        if self._n_trials is None:
+        if self.n_trials is None:
             return True
-        return self._count(connection, _COUNT_BEGUN) < self._n_trials
+        return self._count(connection, _COUNT_BEGUN) < self.n_trials
 
     def claim(self, connection: sa.Connection, trial_id: int) -> None:
         """A trial is this dispatcher's from now on."""

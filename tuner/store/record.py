@@ -24,6 +24,7 @@ from tuner.devices.width import WHOLE
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
 from tuner.store.buffered_storage import MOST_WAITING
+from tuner.store.commands import Commands
 from tuner.store.database import Database, store_errors
 from tuner.store.fleet import Fleet, clear_up
 from tuner.store.models import (
@@ -143,6 +144,7 @@ class Recorder:
         self._taken: _Batch | None = None
         self._n_batches = 0
         database.storage.write_for(self._ownership, self.commit)
+        self.commands = Commands(database.access, start.study_id)
         self.fleet = Fleet(
             database,
             start.study_id,
@@ -293,6 +295,10 @@ class Recorder:
     def note(self, name: str, *, at: datetime, detail: str = "") -> None:
         """Something that happened to the dispatcher itself."""
         self._writes.append(lambda connection: self._event(connection, name, at, None, detail))
+
+    def allow(self, n_trials: int | None) -> None:
+        """From now on the study may have so many trials, whoever runs them."""
+        self._ownership.n_trials = n_trials
 
     def beat(self, at: datetime) -> None:
         """Shows others that this dispatcher is alive."""

@@ -170,9 +170,9 @@ def test_last_results_are_waited_for_as_long_as_it_takes(make_world):
 
 def test_trial_with_devices_and_without_a_process_is_put_back_at_ctrl_c(make_world):
     world = make_world(sleeps, n_devices=1, n_trials=2)
-    with CutCommit(world.database, 2, is_done=False) as cut:
+    with CutCommit(world.database, 3, is_done=False) as cut:
         world.turn()
-        assert cut.n_seen >= 2
+        assert cut.n_seen >= 3
         disk = DiskFull(world.database)
         disk.__enter__()
         world.interrupt()

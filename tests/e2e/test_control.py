@@ -1,0 +1,172 @@
+"""What is asked of a running study from a second terminal."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.study_folder import Ended, Running, StudyFolder, wait_until
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
+
+#: Each trial runs until the test lets it go, and hears when it is to stop.
+PATIENT = """
+import time
+from pathlib import Path
+
+import optuna
+
+def train(trial):
+    x = trial.params["x"]
+    for step in range(10_000):
+        trial.report(x, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+        if Path("go").exists():
+            return x
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def folder(study_folder: StudyFolder) -> StudyFolder:
+    study_folder.write("forecast.py", PATIENT)
+    study_folder.study(pruner="none", budget={"trials": 4})
+    return study_folder
+
+
+@pytest.fixture
+def running(folder: StudyFolder) -> Running:
+    started = folder.start()
+    wait_until(lambda: started.out.count(": started on") == 2, "two trials run")
+    return started
+
+
+def let_go(folder: StudyFolder) -> None:
+    folder.write("go", "")
+
+
+def refused(ended: Ended) -> str:
+    assert (ended.code, ended.out) == (EXIT_BAD_INPUT, "")
+    return ended.err
+
+
+def said(running: Running, words: str) -> Callable[[], bool]:
+    return lambda: words in running.out
+
+
+def test_pause_and_resume(folder: StudyFolder, running: Running) -> None:
+    paused = folder.tuner("pause")
+    assert paused.code == 0
+    assert f"(pid {running.process.pid})" in paused.out
+    wait_until(said(running, "Paused: no trial starts any more"), "it is paused")
+    let_go(folder)
+    wait_until(lambda: folder.states() == ["COMPLETE"] * 2, "those that ran have ended")
+    assert "paused" in folder.tuner("why", "0").out or running.process.poll() is None
+    assert running.process.poll() is None
+    assert folder.tuner("resume").code == 0
+    assert running.wait().code == EXIT_BUDGET_REACHED
+    assert folder.states() == ["COMPLETE"] * 4
+    events = folder.rows("select name, detail from tuner_events where name in ('pause', 'resume')")
+    assert [name for name, _ in events] == ["pause", "resume"]
+    assert all("asked for by" in detail for _, detail in events)
+
+
+def test_stop_one_trial(folder: StudyFolder, running: Running) -> None:
+    assert folder.tuner("stop", "--trial", "1").code == 0
+    wait_until(said(running, "Trial 1 is stopped (asked for by"), "it hears")
+    wait_until(lambda: folder.states()[1] == "PRUNED", "the trial has ended")
+    assert folder.states()[0] == "RUNNING"
+    told = folder.tuner("why", "1")
+    assert "Trial 1 of study 'small': pruned" in told.out
+    assert "attempt 1: pruned (commanded)" in told.out
+    assert "Trial 1 is stopped (asked for by" in told.out
+    assert "does not run: it has ended already" in refused(folder.tuner("stop", "--trial", "1"))
+    let_go(folder)
+    assert running.wait().code == EXIT_BUDGET_REACHED
+
+
+def test_stop_the_study_and_start_it_again(folder: StudyFolder, running: Running) -> None:
+    assert folder.tuner("stop").code == 0
+    ended = running.wait()
+    assert ended.code == EXIT_INTERRUPTED
+    assert "stopped by" in ended.out
+    assert folder.states() == ["WAITING"] * 2
+    waiting = folder.tuner("why", "0").out
+    assert "Nobody works on the study: start it again" in waiting
+    assert "nothing to stop" in refused(folder.tuner("stop"))
+    let_go(folder)
+    assert folder.tune().code == EXIT_BUDGET_REACHED
+    assert folder.states() == ["COMPLETE"] * 4
+
+
+def test_set_changes_the_budget(folder: StudyFolder, running: Running) -> None:
+    done = folder.tuner("set", "budget.trials=6")
+    assert done.code == 0
+    assert "change it there, too" in done.out
+    wait_until(said(running, "Changed: budget.trials=6"), "it hears")
+    let_go(folder)
+    assert running.wait().code == EXIT_BUDGET_REACHED
+    assert folder.states() == ["COMPLETE"] * 6
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("set", "budget.trials=many"), "budget.trials is 'many', but must be a whole number"),
+        (("set", "budget.trials=0"), "budget.trials is 0, but must be at least 1"),
+        (("set", "sampler.seed=1"), "sampler.seed can't be changed while a study runs. What can:"),
+        (("set", "budget"), "takes KEY=VALUE, such as budget.trials=200"),
+        (("stop", "--trial", "77"), "There is no trial 77 in this study."),
+        (("retry", "--trial", "0"), "Trial 0 runs now: there is nothing to repeat."),
+        (("retry", "--trial", "9"), "There is no trial 9 in study 'small'."),
+        (("why", "9"), "There is no trial 9 in study 'small'."),
+        (("pause", "--study", "other"), "has no study 'other'"),
+    ],
+)
+def test_what_cannot_be(
+    folder: StudyFolder, running: Running, words: tuple[str, ...], message: str
+) -> None:
+    assert message in refused(folder.tuner(*words))
+    running.signal(signal.SIGKILL)
+
+
+def test_retry_takes_the_same_parameters(folder: StudyFolder, running: Running) -> None:
+    let_go(folder)
+    assert running.wait().code == EXIT_BUDGET_REACHED
+    done = folder.tuner("retry", "--trial", "2")
+    assert done.out.startswith("Trial 4 of study 'small' waits, with the parameters of trial 2.")
+    assert "waits" in folder.tuner("why", "4").out
+    assert folder.tune("--trials", "5").code == EXIT_BUDGET_REACHED
+    params = [json.loads(attempt.params) for attempt in folder.attempts()]
+    assert params[4] == params[2]
+    assert "repeats trial 2" in folder.tuner("why", "4").out
+
+
+def test_why_a_trial_was_pruned_and_why_one_failed(study_folder: StudyFolder) -> None:
+    program = """
+import optuna
+
+def train(trial):
+    if trial.number == 6:
+        raise ValueError("the sixth always fails")
+    trial.report(float(trial.number == 5), 1)
+    if trial.should_prune():
+        raise optuna.TrialPruned
+    return 0.0
+"""
+    study_folder.write("forecast.py", program)
+    study_folder.study(pruner="median", devices="cpu:1", budget={"trials": 7})
+    assert study_folder.tune().code == EXIT_BUDGET_REACHED
+    pruned = study_folder.tuner("why", "5").out
+    assert "Trial 5 of study 'small': pruned" in pruned
+    assert (
+        "Median pruned it at step 1 (value 1): its best value so far, 1, is above 0, the median "
+        "of 5 completed trials at that step" in pruned
+    )
+    failed = study_folder.tuner("why", "6").out
+    assert "attempt 1: failed (exception)" in failed
+    assert "ValueError: the sixth always fails" in failed
+    assert "whole log: " in failed

@@ -1,0 +1,62 @@
+"""What people ask of a running study, and whether it is paused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tuner.budget import Budget
+from tuner.clock import Instant
+from tuner.store.commands import Command, Commands, Order
+
+_LOOK_EVERY_S = 1.0
+
+
+class Orders:
+    """Hears commands, as often as that is worth it.
+
+    Args:
+        commands: To the study.
+    """
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._looked_at_s = 0.0
+        #: Who has paused the study, `user@host`; empty while it runs.
+        self.paused_by = commands.paused_by
+
+    def hear(self, now: Instant) -> list[Command]:
+        """What was asked for since the last time; that it is paused or not is noted here."""
+        if now.monotonic_s - self._looked_at_s < _LOOK_EVERY_S:
+            return []
+        self._looked_at_s = now.monotonic_s
+        heard = self._commands.read()
+        for command in heard:
+            if command.order is Order.PAUSE:
+                self.paused_by = command.asked_by
+            if command.order is Order.RESUME:
+                self.paused_by = ""
+        return heard
+
+
+def changed(budget: Budget, command: Command) -> Budget:
+    """A budget with what `tuner set` asks for; who asks has checked it."""
+    limits = {key.removeprefix("budget."): value for key, value in command.arguments.items()}
+    known = {"trials": "trials", "time": "time_s", "device_hours": "device_hours"}
+    return replace(budget, **{known[key]: value for key, value in limits.items() if key in known})  # type: ignore[arg-type]
+
+
+def told(command: Command) -> str:
+    """A command as people and records are told of it."""
+    match command.order:
+        case Order.PAUSE:
+            what = "Paused: no trial starts any more, those that run go on. tuner resume ends that"
+        case Order.RESUME:
+            what = "Resumed: trials start again"
+        case Order.STOP if command.trial_number is not None:
+            what = f"Trial {command.trial_number} is stopped"
+        case Order.STOP:
+            what = "Stopping: no trial starts any more, those that run end or save"
+        case Order.SET:
+            limits = ", ".join(f"{key}={value}" for key, value in command.arguments.items())
+            what = f"Changed: {limits}"
+    return f"{what} (asked for by {command.asked_by})."

@@ -1,0 +1,120 @@
+"""What people ask of those who work on a study, from any terminal: rows that dispatchers read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+import sqlalchemy as sa
+
+from tuner.messages import Json
+from tuner.store.access import Access
+from tuner.store.models import CommandRow, table_of
+from tuner.store.rows import as_stored, insert_row
+
+_COMMANDS = table_of(CommandRow)
+_INSERT = sa.insert(_COMMANDS)
+_NEWEST = sa.select(sa.func.max(_COMMANDS.c.id)).where(
+    _COMMANDS.c.study_id == sa.bindparam("b_study_id")
+)
+_LATER = (
+    sa.select(_COMMANDS)
+    .where(
+        _COMMANDS.c.study_id == sa.bindparam("b_study_id"),
+        _COMMANDS.c.id > sa.bindparam("b_after"),
+    )
+    .order_by(_COMMANDS.c.id)
+)
+
+
+class Order(Enum):
+    """What can be asked for."""
+
+    #: No trial starts any more; those that run go on. Also for who starts later.
+    PAUSE = "pause"
+    RESUME = "resume"
+    #: As Ctrl-C; of one trial, its end.
+    STOP = "stop"
+    #: Other limits.
+    SET = "set"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One thing that was asked for."""
+
+    order: Order
+    #: None for the whole study.
+    trial_number: int | None = None
+    arguments: Mapping[str, Json]
+    #: `user@host`.
+    asked_by: str
+
+
+class Commands:
+    """The commands to a study's dispatchers, as one of them hears them.
+
+    Args:
+        access: To the database.
+        study_id: Of the study.
+    """
+
+    def __init__(self, access: Access, study_id: int) -> None:
+        self._access = access
+        self._study_id = study_id
+        self._newest_id: int = access.run(
+            lambda c: c.execute(_NEWEST, {"b_study_id": study_id}).scalar() or 0
+        )
+        #: Who has paused the study before, if it was not resumed since; for people.
+        self.paused_by = access.run(lambda c: paused_by(c, study_id))
+
+    def read(self) -> list[Command]:
+        """What was asked for since the last call.
+
+        Raises:
+            Unavailable: If the database does not answer; nothing is missed then.
+        """
+        asked = {"b_study_id": self._study_id, "b_after": self._newest_id}
+        rows = self._access.run(lambda c: c.execute(_LATER, asked).all())
+        self._newest_id = max((row.id for row in rows), default=self._newest_id)
+        known = {order.value for order in Order}
+        return [_command(row) for row in rows if row.name in known]
+
+
+def insert_command(
+    connection: sa.Connection, study_id: int, command: Command, *, at: datetime
+) -> int:
+    """Asks for something; whoever works on the study reads it soon."""
+    row = {
+        "study_id": study_id,
+        "name": command.order.value,
+        "trial_number": command.trial_number,
+        "arguments": dict(command.arguments),
+        "asked_by": command.asked_by,
+        "asked_at": as_stored(at),
+    }
+    return insert_row(connection, _INSERT, row)
+
+
+def paused_by(connection: sa.Connection, study_id: int) -> str:
+    """Who has paused a study last, `user@host`; empty where it is not paused."""
+    names = (Order.PAUSE.value, Order.RESUME.value)
+    query = (
+        sa.select(_COMMANDS.c.name, _COMMANDS.c.asked_by)
+        .where(_COMMANDS.c.study_id == study_id, _COMMANDS.c.name.in_(names))
+        .order_by(_COMMANDS.c.id.desc())
+        .limit(1)
+    )
+    last = connection.execute(query).first()
+    return str(last.asked_by) if last is not None and last.name == Order.PAUSE.value else ""
+
+
+def _command(row: sa.Row[tuple[object, ...]]) -> Command:
+    return Command(
+        order=Order(row.name),
+        trial_number=row.trial_number,
+        arguments=row.arguments,
+        asked_by=row.asked_by,
+    )
