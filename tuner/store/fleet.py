@@ -129,7 +129,9 @@ class Fleet:
             return Loss(place=dead.place, trial_numbers=tuple(numbers))
 
         with store_errors(self._database.shown_url):
-            return self._database.access.run(take_over)
+            loss = self._database.access.run(take_over)
+        self._database.storage.look_again()
+        return loss
 
 
 def clear_up(connection: sa.Connection, start: StartRecord, at: datetime) -> None:
