@@ -520,3 +520,96 @@ def test_transaction_that_loses_against_another_is_tried_again(store: Store) -> 
     recorder.commit()
     assert len(losses) == 3
     assert [row["name"] for row in store.rows(EventRow)] == ["a"]
+
+
+# -- few statements ----------------------------------------------------------------------------
+
+
+class Statements:
+    """Those that an engine executes while it is entered."""
+
+    def __init__(self, store: Store) -> None:
+        self._engine = store.database.engine
+        self.texts: list[str] = []
+
+    def __enter__(self) -> list[str]:
+        sa.event.listen(self._engine, "before_cursor_execute", self._note)
+        return self.texts
+
+    def __exit__(self, *_: object) -> None:
+        sa.event.remove(self._engine, "before_cursor_execute", self._note)
+
+    def _note(self, *arguments: object) -> None:
+        self.texts.append(str(arguments[2]))
+
+
+def test_moves_and_events_of_a_batch_are_one_statement_each(store: Store) -> None:
+    recorder = store.recorder()
+    attempts = [store.attempt(), store.attempt()]
+    for attempt, gpu in zip(attempts, GPUS, strict=True):
+        lease(recorder, attempt, gpu)
+    recorder.commit()
+    running = [advance(each, AttemptState.RUNNING, at=later(1)) for each in attempts]
+    with Statements(store) as texts:
+        for each in running:
+            recorder.moved(each, at=later(1))
+            recorder.moved(advance(each, AttemptState.STOPPING, at=later(2)), at=later(2))
+        recorder.commit()
+    assert [text.split()[:3] for text in texts] == [
+        ["UPDATE", "tuner_dispatchers", "SET"],
+        ["UPDATE", "tuner_attempts", "SET"],
+        ["INSERT", "INTO", "tuner_events"],
+    ]
+    events = [(row["attempt_id"], row["name"]) for row in store.rows(EventRow)[2:]]
+    first, second = (row["id"] for row in store.rows(AttemptRow))
+    assert events == [(id_, name) for id_ in (first, second) for name in ("running", "stopping")]
+    assert {row["state"] for row in store.rows(AttemptRow)} == {AttemptState.STOPPING}
+
+
+def test_attempt_that_begins_and_ends_in_one_batch_is_there_as_it_ended(store: Store) -> None:
+    recorder = store.recorder()
+    first, second = store.attempt(), store.attempt()
+    lease(recorder, first, GPUS[0])
+    ending = Ending(outcome=Outcome.FAILED, cause=Cause.PRUNER, detail="why")
+    cleared = advance(replace(first, ending=ending), AttemptState.CLEARING, at=later(2))
+    recorder.moved(cleared, at=later(2), params={"x": 1})
+    recorder.moved(advance(cleared, AttemptState.FINISHED, at=later(3)), at=later(3))
+    lease(recorder, second, GPUS[0])
+    recorder.commit()
+    rows = [(row["state"], row["outcome"], row["params"]) for row in store.rows(AttemptRow)]
+    assert rows[0] == (AttemptState.FINISHED, Outcome.FAILED, {"x": 1})
+    assert rows[1] == (AttemptState.LEASED, None, {"x": 0.5})
+    released = [row["released_at"] for row in store.rows(LeaseRow)]
+    assert released == [later(3).replace(tzinfo=None), None]
+    names = [event["name"] for event in store.rows(EventRow)]
+    assert names == ["leased", "clearing", "finished", "leased"]
+
+
+def test_several_that_move_where_one_was_taken_over_are_refused(store: Store) -> None:
+    recorder = store.recorder()
+    attempts = [store.attempt(), store.attempt()]
+    for attempt, gpu in zip(attempts, GPUS, strict=True):
+        lease(recorder, attempt, gpu)
+    recorder.commit()
+    with store.database.engine.begin() as connection:
+        rows = table_of(AttemptRow)
+        first = sa.update(rows).where(rows.c.trial_id == attempts[0].trial_id)
+        connection.execute(first.values(state=AttemptState.FINISHED))
+    for attempt in attempts:
+        recorder.moved(advance(attempt, AttemptState.RUNNING, at=NOW), at=NOW)
+    with pytest.raises(StoreError, match="taken over by another dispatcher"):
+        recorder.commit()
+    assert store.rows(AttemptRow)[1]["state"] is AttemptState.LEASED
+
+
+def test_new_trial_takes_few_statements_and_counts_nothing(store: Store) -> None:
+    store.recorder()
+    for _ in range(3):
+        store.study.ask()
+    store.database.storage.flush()
+    with Statements(store) as texts:
+        store.database.storage.create_new_trial(store.study._study_id)
+    n_of_lock = 0 if store.url.startswith("sqlite") else 1
+    n_of_number = 1 if store.url.startswith("mysql") and len(texts) > 4 else 0
+    assert len(texts) == n_of_lock + n_of_number + 3
+    assert not any("count(" in text for text in texts)
