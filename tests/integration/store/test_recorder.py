@@ -27,6 +27,7 @@ from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
 from tuner.provenance import GitState, HostFacts
 from tuner.store.database import Database, open_database
+from tuner.store.fleet import work_elsewhere
 from tuner.store.models import (
     AttemptRow,
     DeviceRow,
@@ -40,7 +41,13 @@ from tuner.store.models import (
 )
 from tuner.store.queries import first_seed, origin_of
 from tuner.store.record import Recorder
-from tuner.store.starts import STALE_AFTER_S, StartRecord
+from tuner.store.starts import (
+    STALE_AFTER_S,
+    StartRecord,
+    host_id_of,
+    insert_dispatcher,
+    past_use,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GPUS = (a_gpu(0), a_gpu(1))
@@ -456,6 +463,47 @@ def test_past_of_a_lease_after_the_last_beat_is_never_negative(store: Store):
     lease(first, store.attempt())
     first.commit()
     assert store.recorder(ALIVE, at=later(50)).past.device_s == 0
+
+
+def test_past_is_the_time_in_which_anybody_worked(store: Store):
+    """0-10 and 5-30 side by side, 20-25 within, a pause, and 40-50 of one that works still."""
+    times = [(0, 10), (5, 30), (20, 25), (40, 50)]
+    study_id = store.study._study_id
+    with store.database.engine.begin() as connection:
+        for begin, end in times:
+            start = StartRecord(
+                study_id=study_id,
+                host=ELSEWHERE,
+                seed=1,
+                study_file="",
+                folder="",
+                versions={},
+                git=GitState(),
+            )
+            host_id = host_id_of(connection, ELSEWHERE)
+            row_id = insert_dispatcher(connection, start, host_id, later(begin))
+            at = later(end).replace(tzinfo=None)
+            change = {"beat_at": at} if begin == 40 else {"beat_at": at, "ended_at": at}
+            row = sa.update(DispatcherRow).where(DispatcherRow.id == row_id)
+            connection.execute(row.values(change))
+        assert past_use(connection, study_id).time_s == 40
+
+
+def test_past_of_shares_and_parts_of_a_second_is_exact(store: Store):
+    first = store.recorder()
+    attempt = replace(store.attempt(), leased_at=later(0.75))
+    lease(first, attempt, GPUS[0], parts=parts_of(0.25))
+    attempt = advance(
+        replace(attempt, ending=Ending(outcome=Outcome.FAILED, cause=Cause.PRUNER, detail="")),
+        AttemptState.CLEARING,
+        at=later(86_400),
+    )
+    first.moved(attempt, at=later(86_400), params={})
+    first.moved(advance(attempt, AttemptState.FINISHED, at=later(86_400.25)), at=later(86_400.25))
+    first.commit()
+    with store.database.engine.connect() as connection:
+        assert past_use(connection, store.study._study_id).device_s == 86_399.5 / 4
+        assert work_elsewhere(connection, store.study._study_id, own_id=0) == 86_399.5 / 4
 
 
 # -- reading it again --------------------------------------------------------------------------
