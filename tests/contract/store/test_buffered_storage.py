@@ -166,3 +166,20 @@ database.close()
 assert "alembic" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
+
+
+def test_numbers_are_right_where_the_database_returns_none_from_an_insert(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on MySQL."""
+    database = open_database(url)
+    study = optuna.create_study(storage=database.storage, study_name="s")
+    study.ask()
+    monkeypatch.setattr(database.engine.dialect, "insert_returning", False)
+    other = optuna.load_study(study_name="s", storage=url)
+    other.enqueue_trial({"x": 1.0})
+    another = optuna.create_study(storage=database.storage, study_name="t")
+    assert [another.ask().number for _ in range(2)] == [0, 1]
+    assert [study.ask().number for _ in range(2)] == [2, 1]
+    assert [trial.number for trial in study.get_trials()] == [0, 1, 2]
+    database.close()
