@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -28,6 +30,11 @@ Work = Callable[[sa.Connection], T]
 _PROBE_EVERY_S = 1.0
 #: How often a transaction is tried that another one was preferred to.
 _N_TRIES = 10
+#: A connection of a server that was idle for longer is let go unasked: what lies between may have
+#: forgotten it without a word, and who speaks over it then hears nothing for half a minute.
+_FORGOTTEN_AFTER_S = 60.0
+#: How long a thread that is stuck in a driver may hold up the end.
+_CLOSING_S = 1.0
 # A deadlock, or a change that another transaction was quicker with: rolled back as a whole.
 _CONFLICT_STATES = ("40001", "40P01")
 _CONFLICT_NUMBERS = (1205, 1213, 1020)
@@ -59,6 +66,21 @@ class _Job(Generic[T]):
             self.error = error
 
 
+@dataclass(slots=True)
+class _Transaction:
+    """One that is carried out, and what is known of it after an error."""
+
+    #: Whether the database was asked to keep it.
+    may_stand: bool = False
+
+    def carry_out(self, connection: sa.Connection, work: Work[T]) -> T:
+        with connection.begin() as transaction:
+            result = work(connection)
+            self.may_stand = True
+            transaction.commit()
+        return result
+
+
 class Access:
     """Carries out transactions on one database, first on the caller's own thread.
 
@@ -76,6 +98,11 @@ class Access:
         self._is_open.set()
         self._is_closing = threading.Event()
         self._reason = ""
+        self._thread: threading.Thread | None = None
+        #: The own thread's, from one transaction to the next: taking one out of the pool and
+        #: giving it back costs as much as a small statement, and on MySQL a ROLLBACK.
+        self._kept: sa.Connection | None = None
+        self._used_at_s = 0.0
 
     @property
     def is_open(self) -> bool:
@@ -86,7 +113,8 @@ class Access:
         """From now on works on a thread of its own, for which a caller waits so long."""
         if self._patience_s is None:
             # A daemon: one that is stuck in a driver must not keep the program from ending.
-            threading.Thread(target=self._work, name="database", daemon=True).start()
+            self._thread = threading.Thread(target=self._work, name="database", daemon=True)
+            self._thread.start()
         self._patience_s = patience_s
 
     def run(self, work: Work[T]) -> T:
@@ -122,18 +150,51 @@ class Access:
         """Lets every connection go. Safe to call twice."""
         self._is_closing.set()
         self._jobs.put(None)
+        if self._thread is not None:
+            self._thread.join(_CLOSING_S)
         self.engine.dispose()
 
     def _transact(self, work: Work[T]) -> T:
-        for _ in range(_N_TRIES - 1):
+        n_tries, was_cut = 1, False
+        while True:
+            transaction = _Transaction()
             try:
-                with self.engine.begin() as connection:
-                    return work(connection)
+                with self._lent() as connection:
+                    return transaction.carry_out(connection, work)
             except exc.DBAPIError as error:
-                if not _is_conflict(error):
+                if _is_conflict(error) and n_tries < _N_TRIES:
+                    n_tries += 1
+                elif error.connection_invalidated and not transaction.may_stand and not was_cut:
+                    # Mostly it was closed while it was idle, and a new one works.
+                    was_cut = True
+                else:
                     raise
-        with self.engine.begin() as connection:
-            return work(connection)
+
+    @contextmanager
+    def _lent(self) -> Iterator[sa.Connection]:
+        """A connection for a transaction; on the own thread always the same, until an error."""
+        if threading.current_thread() is not self._thread:
+            with self.engine.connect() as connection:
+                yield connection
+            return
+        now_s = time.monotonic()
+        is_server = self.engine.dialect.name != "sqlite"
+        if is_server and now_s - self._used_at_s > _FORGOTTEN_AFTER_S:
+            self._let_go()
+            self.engine.dispose()
+        self._used_at_s = now_s
+        if self._kept is None:
+            self._kept = self.engine.connect()
+        try:
+            yield self._kept
+        except BaseException:
+            self._let_go()
+            raise
+
+    def _let_go(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
 
     def _close(self, reason: str) -> None:
         self._reason = reason
@@ -147,6 +208,12 @@ class Access:
     # -- on the thread -----------------------------------------------------------------------
 
     def _work(self) -> None:
+        try:
+            self._work_off()
+        finally:
+            self._let_go()
+
+    def _work_off(self) -> None:
         while (job := self._jobs.get()) is not None:
             job.carry_out()
             reason = passing_reason(job.error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import sqlalchemy as sa
 from optuna.exceptions import StorageInternalError
@@ -18,7 +19,14 @@ from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.engine import engine_options, open_engine, set_up_connections
 from tuner.store.filesystem import check_is_local, path_of
 from tuner.store.reasons import missing_driver, reason_of
-from tuner.store.schema import alone, check_revision, make_tables, stored_revision
+from tuner.store.schema import (
+    OPTUNA_REVISION,
+    alone,
+    check_revision,
+    make_tables,
+    optuna_revision,
+    stored_revision,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +90,19 @@ def open_database(url: str, *, read_only: bool = False) -> Database:
     parsed = parse_url(url)
     check_file(parsed, must_exist=read_only)
     with store_errors(url, exit_code=EXIT_BAD_INPUT):
-        engine = open_engine(parsed)
+        engine = open_engine(parsed, read_only=read_only)
         with engine.connect() as connection:
             revision = stored_revision(connection)
+            is_of_our_optuna = optuna_revision(connection) == OPTUNA_REVISION
         check_revision(revision, parsed, shown_url(url))
-        if read_only or revision is not None:
-            backend = _optuna_backend(parsed, makes_tables=False)
-        else:
-            backend = _in_new_database(engine, parsed)
+        if not read_only and revision is None:
+            _make_in_new_database(engine, parsed)
+        elif not is_of_our_optuna:
+            _optuna_backend(parsed, makes_tables=False).engine.dispose()  # It refuses, or not.
     access = Access(engine, shown_url(url))
+    make_backend = partial(_optuna_backend, parsed, makes_tables=False, read_only=read_only)
     return Database(
-        access=access, storage=BufferedStorage(backend, access), shown_url=shown_url(url)
+        access=access, storage=BufferedStorage(make_backend, access), shown_url=shown_url(url)
     )
 
 
@@ -131,15 +141,15 @@ def store_errors(url: str, *, exit_code: int = EXIT_STUDY_FAILED) -> Iterator[No
         raise StoreError(missing_driver(error)) from error
 
 
-def _in_new_database(engine: sa.Engine, url: sa.URL) -> RDBStorage:
+def _make_in_new_database(engine: sa.Engine, url: sa.URL) -> None:
     with alone(engine):
         backend = _optuna_backend(url, makes_tables=True)
         with engine.begin() as connection:
             make_tables(connection)
-    return backend
+    backend.engine.dispose()
 
 
-def _optuna_backend(url: sa.URL, *, makes_tables: bool) -> RDBStorage:
+def _optuna_backend(url: sa.URL, *, makes_tables: bool, read_only: bool = False) -> RDBStorage:
     try:
         backend = RDBStorage(
             url.render_as_string(hide_password=False),
@@ -150,5 +160,5 @@ def _optuna_backend(url: sa.URL, *, makes_tables: bool) -> RDBStorage:
         raise StoreError(
             f"Optuna refuses the database {shown_url(str(url))}: {error}", exit_code=EXIT_BAD_INPUT
         ) from error
-    set_up_connections(backend.engine)
+    set_up_connections(backend.engine, read_only=read_only)
     return backend

@@ -36,9 +36,15 @@ _ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def open_engine(url: sa.URL) -> sa.Engine:
-    engine = sa.create_engine(url, **engine_options(url))
-    set_up_connections(engine)
+def open_engine(url: sa.URL, *, read_only: bool = False) -> sa.Engine:
+    """For `Access`, which finds out itself that a connection was closed while it was idle.
+
+    Args:
+        url: Of the database.
+        read_only: Change nothing about an SQLite file, not even how it is written.
+    """
+    engine = sa.create_engine(url, **{**engine_options(url), "pool_pre_ping": False})
+    set_up_connections(engine, read_only=read_only)
     return engine
 
 
@@ -56,15 +62,20 @@ def engine_options(url: sa.URL) -> dict[str, Any]:
     return options
 
 
-def set_up_connections(engine: sa.Engine) -> None:
-    """Makes every connection of an SQLite engine one in WAL mode."""
+def set_up_connections(engine: sa.Engine, *, read_only: bool = False) -> None:
+    """Makes every connection of an SQLite engine one in WAL mode, unless it only reads."""
     if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", _set_pragmas)
+        sa.event.listen(engine, "connect", _set_foreign_keys if read_only else _set_pragmas)
         engine.dispose()
 
 
-def _set_pragmas(connection: sqlite3.Connection, _record: object) -> None:
+def _set_pragmas(connection: sqlite3.Connection, record: object) -> None:
     # WAL lets the dashboard read while the dispatcher writes; with it NORMAL never corrupts the
     # file and loses nothing when a process dies (https://sqlite.org/pragma.html#pragma_synchronous).
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL"):
         connection.execute(f"PRAGMA {pragma}")
+    _set_foreign_keys(connection, record)
+
+
+def _set_foreign_keys(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA foreign_keys=ON")

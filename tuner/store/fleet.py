@@ -6,7 +6,6 @@ this one looked at it for a minute. On this host its process tells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +19,7 @@ from tuner.provenance import is_alive
 from tuner.store.database import Database, store_errors
 from tuner.store.models import AttemptRow, ClaimRow, DispatcherRow, LeaseRow, table_of
 from tuner.store.rows import as_stored
+from tuner.store.seconds import seconds_between
 from tuner.store.starts import (
     STALE_AFTER_S,
     OpenDispatcher,
@@ -103,10 +103,9 @@ class Fleet:
     def measure(self) -> None:
         """Adds up anew what others have spent."""
         with store_errors(self._database.shown_url):
-            spent = self._database.access.run(
+            self.device_s_elsewhere = self._database.access.run(
                 lambda c: work_elsewhere(c, self._study_id, self._own_id)
             )
-        self.device_s_elsewhere = sum(spent)
 
     def _is_dead(self, one: OpenDispatcher, now_s: float) -> bool:
         if one.host == self._host:
@@ -129,7 +128,9 @@ class Fleet:
             return Loss(place=dead.place, trial_numbers=tuple(numbers))
 
         with store_errors(self._database.shown_url):
-            return self._database.access.run(take_over)
+            loss = self._database.access.run(take_over)
+        self._database.storage.look_again()
+        return loss
 
 
 def clear_up(connection: sa.Connection, start: StartRecord, at: datetime) -> None:
@@ -212,16 +213,16 @@ def _orphans(study_id: int) -> sa.Select[int, int]:
     )
 
 
-def work_elsewhere(connection: sa.Connection, study_id: int, own_id: int) -> Sequence[float]:
+def work_elsewhere(connection: sa.Connection, study_id: int, own_id: int) -> float:
     """Device-seconds of all leases of other dispatchers; of one that is held, to its last beat."""
-    until = sa.func.coalesce(_LEASES.c.released_at, _DISPATCHERS.c.beat_at, type_=sa.DateTime)
+    until = sa.func.coalesce(_LEASES.c.released_at, _DISPATCHERS.c.beat_at)
+    held_s = seconds_between(_LEASES.c.leased_at, until)
+    # One may be leased after the last beat that was written.
+    spent_s = sa.case((held_s > 0, held_s * _LEASES.c.share), else_=0.0)
     query = (
-        sa.select(_LEASES.c.leased_at, until.label("until"), _LEASES.c.share)
+        sa.select(sa.func.sum(spent_s))
         .join(_ATTEMPTS, _ATTEMPTS.c.id == _LEASES.c.attempt_id)
         .join(_DISPATCHERS, _DISPATCHERS.c.id == _ATTEMPTS.c.dispatcher_id)
         .where(_DISPATCHERS.c.study_id == study_id, _DISPATCHERS.c.id != own_id)
     )
-    return [
-        max(0.0, (row.until - row.leased_at).total_seconds()) * row.share
-        for row in connection.execute(query)
-    ]
+    return float(connection.execute(query).scalar() or 0.0)

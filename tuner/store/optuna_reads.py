@@ -48,16 +48,28 @@ class TrialHead(NamedTuple):
     completed_at: datetime | None
 
 
+_HEADS = sa.select(
+    *(_TRIALS.c[name] for name in ("trial_id", "number", "state")),
+    *(_TRIALS.c[name] for name in ("datetime_start", "datetime_complete")),
+)
+# Made once: a look is taken every second.
+_NEWER_HEADS = _HEADS.where(
+    _TRIALS.c.study_id == sa.bindparam("b_study_id"), _TRIALS.c.trial_id > sa.bindparam("b_after")
+)
+_NAMED_HEADS = _HEADS.where(
+    _TRIALS.c.study_id == sa.bindparam("b_study_id"),
+    _TRIALS.c.trial_id.in_(sa.bindparam("b_ids", expanding=True)),
+)
+
+
 def read_heads(
     connection: sa.Connection, study_id: int, *, after_id: int = 0, of: Collection[int] = ()
 ) -> list[TrialHead]:
     """Trials of a study: those with an id above `after_id`, and those named."""
-    columns = (_TRIALS.c[name] for name in ("trial_id", "number", "state"))
-    instants = (_TRIALS.c[name] for name in ("datetime_start", "datetime_complete"))
-    query = sa.select(*columns, *instants).where(_TRIALS.c.study_id == study_id)
-    found = list(connection.execute(query.where(_TRIALS.c.trial_id > after_id)))
+    newer = {"b_study_id": study_id, "b_after": after_id}
+    found = list(connection.execute(_NEWER_HEADS, newer))
     for ids in _chunks(sorted(of)):
-        found += connection.execute(query.where(_TRIALS.c.trial_id.in_(ids)))
+        found += connection.execute(_NAMED_HEADS, {"b_study_id": study_id, "b_ids": ids})
     return [
         TrialHead(row.trial_id, row.number, row.state, _local(row[3]), _local(row[4]))
         for row in found

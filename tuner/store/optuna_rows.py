@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.storages._rdb import models
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 _STUDIES = models.StudyModel.__table__
 _TRIALS = models.TrialModel.__table__
@@ -194,19 +194,35 @@ _LOCK_STUDY = (
     .where(_STUDIES.c.study_id == sa.bindparam("b_study_id"))
     .with_for_update()
 )
-_N_OF_STUDY = (
-    sa.select(sa.func.count())
-    .select_from(_TRIALS)
-    .where(_TRIALS.c.study_id == sa.bindparam("b_study_id"))
+#: Not `count(*)`, which looks at each trial: ids grow with the numbers, as both are given out while
+#: the study is locked, and nothing older than a trial that is known need be looked at.
+_NEWEST_NUMBER = (
+    sa.select(_TRIALS.c.number)
+    .where(
+        _TRIALS.c.study_id == sa.bindparam("b_study_id"),
+        _TRIALS.c.trial_id >= sa.bindparam("b_known_id"),
+    )
+    .order_by(_TRIALS.c.trial_id.desc())
+    .limit(1)
 )
 _INSERT_TRIAL = sa.insert(_TRIALS).values(
     study_id=sa.bindparam("b_study_id"),
-    number=_N_OF_STUDY.scalar_subquery(),
+    number=sa.bindparam("b_number"),
     state=sa.bindparam("b_state", type_=_TRIALS.c.state.type),
     datetime_start=sa.bindparam("b_start"),
     datetime_complete=sa.bindparam("b_complete"),
 )
-_NUMBER = sa.select(_TRIALS.c.number).where(_TRIALS.c.trial_id == sa.bindparam("b_trial_id"))
+_INSERT_NEXT_TRIAL = _INSERT_TRIAL.values(
+    number=sa.func.coalesce(_NEWEST_NUMBER.scalar_subquery(), sa.bindparam("b_known_number")) + 1
+).returning(_TRIALS.c.trial_id, _TRIALS.c.number)
+
+
+def lock_study(connection: sa.Connection, study_id: int) -> bool:
+    """Nobody else adds a trial before the transaction's end, where the database has row locks.
+
+    As Optuna does for the number. Returns whether there is such a study.
+    """
+    return connection.execute(_LOCK_STUDY, {"b_study_id": study_id}).first() is not None
 
 
 def insert_trial(
@@ -216,8 +232,19 @@ def insert_trial(
     *,
     started_at: datetime | None,
     completed_at: datetime | None = None,
+    newest: FrozenTrial | None = None,
+    is_locked: bool = False,
 ) -> tuple[int, int]:
-    """Adds a trial with the next free number.
+    """Adds a trial's own row with the next free number.
+
+    Args:
+        connection: In a transaction.
+        study_id: Of the study.
+        state: Of the trial.
+        started_at: When it was begun.
+        completed_at: When it has ended.
+        newest: The trial with the highest number that is known; no older one is looked at.
+        is_locked: Whether this transaction has locked the study already.
 
     Returns:
         Its id in the database and its number in the study.
@@ -225,8 +252,7 @@ def insert_trial(
     Raises:
         KeyError: If there is no such study.
     """
-    # Locks the study's row where the database has row locks, as Optuna does for the number.
-    if connection.execute(_LOCK_STUDY, {"b_study_id": study_id}).first() is None:
+    if not is_locked and not lock_study(connection, study_id):
         raise KeyError(f"No study with study_id {study_id} exists.")
     row: Row = {
         "b_study_id": study_id,
@@ -234,11 +260,20 @@ def insert_trial(
         "b_start": _utc(started_at),
         "b_complete": _utc(completed_at),
     }
-    inserted = connection.execute(_INSERT_TRIAL, row).inserted_primary_key
+    known: Row = {
+        "b_known_id": 0 if newest is None else newest._trial_id,
+        "b_known_number": -1 if newest is None else newest.number,
+    }
+    if connection.dialect.insert_returning:
+        trial_id, number = connection.execute(_INSERT_NEXT_TRIAL, row | known).one()
+        return int(trial_id), int(number)
+    # MySQL, which also refuses a subquery on the table that it inserts into.
+    of_newest = {"b_study_id": study_id, "b_known_id": known["b_known_id"]}
+    last = connection.execute(_NEWEST_NUMBER, of_newest).scalar()
+    number = (known["b_known_number"] if last is None else int(last)) + 1
+    inserted = connection.execute(_INSERT_TRIAL, row | {"b_number": number}).inserted_primary_key
     assert inserted is not None
-    trial_id = int(inserted[0])
-    number = connection.execute(_NUMBER, {"b_trial_id": trial_id}).scalar_one()
-    return trial_id, int(number)
+    return int(inserted[0]), number
 
 
 def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: datetime) -> bool:
@@ -249,10 +284,6 @@ def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: da
         .values(state=TrialState.RUNNING, datetime_start=_utc(started_at))
     )
     return connection.execute(claim).rowcount == 1
-
-
-def count_trials(connection: sa.Connection, study_id: int) -> int:
-    return int(connection.execute(_N_OF_STUDY, {"b_study_id": study_id}).scalar_one())
 
 
 def study_of_trial(connection: sa.Connection, trial_id: int) -> int:

@@ -17,10 +17,10 @@ from optuna.trial import TrialState
 from tuner.clock import Clock
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.store.models import ClaimRow, DispatcherRow, table_of
+from tuner.store.optuna_rows import lock_study
 from tuner.store.rows import as_stored
 
 _TRIALS = models.TrialModel.__table__
-_STUDIES = models.StudyModel.__table__
 _DISPATCHERS = table_of(DispatcherRow)
 _CLAIMS = table_of(ClaimRow)
 
@@ -35,19 +35,16 @@ _RENEW_WITH_BATCH = _RENEW.where(_DISPATCHERS.c.n_batches == sa.bindparam("b_num
 _N_BATCHES = sa.select(
     _DISPATCHERS.c.n_batches, _DISPATCHERS.c.ended_at.is_not(None).label("is_over")
 ).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
-_LOCK_STUDY = (
-    sa.select(_STUDIES.c.study_id)
-    .where(_STUDIES.c.study_id == sa.bindparam("b_study_id"))
-    .with_for_update()
-)
-_COUNT = (
+_COUNT_BEGUN = (
     sa.select(sa.func.count())
     .select_from(_TRIALS)
     .where(_TRIALS.c.study_id == sa.bindparam("b_study_id"))
+    .where(_TRIALS.c.state != TrialState.WAITING)
 )
-_COUNT_BEGUN = _COUNT.where(_TRIALS.c.state != TrialState.WAITING)
 _UNCLAIM = sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id == sa.bindparam("b_trial_id"))
 _CLAIM = sa.insert(_CLAIMS)
+#: SQLite gives out the id of a deleted trial again, and Optuna deletes a trial without its claim.
+_CLAIM_NEW = _CLAIM.prefix_with("OR REPLACE", dialect="sqlite")
 
 
 class TakenOver(StoreError):
@@ -122,27 +119,36 @@ class Ownership:
         """Like `renew`, and nobody else adds or claims a trial before the transaction's end."""
         # In this order everywhere: two who lock in different ones wait for each other for ever.
         # Where there are no row locks (SQLite) the update locks the whole database.
-        connection.execute(_LOCK_STUDY, {"b_study_id": self.study_id}).first()
+        if connection.dialect.name != "sqlite":
+            lock_study(connection, self.study_id)
         self.renew(connection)
 
-    def check_room(self, connection: sa.Connection) -> None:
+    def check_room(self, number: int) -> None:
         """
+        Args:
+            number: Of a trial that was just added.
+
         Raises:
-            NoTrialLeft: If a new trial would be one too many.
+            NoTrialLeft: If it is one too many; the transaction must not be committed.
         """
-        if self.n_trials is not None and self._count(connection, _COUNT) >= self.n_trials:
+        if self.n_trials is not None and number >= self.n_trials:
             raise NoTrialLeft
 
     def may_begin_waiting(self, connection: sa.Connection) -> bool:
         """Whether one of the trials that wait may be begun."""
         if self.n_trials is None:
             return True
-        return self._count(connection, _COUNT_BEGUN) < self.n_trials
+        begun = connection.execute(_COUNT_BEGUN, {"b_study_id": self.study_id})
+        return begun.scalar_one() < self.n_trials
+
+    def claim_new(self, connection: sa.Connection, trial_id: int) -> None:
+        """A trial that was just added is this dispatcher's."""
+        connection.execute(_CLAIM_NEW, self._claim_row(trial_id))
 
     def claim(self, connection: sa.Connection, trial_id: int) -> None:
         """A trial is this dispatcher's from now on."""
         connection.execute(_UNCLAIM, {"b_trial_id": trial_id})
-        connection.execute(_CLAIM, {"trial_id": trial_id, "dispatcher_id": self.dispatcher_id})
+        connection.execute(_CLAIM, self._claim_row(trial_id))
 
     def give_up_all_but(self, connection: sa.Connection, trial_ids: Collection[int]) -> None:
         """Lets trials wait that are this dispatcher's and run, but for those that it knows of.
@@ -166,8 +172,8 @@ class Ownership:
     def _row(self) -> dict[str, object]:
         return {"b_id": self.dispatcher_id, "b_at": as_stored(self._clock.now().utc)}
 
-    def _count(self, connection: sa.Connection, query: sa.Select[int]) -> int:
-        return int(connection.execute(query, {"b_study_id": self.study_id}).scalar_one())
+    def _claim_row(self, trial_id: int) -> dict[str, object]:
+        return {"trial_id": trial_id, "dispatcher_id": self.dispatcher_id}
 
 
 def _taken_over() -> TakenOver:

@@ -24,6 +24,10 @@ _VERSIONS = sa.Table(
     sa.Column("version_num", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
+#: Of the tables of the Optuna that is installed; a contract test compares the two. Where they are
+#: stored with it Optuna need not be asked, which imports Alembic for the answer.
+OPTUNA_REVISION = "v3.2.0.a"
+_OPTUNA_VERSIONS = sa.table("alembic_version", sa.column("version_num"))
 #: Of PostgreSQL's advisory locks, which are numbers; any will do that nobody else uses.
 _LOCK_NUMBER = 7_364_020_951
 _LOCK_TIMEOUT_S = 60
@@ -34,6 +38,13 @@ def stored_revision(connection: sa.Connection) -> str | None:
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(sa.select(_VERSIONS.c.version_num)).scalar()
+
+
+def optuna_revision(connection: sa.Connection) -> str | None:
+    """Of Optuna's tables; None where the database has none."""
+    if not sa.inspect(connection).has_table(_OPTUNA_VERSIONS.name):
+        return None
+    return connection.execute(sa.select(_OPTUNA_VERSIONS.c.version_num)).scalar()
 
 
 def check_revision(found: str | None, url: sa.URL, shown_url: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from tuner.store.models import (
     table_of,
 )
 from tuner.store.rows import as_stored, find_or_insert, in_utc, insert_row
+from tuner.store.seconds import seconds_between
 
 #: A dispatcher on another host that has not written for this long is taken for dead.
 STALE_AFTER_S = 60.0
@@ -128,24 +129,31 @@ def count_starts(connection: sa.Connection, study_id: int) -> int:
 
 
 def past_use(connection: sa.Connection, study_id: int) -> PastUse:
+    """Of a dispatcher that works now, or died, its time counts to its last sign of life."""
     starts = sa.select(
         DispatcherRow.started_at, DispatcherRow.ended_at, DispatcherRow.beat_at
     ).where(DispatcherRow.study_id == study_id)
-    time_s = sum(
-        ((row.ended_at or row.beat_at) - row.started_at).total_seconds()
-        for row in connection.execute(starts)
-    )
+    spans = [(row.started_at, row.ended_at or row.beat_at) for row in connection.execute(starts)]
+    held_s = seconds_between(LeaseRow.leased_at, LeaseRow.released_at) * LeaseRow.share
     leases = (
-        sa.select(LeaseRow.leased_at, LeaseRow.released_at, LeaseRow.share)
+        sa.select(sa.func.sum(held_s))
         .join(AttemptRow, AttemptRow.id == LeaseRow.attempt_id)
         .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
         .where(DispatcherRow.study_id == study_id, LeaseRow.released_at.is_not(None))
     )
-    device_s = sum(
-        (row.released_at - row.leased_at).total_seconds() * row.share
-        for row in connection.execute(leases)
-    )
-    return PastUse(time_s=time_s, device_s=device_s)
+    device_s = connection.execute(leases).scalar() or 0.0
+    return PastUse(time_s=covered_s(spans), device_s=float(device_s))
+
+
+def covered_s(spans: Iterable[tuple[datetime, datetime]]) -> float:
+    """Seconds that lie in any of some spans: those who work side by side take no more time."""
+    total_s, covered_to = 0.0, datetime.min
+    for begin, end in sorted(spans):
+        begin = max(begin, covered_to)
+        if end > begin:
+            total_s += (end - begin).total_seconds()
+            covered_to = end
+    return total_s
 
 
 def host_id_of(connection: sa.Connection, host: HostFacts) -> int:

@@ -12,7 +12,7 @@ from tuner.errors import EXIT_BAD_INPUT
 from tuner.store.database import check_file, parse_url, shown_url, store_errors
 from tuner.store.engine import open_engine
 from tuner.store.filesystem import path_of
-from tuner.store.schema import stored_revision
+from tuner.store.schema import optuna_revision, stored_revision
 
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL"}
 _SIZES = {
@@ -20,7 +20,6 @@ _SIZES = {
     "mysql": "SELECT sum(data_length + index_length) FROM information_schema.tables "
     "WHERE table_schema = database()",
 }
-_OPTUNA_VERSION = sa.table("alembic_version", sa.column("version_num"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +47,7 @@ def database_status(url: str) -> DatabaseStatus:
     parsed = parse_url(url)
     check_file(parsed, must_exist=True)
     with store_errors(url, exit_code=EXIT_BAD_INPUT):
-        engine = open_engine(parsed)
+        engine = open_engine(parsed, read_only=True)
         try:
             with engine.connect() as connection:
                 return _status(connection, shown_url(url))
@@ -64,9 +63,7 @@ def _status(connection: sa.Connection, url: str) -> DatabaseStatus:
         url=url,
         server=_server(connection.dialect),
         revision=stored_revision(connection),
-        optuna_revision=connection.execute(sa.select(_OPTUNA_VERSION)).scalar()
-        if "alembic_version" in present
-        else None,
+        optuna_revision=optuna_revision(connection),
         size_bytes=_size(connection),
         rows={name: _n_rows(connection, name) for name in (*optunas, *ours)},
     )

@@ -18,6 +18,7 @@ from tuner.config import StudyConfig
 from tuner.errors import StoreError
 from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.search.identity import OBJECTIVES_ATTR, SPACE_ATTR, to_optuna
+from tuner.store.database import check_file, open_database, parse_url
 from tuner.verbs.optuna_tables import (
     CONSTRAINTS_ATTR,
     METRIC_NAMES_ATTR,
@@ -75,6 +76,10 @@ def copy_study(origin: Place, target: Place, space: NewSpace, config: StudyConfi
         StoreError: If the name is taken, the objectives are others, or no trial fits.
     """
     assert target.study is not None, "the new study has a name"
+    if origin.url == target.url:
+        # Puts an SQLite file into WAL mode: else who reads it below keeps us from writing it.
+        check_file(parse_url(target.url), must_exist=True)
+        open_database(target.url).close()
     with reading(origin) as (_, source):
         stored = choose_study(source, origin)
         objectives = read_objectives(source)[stored.id]

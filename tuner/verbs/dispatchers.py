@@ -28,6 +28,8 @@ class StoredDispatcher:
     beat_at: datetime
     #: None where it works, or died.
     ended_at: datetime | None
+    #: Why it ended, for people; empty where it works, or died.
+    end_reason: str
     is_alive: bool
 
 
@@ -52,6 +54,7 @@ def read_dispatchers(
             DispatcherRow.started_at,
             DispatcherRow.beat_at,
             DispatcherRow.ended_at,
+            DispatcherRow.end_reason,
         )
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
         .order_by(DispatcherRow.id)
@@ -92,5 +95,6 @@ def _dispatcher(row: sa.Row[Any], now: datetime) -> StoredDispatcher:
         started_at=in_zone(row.started_at),
         beat_at=in_zone(row.beat_at),
         ended_at=aware(row.ended_at),
+        end_reason=row.end_reason,
         is_alive=row.ended_at is None and is_working(socket.gethostname(), now),
     )

@@ -105,6 +105,6 @@ def _place(running: RunningTrial) -> str:
 def _dispatcher_row(each: StoredDispatcher, now: datetime) -> tuple[str, ...]:
     state = "alive" if each.is_alive else "died"
     if each.ended_at is not None:
-        state = "ended"
+        state = f"ended: {each.end_reason}" if each.end_reason else "ended"
     beat = ago(each.beat_at, now)
     return (each.host, str(each.pid), when(each.started_at), beat, state)

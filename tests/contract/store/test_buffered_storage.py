@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import optuna
 import pytest
+import sqlalchemy as sa
 from optuna.storages import BaseStorage
 from optuna.testing.pytest_storages import StorageTestCase
 
@@ -92,4 +96,90 @@ def test_refresh_after_another_program_enqueued_a_trial_hands_it_out(url: str) -
     trial = study.ask({"x": optuna.distributions.FloatDistribution(0, 1)})
     assert (trial.number, trial.params) == (1, {"x": 0.25})
     assert other.get_trials()[1].state == optuna.trial.TrialState.RUNNING
+    database.close()
+
+
+def test_completed_trials_are_one_list_that_grows_as_they_become_known(url: str) -> None:
+    database = open_database(url)
+    study = optuna.create_study(storage=database.storage, study_name="s")
+    first, second = study.ask(), study.ask()
+    completed = database.storage.completed(study._study_id)
+    study.tell(second, 0.2)
+    other = optuna.load_study(study_name="s", storage=url)
+    other.tell(other.ask(), 0.3)
+    database.storage.refresh(study._study_id)
+    study.tell(first, 0.1)
+    assert [trial.number for trial in completed] == [1, 2, 0]
+    assert database.storage.completed(study._study_id) is completed
+    complete = (optuna.trial.TrialState.COMPLETE,)
+    assert [trial.number for trial in study.get_trials(states=complete)] == [0, 1, 2]
+    database.close()
+
+
+def test_who_holds_a_running_trial_does_not_see_it_move(url: str) -> None:
+    database = open_database(url)
+    study = optuna.create_study(storage=database.storage, study_name="s")
+    trial, held = study.ask(), []
+    for step in range(4):
+        held.append(database.storage.get_trial(trial._trial_id))
+        trial.report(step / 10, step)
+    found = [each.intermediate_values for each in held]
+    assert found[1:] == [{step: step / 10 for step in range(n)} for n in range(1, 4)]
+    database.close()
+
+
+def test_look_at_a_file_that_nobody_else_has_changed_reads_nothing(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/study.db"
+    database = open_database(url)
+    study = optuna.create_study(storage=database.storage, study_name="s")
+    database.storage.refresh(study._study_id)
+    other = optuna.load_study(study_name="s", storage=url)
+    other.enqueue_trial({"x": 0.25})
+    statements: list[str] = []
+    sa.event.listen(
+        database.engine, "before_cursor_execute", lambda *words: statements.append(str(words[2]))
+    )
+    assert len(database.storage.refresh(study._study_id)) == 1
+    statements.clear()
+    study.ask()
+    database.storage.flush()
+    statements.clear()
+    assert database.storage.refresh(study._study_id) == []
+    assert statements == ["PRAGMA data_version"]
+    other.enqueue_trial({"x": 0.5})
+    assert len(database.storage.refresh(study._study_id)) == 1
+    database.close()
+
+
+def test_study_that_is_looked_at_needs_no_alembic(url: str) -> None:
+    optuna.create_study(storage=url, study_name="s").ask()
+    program = f"""
+import sys
+from tuner.store.database import open_database
+import optuna
+database = open_database({url!r})
+study = optuna.load_study(study_name="s", storage=database.storage)
+assert study.directions and not study.user_attrs
+study.tell(study.ask(), 0.5)
+database.storage.flush()
+database.close()
+assert "alembic" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
+
+
+def test_numbers_are_right_where_the_database_returns_none_from_an_insert(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on MySQL."""
+    database = open_database(url)
+    study = optuna.create_study(storage=database.storage, study_name="s")
+    study.ask()
+    monkeypatch.setattr(database.engine.dialect, "insert_returning", False)
+    other = optuna.load_study(study_name="s", storage=url)
+    other.enqueue_trial({"x": 1.0})
+    another = optuna.create_study(storage=database.storage, study_name="t")
+    assert [another.ask().number for _ in range(2)] == [0, 1]
+    assert [study.ask().number for _ in range(2)] == [2, 1]
+    assert [trial.number for trial in study.get_trials()] == [0, 1, 2]
     database.close()

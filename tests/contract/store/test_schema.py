@@ -7,11 +7,12 @@ from typing import Any
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from optuna.storages import RDBStorage
 
 from tests.contract.store.old_schema import connected, write_database_of_0001
 from tuner.store.database import open_database
 from tuner.store.models import VERSION_TABLE
-from tuner.store.schema import metadata_with_optuna
+from tuner.store.schema import OPTUNA_REVISION, metadata_with_optuna, optuna_revision
 from tuner.store.upgrade import migrate
 
 
@@ -35,6 +36,15 @@ def test_first_revision_makes_the_tables_of_the_first_tuner(new_url: str) -> Non
     with connected(new_url) as connection:
         migrate(connection, "0001")
         assert tables_of(connection) == made
+
+
+def test_optunas_revision_is_that_of_the_optuna_that_is_installed(new_url: str) -> None:
+    open_database(new_url).close()
+    backend = RDBStorage(new_url)
+    assert backend.get_head_version() == backend.get_current_version() == OPTUNA_REVISION
+    backend.engine.dispose()
+    with connected(new_url) as connection:
+        assert optuna_revision(connection) == OPTUNA_REVISION
 
 
 def differences_from_models(connection: sa.Connection) -> list[Any]:

@@ -6,6 +6,7 @@ import sqlite3
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from tuner.store.models import (
     table_of,
 )
 from tuner.store.queries import find_study
+from tuner.store.status import database_status
 
 
 def find_study_names(database: Database) -> list[str]:
@@ -118,6 +120,19 @@ def test_sqlite_is_in_wal_mode_with_foreign_keys(file_url: str):
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
             assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
     database.close()
+
+
+def test_read_only_leaves_the_file_as_it_is(file_url: str, tmp_path: Path):
+    open_database(file_url).close()
+    path = tmp_path / "study.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    before = path.read_bytes()
+    database = open_database(file_url, read_only=True)
+    assert find_study_names(database) == []
+    database_status(file_url)
+    database.close()
+    assert path.read_bytes() == before
 
 
 def test_read_only_makes_no_file(file_url: str, tmp_path: Path):

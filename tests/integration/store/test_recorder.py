@@ -27,6 +27,7 @@ from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
 from tuner.provenance import GitState, HostFacts
 from tuner.store.database import Database, open_database
+from tuner.store.fleet import work_elsewhere
 from tuner.store.models import (
     AttemptRow,
     DeviceRow,
@@ -40,7 +41,13 @@ from tuner.store.models import (
 )
 from tuner.store.queries import first_seed, origin_of
 from tuner.store.record import Recorder
-from tuner.store.starts import STALE_AFTER_S, StartRecord
+from tuner.store.starts import (
+    STALE_AFTER_S,
+    StartRecord,
+    host_id_of,
+    insert_dispatcher,
+    past_use,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GPUS = (a_gpu(0), a_gpu(1))
@@ -458,6 +465,47 @@ def test_past_of_a_lease_after_the_last_beat_is_never_negative(store: Store):
     assert store.recorder(ALIVE, at=later(50)).past.device_s == 0
 
 
+def test_past_is_the_time_in_which_anybody_worked(store: Store):
+    """0-10 and 5-30 side by side, 20-25 within, a pause, and 40-50 of one that works still."""
+    times = [(0, 10), (5, 30), (20, 25), (40, 50)]
+    study_id = store.study._study_id
+    with store.database.engine.begin() as connection:
+        for begin, end in times:
+            start = StartRecord(
+                study_id=study_id,
+                host=ELSEWHERE,
+                seed=1,
+                study_file="",
+                folder="",
+                versions={},
+                git=GitState(),
+            )
+            host_id = host_id_of(connection, ELSEWHERE)
+            row_id = insert_dispatcher(connection, start, host_id, later(begin))
+            at = later(end).replace(tzinfo=None)
+            change = {"beat_at": at} if begin == 40 else {"beat_at": at, "ended_at": at}
+            row = sa.update(DispatcherRow).where(DispatcherRow.id == row_id)
+            connection.execute(row.values(change))
+        assert past_use(connection, study_id).time_s == 40
+
+
+def test_past_of_shares_and_parts_of_a_second_is_exact(store: Store):
+    first = store.recorder()
+    attempt = replace(store.attempt(), leased_at=later(0.75))
+    lease(first, attempt, GPUS[0], parts=parts_of(0.25))
+    attempt = advance(
+        replace(attempt, ending=Ending(outcome=Outcome.FAILED, cause=Cause.PRUNER, detail="")),
+        AttemptState.CLEARING,
+        at=later(86_400),
+    )
+    first.moved(attempt, at=later(86_400), params={})
+    first.moved(advance(attempt, AttemptState.FINISHED, at=later(86_400.25)), at=later(86_400.25))
+    first.commit()
+    with store.database.engine.connect() as connection:
+        assert past_use(connection, store.study._study_id).device_s == 86_399.5 / 4
+        assert work_elsewhere(connection, store.study._study_id, own_id=0) == 86_399.5 / 4
+
+
 # -- reading it again --------------------------------------------------------------------------
 
 
@@ -520,3 +568,96 @@ def test_transaction_that_loses_against_another_is_tried_again(store: Store) -> 
     recorder.commit()
     assert len(losses) == 3
     assert [row["name"] for row in store.rows(EventRow)] == ["a"]
+
+
+# -- few statements ----------------------------------------------------------------------------
+
+
+class Statements:
+    """Those that an engine executes while it is entered."""
+
+    def __init__(self, store: Store) -> None:
+        self._engine = store.database.engine
+        self.texts: list[str] = []
+
+    def __enter__(self) -> list[str]:
+        sa.event.listen(self._engine, "before_cursor_execute", self._note)
+        return self.texts
+
+    def __exit__(self, *_: object) -> None:
+        sa.event.remove(self._engine, "before_cursor_execute", self._note)
+
+    def _note(self, *arguments: object) -> None:
+        self.texts.append(str(arguments[2]))
+
+
+def test_moves_and_events_of_a_batch_are_one_statement_each(store: Store) -> None:
+    recorder = store.recorder()
+    attempts = [store.attempt(), store.attempt()]
+    for attempt, gpu in zip(attempts, GPUS, strict=True):
+        lease(recorder, attempt, gpu)
+    recorder.commit()
+    running = [advance(each, AttemptState.RUNNING, at=later(1)) for each in attempts]
+    with Statements(store) as texts:
+        for each in running:
+            recorder.moved(each, at=later(1))
+            recorder.moved(advance(each, AttemptState.STOPPING, at=later(2)), at=later(2))
+        recorder.commit()
+    assert [text.split()[:3] for text in texts] == [
+        ["UPDATE", "tuner_dispatchers", "SET"],
+        ["UPDATE", "tuner_attempts", "SET"],
+        ["INSERT", "INTO", "tuner_events"],
+    ]
+    events = [(row["attempt_id"], row["name"]) for row in store.rows(EventRow)[2:]]
+    first, second = (row["id"] for row in store.rows(AttemptRow))
+    assert events == [(id_, name) for id_ in (first, second) for name in ("running", "stopping")]
+    assert {row["state"] for row in store.rows(AttemptRow)} == {AttemptState.STOPPING}
+
+
+def test_attempt_that_begins_and_ends_in_one_batch_is_there_as_it_ended(store: Store) -> None:
+    recorder = store.recorder()
+    first, second = store.attempt(), store.attempt()
+    lease(recorder, first, GPUS[0])
+    ending = Ending(outcome=Outcome.FAILED, cause=Cause.PRUNER, detail="why")
+    cleared = advance(replace(first, ending=ending), AttemptState.CLEARING, at=later(2))
+    recorder.moved(cleared, at=later(2), params={"x": 1})
+    recorder.moved(advance(cleared, AttemptState.FINISHED, at=later(3)), at=later(3))
+    lease(recorder, second, GPUS[0])
+    recorder.commit()
+    rows = [(row["state"], row["outcome"], row["params"]) for row in store.rows(AttemptRow)]
+    assert rows[0] == (AttemptState.FINISHED, Outcome.FAILED, {"x": 1})
+    assert rows[1] == (AttemptState.LEASED, None, {"x": 0.5})
+    released = [row["released_at"] for row in store.rows(LeaseRow)]
+    assert released == [later(3).replace(tzinfo=None), None]
+    names = [event["name"] for event in store.rows(EventRow)]
+    assert names == ["leased", "clearing", "finished", "leased"]
+
+
+def test_several_that_move_where_one_was_taken_over_are_refused(store: Store) -> None:
+    recorder = store.recorder()
+    attempts = [store.attempt(), store.attempt()]
+    for attempt, gpu in zip(attempts, GPUS, strict=True):
+        lease(recorder, attempt, gpu)
+    recorder.commit()
+    with store.database.engine.begin() as connection:
+        rows = table_of(AttemptRow)
+        first = sa.update(rows).where(rows.c.trial_id == attempts[0].trial_id)
+        connection.execute(first.values(state=AttemptState.FINISHED))
+    for attempt in attempts:
+        recorder.moved(advance(attempt, AttemptState.RUNNING, at=NOW), at=NOW)
+    with pytest.raises(StoreError, match="taken over by another dispatcher"):
+        recorder.commit()
+    assert store.rows(AttemptRow)[1]["state"] is AttemptState.LEASED
+
+
+def test_new_trial_takes_few_statements_and_counts_nothing(store: Store) -> None:
+    store.recorder()
+    for _ in range(3):
+        store.study.ask()
+    store.database.storage.flush()
+    with Statements(store) as texts:
+        store.database.storage.create_new_trial(store.study._study_id)
+    n_of_lock = 0 if store.url.startswith("sqlite") else 1
+    n_of_number = 1 if store.url.startswith("mysql") and len(texts) > 4 else 0
+    assert len(texts) == n_of_lock + n_of_number + 3
+    assert not any("count(" in text for text in texts)

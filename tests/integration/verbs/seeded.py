@@ -144,6 +144,7 @@ def add_dispatcher(
             started_at=_stored(0),
             beat_at=_stored(90),
             ended_at=_stored(90) if is_ended else None,
+            end_reason="budget: 5 trials" if is_ended else "",
             seed=5,
             study_file=STUDY_FILE,
             folder="/work",

@@ -146,7 +146,7 @@ def test_text_of_status(url: str) -> None:
     add_first_study(url)
     text = status_text(status_of(url, "first"), LATER)
     assert text.startswith("study first: running (")
-    assert "\nspent: 6 of 8 trials, 3 min 00 s, " in text
+    assert "\nspent: 6 of 8 trials, 1 min 30 s, " in text
     assert "\nbest: accuracy 0.9 (trial 1)\n  lr: 0.01\n" in text
     assert f"\n4      1        {HERE} GPU 1  39 s  10    accuracy 0.4\n" in text
 
@@ -171,6 +171,14 @@ def test_trials_of_a_dead_dispatcher_are_marked(url: str) -> None:
     assert "(its dispatcher died)" in text
     assert f"{DEAD_PID}  2026-03-01 12:00" in text
     assert text.endswith("died")
+
+
+def test_status_tells_why_the_last_start_ended(url: str) -> None:
+    add_study(url, "first", [a_trial({}, 0.5)])
+    add_dispatcher(url, "first", is_ended=True)
+    status = status_of(url, "first")
+    assert [each.end_reason for each in status.dispatchers] == ["budget: 5 trials"]
+    assert status_text(status, LATER).endswith("ended: budget: 5 trials")
 
 
 def test_trials_of_another_program_are_shown(url: str) -> None:

@@ -22,6 +22,7 @@ ALIVE = StoredDispatcher(
     started_at=NOW,
     beat_at=NOW,
     ended_at=None,
+    end_reason="",
     is_alive=True,
 )
 
