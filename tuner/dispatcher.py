@@ -668,7 +668,9 @@ class Dispatcher:
 
     def _spent(self, now: Instant) -> Spent:
         counts = self._search.count()
-        held_s = sum(self._held_s(live, now) for live in self._live.values())
+        held_s = 0.0
+        if self._terms.budget.device_hours is not None:
+            held_s = sum(self._held_s(live, now) for live in self._live.values())
         return Spent(
             trials=sum(counts.values()) - counts[TrialState.WAITING],
             time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,

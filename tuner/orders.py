@@ -8,7 +8,7 @@ from tuner.budget import Budget
 from tuner.clock import Instant
 from tuner.store.commands import Command, Commands, Order
 
-_LOOK_EVERY_S = 1.0
+_LOOK_EVERY_S = 2.0
 
 
 class Orders:

@@ -9,6 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from benchmarks.database.stored import OBJECTIVE, STUDY, open_search
+from tuner.assembly import DATABASE_PATIENCE_S
 from tuner.budget import Budget
 from tuner.clock import Clock
 from tuner.devices.cpu import CpuProbe
@@ -55,6 +56,7 @@ def open_study(database: Database, clock: Clock, *, n_slots: int) -> Opened:
     )
     recorder = Recorder(database, start, CpuProbe(n_slots).devices(), clock=clock)
     search.sync()
+    database.access.wait_at_most(DATABASE_PATIENCE_S)
     return Opened(database=database, search=search, recorder=recorder)
 
 
