@@ -21,6 +21,9 @@ EXIT_STUDY_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
+_LONGEST_LINE = 2000
+_SHOWN = 500
+
 
 class TunerError(Exception):
     """The tuner could not go on."""
@@ -41,11 +44,17 @@ class ConfigError(TunerError):
     """
 
     def __init__(self, problem: str, *, file: str | None = None, key: str | None = None) -> None:
+        problem = "\n".join(map(_without_its_middle, problem.split("\n")))
         self.problem = problem
         self.file = file
         self.key = key
         place = f"{file}: " if file else ""
         super().__init__(f"{place}{key} {problem}" if key else f"{place}{problem}")
+
+
+def _without_its_middle(line: str) -> str:
+    """A message shows the value that is wrong, which may be a page of text."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_SHOWN]} [...] {line[-_SHOWN:]}"
 
 
 class DeviceError(TunerError):
