@@ -35,7 +35,7 @@ LAYERS = (
     ("tuner.gpu_memory", "tuner.live"),
     ("tuner.leasing", "tuner.others", "tuner.outage"),
     ("tuner.snapshot",),
-    ("tuner.view",),
+    ("tuner.view", "tuner.hooks"),
     ("tuner.dispatcher",),
     ("tuner.configurations", "tuner.prepare", "tuner.verbs"),
     ("tuner.start",),
