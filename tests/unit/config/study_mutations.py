@@ -1,0 +1,338 @@
+"""Study files that somebody has spoilt: keys dropped, renamed, doubled, and values of any kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, MutableMapping, MutableSequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[3]
+#: Every key that a study file can have, those of other seeds besides.
+EVERY_KEY = """
+study: every-key
+storage: sqlite:///every.db
+objectives: {accuracy: maximize}
+trial:
+  command: [python, -c, pass, "--lr={lr}", "--momentum={momentum}"]
+  resources: {cpus: 1}
+  timeout: 1h30m
+  retries: 2
+  stop_grace: 5s
+  metrics: {pattern: 'step (?P<step>\\d+) accuracy (?P<accuracy>\\S+)'}
+  env: {NAME: "trial-{trial_number}", THREADS: 2}
+search_space:
+  lr: {type: float, low: 1e-4, high: 1.0e-1, log: true}
+  drop: {type: float, low: 0.0, high: 0.5, step: 0.1}
+  layers: {type: int, low: 1, high: 9, step: 2}
+  optimizer: {type: categorical, choices: [sgd, adamw, 2, 2.5, true, null]}
+  momentum: {type: float, low: 0.0, high: 0.99, when: {optimizer: [sgd]}}
+  epochs: 20
+  nested: {a: [1, {b: c}]}
+sampler: {name: tpe, seed: 0, n_startup_trials: 5, multivariate: true}
+pruner: {name: percentile, percentile: 25.0, n_startup_trials: 5}
+devices: cpu:2
+budget: {trials: 64, time: 30m, device_hours: 2}
+on_finish: [sh, -c, cat]
+on_best: [python, -c, pass]
+on_failure: [/bin/sh]
+"""
+BY_PARAMETER = """
+study: by-parameter
+objectives: {a: maximize, b: minimize}
+trial:
+  function: m:train
+  resources: {gpus: "{n}", gpu_type: [H200], min_memory: 4GiB}
+  parallel: ddp
+search_space: {n: {type: int, low: 1, high: 3}, x: {type: float, low: 0, high: 1, step: 0.25}}
+sampler: {name: grid, search_space: {n: [1, 2], x: [0, 0.5]}}
+devices: [0, GPU-1]
+max_gpus: 3
+"""
+NESTED_SAMPLER = """
+study: nested
+trial: {function: "m:train", resources: {memory: 512MiB}}
+search_space: {n: {type: int, low: 1, high: 3}, kind: {type: categorical, choices: [a, b]}}
+sampler:
+  name: partial_fixed
+  fixed_params: {n: 1}
+  base_sampler: {name: nsgaii, population_size: 4}
+pruner: {name: patient, wrapped_pruner: {name: asha, min_resource: 1}, patience: 2}
+budget: {time: 90}
+"""
+
+
+def _seeds() -> list[str]:
+    files = [ROOT / "study.yaml", ROOT / "tuner/config/study_template.yaml"]
+    files += sorted(ROOT.glob("examples/*/*.yaml"))
+    return [EVERY_KEY, BY_PARAMETER, NESTED_SAMPLER, *(file.read_text() for file in files)]
+
+
+SEEDS = _seeds()
+#: As they stand in the file. Each is one value in YAML, or the ruin of it.
+RAW = (
+    *("null", "~", "''", "[]", "{}", "[[[[]]]]", "[1, [2, {a: b}]]", "{a: {b: {c: d}}}", "[null]"),
+    *("on", "off", "yes", "true", "'true'", "[true]", "'1'", "'-1'", "'.inf'", "'nan'", "' '"),
+    *("0", "-1", "1", "2", "0.5", "1.5", "-0.0", "1e-300", "5e-324", "1e308", "-1e308", "1e999"),
+    *(".nan", ".inf", "-.inf", str(2**31), str(2**63), str(-(2**63)), str(10**40), "9" * 5000),
+    *(
+        "0x" + "f" * 6000,
+        "0b" + "1" * 300,
+        "017",
+        "0o17",
+        "08",
+        "0x_",
+        "0b_",
+        "1_000",
+        "_1",
+        "1:99",
+    ),
+    *("1:99:99", "190:20:30.15", "2026-11-21", "2026-99-99", "2026-11-21T99:99:99Z", "12:30:45"),
+    *("!!python/object/apply:os.system [exit]", "!!python/name:os.system", "!!python/tuple [1]"),
+    *("!!binary '***'", "!!binary aGFsbG8=", "!!int x", "!!int ''", "!!float x", "!!float ''"),
+    *("!!bool x", "!!null x", "!!timestamp x", "!!set {a, b}", "!!set {[a]}", "!!set {[a]: b}"),
+    *("!!omap [a: 1]", "!!omap [1]", "!!omap {a: 1}", "!!pairs [a: 1]", "!!pairs 1", "!!map [1]"),
+    *("!!seq {a: b}", "!!str {a: b}", "!!str [a]", "!own thing", "!<x> y", "!!merge <<", "!! x"),
+    *(
+        "&a [*a]",
+        "&b {c: *b}",
+        "*unknown",
+        "&c x",
+        "[&d 1, *d]",
+        "{<<: {a: 1}}",
+        "{<<: 1}",
+        "{<<: [1]}",
+    ),
+    *(
+        "{? [a] : b}",
+        "{? {a: b} : c}",
+        "{1: 2}",
+        "{null: 1}",
+        "{true: 1}",
+        "{a: 1, a: 2}",
+        "{'': 1}",
+    ),
+    *(
+        '"\\0"',
+        '"a\\0b"',
+        '"\\ud800"',
+        '"\\x07\\x1b[31m"',
+        '"\\u202e\\ufeff"',
+        '"\\U0001f600"',
+        '"\\n"',
+    ),
+    *(
+        "'~'",
+        "'~nobody-here/x'",
+        "'~nobody-here/x.yaml'",
+        "'/'",
+        "'.'",
+        "'..'",
+        "'/dev/null'",
+        "'a/b'",
+    ),
+    *("x" * 300, "x" * 5000, "'" + "x" * 300 + ".yaml'", "'/" + "x" * 300 + "'", "é" * 150),
+    *("'{'", "'}'", "'{}'", "'{{x}}'", "'{lr}'", "'{nope}'", "'{n}'", "'{lr!r:>{w}}'"),
+    *("m:f", "m.py:f", "':'", "'a:b:c'", "search_spaces/mlp.yaml", "missing.yaml", "study.yaml"),
+    *("'('", "'(?P<a>'", "'(?P<accuracy>x)'", "'a{99999999999}'", "'a{5,2}'", "'(?P<accuracy>['"),
+    "'" + "(" * 3000 + "'",
+    *(
+        "cpu:0",
+        "cpu:2",
+        "cpu:999999",
+        "cpu:",
+        '"cpu:\\uff11"',
+        "GPU-x",
+        "[GPU-x, GPU-x]",
+        "[0, 0]",
+        "[-1]",
+    ),
+    *(
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///a.db?b=c",
+        "sqlite:///~nobody/x.db",
+    ),
+    *("'sqlite+a+b:///x'", "'sqlite.x:///y'", "'postgres://h/d'", "'postgresql://h:x/d'", "'://'"),
+    *("'mysql://u:${NOT_SET}@h/d'", "'sqlite:///${file:missing}'", "'sqlite:///${file:~nobody/x}'"),
+    *(
+        "'postgresql://u:p@[::1/d'",
+        "'postgresql://h:99999999999/d'",
+        "'a+b+c+d://x'",
+        "'sqlite://u@h/x'",
+    ),
+    *(
+        "'sqlite:///" + "x" * 400 + "'",
+        "'sqlite:///file:x?mode=ro&uri=true'",
+        "'${NOT_SET}'",
+        "'${}'",
+    ),
+    *(
+        "1d",
+        "1h 30m",
+        "'1d" + " " * 3000 + "x'",
+        "0s",
+        "'1e3'",
+        "'9999999999999999999999d'",
+        "1.5.5h",
+    ),
+    *(
+        "8GiB",
+        "0GiB",
+        "'9" + "9" * 400 + "TiB'",
+        "auto",
+        "all",
+        "tpe",
+        "random",
+        "gp",
+        "grid",
+        "nop",
+    ),
+    *("cmaes", "nsgaii", "nsgaiii", "qmc", "brute_force", "partial_fixed", "wilcoxon", "threshold"),
+    *("hyperband", "{name: grid}", "{name: tpe, seed: -1}", "{name: tpe, gamma: 1}", "{name: }"),
+    *("{name: wilcoxon, p_threshold: .nan}", "{name: threshold, lower: .inf}", "{seed: 1}"),
+    *("{name: nsgaii, population_size: -1}", "{name: nsgaii, crossover: {name: sbx, eta: x}}"),
+    *("{name: hyperband, min_resource: 0}", "{name: asha, reduction_factor: 1e308}"),
+    *(
+        "{name: cmaes, x0: 1}",
+        "{name: cmaes, x0: {lr: a}, sigma0: .nan}",
+        "{name: qmc, qmc_type: x}",
+    ),
+    *("{name: grid, search_space: {lr: [[]]}}", "{name: gp, n_startup_trials: 1e9}"),
+    *("{type: float}", "{type: float, low: -1e308, high: 1e308, step: 1e-300}", "{type: []}"),
+    *(
+        "{type: float, low: 0, high: 1e300, step: 1e-10}",
+        "{type: float, low: 0, high: 1, step: 5e-324}",
+    ),
+    *(
+        "{type: int, low: -9223372036854775807, high: 9223372036854775807}",
+        "{type: int, low: 1, high: 2}",
+    ),
+    *("{type: int, low: 0, high: 9223372036854775807, step: 2}", "{type: int, low: .nan, high: 1}"),
+    *("{type: int, low: 1e300, high: 1e308}", "{type: float, low: .inf, high: .inf, log: true}"),
+    *("{type: categorical, choices: [.nan, .nan]}", "{type: categorical, choices: [2026-11-21]}"),
+    *("{type: categorical, choices: {a: b}}", "{type: categorical, choices: [1, true, 1.0]}"),
+    *("{type: float, low: 0, high: 1, when: {optimizer: {}}}", "{type: int, when: []}"),
+    *("{cpus: 1e300}", "{gpus: .inf}", "{cpus: 0.1}", "{cpus: 1, gpus: 1}", "{memory: 1e400}"),
+)
+#: Texts that spoil the whole.
+RUINS = (
+    *("---\n", "...\n", "%YAML 9.9\n---\n", "%TAG ! x\n", "\t", "\x00", "\x07", "\ufeff", "\u2028"),
+    *(
+        "- ",
+        ": ",
+        "? ",
+        "! ",
+        "& ",
+        "* ",
+        "| ",
+        "> ",
+        "[",
+        "]",
+        "{",
+        "}",
+        "'",
+        '"',
+        "#",
+        "@",
+        "`",
+        "%",
+    ),
+    *("<<: *x\n", "\r", "\r\n", "\x85", "\n\n", "  ", "é", "\U0001f600", "\uffff", "\ud800"),
+)
+_TEXT = st.text(max_size=12).map(json.dumps)
+_NUMBER = st.one_of(st.integers(), st.floats()).map(repr)
+VALUES = st.one_of(st.sampled_from(RAW), st.sampled_from(RAW), _TEXT, _NUMBER)
+
+Container: TypeAlias = MutableMapping[str, Any] | MutableSequence[Any]
+
+
+class Snippet(str):
+    """YAML that stands in the file as it is."""
+
+
+def _containers(value: object) -> Iterator[Container]:
+    if isinstance(value, dict | list) and value:
+        yield value
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _containers(each)
+
+
+def _flow(value: object) -> str:
+    """As YAML on one line, with snippets as they stand."""
+    if isinstance(value, Snippet):
+        return str(value)
+    if isinstance(value, dict):
+        pairs = (f"{_key(key)}: {_flow(each)}" for key, each in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return json.dumps(value)
+
+
+def _key(key: str) -> str:
+    return str(key) if isinstance(key, Snippet) else json.dumps(key)
+
+
+def _render(document: dict[str, Any]) -> str:
+    return "".join(f"{_key(key)}: {_flow(each)}\n" for key, each in document.items())
+
+
+def _change_key(draw: st.DrawFn, mapping: MutableMapping[str, Any], keys: list[str]) -> None:
+    key = draw(st.sampled_from(sorted(mapping, key=str)))
+    match draw(st.sampled_from(("drop", "rename", "double", "move"))):
+        case "drop":
+            del mapping[key]
+        case "rename":
+            new = draw(st.one_of(st.sampled_from(keys), VALUES.map(Snippet)))
+            mapping[new] = mapping.pop(key)
+        case "double":
+            # A `Snippet` is no key that the mapping has already, but reads as the same.
+            mapping[Snippet(f" {json.dumps(key)}")] = mapping[key]
+        case _:
+            mapping[draw(st.sampled_from(keys))] = mapping[key]
+
+
+def _change(draw: st.DrawFn, document: dict[str, Any], keys: list[str]) -> None:
+    place = draw(st.sampled_from([document, *_containers(document)]))
+    if isinstance(place, MutableMapping):
+        if place and draw(st.booleans()):
+            _change_key(draw, place, keys)
+            return
+        key = draw(st.sampled_from([*map(str, place), *keys[:4]]))
+        place[key] = Snippet(draw(VALUES))
+    else:
+        index = draw(st.integers(0, max(0, len(place) - 1)))
+        place[index : index + draw(st.integers(0, 1))] = [Snippet(draw(VALUES))]
+
+
+@st.composite
+def spoilt_values(draw: st.DrawFn) -> bytes:
+    """A study file with wrong keys and values; the YAML itself is mostly right."""
+    document = yaml.safe_load(draw(st.sampled_from(SEEDS)))
+    keys = sorted({key for each in _containers(document) if isinstance(each, dict) for key in each})
+    for _ in range(draw(st.integers(1, 3))):
+        _change(draw, document, draw(st.permutations(keys)))
+    return _render(document).encode("utf-8", "surrogatepass")
+
+
+@st.composite
+def spoilt_text(draw: st.DrawFn) -> bytes:
+    """A study file whose text is damaged."""
+    text = draw(st.sampled_from(SEEDS))
+    for _ in range(draw(st.integers(1, 3))):
+        begin = draw(st.integers(0, len(text)))
+        end = begin + draw(st.sampled_from((0, 0, 1, 2, 10, 200)))
+        text = text[:begin] + draw(st.one_of(st.sampled_from(RUINS), VALUES)) + text[end:]
+    content = text.encode("utf-8", "surrogatepass")
+    if draw(st.integers(0, 9)) == 0:
+        begin = draw(st.integers(0, len(content)))
+        content = content[:begin] + draw(st.binary(min_size=1, max_size=8)) + content[begin:]
+    return draw(st.sampled_from((b"", b"", b"", b"\xef\xbb\xbf", b"\xff\xfe"))) + content
+
+
+spoilt = st.one_of(spoilt_values(), spoilt_values(), spoilt_text())
