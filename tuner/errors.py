@@ -31,7 +31,8 @@ class TunerError(Exception):
     exit_code = EXIT_BAD_INPUT
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or type(self).__doc__)
+        said = message or type(self).__doc__ or ""
+        super().__init__("\n".join(map(_without_its_middle, said.split("\n"))))
 
 
 class ConfigError(TunerError):
@@ -44,7 +45,6 @@ class ConfigError(TunerError):
     """
 
     def __init__(self, problem: str, *, file: str | None = None, key: str | None = None) -> None:
-        problem = "\n".join(map(_without_its_middle, problem.split("\n")))
         self.problem = problem
         self.file = file
         self.key = key

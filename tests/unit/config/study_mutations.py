@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, MutableMapping, MutableSequence
 from pathlib import Path
@@ -244,9 +245,19 @@ RUINS = (
     ),
     *("<<: *x\n", "\r", "\r\n", "\x85", "\n\n", "  ", "é", "\U0001f600", "\uffff", "\ud800"),
 )
-_TEXT = st.text(max_size=12).map(json.dumps)
+#: With all that UTF-8 has no place for.
+_TEXT = st.text(st.characters(exclude_categories=()), max_size=12).map(json.dumps)
 _NUMBER = st.one_of(st.integers(), st.floats()).map(repr)
 VALUES = st.one_of(st.sampled_from(RAW), st.sampled_from(RAW), _TEXT, _NUMBER)
+
+_DOCUMENTS: list[dict[str, Any]] = [yaml.safe_load(text) for text in SEEDS]
+#: Values of the kind that a key has, and wrong in what they say.
+_FITTING = {
+    "storage": [raw for raw in RAW if "://" in raw],
+    "sampler": [raw for raw in RAW if raw.startswith("{name") or raw.isalpha()],
+    "pruner": [raw for raw in RAW if raw.startswith("{name") or raw.isalpha()],
+    "search_space": [raw for raw in RAW if raw.startswith("{type")],
+}
 
 Container: TypeAlias = MutableMapping[str, Any] | MutableSequence[Any]
 
@@ -303,20 +314,32 @@ def _change(draw: st.DrawFn, document: dict[str, Any], keys: list[str]) -> None:
         if place and draw(st.booleans()):
             _change_key(draw, place, keys)
             return
-        key = draw(st.sampled_from([*map(str, place), *keys[:4]]))
+        key = draw(st.sampled_from([*map(str, place), draw(st.sampled_from(keys))]))
         place[key] = Snippet(draw(VALUES))
     else:
         index = draw(st.integers(0, max(0, len(place) - 1)))
         place[index : index + draw(st.integers(0, 1))] = [Snippet(draw(VALUES))]
 
 
+def _misjudge(draw: st.DrawFn, document: dict[str, Any]) -> None:
+    key = draw(st.sampled_from(sorted(_FITTING)))
+    value = Snippet(draw(st.sampled_from(_FITTING[key])))
+    if key != "search_space":
+        document[key] = value
+    elif isinstance(document.get(key), dict):
+        document[key][draw(st.sampled_from(["new", *map(str, document[key])]))] = value
+
+
 @st.composite
 def spoilt_values(draw: st.DrawFn) -> bytes:
     """A study file with wrong keys and values; the YAML itself is mostly right."""
-    document = yaml.safe_load(draw(st.sampled_from(SEEDS)))
+    document = copy.deepcopy(draw(st.sampled_from(_DOCUMENTS)))
     keys = sorted({key for each in _containers(document) if isinstance(each, dict) for key in each})
     for _ in range(draw(st.integers(1, 3))):
-        _change(draw, document, draw(st.permutations(keys)))
+        if draw(st.booleans()):
+            _change(draw, document, keys)
+        else:
+            _misjudge(draw, document)
     return _render(document).encode("utf-8", "surrogatepass")
 
 

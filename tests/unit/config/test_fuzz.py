@@ -63,6 +63,7 @@ def check(message: str) -> None:
     assert max(map(len, lines)) <= _LONGEST_LINE, message[:400]
 
 
+@pytest.mark.timeout(900)
 @settings(
     max_examples=N_EXAMPLES,
     deadline=None,
