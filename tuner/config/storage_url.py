@@ -174,6 +174,11 @@ def _check_driver(url: URL, *, shown: str) -> None:
 
 def _with_absolute_path(url: URL, folder: Path, text: str) -> str:
     path = url.database
+    if url.host or url.username or url.port is not None:
+        raise ValueError(
+            f"is {masked_url(text)!r}, which names a host, and SQLite is a file. Write three "
+            "slashes: sqlite:///study.db."
+        )
     if not path or path == ":memory:":
         raise ValueError(
             f"is {text!r}, a database in memory, which would be gone at the end. "

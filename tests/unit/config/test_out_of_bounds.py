@@ -25,6 +25,8 @@ FLOAT = "search_space: {x: {type: float, "
         (SMALL + "storage: sqlite+a+b:///x", "storage is 'sqlite+a+b:///x', but"),
         (SMALL + f"storage: sqlite:///{'x' * 300}.db", ", which cannot be a file: File name too"),
         (SMALL + f"search_space: {'x' * 300}.yaml", "search_space is '"),
+        (SMALL + "storage: sqlite://u@h/x", "is 'sqlite://u@h/x', which names a host, and SQLite"),
+        (SMALL + "storage: sqlite://study.db", "Write three slashes: sqlite:///study.db."),
         (SMALL + "devices: cpu:99999", "devices is 'cpu:99999', but cpu: needs a whole number"),
         (SMALL + f"budget: {{time: '1d{' ' * 9000}x'}}", "budget.time is '1d   "),
         (f"study: {'é' * 150}\ntrial: {{function: m:f}}", "at most 200 bytes in UTF-8: it names"),
