@@ -22,7 +22,7 @@ run: $(VENV)/ready
 	$(BIN)/python -m tuner.run $(STUDY) $(ARGS)
 
 test: $(VENV)/ready-keras servers
-	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: lint types
 	$(BIN)/python -m pytest -q -n $(WORKERS) -k "not postgresql and not mariadb" tests/unit tests/contract

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from importlib import resources
@@ -9,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from search_spaces.schema import parse_space
 from search_spaces.space import AnySpace, DefineByRunSpace, SearchSpace, SpaceError, nearest
-from search_spaces.strict_yaml import YamlError, read_yaml
+from search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _FORMS = "a mapping of parameters, the path of a .yaml file, or module:function"
@@ -56,7 +57,7 @@ def _is_yaml(name: str) -> bool:
 
 def _load_named(source: str, base_dir: Path) -> SearchSpace:
     path = base_dir / source
-    if path.is_file():
+    if os.path.isfile(path):  # False where no file can have this name.
         return _parse_file(_read(path, source), file=source)
     name = _ready_made_name(source)
     if name in ready_made():
@@ -78,7 +79,14 @@ def _suggestion(name: str) -> str:
 
 def _read(path: Path, source: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            problem = (
+                f"is {source!r}, which is larger than {MAX_BYTES:,} bytes. Write fewer values."
+            )
+            raise SpaceError(problem)
+        return content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpaceError(f"is {source!r}, but it cannot be read: {error}.") from error
 

@@ -25,6 +25,10 @@ _KEYS_OF_TYPE = {
     "int": ("type", "low", "high", "log", "step", "when"),
     "categorical": ("type", "choices", "when"),
 }
+#: Beyond that a float does not tell one step from the next.
+_MAX_STEPS = 2**53
+#: Optuna computes with floats and with 64 bits, and adds one to the ends.
+_MAX_WHOLE_NUMBER = 2**53
 _SIGNS_OF_A_PARAMETER = frozenset({"type", "low", "high", "choices"})
 
 
@@ -142,13 +146,14 @@ def _read_choices(name: str, body: Mapping[str, object]) -> CategoricalDistribut
         raise SpaceError(f"is {choices!r}, but must be a list, such as [sgd, adamw].", key=key)
     if not choices:
         raise SpaceError("is empty, but must have at least one value.", key=key)
-    seen: list[Scalar] = []
+    seen: dict[Scalar, Scalar] = {}
     for place, choice in enumerate(choices):
-        seen.append(_read_choice(f"{key}[{place}]", choice, seen))
-    return CategoricalDistribution(seen)
+        read = _read_choice(f"{key}[{place}]", choice, seen)
+        seen[read] = read
+    return CategoricalDistribution(list(seen))
 
 
-def _read_choice(key: str, choice: object, seen: Sequence[Scalar]) -> Scalar:
+def _read_choice(key: str, choice: object, seen: Mapping[Scalar, Scalar]) -> Scalar:
     if choice is not None and not isinstance(choice, str | int | float | bool):
         raise SpaceError(
             f"is {choice!r}, but a choice must be text, a number, true or false, or null. "
@@ -156,9 +161,9 @@ def _read_choice(key: str, choice: object, seen: Sequence[Scalar]) -> Scalar:
             key=key,
         )
     # Optuna finds a choice by ==, so it cannot tell 1 from 1.0 or from true.
-    for other in seen:
-        if choice == other:
-            raise SpaceError(f"is {choice!r}, which equals {other!r} before it. Keep one.", key=key)
+    if choice in seen:
+        problem = f"is {choice!r}, which equals {seen[choice]!r} before it. Keep one."
+        raise SpaceError(problem, key=key)
     return choice
 
 
@@ -193,6 +198,9 @@ def _number(key: str, kind: str, value: object) -> float:
     if kind == "int" and not float(number).is_integer():
         problem = f"is {value!r}, but must be a whole number for type int. Or use type: float."
         raise SpaceError(problem, key=key)
+    if kind == "int" and abs(number) > _MAX_WHOLE_NUMBER:
+        problem = f"is {value!r}, but must be at most {_MAX_WHOLE_NUMBER:,} for type int."
+        raise SpaceError(problem, key=key)
     return int(number) if kind == "int" else float(number)
 
 
@@ -212,6 +220,9 @@ def _flag(key: str, value: object) -> bool:
 def _check_ends(name: str, low: float, high: float) -> None:
     if low == high:
         problem = f"has low equal to high ({low}). Use a constant instead: {name}: {low}"
+        raise SpaceError(problem, key=name)
+    if not math.isfinite(high - low):
+        problem = f"has low {low} and high {high}, which are too far apart. Narrow the range."
         raise SpaceError(problem, key=name)
     if low > high:
         problem = f"is {low}, but must be below high, which is {high}. Swap the two."
@@ -235,6 +246,9 @@ def _check_step(name: str, step: float | None, *, width: float) -> None:
         return
     if step <= 0:
         raise SpaceError(f"is {step}, but must be above 0.", key=f"{name}.step")
+    if width / step > _MAX_STEPS:
+        problem = f"is {step}, too small for low and high that are {width} apart. Use a larger one."
+        raise SpaceError(problem, key=f"{name}.step")
     if step > width:
         problem = f"is {step}, but low and high are only {width} apart. Use a smaller step."
         raise SpaceError(problem, key=f"{name}.step")

@@ -11,6 +11,14 @@ import re
 
 import yaml
 
+MAX_BYTES = 1_000_000
+"""A file that is larger is no study file, and would be read for minutes."""
+
+_MAX_DEPTH = 50
+#: Beyond the values that are really written in the file; aliases multiply them.
+_MAX_REPEATED_VALUES = 100_000
+_MAX_WHOLE_NUMBER = 2**63
+_NOT_FOR_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 _EXPONENT_WITHOUT_POINT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
 
 
@@ -32,8 +40,35 @@ class YamlError(ValueError):
 
 
 class _StrictLoader(yaml.SafeLoader):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            mark = self.get_mark()
+            problem = f"lists and mappings are more than {_MAX_DEPTH} deep in each other."
+            raise YamlError(problem, line=mark.line + 1, column=mark.column + 1)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        try:
+            value = super().construct_object(node, deep=deep)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # PyYAML leaves what only looks like a date or a number to Python.
+            raise error if isinstance(error, YamlError) else _unreadable(node) from error
+        if isinstance(value, int) and abs(value) > _MAX_WHOLE_NUMBER:
+            raise _at(node, f"a whole number is at most {_MAX_WHOLE_NUMBER:,}. Put it in quotes.")
+        if isinstance(value, str) and _NOT_FOR_TEXT.search(value):
+            raise _at(node, f"{value!a} has a character that no file or program takes.")
+        return value
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[object, object]:
-        _refuse_bad_keys(self, node)
+        if isinstance(node, yaml.MappingNode):  # `!!map [1]` is refused by PyYAML.
+            _refuse_bad_keys(self, node)
         return dict(super().construct_mapping(node, deep=deep))
 
 
@@ -50,7 +85,11 @@ def read_yaml(text: str) -> object:
     """
     loader = _open(text)
     try:
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _refuse_multiplied(node)
+        return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         raise _with_place(error) from error
     except yaml.YAMLError as error:
@@ -64,6 +103,42 @@ def _open(text: str) -> _StrictLoader:
         return _StrictLoader(text)
     except yaml.YAMLError as error:
         raise YamlError(f"not valid YAML: {' '.join(str(error).split())}.") from error
+
+
+def _refuse_multiplied(root: yaml.Node) -> None:
+    """An alias in itself has no end, and aliases of aliases fill any memory once written out."""
+    sizes: dict[yaml.Node, int] = {}
+    above: set[yaml.Node] = set()
+
+    def size(node: yaml.Node) -> int:
+        if node in above:
+            raise _at(node, "an alias (*) stands inside of what it names.")
+        if node not in sizes:
+            above.add(node)
+            sizes[node] = 1 + sum(map(size, _children(node)))
+            above.remove(node)
+        return sizes[node]
+
+    n_values = size(root)
+    if n_values > len(sizes) + _MAX_REPEATED_VALUES:
+        raise _at(root, f"aliases (*) make {n_values:,} values of {len(sizes):,}. Write fewer.")
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [each for pair in node.value for each in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _unreadable(node: yaml.Node) -> YamlError:
+    kind = node.tag.rpartition(":")[2]
+    written = f"{node.value!r:.60}" if isinstance(node, yaml.ScalarNode) else "this"
+    return _at(node, f"{written} cannot be read as {kind}. Correct it, or put it in quotes.")
+
+
+def _at(node: yaml.Node, problem: str) -> YamlError:
+    mark = node.start_mark
+    return YamlError(problem, line=mark.line + 1, column=mark.column + 1)
 
 
 def _refuse_bad_keys(loader: _StrictLoader, node: yaml.MappingNode) -> None:

@@ -7,6 +7,7 @@ import logging
 import time
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
@@ -16,6 +17,7 @@ from tuner.activity import Activity
 from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
+from tuner.config.machine_checks import resolve_argv
 from tuner.config.storage_url import without_passwords
 from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
@@ -33,9 +35,11 @@ from tuner.errors import (
     ConfigError,
     LaunchError,
 )
+from tuner.files import StudyFiles
 from tuner.gpu_memory import GpuMemory
+from tuner.hooks import Hook, Hooks, HookTerms
 from tuner.launch.channel import ChannelServer
-from tuner.launch.inbox import Inbox, SignalSource
+from tuner.launch.inbox import Inbox, SignalReceived, SignalSource
 from tuner.launch.local import LocalLauncher
 from tuner.leasing import Leasing
 from tuner.notices import View
@@ -95,6 +99,8 @@ def dispatch(
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
         leasing = _leasing(config, host, locks)
+        view = stack.enter_context(_view(config, console))
+        hooks = stack.enter_context(Hooks(_hook_terms(config), view))
         dispatcher = Dispatcher(
             search=search,
             recorder=recorder,
@@ -103,12 +109,13 @@ def dispatch(
             leasing=leasing,
             plan=plan_of(config, seed=seed),
             terms=_terms(config),
-            view=stack.enter_context(_view(config, console)),
+            view=hooks,
             clock=SystemClock(),
             activity=Activity(leasing.watch, time.monotonic),
         )
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
+            hooks.finish(result, search.best, partial(_is_signalled, inbox))
     return StudyEnd(result=result, best=search.best, exit_code=_exit_code(result))
 
 
@@ -226,6 +233,22 @@ def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveView(console, config.study)
     return PlainView(console.file)
+
+
+def _hook_terms(config: StudyConfig) -> HookTerms:
+    files = StudyFiles(folder=config.folder, study=config.study)
+    return HookTerms(
+        commands={
+            Hook(key): resolve_argv(argv, config.folder) for key, argv in config.hooks.items()
+        },
+        study=config.study,
+        folder=config.folder,
+        log=files.hooks_log,
+    )
+
+
+def _is_signalled(inbox: Inbox, patience_s: float) -> bool:
+    return any(isinstance(event, SignalReceived) for event in inbox.drain(patience_s))
 
 
 def _exit_code(result: Result) -> int:

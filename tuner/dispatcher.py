@@ -331,6 +331,7 @@ class Dispatcher:
                 is_best=self._search.best is not before,
                 will_retry=will_retry,
                 log_path=str(self._log_of(live.attempt, rank)),
+                params=live.params or params,
             )
         )
         if is_hopeless:

@@ -21,6 +21,9 @@ EXIT_STUDY_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
+_LONGEST_LINE = 2000
+_SHOWN = 500
+
 
 class TunerError(Exception):
     """The tuner could not go on."""
@@ -28,7 +31,8 @@ class TunerError(Exception):
     exit_code = EXIT_BAD_INPUT
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or type(self).__doc__)
+        said = message or type(self).__doc__ or ""
+        super().__init__("\n".join(map(_without_its_middle, said.split("\n"))))
 
 
 class ConfigError(TunerError):
@@ -46,6 +50,11 @@ class ConfigError(TunerError):
         self.key = key
         place = f"{file}: " if file else ""
         super().__init__(f"{place}{key} {problem}" if key else f"{place}{problem}")
+
+
+def _without_its_middle(line: str) -> str:
+    """A message shows the value that is wrong, which may be a page of text."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_SHOWN]} [...] {line[-_SHOWN:]}"
 
 
 class DeviceError(TunerError):

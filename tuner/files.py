@@ -7,6 +7,7 @@ log for each attempt of it and its checkpoints.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,11 @@ from pathlib import Path
 
 FOLDER_NAME = "tuner-files"
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]+")
+
+
+def expanded(text: str) -> Path:
+    """A path with `~` filled in; one of a user who does not exist is left as it is written."""
+    return Path(os.path.expanduser(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,11 @@ class StudyFiles:
     def dispatcher_log(self) -> Path:
         """What the dispatcher did, with the traceback of an accident."""
         return self.root / "dispatcher.log"
+
+    @property
+    def hooks_log(self) -> Path:
+        """What the programs of `on_finish`, `on_best` and `on_failure` print."""
+        return self.root / "hooks.log"
 
     def trial(self, trial_number: int) -> Path:
         return self.root / f"trial-{trial_number}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from search_spaces import ParamValue
@@ -30,6 +30,7 @@ class Ended:
     is_best: bool
     will_retry: bool
     log_path: str
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

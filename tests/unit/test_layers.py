@@ -36,7 +36,7 @@ LAYERS = (
     ("tuner.activity", "tuner.stalls"),
     ("tuner.leasing", "tuner.orders", "tuner.others", "tuner.outage"),
     ("tuner.snapshot",),
-    ("tuner.view",),
+    ("tuner.view", "tuner.hooks"),
     ("tuner.dispatcher",),
     ("tuner.configurations", "tuner.prepare", "tuner.verbs"),
     ("tuner.start",),

@@ -12,6 +12,8 @@ _PART = r"(\d+(?:\.\d+)?)"
 _TEXT = re.compile(
     rf"(?:{_PART}d)?\s*(?:{_PART}h)?\s*(?:{_PART}m)?\s*(?:{_PART}s?)?", re.IGNORECASE
 )
+#: Blanks that could be of several parts take a time that grows with the cube of their number.
+_MAX_LENGTH = 100
 _ALLOWED = "a duration above 0, such as 90s, 30m, 1h30m or 2d, or a number of seconds"
 
 
@@ -28,7 +30,7 @@ def parse_duration(value: object) -> float:
 
 
 def _parse_text(text: str) -> float | None:
-    match = _TEXT.fullmatch(text.strip())
+    match = _TEXT.fullmatch(text.strip()) if len(text) <= _MAX_LENGTH else None
     if match is None or not any(match.groups()):
         return None
     parts = zip(match.groups(), _SECONDS.values(), strict=True)

@@ -27,6 +27,7 @@ from tuner.devices.width import (
     parts_on,
 )
 from tuner.errors import ConfigError
+from tuner.files import expanded
 from tuner.template import places
 
 _OUR_PYTHON = ("python", "python3")
@@ -47,28 +48,32 @@ def resolve_argv(argv: Sequence[str], folder: Path) -> list[str]:
     if program in _OUR_PYTHON:
         return [sys.executable, *words]
     if os.sep in program:
-        program = str(folder / Path(program).expanduser())
+        program = str(folder / expanded(program))
     return [program, *words]
 
 
 def check_command_exists(config: StudyConfig) -> None:
-    """Refuses a command whose program is not there.
+    """Refuses a command, or a hook, whose program is not there.
 
     Raises:
         ConfigError: If it is not on PATH, or not an executable file.
     """
     command = config.trial.command
-    if command is None or places(command[0]):
-        return
-    program = resolve_argv(command, config.folder)[0]
+    if command is not None and not places(command[0]):
+        _check_program(config, command, "trial.command")
+    for key, argv in config.hooks.items():
+        _check_program(config, argv, key)
+
+
+def _check_program(config: StudyConfig, argv: Sequence[str], key: str) -> None:
+    program = resolve_argv(argv, config.folder)[0]
     if shutil.which(program) is None:
-        raise ConfigError(
-            _missing_program(command[0], program), file=config.file, key="trial.command[0]"
-        )
+        problem = _missing_program(argv[0], program)
+        raise ConfigError(problem, file=config.file, key=f"{key}[0]")
 
 
 def _missing_program(written: str, program: str) -> str:
-    if Path(program).is_file():
+    if os.path.isfile(program):
         return f"is {written!r}, which is not executable. Run: chmod +x {program}"
     if os.sep in program:
         return f"is {written!r}, but there is no program {program}. Correct the path."

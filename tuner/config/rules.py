@@ -21,7 +21,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
 _UNFIT_FOR_A_FILE_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
 _MAX_SEED = 2**32 - 1
-_MAX_NAME_LENGTH = 200
+_MAX_NAME_BYTES = 200
 _STEP = "step"
 _SET_BY_THE_TUNER = re.compile(r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|TUNER_\w*")
 
@@ -38,10 +38,11 @@ def check_study_name(name: str) -> str:
     """A study's name also names its files."""
     if not name.strip() or name.startswith("."):
         raise ValueError(f"is {name!r}, but must be a name, such as digits-mlp.")
-    if _UNFIT_FOR_A_FILE_NAME.search(name) or len(name) > _MAX_NAME_LENGTH:
+    if _UNFIT_FOR_A_FILE_NAME.search(name) or len(name.encode()) > _MAX_NAME_BYTES:
+        unit = "characters" if name.isascii() else "bytes in UTF-8"
         raise ValueError(
             f"is {name!r}, but must be without slashes and line breaks, and at most "
-            f"{_MAX_NAME_LENGTH} characters: it names files too."
+            f"{_MAX_NAME_BYTES} {unit}: it names files too."
         )
     return name
 
@@ -67,7 +68,7 @@ def check_pattern(pattern: str) -> str:
     """A regular expression that Python can compile."""
     try:
         re.compile(pattern)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is {pattern!r}, which is no regular expression: {error}.") from error
     return pattern
 
@@ -84,6 +85,22 @@ def read_command(value: object) -> object:
         return value
     if not value or not value[0]:
         raise ValueError("must begin with a program, such as [python, train.py].")
+    return _words(value)
+
+
+def read_hook(value: object) -> object:
+    """The argv list of a program that is told what happened."""
+    example = "such as [python, notify.py]"
+    if not isinstance(value, list):
+        is_text = isinstance(value, str)
+        no_shell = ": the tuner uses no shell, so that no quoting is needed" if is_text else ""
+        raise ValueError(f"is {value!r}, but must be a list of words, {example}{no_shell}.")
+    if not value or not value[0]:
+        raise ValueError(f"must begin with a program, {example}.")
+    return _words(value)
+
+
+def _words(value: list[object]) -> tuple[str, ...]:
     return tuple(_as_text(f"[{place}]", each) for place, each in enumerate(value))
 
 

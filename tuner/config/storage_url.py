@@ -20,6 +20,8 @@ from urllib.parse import quote
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from tuner.files import expanded
+
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SCHEME = re.compile(r"[\w.+-]*://")
 _URL = re.compile(r"[\w.+-]+://\S+")
@@ -28,6 +30,8 @@ _FORMS = (
     "a SQLAlchemy URL: sqlite:///study.db, postgresql://user:${DB_PASSWORD}@host/name "
     "or mysql://user:${DB_PASSWORD}@host/name"
 )
+#: Have a meaning in a URL or at the beginning of a path.
+_NOT_IN_A_DEFAULT = re.compile(r"[?#%$~]")
 _FROM_FILE = "file:"
 #: What is installed by our extras; SQLAlchemy's own choice differs between its versions. Optuna
 #: knows MariaDB under the name of MySQL only.
@@ -60,6 +64,11 @@ def resolve_storage(text: str, *, folder: Path, environ: Mapping[str, str]) -> s
     if url.get_backend_name() != "sqlite":
         return filled
     return _with_absolute_path(url, folder, text)
+
+
+def default_storage(study: str) -> str:
+    """Where a study is written whose file does not say: beside the file, under its own name."""
+    return f"sqlite:///{_NOT_IN_A_DEFAULT.sub('_', study)}.db"
 
 
 def with_driver(text: str) -> str:
@@ -114,7 +123,7 @@ def _value_of(name: str, folder: Path, environ: Mapping[str, str]) -> str:
 
 
 def _read_secret(name: str, folder: Path) -> str:
-    path = folder / Path(name.removeprefix(_FROM_FILE)).expanduser()
+    path = folder / expanded(name.removeprefix(_FROM_FILE))
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -149,7 +158,7 @@ def _hidden(text: str) -> str:
 def _check_driver(url: URL, *, shown: str) -> None:
     try:
         url.get_dialect().import_dbapi()
-    except NoSuchModuleError:
+    except (NoSuchModuleError, ValueError):  # The latter for a name of more than two parts.
         name = url.drivername
         hint = " Write postgresql, not postgres." if name.startswith("postgres") else ""
         raise ValueError(
@@ -165,14 +174,29 @@ def _check_driver(url: URL, *, shown: str) -> None:
 
 def _with_absolute_path(url: URL, folder: Path, text: str) -> str:
     path = url.database
+    if url.host or url.username or url.port is not None:
+        raise ValueError(
+            f"is {masked_url(text)!r}, which names a host, and SQLite is a file. Write three "
+            "slashes: sqlite:///study.db."
+        )
     if not path or path == ":memory:":
         raise ValueError(
             f"is {text!r}, a database in memory, which would be gone at the end. "
             "Use a file, such as sqlite:///study.db."
         )
     if not path.startswith("file:"):
-        url = url.set(database=str((folder / Path(path).expanduser()).resolve()))
+        url = url.set(database=str(_resolved(folder / expanded(path), text)))
     return url.render_as_string(hide_password=False)
+
+
+def _resolved(path: Path, text: str) -> Path:
+    try:
+        path.exists()  # Raises where no file can have this name.
+        return path.resolve()
+    except OSError as error:
+        raise ValueError(f"is {text!r}, which cannot be a file: {error.strerror}.") from error
+    except RuntimeError:
+        raise ValueError(f"is {text!r}, a link that leads to itself.") from None
 
 
 def without_passwords(text: str) -> str:

@@ -34,7 +34,7 @@ from tuner.config.messages import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
 from tuner.config.resources import ResourcesConfig, width_mistakes
-from tuner.config.storage_url import resolve_storage
+from tuner.config.storage_url import default_storage, resolve_storage
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 
 
@@ -86,7 +86,7 @@ def _read_storage(value: object, info: ValidationInfo) -> str:
     if value is not None and not isinstance(value, str):
         raise ValueError("must be text, such as sqlite:///study.db.")
     reading = _reading(info.context)
-    text = value or f"sqlite:///{info.data.get('study', 'study')}.db"
+    text = value or default_storage(info.data.get("study", "study"))
     return resolve_storage(text, folder=reading.source.path.parent, environ=reading.environ)
 
 
@@ -96,6 +96,7 @@ _SPACE_SCHEMA = GetPydanticSchema(
 )
 _WholeNumber: TypeAlias = Annotated[int, Strict()]
 _Duration: TypeAlias = Annotated[float, PlainValidator(parse_duration)]
+_Hook: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(rules.read_hook)]
 _PositiveNumber: TypeAlias = Annotated[float, PlainValidator(rules.positive_number)]
 
 
@@ -212,6 +213,12 @@ class StudyConfig(Model):
     #: At most so many at a time, the rest is left to others.
     max_gpus: Annotated[_WholeNumber, Field(ge=1)] | None = None
     budget: BudgetConfig = BudgetConfig()
+    #: Programs that are told what happened, as argv lists: at the end of the study,
+    on_finish: _Hook | None = None
+    #: after a trial that is the best now,
+    on_best: _Hook | None = None
+    #: after a trial that has failed for good.
+    on_failure: _Hook | None = None
 
     _source: Source = PrivateAttr()
 
@@ -246,6 +253,16 @@ class StudyConfig(Model):
     def folder(self) -> Path:
         """The study file's folder, where relative paths in it begin."""
         return self._source.path.parent
+
+    @property
+    def hooks(self) -> dict[str, tuple[str, ...]]:
+        """Programs that are told what happened, by their keys in the study file."""
+        given = {
+            "on_finish": self.on_finish,
+            "on_best": self.on_best,
+            "on_failure": self.on_failure,
+        }
+        return {key: argv for key, argv in given.items() if argv is not None}
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from search_spaces.strict_yaml import YamlError, read_yaml
+from search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 from tuner.config.study import Source, StudyConfig, validate_study
 from tuner.errors import ConfigError
 
@@ -59,7 +59,12 @@ def load_study_file(
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            problem = f"is larger than {MAX_BYTES:,} bytes, which no study file needs to be."
+            raise ConfigError(problem, file=str(path))
+        return content.decode("utf-8")
     except FileNotFoundError:
         problem = "there is no such file. Give the path of a study file, or write one: tuner init"
     except IsADirectoryError:

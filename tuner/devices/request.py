@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TypeGuard
 
 _ALLOWED = "auto, all, cpu:N (such as cpu:4), or a list of GPU numbers and UUIDs (such as [0, 1])"
+_MAX_SLOTS = 4096
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+", re.IGNORECASE)
 
 
@@ -61,8 +63,10 @@ def parse_device_request(value: object) -> DeviceRequest:
 
 def _n_slots(text: str) -> int:
     slots = re.fullmatch(r"cpu:([0-9]{1,6})", text)
-    if slots is None or int(slots[1]) < 1:
-        raise ValueError(f"is {text!r}, but cpu: needs a whole number of at least 1, as in cpu:4.")
+    if slots is None or not 1 <= int(slots[1]) <= _MAX_SLOTS:
+        raise ValueError(
+            f"is {text!r}, but cpu: needs a whole number from 1 to {_MAX_SLOTS}, as in cpu:4."
+        )
     return int(slots[1])
 
 
@@ -70,7 +74,7 @@ def _names(values: list[object]) -> tuple[int | str, ...]:
     if not values:
         raise ValueError("is an empty list. Name at least one device as in [0], or write auto.")
     names = tuple(_name(value) for value in values)
-    twice = [name for name in names if names.count(name) > 1]
+    twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise ValueError(f"is a list that names {twice[0]} twice. Name each device once.")
     return names

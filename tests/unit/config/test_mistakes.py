@@ -77,7 +77,7 @@ KEYS = [
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, pruner, devices, max_gpus, budget.",
+        "sampler, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure.",
         id="name-of-a-property",
     ),
     pytest.param(

@@ -37,7 +37,7 @@ def test_parse_device_request(value, expected):
         ({"gpus": 1}, "Allowed: auto, all"),
         (2, "is 2, which is not a list. To use that one device, write [2]."),
         ("GPU-12", r"write [GPU-12]."),
-        ("cpu", "is 'cpu', but cpu: needs a whole number of at least 1"),
+        ("cpu", "is 'cpu', but cpu: needs a whole number from 1 to 4096"),
         ("cpu:0", "is 'cpu:0', but cpu: needs"),
         ("cpu:x", "is 'cpu:x', but cpu: needs"),
         ("cpu:-2", "is 'cpu:-2', but cpu: needs"),

@@ -77,3 +77,42 @@ def test_mistake_has_its_line(text: str, message: str) -> None:
     with pytest.raises(YamlError) as caught:
         read_yaml(text)
     assert str(caught.value) == message
+
+
+BOMB = "a0: &a0 [x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 30)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        pytest.param(BOMB, "aliases (*) make ", id="billion-laughs"),
+        pytest.param("a: &a [*a]", "an alias (*) stands inside of what it names.", id="endless"),
+        pytest.param("a: &a {b: *a}", "an alias (*) stands inside", id="endless-mapping"),
+        pytest.param("a: " + "[" * 20_000, "more than 50 deep in each other.", id="deep"),
+        pytest.param("a: " + "[" * 60 + "]" * 60, "more than 50 deep", id="deep-and-closed"),
+        pytest.param("- " * 9_000 + "x", "more than 50 deep", id="deep-block"),
+        pytest.param("a: 2026-99-99", "'2026-99-99' cannot be read as timestamp.", id="date"),
+        pytest.param("a: 0x_", "'0x_' cannot be read as int.", id="hexadecimal"),
+        pytest.param("a: !!int x", "'x' cannot be read as int.", id="tag-int"),
+        pytest.param("a: !!float ''", "'' cannot be read as float.", id="tag-float"),
+        pytest.param("a: !!bool x", "'x' cannot be read as bool.", id="tag-bool"),
+        pytest.param("a: !!timestamp x", "'x' cannot be read as timestamp.", id="tag-timestamp"),
+        pytest.param("a: !!map [1]", "expected a mapping node", id="tag-map"),
+        pytest.param("a: !!python/object/apply:os.system [x]", "could not determine", id="python"),
+        pytest.param("a: " + "9" * 5000, "cannot be read as int.", id="more-digits-than-python"),
+        pytest.param("a: 0x" + "f" * 40, "a whole number is at most 9,223,372,036", id="huge"),
+        pytest.param('a: "x\\0"', "'x\\x00' has a character that no file", id="null-character"),
+        pytest.param('a: "\\ud800"', "'\\ud800' has a character that no file", id="surrogate"),
+    ],
+)
+def test_what_no_study_file_needs_is_refused(text: str, sentence: str) -> None:
+    with pytest.raises(YamlError) as caught:
+        read_yaml(text)
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith("line 1, column ")
+
+
+def test_aliases_that_people_write_are_read() -> None:
+    assert read_yaml("a: &a [1, 2]\nb: *a\nc: [*a, *a]")["c"] == [[1, 2], [1, 2]]
