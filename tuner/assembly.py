@@ -32,6 +32,7 @@ from tuner.errors import (
     LaunchError,
 )
 from tuner.gpu_memory import GpuMemory
+from tuner.housekeeping import Housekeeping
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Inbox, SignalSource
 from tuner.launch.local import LocalLauncher
@@ -39,6 +40,7 @@ from tuner.leasing import Leasing
 from tuner.notices import View
 from tuner.prepare import HostDevices, draw_seed, plan_of, program_of, rule_of, widths_of
 from tuner.provenance import git_state, host_facts, package_versions
+from tuner.retention import RetentionRule
 from tuner.search.samplers import build_sampler
 from tuner.search.study import BestTrial, StudySearch
 from tuner.store.database import Database, open_database, store_errors
@@ -92,19 +94,23 @@ def dispatch(
         inbox.when_idle(search.read_ahead)
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
+        plan = plan_of(config, seed=seed)
+        housekeeping = Housekeeping(search, plan.files, _retention(config))
         dispatcher = Dispatcher(
             search=search,
             recorder=recorder,
             launcher=launcher,
             channel=channel,
             leasing=_leasing(config, host, locks),
-            plan=plan_of(config, seed=seed),
+            plan=plan,
             terms=_terms(config),
             view=stack.enter_context(_view(config, console)),
             clock=SystemClock(),
+            housekeeping=housekeeping,
         )
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
+            housekeeping.finish()
     return StudyEnd(result=result, best=search.best, exit_code=_exit_code(result))
 
 
@@ -215,6 +221,11 @@ def _terms(config: StudyConfig) -> Terms:
         timeout_s=config.trial.timeout_s,
         stop_grace_s=config.trial.stop_grace_s,
     )
+
+
+def _retention(config: StudyConfig) -> RetentionRule:
+    checkpoints = config.checkpoints
+    return RetentionRule(n_best=checkpoints.n_best, max_bytes=checkpoints.max_disk_bytes)
 
 
 def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]:

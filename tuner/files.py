@@ -58,6 +58,15 @@ class StudyFiles:
         """Shared by all attempts of a trial, so that a later one can go on from there."""
         return self.trial(trial_number) / "checkpoints"
 
+    def removed_checkpoints(self, trial_number: int) -> Path:
+        """Where they are while they are being removed."""
+        return self.trial(trial_number) / "checkpoints.removed"
+
+    def trials(self) -> list[int]:
+        """Numbers of the trials that have files."""
+        found = (re.fullmatch(r"trial-(\d+)", path.name) for path in self._entries())
+        return [int(each[1]) for each in found if each]
+
     def attempts_of(self, trial_number: int) -> list[int]:
         """Numbers of a trial's attempts that have a log, the oldest first."""
         return sorted(self._numbers(self.trial(trial_number), r"attempt-(\d+)\.log"))
@@ -66,6 +75,12 @@ class StudyFiles:
         """Ranks of an attempt that have a log."""
         name = rf"attempt-{attempt_number}(?:\.rank-(\d+))?\.log"
         return sorted(self._numbers(self.trial(trial_number), name))
+
+    def _entries(self) -> list[Path]:
+        try:
+            return list(self.root.iterdir())
+        except FileNotFoundError:
+            return []
 
     @staticmethod
     def _numbers(folder: Path, name: str) -> Iterator[int]:

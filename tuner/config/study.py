@@ -29,6 +29,7 @@ from pydantic_core import core_schema
 
 from search_spaces import AnySpace, load_space
 from tuner.config import rules
+from tuner.config.checkpoints import CheckpointsConfig
 from tuner.config.duration import parse_duration
 from tuner.config.messages import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
@@ -211,6 +212,7 @@ class StudyConfig(Model):
     #: At most so many at a time, the rest is left to others.
     max_gpus: Annotated[_WholeNumber, Field(ge=1)] | None = None
     budget: BudgetConfig = BudgetConfig()
+    checkpoints: CheckpointsConfig = CheckpointsConfig()
 
     _source: Source = PrivateAttr()
 
@@ -263,6 +265,7 @@ _KEYS: Keys = {
     "trial.resources": ResourcesConfig.yaml_keys(),
     "trial.metrics": MetricsConfig.yaml_keys(),
     "budget": BudgetConfig.yaml_keys(),
+    "checkpoints": CheckpointsConfig.yaml_keys(),
 }
 
 

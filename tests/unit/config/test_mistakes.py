@@ -77,7 +77,8 @@ KEYS = [
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, pruner, devices, max_gpus, budget.",
+        "sampler, pruner, devices, max_gpus, budget, "
+        "checkpoints.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -282,7 +283,7 @@ TRIAL = [
     ),
     pytest.param(
         trial("function: m:f, resources: {memory: lots}"),
-        "trial.resources.memory is 'lots', but must be a size of memory, such as 8GiB or 512MiB.",
+        "trial.resources.memory is 'lots', but must be a size, such as 8GiB or 512MiB.",
         id="memory-in-words",
     ),
     pytest.param(
