@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER_NAME = "tuner-files"
+_CHECKPOINTS = "checkpoints"
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]+")
 
 
@@ -56,11 +57,11 @@ class StudyFiles:
 
     def checkpoints(self, trial_number: int) -> Path:
         """Shared by all attempts of a trial, so that a later one can go on from there."""
-        return self.trial(trial_number) / "checkpoints"
+        return self.trial(trial_number) / _CHECKPOINTS
 
     def removed_checkpoints(self, trial_number: int) -> Path:
         """Where they are while they are being removed."""
-        return self.trial(trial_number) / "checkpoints.removed"
+        return self.trial(trial_number) / f"{_CHECKPOINTS}.removed"
 
     def trials(self) -> list[int]:
         """Numbers of the trials that have files."""
@@ -87,3 +88,8 @@ class StudyFiles:
         for path in folder.glob("attempt-*.log"):
             if found := re.fullmatch(name, path.name):
                 yield int(found[1] or 0)
+
+
+def checkpoints_beside(log: Path) -> Path:
+    """Those of the trial that an attempt's log belongs to."""
+    return log.parent / _CHECKPOINTS

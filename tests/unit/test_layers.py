@@ -52,6 +52,7 @@ LAYERS = (
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {
     ("tuner", "tuner.configurations"): "the package's public names, imported on first use",
+    ("tuner.configurations", "trials.checkpoints"): "imported late, by who loads a state",
     ("tuner.start", "tuner.assembly"): "imported late, while the fork server imports torch",
 }
 
