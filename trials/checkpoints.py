@@ -50,6 +50,7 @@ class CheckpointFolder:
     def begin_save(self, state: Mapping[str, Any], step: int) -> Path:
         """Copies the state and writes the copy in a thread; `wait` tells how that ended."""
         self.wait()
+        refuse_unloadable_values(state)
         copy = copy_to_cpu(dict(state))
         self._background.begin(lambda: self._write(copy, step))
         return self.file_of(step)

@@ -284,7 +284,7 @@ class TrialContext(BaseTrial):
         Raises:
             TypeError: If the state holds what could not be loaded again safely.
             OSError: If it cannot be written. What was saved before is still there. Without
-                `wait` both are raised by the next save, or end the trial as failed.
+                `wait` the next save raises it, or the trial ends as failed.
             ValueError: If it shall be sharded without waiting.
         """
         if sharded:

@@ -126,6 +126,7 @@ class Housekeeping:
         self._thread: threading.Thread | None = None
         self._swept_at_s: float | None = None
         self._n_ended = -1
+        self._has_failed = False
 
     def heed(self, now: Instant) -> list[str]:
         """Begins to sweep where it is time; gives what people should know.
@@ -142,9 +143,9 @@ class Housekeeping:
         """Sweeps once more, at the end of a study."""
         if self._rule.keeps_all or self._search.unsaved():
             return
-        self._join()
-        self._begin()
-        self._join()
+        if self._has_joined():
+            self._begin()
+            self._has_joined()
         for note in self._take_notes():
             _log.warning("%s", note)
 
@@ -170,12 +171,18 @@ class Housekeeping:
         self._thread.start()
 
     def _sweep(self, ended: tuple[EndedTrial, ...]) -> None:
-        for note in self._sweeper.sweep(ended):
+        try:
+            notes = self._sweeper.sweep(ended)
+        except OSError as error:
+            notes = [] if self._has_failed else [f"Checkpoints cannot be looked at: {error}."]
+            self._has_failed = True
+        for note in notes:
             self._notes.put(note)
 
-    def _join(self) -> None:
+    def _has_joined(self) -> bool:
         if self._thread is not None:
             self._thread.join(_LAST_WAIT_S)
+        return self._thread is None or not self._thread.is_alive()
 
     def _count_ended(self) -> int:
         counts = self._search.count()
