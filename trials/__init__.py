@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from trials.context import Params, TrialContext
+from trials.context import TrialContext
 from trials.current import current
+from trials.params import Params
 
 __all__ = ["Params", "TrialContext", "current"]

@@ -1,26 +1,35 @@
-"""Saves and finds the states of one trial: whole files only, the newest two kept."""
+"""Saves and finds the states of one trial: whole ones only, the newest few kept."""
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
-from collections.abc import Mapping
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from trials.background import Background
+from tuner import checkpoint_files
 
 #: The newest one may be torn by a disk that filled up; the one before it is then still there.
-N_KEPT = 2
+N_NEWEST = 2
 
 
 class CheckpointFolder:
-    """The checkpoints of one trial in one folder, as `step-<n>.pt`.
+    """The checkpoints of one trial in one folder.
 
     Args:
         path: The folder; made when the first state is saved.
+        n_newest: How many are kept.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, n_newest: int = N_NEWEST) -> None:
         self._path = path
+        self._n_newest = n_newest
+        self._background = Background()
 
     @property
     def path(self) -> Path:
@@ -29,13 +38,53 @@ class CheckpointFolder:
 
     def file_of(self, step: int) -> Path:
         """Where the state of a step is or would be; nothing is made."""
-        return self._path / f"step-{step}.pt"
+        return checkpoint_files.file_of(self._path, step)
+
+    # -- saving ------------------------------------------------------------------------------
 
     def save(self, state: Mapping[str, Any], step: int) -> Path:
         """Writes beside the final name, syncs, renames: a reader sees all of it or nothing."""
+        self.wait()
+        return self._write(state, step)
+
+    def begin_save(self, state: Mapping[str, Any], step: int) -> Path:
+        """Copies the state and writes the copy in a thread; `wait` tells how that ended."""
+        self.wait()
+        refuse_unloadable_values(state)
+        copy = copy_to_cpu(dict(state))
+        self._background.begin(lambda: self._write(copy, step))
+        return self.file_of(step)
+
+    def save_sharded(self, state: Mapping[str, Any], step: int, rank: int) -> Path:
+        """Every rank writes its own parts, into one folder; all must call it."""
+        from trials.sharded import save_sharded
+
+        self.wait()
+        final = checkpoint_files.sharded_of(self._path, step)
+        save_sharded(dict(state), final, is_main=rank == 0)
+        if rank == 0:
+            self._remove_old()
+        return final
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something was begun whose end nobody has heard of yet."""
+        return self._background.is_busy
+
+    def wait(self) -> None:
+        """Until what was begun is on disk. Raises what went wrong there."""
+        self._background.wait()
+
+    def settle(self) -> BaseException | None:
+        """Likewise; what went wrong is given back."""
+        return self._background.settle()
+
+    def _write(self, state: Mapping[str, Any], step: int) -> Path:
         import torch
 
         self._path.mkdir(parents=True, exist_ok=True)
+        for left in checkpoint_files.leftovers(self._path):
+            _remove(left)
         final = self.file_of(step)
         partial = final.with_suffix(f".partial-{os.getpid()}")
         try:
@@ -43,33 +92,63 @@ class CheckpointFolder:
                 torch.save(dict(state), file)
                 file.flush()
                 os.fsync(file.fileno())
-            _refuse_unloadable(partial)
+            refuse_unloadable(partial)
             partial.replace(final)
         finally:
             partial.unlink(missing_ok=True)
-        for old in self._newest_first()[N_KEPT:]:
-            old.unlink(missing_ok=True)
+        checkpoint_files.sync_folder(self._path)
+        self._remove_old()
         return final
+
+    def _remove_old(self) -> None:
+        for old in checkpoint_files.newest_first(self._path)[self._n_newest :]:
+            _remove(old)
+
+    # -- loading -----------------------------------------------------------------------------
 
     def load(self) -> dict[str, Any] | None:
         """The newest state that can be read, or None. Unpickles tensors and plain values only."""
-        import torch
-
-        for file in self._newest_first():
+        self.wait()
+        for path in checkpoint_files.newest_first(self._path):
             try:
-                state = torch.load(file, map_location="cpu", weights_only=True)
+                return load_state(path)
             except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):
                 continue
-            return dict(state)
         return None
 
-    def _newest_first(self) -> list[Path]:
-        # By time and not by step: a trial that starts over saves smaller steps again.
-        files = self._path.glob("step-*.pt")
-        return sorted(files, key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    def load_into(self, state: dict[str, Any]) -> dict[str, Any] | None:
+        """Fills a state with the newest whole one that ranks wrote together, or gives None.
+
+        Raises:
+            RuntimeError: If a key of it is not in the checkpoint.
+            ValueError: If a tensor has another shape there.
+        """
+        from trials.sharded import is_complete, load_into
+
+        self.wait()
+        for path in checkpoint_files.newest_first(self._path):
+            if path.is_dir() and is_complete(path):
+                load_into(path, state)
+                return state
+        return None
 
 
-def _refuse_unloadable(file: Path) -> None:
+def load_state(path: Path) -> dict[str, Any]:
+    """One checkpoint, its tensors whole and on the CPU.
+
+    Raises:
+        OSError, RuntimeError, EOFError, pickle.UnpicklingError: If it is torn or something else.
+    """
+    import torch
+
+    if path.is_dir():
+        from trials.sharded import load_whole
+
+        return load_whole(path)
+    return dict(torch.load(path, map_location="cpu", weights_only=True))
+
+
+def refuse_unloadable(file: Path | IO[bytes]) -> None:
     """
     Raises:
         TypeError: If the file holds what `weights_only=True` does not load, a NumPy number say.
@@ -78,10 +157,56 @@ def _refuse_unloadable(file: Path) -> None:
 
     try:
         # With mmap the tensors themselves are not read.
-        torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        torch.load(file, map_location="cpu", weights_only=True, mmap=isinstance(file, Path))
     except pickle.UnpicklingError as error:
         raise TypeError(
             "save_checkpoint: the state holds something that cannot be loaded again safely. Save "
             "state dicts, tensors, numbers, strings and containers of them (float(x) for NumPy's "
             f"numbers). torch says: {str(error).splitlines()[0]}"
         ) from error
+
+
+def refuse_unloadable_values(state: Mapping[str, Any]) -> None:
+    """Likewise for all that is no tensor, before anything is written.
+
+    Raises:
+        TypeError: If one of them could not be loaded.
+    """
+    import torch
+
+    content = io.BytesIO()
+    torch.save(replace_tensors(dict(state), lambda _: None), content)
+    content.seek(0)
+    refuse_unloadable(content)
+
+
+def copy_to_cpu(state: Any) -> Any:
+    """The state as it is now: what training does to its tensors later does not show in it."""
+    return replace_tensors(state, lambda tensor: tensor.detach().to("cpu", copy=True))
+
+
+def replace_tensors(value: Any, replace: Callable[[Any], object]) -> Any:
+    """A copy of nested dicts, lists and tuples, with something else for each tensor."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return replace(value)
+    if isinstance(value, dict):
+        items = ((key, replace_tensors(each, replace)) for key, each in value.items())
+        if not isinstance(value, OrderedDict):
+            return dict(items)
+        copy: Any = OrderedDict(items)
+        # The versions of a model's layers, in what `state_dict()` gives.
+        if (versions := getattr(value, "_metadata", None)) is not None:
+            copy._metadata = versions
+        return copy
+    if type(value) in (list, tuple, set):
+        return type(value)(replace_tensors(each, replace) for each in value)
+    return value
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

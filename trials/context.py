@@ -23,24 +23,12 @@ from optuna.trial import BaseTrial
 from trials.checkpoints import CheckpointFolder
 from trials.determinism import make_deterministic, seed_generators, seed_of_rank
 from trials.link import Link
-from trials.metrics import MAX_STEP
+from trials.metrics import MAX_STEP, as_number
+from trials.params import Params
 from tuner.messages import Assign
 
 if TYPE_CHECKING:
     import torch
-
-
-class Params(dict[str, Any]):
-    """Parameters by name, also as attributes: `params["lr"]` or `params.lr`."""
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            known = ", ".join(self) or "none"
-            raise AttributeError(
-                f"This trial has no parameter {name!r}. It has: {known}."
-            ) from None
 
 
 class TrialContext(BaseTrial):
@@ -59,7 +47,8 @@ class TrialContext(BaseTrial):
         self._user_attrs: dict[str, Any] = {}
         self._constraints: dict[str, float] = {}
         self._started_at = datetime.datetime.now()
-        self._checkpoints = CheckpointFolder(Path(assign.checkpoint_dir))
+        #: For the worker; training code has the methods below.
+        self.checkpoints = CheckpointFolder(Path(assign.checkpoint_dir), assign.n_newest_kept)
         #: What was reported last, by objective; a program that returns None is judged by it.
         self.last_values: Mapping[str, float] = {}
 
@@ -131,7 +120,7 @@ class TrialContext(BaseTrial):
         if not 0 <= step <= MAX_STEP:
             raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
         self.last_values = self._by_objective(value)
-        numbers = {name: _number(name, metric) for name, metric in metrics.items()}
+        numbers = {name: as_number(name, metric) for name, metric in metrics.items()}
         self._link.report(int(step), self.last_values, numbers)
 
     def should_prune(self) -> bool:
@@ -258,7 +247,7 @@ class TrialContext(BaseTrial):
     @property
     def checkpoint_dir(self) -> Path:
         """The trial's own folder, the same for every attempt of it; made on first use."""
-        return self._checkpoints.path
+        return self.checkpoints.path
 
     @property
     def checkpoint_path(self) -> Path:
@@ -270,29 +259,64 @@ class TrialContext(BaseTrial):
         """Names of the study's objectives."""
         return self._assign.objectives
 
-    def save_checkpoint(self, state: Mapping[str, Any], step: int) -> Path:
+    def save_checkpoint(
+        self, state: Mapping[str, Any], step: int, *, wait: bool = True, sharded: bool = False
+    ) -> Path:
         """Saves a state dict (tensors, numbers, strings and containers of them) atomically.
 
         Rank 0 alone writes: on another rank this does nothing and may be left out. Parts of a
-        model that is split over ranks are to be gathered before, see `trials.ddp.state_of`.
+        model that is split over ranks are gathered before (`trials.ddp.state_of`), or written by
+        each rank with `sharded=True`.
 
         Args:
             state: Such as `{"model": model.state_dict(), "epoch": epoch}`.
-            step: Where the training stands; the newest two are kept.
+            step: Where the training stands; the newest few are kept (`checkpoints.newest` of the
+                study file, 2).
+            wait: False copies the state to the CPU's memory and writes the copy while training
+                goes on. The next save waits for it, as does the trial's end.
+            sharded: True: every rank must call this, within `ddp.group`, and writes its own parts
+                with torch.distributed.checkpoint. Another number of ranks can load them.
 
         Returns:
-            The file, which rank 0 may still be writing.
-        """
-        if not self.is_main:
-            return self._checkpoints.file_of(step)
-        return self._checkpoints.save(state, step)
+            The file, or with `sharded` the folder; without `wait`, or on another rank than 0, it
+            may not be there yet.
 
-    def load_checkpoint(self) -> dict[str, Any] | None:
+        Raises:
+            TypeError: If the state holds what could not be loaded again safely.
+            OSError: If it cannot be written. What was saved before is still there. Without
+                `wait` the next save raises it, or the trial ends as failed.
+            ValueError: If it shall be sharded without waiting.
+        """
+        if sharded:
+            if not wait:
+                raise ValueError("save_checkpoint: sharded=True has no wait=False. Leave it out.")
+            return self.checkpoints.save_sharded(state, step, self.rank)
+        if not self.is_main:
+            return self.checkpoints.file_of(step)
+        if not wait:
+            return self.checkpoints.begin_save(state, step)
+        return self.checkpoints.save(state, step)
+
+    def load_checkpoint(self, into: dict[str, Any] | None = None) -> dict[str, Any] | None:
         """The newest state that was saved whole, with its tensors on the CPU, or None.
 
-        Every rank may read it, before the first step of training.
+        Every rank may read it, before the first step of training. One that was saved with
+        `sharded=True` is put together from all its parts (its dicts have text as keys).
+
+        Args:
+            into: A state as it would be saved, such as that of a model split over these ranks. It
+                is filled with the newest one saved with `sharded=True`, each rank reading its own
+                parts only, and given back; None where there is none, and it is as it was.
+
+        Raises:
+            RuntimeError: If a key of `into` is not in the checkpoint.
+            ValueError: If a tensor of it has another shape there.
         """
-        return self._checkpoints.load()
+        return self.checkpoints.load() if into is None else self.checkpoints.load_into(into)
+
+    def wait_for_checkpoint(self) -> None:
+        """Waits until what `save_checkpoint(wait=False)` began is on disk; raises its error."""
+        self.checkpoints.wait()
 
     def _has_gpu(self) -> bool:
         return any(not label.startswith("cpu") for label in self._assign.devices)
@@ -311,24 +335,11 @@ class TrialContext(BaseTrial):
                     f"report: this study has the objectives {', '.join(names)}; "
                     "report a dict with a value for each."
                 )
-            return {names[0]: _number(names[0], value)}
+            return {names[0]: as_number(names[0], value)}
         unknown = [name for name in value if name not in names]
         if unknown or len(value) != len(names):
             raise ValueError(
                 f"report: got values for {', '.join(value) or 'nothing'}, but this study has the "
                 f"objectives {', '.join(names)}. Further values go as keywords."
             )
-        return {name: _number(name, value[name]) for name in names}
-
-
-def _number(name: str, value: object) -> float:
-    """Takes Python, NumPy and one-element tensor numbers alike."""
-    if detach := getattr(value, "detach", None):
-        # A loss as it stands; torch warns when one that has a gradient becomes a number.
-        value = detach()
-    try:
-        return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"report: {name} is {value!r}, which is not a number. Report a float."
-        ) from error
+        return {name: as_number(name, value[name]) for name in names}

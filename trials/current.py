@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Mapping
@@ -47,7 +48,13 @@ def current(
                 storage or os.environ.get(ENV_STORAGE),
                 study or os.environ.get(ENV_STUDY),
             )
+        atexit.register(_finish_saving, active.context)
     return active.context
+
+
+def _finish_saving(context: TrialContext) -> None:
+    if (error := context.checkpoints.settle()) is not None:
+        print(f"The last checkpoint could not be saved: {error}", file=sys.stderr)
 
 
 def _assigned() -> TrialContext:

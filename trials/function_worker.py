@@ -50,6 +50,7 @@ def main(request: LaunchRequest) -> None:
         context = TrialContext(link.assign, link)
         prepare(context, request)
         finished = evaluate(request.program, context, link)
+        finished = finish_saving(context, link, finished)
         link.send(replace(finished, rank=request.rank, peak_memory_bytes=peak_memory_bytes()))
     except ChannelClosed as error:
         print(error, file=sys.stderr)
@@ -131,6 +132,22 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
         raise
     except BaseException as error:  # the edge: whatever the user's code raises is its ending
         return judge_error(link, error)
+
+
+def finish_saving(context: TrialContext, link: DispatcherLink, finished: Finished) -> Finished:
+    """Waits for what `save_checkpoint(wait=False)` began; without it a result is not complete."""
+    if not context.checkpoints.is_busy:
+        return finished
+    # The trial ends anyway; whoever cannot wait any longer kills.
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    error = context.checkpoints.settle()
+    signal.signal(signal.SIGTERM, before)
+    if error is None:
+        return finished
+    if finished.outcome is Outcome.COMPLETED:
+        return judge_error(link, error)
+    print(f"The last checkpoint could not be saved: {error}", file=sys.stderr)
+    return finished
 
 
 def build_params(context: TrialContext, space: str) -> None:

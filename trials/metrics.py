@@ -92,3 +92,16 @@ class Curve:
         step = self._next_step if reading.step is None else max(0, reading.step)
         self._next_step = step + 1
         return step
+
+
+def as_number(name: str, value: object) -> float:
+    """Takes Python, NumPy and one-element tensor numbers alike."""
+    if detach := getattr(value, "detach", None):
+        # A loss as it stands; torch warns when one that has a gradient becomes a number.
+        value = detach()
+    try:
+        return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"report: {name} is {value!r}, which is not a number. Report a float."
+        ) from error

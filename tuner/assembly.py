@@ -38,6 +38,7 @@ from tuner.errors import (
 from tuner.files import StudyFiles
 from tuner.gpu_memory import GpuMemory
 from tuner.hooks import Hook, Hooks, HookTerms
+from tuner.housekeeping import Housekeeping
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Inbox, SignalReceived, SignalSource
 from tuner.launch.local import LocalLauncher
@@ -45,6 +46,7 @@ from tuner.leasing import Leasing
 from tuner.notices import View
 from tuner.prepare import HostDevices, draw_seed, plan_of, program_of, rule_of, widths_of
 from tuner.provenance import git_state, host_facts, package_versions
+from tuner.retention import RetentionRule
 from tuner.search.samplers import build_sampler
 from tuner.search.study import BestTrial, StudySearch
 from tuner.store.database import Database, open_database, store_errors
@@ -101,20 +103,24 @@ def dispatch(
         leasing = _leasing(config, host, locks)
         view = stack.enter_context(_view(config, console))
         hooks = stack.enter_context(Hooks(_hook_terms(config), view))
+        plan = plan_of(config, seed=seed)
+        housekeeping = Housekeeping(search, plan.files, _retention(config))
         dispatcher = Dispatcher(
             search=search,
             recorder=recorder,
             launcher=launcher,
             channel=channel,
             leasing=leasing,
-            plan=plan_of(config, seed=seed),
+            plan=plan,
             terms=_terms(config),
             view=hooks,
             clock=SystemClock(),
             activity=Activity(leasing.watch, time.monotonic),
+            housekeeping=housekeeping,
         )
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
+            housekeeping.finish()
             hooks.finish(result, search.best, partial(_is_signalled, inbox))
     return StudyEnd(result=result, best=search.best, exit_code=_exit_code(result))
 
@@ -227,6 +233,11 @@ def _terms(config: StudyConfig) -> Terms:
         stall_timeout_s=config.trial.stall_timeout_s,
         stop_grace_s=config.trial.stop_grace_s,
     )
+
+
+def _retention(config: StudyConfig) -> RetentionRule:
+    checkpoints = config.checkpoints
+    return RetentionRule(n_best=checkpoints.n_best, max_bytes=checkpoints.max_disk_bytes)
 
 
 def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]:

@@ -10,18 +10,22 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import optuna
 import yaml
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import ParamValue
+from tuner.checkpoint_files import newest_whole
 from tuner.errors import StoreError
+from tuner.files import checkpoints_beside
 from tuner.formats import Format
 from tuner.launch.request import trial_environment
 from tuner.search.identity import OBJECTIVES_ATTR, all_params, load_space_of
 from tuner.store.database import Database, open_database
-from tuner.store.queries import find_study, origin_of
+from tuner.store.queries import Origin, find_study, origin_of
 from tuner.template import format_value
 
 
@@ -40,11 +44,25 @@ class BestConfiguration:
     git_commit: str | None
     #: Whether the user's files differed from that commit.
     git_is_dirty: bool | None
+    #: Path of the newest state that the trial saved whole, a file or a folder of several ranks;
+    #: None where it saved none, or where it is on another machine.
+    checkpoint: str | None = None
 
     @property
     def value(self) -> float:
         """Of the first objective."""
         return next(iter(self.values.values()))
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """The newest state that the trial saved and that can be read, or None.
+
+        Tensors are on the CPU. Only tensors and plain values are unpickled. Needs torch.
+        """
+        if self.checkpoint is None:
+            return None
+        from trials.checkpoints import CheckpointFolder
+
+        return CheckpointFolder(Path(self.checkpoint).parent).load()
 
 
 def load_best(storage: str, study: str | None = None) -> BestConfiguration:
@@ -140,4 +158,10 @@ def _configuration(
         seed=origin.seed if origin else 0,
         git_commit=origin.git_commit if origin else None,
         git_is_dirty=origin.git_is_dirty if origin else None,
+        checkpoint=_checkpoint(origin),
     )
+
+
+def _checkpoint(origin: Origin | None) -> str | None:
+    found = newest_whole(checkpoints_beside(Path(origin.log_path))) if origin else None
+    return str(found) if found else None

@@ -32,6 +32,7 @@ from tuner.devices.device import Device
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, LaunchError
 from tuner.foresight import Foresight
 from tuner.grants import Candidate, Grant
+from tuner.housekeeping import Housekeeping
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
 from tuner.launch.plan import TrialPlan
@@ -78,6 +79,7 @@ class Dispatcher:
         view: Who watches.
         clock: The time.
         activity: What attempts do; None where nobody looks.
+        housekeeping: Removes checkpoints that the study does not keep; None keeps all.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Dispatcher:
         view: View,
         clock: Clock,
         activity: Activity | None = None,
+        housekeeping: Housekeeping | None = None,
     ) -> None:
         self._search = search
         self._recorder = recorder
@@ -103,6 +106,7 @@ class Dispatcher:
         self._terms = terms
         self._view = view
         self._clock = clock
+        self._housekeeping = housekeeping
         self._live: dict[AttemptId, LiveAttempt] = {}
         #: Those of them that are to be launched once the database knows of them.
         self._intended: list[LiveAttempt] = []
@@ -178,6 +182,8 @@ class Dispatcher:
         self._fill_devices(now)
         self._beat(now)
         self._record(now)
+        if self._housekeeping is not None:
+            self._notices += [Said(text=note) for note in self._housekeeping.heed(now)]
         self._ask_ahead(now)
 
     # -- hearing -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER_NAME = "tuner-files"
+_CHECKPOINTS = "checkpoints"
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]+")
 
 
@@ -67,7 +68,16 @@ class StudyFiles:
 
     def checkpoints(self, trial_number: int) -> Path:
         """Shared by all attempts of a trial, so that a later one can go on from there."""
-        return self.trial(trial_number) / "checkpoints"
+        return self.trial(trial_number) / _CHECKPOINTS
+
+    def removed_checkpoints(self, trial_number: int) -> Path:
+        """Where they are while they are being removed."""
+        return self.trial(trial_number) / f"{_CHECKPOINTS}.removed"
+
+    def trials(self) -> list[int]:
+        """Numbers of the trials that have files."""
+        found = (re.fullmatch(r"trial-(\d+)", path.name) for path in self._entries())
+        return [int(each[1]) for each in found if each]
 
     def attempts_of(self, trial_number: int) -> list[int]:
         """Numbers of a trial's attempts that have a log, the oldest first."""
@@ -78,8 +88,19 @@ class StudyFiles:
         name = rf"attempt-{attempt_number}(?:\.rank-(\d+))?\.log"
         return sorted(self._numbers(self.trial(trial_number), name))
 
+    def _entries(self) -> list[Path]:
+        try:
+            return list(self.root.iterdir())
+        except FileNotFoundError:
+            return []
+
     @staticmethod
     def _numbers(folder: Path, name: str) -> Iterator[int]:
         for path in folder.glob("attempt-*.log"):
             if found := re.fullmatch(name, path.name):
                 yield int(found[1] or 0)
+
+
+def checkpoints_beside(log: Path) -> Path:
+    """Those of the trial that an attempt's log belongs to."""
+    return log.parent / _CHECKPOINTS

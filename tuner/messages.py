@@ -66,6 +66,8 @@ class Assign:
     objectives: tuple[str, ...]
     #: Names of the devices, for people: `GPU 0`, `cpu:3`.
     devices: tuple[str, ...]
+    #: Checkpoints of one trial.
+    n_newest_kept: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

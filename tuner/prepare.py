@@ -134,6 +134,7 @@ def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
         objectives=tuple(config.objectives),
         is_ddp=config.trial.is_ddp and max(map(n_devices_of, widths_of(config))) > 1,
         guards_memory=not isinstance(rule_of(config), LearnedWidth),
+        n_newest_kept=config.checkpoints.newest,
     )
 
 

@@ -22,6 +22,8 @@ LAYERS = (
         "tuner.clock",
         "tuner.budget",
         "tuner.foresight",
+        "tuner.retention",
+        "tuner.checkpoint_files",
     ),
     ("tuner.attempt", "tuner.template", "tuner.files", "tuner.terms"),
     ("tuner.retries", "tuner.streak"),
@@ -34,7 +36,7 @@ LAYERS = (
     ("tuner.notices", "tuner.grants"),
     ("tuner.gpu_memory", "tuner.live"),
     ("tuner.activity", "tuner.stalls"),
-    ("tuner.leasing", "tuner.orders", "tuner.others", "tuner.outage"),
+    ("tuner.leasing", "tuner.orders", "tuner.others", "tuner.outage", "tuner.housekeeping"),
     ("tuner.snapshot",),
     ("tuner.view", "tuner.hooks"),
     ("tuner.dispatcher",),
@@ -52,6 +54,7 @@ LAYERS = (
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {
     ("tuner", "tuner.configurations"): "the package's public names, imported on first use",
+    ("tuner.configurations", "trials.checkpoints"): "imported late, by who loads a state",
     ("tuner.start", "tuner.assembly"): "imported late, while the fork server imports torch",
 }
 

@@ -1,5 +1,6 @@
 """From study.yaml to frozen, checked values."""
 
+from tuner.config.checkpoints import CheckpointsConfig
 from tuner.config.resources import ResourcesConfig
 from tuner.config.study import (
     BudgetConfig,
@@ -15,6 +16,7 @@ from tuner.config.study_file import load_study_file
 
 __all__ = [
     "BudgetConfig",
+    "CheckpointsConfig",
     "Direction",
     "Parallel",
     "PrunerConfig",

@@ -1,4 +1,4 @@
-"""Sizes of memory as people write them: `40GiB`, `512 MB`, or a plain number of bytes."""
+"""Sizes of memory and disks as people write them: `40GiB`, `512 MB`, or a plain number of bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse_size(value: object) -> int:
     """
     size_bytes = _parse_text(value) if isinstance(value, str) else value
     if not is_number(size_bytes) or not math.isfinite(size_bytes) or size_bytes < 1:
-        raise ValueError(f"is {value!r}, but must be a size of memory, such as 8GiB or 512MiB.")
+        raise ValueError(f"is {value!r}, but must be a size, such as 8GiB or 512MiB.")
     return int(size_bytes)
 
 

@@ -29,6 +29,7 @@ from pydantic_core import core_schema
 
 from search_spaces import AnySpace, load_space
 from tuner.config import rules
+from tuner.config.checkpoints import CheckpointsConfig
 from tuner.config.duration import parse_duration
 from tuner.config.messages import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
@@ -219,6 +220,7 @@ class StudyConfig(Model):
     on_best: _Hook | None = None
     #: after a trial that has failed for good.
     on_failure: _Hook | None = None
+    checkpoints: CheckpointsConfig = CheckpointsConfig()
 
     _source: Source = PrivateAttr()
 
@@ -281,6 +283,7 @@ _KEYS: Keys = {
     "trial.resources": ResourcesConfig.yaml_keys(),
     "trial.metrics": MetricsConfig.yaml_keys(),
     "budget": BudgetConfig.yaml_keys(),
+    "checkpoints": CheckpointsConfig.yaml_keys(),
 }
 
 

@@ -50,6 +50,8 @@ class TrialPlan:
     is_ddp: bool = False
     #: Whether a share of a GPU is enforced; what `auto` believes of a trial may be wrong.
     guards_memory: bool = True
+    #: Checkpoints that one trial keeps, the newest.
+    n_newest_kept: int = 2
 
     def seed_of(self, trial_number: int, attempt_number: int) -> int:
         """Below 2**31, which every library takes."""
@@ -129,6 +131,7 @@ class TrialPlan:
             checkpoint_dir=str(self.files.checkpoints(attempt.trial_number)),
             objectives=self.objectives,
             devices=tuple(device.label for device in devices),
+            n_newest_kept=self.n_newest_kept,
         )
 
 

@@ -35,6 +35,7 @@ from tuner.devices.width import ONE, FixedWidth, LearnedWidth, Width, WidthRule
 from tuner.dispatcher import Dispatcher
 from tuner.files import StudyFiles
 from tuner.gpu_memory import GpuMemory
+from tuner.housekeeping import Housekeeping
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
 from tuner.launch.request import FunctionProgram, LaunchRequest
@@ -42,6 +43,7 @@ from tuner.leasing import Leasing
 from tuner.messages import Action, Decided, Finished, Hello, Report, ToWorker, Verdict
 from tuner.notices import Ended, Said, Started
 from tuner.provenance import GitState, HostFacts
+from tuner.retention import RetentionRule
 from tuner.search.study import StudySearch
 from tuner.store.database import Database, open_database, store_errors
 from tuner.store.models import AttemptRow, LeaseRow
@@ -175,6 +177,7 @@ class World:
         widths: Sequence[Width] = (ONE,),
         is_ddp: bool = False,
         is_polite: bool = False,
+        retention: RetentionRule | None = None,
     ) -> None:
         self.program = program
         self.workers: list[FakeWorker] = []
@@ -208,6 +211,8 @@ class World:
         self.database.access.wait_at_most(60.0)
         pool, watch = DevicePool(self.probe.devices()), DeviceWatch(self.probe)
         sharing = Sharing(self.probe.devices()) if rule == LearnedWidth() else None
+        self.files = StudyFiles(folder=folder, study="study")
+        self.housekeeping = Housekeeping(self.search, self.files, retention or RetentionRule())
         self.dispatcher = Dispatcher(
             search=self.search,
             recorder=self.recorder,
@@ -224,7 +229,7 @@ class World:
             ),
             plan=TrialPlan(
                 program=FunctionProgram(module="m", function="f"),
-                files=StudyFiles(folder=folder, study="study"),
+                files=self.files,
                 study="study",
                 seed=7,
                 objectives=(self.objective,),
@@ -240,6 +245,7 @@ class World:
             ),
             view=self.view,
             clock=self.clock,
+            housekeeping=self.housekeeping,
         )
 
     # -- what the test does ------------------------------------------------------------------

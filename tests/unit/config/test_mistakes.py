@@ -77,7 +77,8 @@ KEYS = [
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure.",
+        "sampler, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
+        "checkpoints.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -281,8 +282,40 @@ TRIAL = [
         id="width-by-unfit-parameter",
     ),
     pytest.param(
+        SMALL + "checkpoints: {keep: 3}",
+        "checkpoints.keep is 3, but must be 'all', or 'best' and a number of trials, such as "
+        "best 3. Write: best 3.",
+        id="keep-number",
+    ),
+    pytest.param(
+        SMALL + "checkpoints: {keep: best 0}",
+        "checkpoints.keep is 'best 0', but must be 'all', or 'best' and a number of trials, such "
+        "as best 3.",
+        id="keep-none",
+    ),
+    pytest.param(
+        SMALL + "checkpoints: {newest: 0}",
+        "checkpoints.newest is 0, but must be at least 1.",
+        id="newest-none",
+    ),
+    pytest.param(
+        SMALL + "checkpoints: {max_disk: much}",
+        "checkpoints.max_disk is 'much', but must be a size, such as 8GiB or 512MiB.",
+        id="max-disk",
+    ),
+    pytest.param(
+        SMALL + "checkpoints: {max_size: 1GiB}",
+        "unknown key 'checkpoints.max_size'. Did you mean 'checkpoints.max_disk'?",
+        id="checkpoints-unknown",
+    ),
+    pytest.param(
+        SMALL + "checkpoints: best 3",
+        "checkpoints is 'best 3', but must be a mapping, with one `key: value` per line.",
+        id="checkpoints-text",
+    ),
+    pytest.param(
         trial("function: m:f, resources: {memory: lots}"),
-        "trial.resources.memory is 'lots', but must be a size of memory, such as 8GiB or 512MiB.",
+        "trial.resources.memory is 'lots', but must be a size, such as 8GiB or 512MiB.",
         id="memory-in-words",
     ),
     pytest.param(

@@ -41,6 +41,17 @@ def test_small_file_has_the_defaults(load, folder: Path) -> None:
     )
 
 
+def test_all_checkpoints_are_kept_unless_asked(load) -> None:
+    kept = load(SMALL).checkpoints
+    assert (kept.n_best, kept.newest, kept.max_disk_bytes) == (None, 2, None)
+
+
+def test_checkpoints_are_read(load) -> None:
+    kept = load(SMALL + "checkpoints: {keep: best 3, newest: 1, max_disk: 50GiB}").checkpoints
+    assert (kept.n_best, kept.newest, kept.max_disk_bytes) == (3, 1, 50 * 1024**3)
+    assert load(SMALL + "checkpoints: {keep: all}").checkpoints.n_best is None
+
+
 def test_command_is_read_whole(load) -> None:
     trial = load(COMMAND).trial
     assert trial.command == ("python", "train.py", "--lr={lr}", "3")

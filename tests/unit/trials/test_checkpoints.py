@@ -141,3 +141,17 @@ def test_other_files_are_left_alone(folder: CheckpointFolder) -> None:
         *("best.pt", "step.pt", "last.pt", "step-9.txt"),
         *("step-2.pt", "step-3.pt"),
     }
+
+
+def test_more_or_fewer_are_kept_on_request(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, n_newest=3)
+    for step in range(5):
+        folder.save({"step": step}, step)
+    assert _names(folder) == {"step-2.pt", "step-3.pt", "step-4.pt"}
+
+
+def test_what_a_killed_process_left_is_removed(folder: CheckpointFolder) -> None:
+    (folder.path / "step-1.partial-12345").write_bytes(b"half of it")
+    assert folder.load() is None
+    folder.save({"step": 2}, 2)
+    assert _names(folder) == {"step-2.pt"}

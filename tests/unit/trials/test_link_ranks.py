@@ -299,6 +299,7 @@ def test_closed_connection_ends_the_wait(group: Group, ranks: tuple[Link, Link])
 def test_minder_of_a_rank_hears_verdicts_itself(group: Group, connect: Callable[..., Link]) -> None:
     main = connect(0)
     minder = connect(1, world_size=1)
+    minder.suggest("lr", LR)  # Its answer shows that the group knows it.
     group.action = Action.PRUNE
     _report(1, main)
     main.should_stop()

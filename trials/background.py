@@ -1,0 +1,40 @@
+"""One piece of work at a time in a thread, while training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+
+class Background:
+    """Does one thing after the other; an error is told to whoever asks next."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        self._future: Future[object] | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is an end that nobody has heard of yet."""
+        return self._future is not None
+
+    def begin(self, work: Callable[[], object]) -> None:
+        """Raises what the work before it raised, once that has ended."""
+        self.wait()
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="save-checkpoint")
+        self._future = self._executor.submit(work)
+
+    def wait(self) -> None:
+        """Until it has ended. Raises what the work raised."""
+        if (error := self.settle()) is not None:
+            raise error
+
+    def settle(self) -> BaseException | None:
+        """Waits for the end; gives the error, once."""
+        if self._future is None:
+            return None
+        # A signal that interrupts the wait leaves the work to be waited for again.
+        error = self._future.exception()
+        self._future = None
+        return error

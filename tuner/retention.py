@@ -1,0 +1,158 @@
+"""Which trials' checkpoints are removed: a decision from values, states and sizes alone.
+
+Whatever is unfinished, and whatever is the best, is in no list here, so that it cannot be chosen.
+What may go can never be wanted again: a trial that has ended stays ended, and one that others have
+beaten stays beaten. A view of the study that is a little old therefore only keeps more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionRule:
+    """What a study keeps of its trials' checkpoints.
+
+    Args:
+        n_best: How many completed trials keep theirs; None: every trial that has ended does.
+        max_bytes: What all of them together may take; None for no limit.
+    """
+
+    n_best: int | None = None
+    max_bytes: int | None = None
+
+    @property
+    def keeps_all(self) -> bool:
+        return self.n_best is None and self.max_bytes is None
+
+
+class End(IntEnum):
+    """How a trial ended; those of the first go first."""
+
+    FAILED = 0
+    PRUNED = 1
+    #: Completed, but a constraint does not hold.
+    INFEASIBLE = 2
+    COMPLETED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTrial:
+    """A trial that is over for good."""
+
+    number: int
+    end: End
+    #: Seconds since the epoch.
+    ended_at_s: float
+    #: Of each objective, the smaller the better; empty where it did not complete.
+    losses: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """Trials that have ended, in the order in which their checkpoints may go."""
+
+    #: Everything but the best; the first goes first.
+    expendable: tuple[int, ...]
+    #: The last so many of them are feasible and complete.
+    n_good: int
+    #: The best one, or the Pareto front; lowest number of equal ones.
+    best: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """What is to be removed, and how much too much is there even so."""
+
+    trials: tuple[int, ...]
+    over_bytes: int = 0
+
+
+def rank(ended: Iterable[EndedTrial]) -> Ranking:
+    """Orders failed trials first, then pruned ones, the oldest first; then the worst completed.
+
+    With several objectives: a trial is the worse, the more of the Pareto front are better in
+    everything; then the first objective decides.
+    """
+    trials = sorted(ended, key=lambda trial: trial.number)
+    good = [trial for trial in trials if trial.end is End.COMPLETED]
+    front = _front(good)
+    best = frozenset(trial.number for trial in front)
+
+    def worst_first(trial: EndedTrial) -> tuple[float, ...]:
+        n_better = sum(_dominates(each.losses, trial.losses) for each in front)
+        return (-n_better, *(-loss for loss in trial.losses), -trial.number)
+
+    bad = sorted(
+        (trial for trial in trials if trial.end is not End.COMPLETED),
+        key=lambda trial: (trial.end, trial.ended_at_s),
+    )
+    beaten = sorted((trial for trial in good if trial.number not in best), key=worst_first)
+    return Ranking(
+        expendable=tuple(trial.number for trial in (*bad, *beaten)),
+        n_good=len(beaten),
+        best=best,
+    )
+
+
+def choose(
+    ranking: Ranking,
+    sizes: Mapping[int, int],
+    rule: RetentionRule,
+    *,
+    stuck: Collection[int] = (),
+) -> Removal:
+    """Chooses what goes: all that the rule does not keep, and more where the disk is full.
+
+    Args:
+        ranking: The trials that have ended.
+        sizes: Bytes by trial, of all that have checkpoints. A trial that is not in the ranking is
+            unfinished, or unknown, and counts without being touched.
+        rule: The study's rule.
+        stuck: Trials whose checkpoints cannot be removed.
+    """
+    present = [each for each in ranking.expendable if each in sizes and each not in stuck]
+    spared = _spared(ranking, rule.n_best)
+    gone = [number for number in present if number not in spared]
+    total = sum(sizes.values()) - sum(sizes[number] for number in gone)
+    limit = total if rule.max_bytes is None else rule.max_bytes
+    for number in present:
+        if total <= limit:
+            break
+        if number in spared and sizes[number]:
+            gone.append(number)
+            total -= sizes[number]
+    return Removal(trials=tuple(gone), over_bytes=max(0, total - limit))
+
+
+def _spared(ranking: Ranking, n_best: int | None) -> frozenset[int]:
+    """What the rule keeps beside the best, as long as there is room."""
+    if n_best is None:
+        return frozenset(ranking.expendable)
+    n_spared = min(ranking.n_good, max(0, n_best - len(ranking.best)))
+    return frozenset(ranking.expendable[len(ranking.expendable) - n_spared :])
+
+
+def _front(good: Sequence[EndedTrial]) -> list[EndedTrial]:
+    """Trials that none beats; of those with equal values all, but for a single objective one."""
+    front: list[EndedTrial] = []
+    for trial in good:
+        if any(_beats(each, trial) for each in front):
+            continue
+        front = [each for each in front if not _beats(trial, each)]
+        front.append(trial)
+    return front
+
+
+def _beats(one: EndedTrial, other: EndedTrial) -> bool:
+    is_first_of_equals = len(one.losses) == 1 and one.losses == other.losses
+    return _dominates(one.losses, other.losses) or (
+        is_first_of_equals and one.number < other.number
+    )
+
+
+def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
