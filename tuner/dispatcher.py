@@ -1,12 +1,12 @@
 """The loop that asks, leases, launches, reads reports, decides and records.
 
 One thread owns all state. `tick` is a list of short steps, none of which waits; time comes in as
-an argument. Ending an attempt is a state with a deadline: told to stop, then SIGTERM, then SIGKILL.
+an argument. `tuner.talk` hears what workers say, `tuner.stopping` brings attempts to an end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,6 @@ from typing import assert_never
 
 from optuna.trial import TrialState
 
-from search_spaces import ParamValue
-from tuner import messages
 from tuner.activity import Activity
 from tuner.attempt import (
     Attempt,
@@ -24,7 +22,6 @@ from tuner.attempt import (
     Cause,
     Ending,
     Outcome,
-    advance,
 )
 from tuner.budget import Spent
 from tuner.clock import Clock, Instant
@@ -34,12 +31,12 @@ from tuner.foresight import Foresight
 from tuner.grants import Candidate, Grant
 from tuner.housekeeping import Housekeeping
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
-from tuner.launch.inbox import Event, Received, SignalReceived, SourceId, WorkerExited
+from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Events, Launcher
 from tuner.leasing import Leasing
 from tuner.live import LiveAttempt, Rank, Step, ending_of
-from tuner.messages import Action
+from tuner.moves import move
 from tuner.notices import Ended, Notice, Said, Started, View
 from tuner.orders import Orders, changed, told
 from tuner.others import Others
@@ -48,9 +45,11 @@ from tuner.retries import Retries
 from tuner.search.study import AskedTrial, StudySearch
 from tuner.snapshot import take_snapshot
 from tuner.stalls import Stalls
+from tuner.stopping import Stopping
 from tuner.store.commands import Command, Order
 from tuner.store.record import Recorder
 from tuner.streak import N_ALIKE, Streak, said_last
+from tuner.talk import Talk
 from tuner.terms import Result, Terms
 
 _TICK_S = 0.25
@@ -132,10 +131,24 @@ class Dispatcher:
         )
         self._foresight = Foresight()
         self._activity = activity
-        self._stalls = Stalls(
-            terms.stall_timeout_s, activity.is_working if activity else lambda live: True
-        )
         self._outage = Outage(recorder, self._say)
+        self._talk = Talk(
+            search=search,
+            recorder=recorder,
+            channel=channel,
+            leasing=leasing,
+            plan=plan,
+            terms=terms,
+            outage=self._outage,
+        )
+        is_working = activity.is_working if activity else lambda live: True
+        self._stopping = Stopping(
+            recorder=recorder,
+            launcher=launcher,
+            channel=channel,
+            terms=terms,
+            stalls=Stalls(terms.stall_timeout_s, is_working),
+        )
         self._orders = Orders(recorder.commands)
         if self._orders.paused_by:
             self._say(
@@ -166,7 +179,7 @@ class Dispatcher:
     def tick(self, now: Instant, happened: Iterable[Event]) -> None:
         """One round: hear what happened, act on it, write it down, show it."""
         self._hear(now, happened)
-        self._enforce_deadlines(now)
+        self._stopping.enforce_deadlines(list(self._live.values()), now)
         self._release_cleared_devices(now)
         with self._outage.watch(now):
             self._use_database(now)
@@ -191,8 +204,11 @@ class Dispatcher:
     def _hear(self, now: Instant, happened: Iterable[Event]) -> None:
         for event in happened:
             match event:
-                case Received():
-                    self._hear_message(now, event.source, event.message)
+                case Received(source=source, message=message):
+                    live = self._live.get(message.attempt_id)
+                    # Else it speaks for an attempt that is over.
+                    if live is not None and live.attempt.state is not AttemptState.CLEARING:
+                        self._talk.hear(now, live, source, message)
                 case WorkerExited():
                     self._hear(now, self._channel.read_rest(event.attempt_id))
                     self._reap(now, event)
@@ -200,99 +216,6 @@ class Dispatcher:
                     self._interrupt(now)
                 case _:
                     assert_never(event)
-
-    def _hear_message(self, now: Instant, source: SourceId, message: messages.FromWorker) -> None:
-        live = self._live.get(message.attempt_id)
-        if live is None or live.attempt.state is AttemptState.CLEARING:
-            return  # It speaks for an attempt that is over.
-        match message:
-            case messages.Hello():
-                self._hear_hello(now, live, source, message)
-            case messages.Report():
-                self._hear_report(now, live, source, message)
-            case messages.Decided():
-                # From rank 0, for the others.
-                live.decided = message
-                self._channel.broadcast(live.attempt.id, message)
-            case messages.Suggest():
-                self._channel.send(source, self._suggested(live, message))
-            case messages.SetAttribute():
-                self._search.set_attribute(live.attempt.trial_id, message.key, message.value)
-            case messages.SetConstraint():
-                self._search.set_constraint(live.attempt.trial_id, message.key, message.value)
-            case messages.Finished():
-                self._hear_finished(now, live, message)
-            case _:
-                assert_never(message)
-
-    def _hear_hello(
-        self, now: Instant, live: LiveAttempt, source: SourceId, hello: messages.Hello
-    ) -> None:
-        if not hello.is_worker:
-            # A script below the worker; the worker's own came with its launch.
-            devices = live.grant.devices
-            self._channel.send(source, self._plan.assign(live.attempt, devices, live.params))
-        if live.told is Action.STOP:
-            self._channel.send(source, self._verdict(live, step=-1))
-        if hello.is_worker and hello.rank < len(live.ranks):
-            live.ranks[hello.rank].source = source
-        if hello.rank and live.decided is not None:
-            self._channel.send(source, live.decided)
-        is_complete = all(rank.source is not None for rank in live.ranks)
-        if is_complete and live.attempt.state is AttemptState.LEASED:
-            self._move(live, AttemptState.RUNNING, now)
-            live.deadline_s = None
-            if self._terms.timeout_s is not None:
-                live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.timeout_s)
-
-    def _hear_report(
-        self, now: Instant, live: LiveAttempt, source: SourceId, report: messages.Report
-    ) -> None:
-        trial_id = live.attempt.trial_id
-        if live.attempt.number > 1 and live.last_step is None:
-            self._search.forget_curve_from(trial_id, report.step)
-        live.last_step, live.last_values = report.step, report.values
-        live.heard_at_s = now.monotonic_s
-        self._leasing.reported(live.grant, now.monotonic_s)
-        if live.told is not Action.STOP:
-            # A pruner may have to read what was reported before this start.
-            with self._outage.watch(now):
-                decision = self._search.report(trial_id, report.step, report.values)
-                live.told, live.told_reason = decision.action, decision.reason
-        self._answer(live, source, report.step)
-        extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
-        if extra:
-            self._recorder.metrics(live.attempt.id, report.step, extra)
-
-    def _answer(self, live: LiveAttempt, source: SourceId, step: int) -> None:
-        """The verdict goes to whoever reported; commands of other ranks end with rank 0's."""
-        verdict = self._verdict(live, step)
-        self._channel.send(source, verdict)
-        if verdict.action is not Action.CONTINUE and source == live.ranks[0].source:
-            for rank in live.ranks[1:]:
-                if rank.source is not None:
-                    self._channel.send(rank.source, verdict)
-
-    def _hear_finished(self, now: Instant, live: LiveAttempt, finished: messages.Finished) -> None:
-        if finished.rank >= len(live.ranks):
-            return
-        rank = live.ranks[finished.rank]
-        rank.finished = finished
-        if not live.is_signalled:
-            live.note_end(rank)
-            live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
-
-    def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
-        try:
-            value = self._search.suggest(live.attempt.trial_id, asked.name, asked.distribution)
-        except (ValueError, KeyError, TypeError) as error:
-            return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, error=str(error))
-        return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, value=value)
-
-    def _verdict(self, live: LiveAttempt, step: int) -> messages.Verdict:
-        return messages.Verdict(
-            attempt_id=live.attempt.id, step=step, action=live.told, reason=live.told_reason
-        )
 
     # -- endings -----------------------------------------------------------------------------
 
@@ -329,7 +252,7 @@ class Dispatcher:
         is_hopeless = self._streak.note(ending) and not self._stop_reason
         self._stop_reason = self._stop_reason or (_HOPELESS if is_hopeless else "")
         will_retry = self._settle_trial(live, ending, is_crowded_out=is_crowded_out)
-        self._move(live, AttemptState.CLEARING, now, params=params)
+        move(self._recorder, live, AttemptState.CLEARING, now, params=params)
         self._notices.append(
             Ended(
                 attempt=live.attempt,
@@ -408,7 +331,7 @@ class Dispatcher:
             is_meant = live.attempt.trial_number == command.trial_number
             if is_meant and live.attempt.state is not AttemptState.CLEARING:
                 self._say(told(command))
-                self._tell_to_stop(live, now, Cause.COMMANDED, told(command))
+                self._stopping.tell(live, now, Cause.COMMANDED, told(command))
 
     # -- stopping ----------------------------------------------------------------------------
 
@@ -425,9 +348,7 @@ class Dispatcher:
             return
         for live in self._live.values():
             if live.attempt.state is not AttemptState.CLEARING:
-                self._tell_to_stop(live, now)
-                live.is_signalled = True
-                self._launcher.kill(live.attempt.id)
+                self._stopping.kill(live, now)
 
     def _stop(self, now: Instant, reason: str, text: str) -> None:
         """Lets what runs end or save, and starts nothing any more."""
@@ -440,62 +361,13 @@ class Dispatcher:
             self._conclude(now, live, cancelled)
         for live in self._live.values():
             if live.attempt.state is not AttemptState.CLEARING:
-                self._tell_to_stop(live, now)
+                self._stopping.tell(live, now)
 
     def _put_back_waiting(self) -> None:
         """What has no devices yet waits for a later start."""
         for candidate in [*self._leasing.take_all(), *self._parked]:
             self._search.put_back(candidate.asked.trial_id)
         self._parked.clear()
-
-    def _tell_to_stop(
-        self,
-        live: LiveAttempt,
-        now: Instant,
-        cause: Cause = Cause.INTERRUPTED,
-        reason: str = "The study was stopped.",
-    ) -> None:
-        # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
-        if live.stop_cause is None and live.finished is None:
-            live.stop_cause = cause
-            live.told, live.told_reason = Action.STOP, reason
-            self._channel.broadcast(live.attempt.id, self._verdict(live, step=-1))
-            live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)
-        if live.attempt.state is not AttemptState.STOPPING:
-            self._move(live, AttemptState.STOPPING, now)
-
-    def _enforce_deadlines(self, now: Instant) -> None:
-        for live in self._stalls.find(list(self._live.values()), now.monotonic_s):
-            live.stop_cause = Cause.STALLED
-            live.told_reason = (
-                f"It reported nothing for {self._stalls.limit_s:g} s, and neither its processes "
-                "nor its devices did anything."
-            )
-            self._terminate(live, now)
-        for live in list(self._live.values()):
-            if live.deadline_s is not None and now.monotonic_s >= live.deadline_s:
-                self._enforce(live, now)
-
-    def _enforce(self, live: LiveAttempt, now: Instant) -> None:
-        if live.deadline_step is Step.KILL:
-            live.deadline_s = None
-            self._launcher.kill(live.attempt.id)
-            return
-        if live.deadline_step is Step.TIME_OUT:
-            is_started = live.attempt.started_at is not None
-            live.stop_cause = Cause.TIMEOUT if is_started else Cause.LAUNCH
-            limit_s = self._terms.timeout_s if is_started else self._terms.launch_timeout_s
-            what = "It did not end" if is_started else "Its process did not say hello"
-            live.told_reason = f"{what} within {limit_s:g} s."
-        self._terminate(live, now)
-
-    def _terminate(self, live: LiveAttempt, now: Instant) -> None:
-        live.note_hang(self._terms.stop_grace_s)
-        if live.attempt.state is not AttemptState.STOPPING:
-            self._move(live, AttemptState.STOPPING, now)
-        live.is_signalled = True
-        self._launcher.terminate(live.attempt.id)
-        live.wait_for(Step.KILL, now.monotonic_s + live.grace_s(self._terms.stop_grace_s))
 
     # -- devices -----------------------------------------------------------------------------
 
@@ -521,7 +393,7 @@ class Dispatcher:
             )
 
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
-        self._move(live, AttemptState.FINISHED, now)
+        move(self._recorder, live, AttemptState.FINISHED, now)
         self._foresight.ended(now.monotonic_s - live.leased_at_s)
         self._device_s += self._held_s(live, now)
         self._leasing.release(live.grant)
@@ -733,16 +605,6 @@ class Dispatcher:
         self._tell_people(self._clock.now())
 
     # -- records -----------------------------------------------------------------------------
-
-    def _move(
-        self,
-        live: LiveAttempt,
-        to: AttemptState,
-        now: Instant,
-        params: Mapping[str, ParamValue] | None = None,
-    ) -> None:
-        live.attempt = advance(live.attempt, to, at=now.utc)
-        self._recorder.moved(live.attempt, at=now.utc, params=params)
 
     def _beat(self, now: Instant) -> None:
         if now.monotonic_s - self._beat_at_s >= _BEAT_EVERY_S:

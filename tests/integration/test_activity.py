@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +19,9 @@ from tuner.live import LiveAttempt, Rank
 
 @contextmanager
 def attempt_of(code: str) -> Iterator[LiveAttempt]:
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+    )
     assert process.stdout is not None
     process.stdout.readline()
     live = a_live_attempt()
@@ -25,7 +29,7 @@ def attempt_of(code: str) -> Iterator[LiveAttempt]:
     try:
         yield live
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)  # With what it has started.
         process.wait()
         process.stdout.close()
 
