@@ -101,6 +101,7 @@ def dispatch(
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
         leasing = _leasing(config, host, locks)
+        stack.callback(leasing.close)
         view = stack.enter_context(_view(config, console))
         hooks = stack.enter_context(Hooks(_hook_terms(config), view))
         plan = plan_of(config, seed=seed)

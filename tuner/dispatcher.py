@@ -246,6 +246,11 @@ class Dispatcher:
         is_crowded_out = self._leasing.ended(
             live.grant, ending.outcome, live.torch_peak_bytes, now.monotonic_s
         )
+        if ending.cause is Cause.DEVICE_FAULT:
+            broken = live.grant.devices
+            if len(live.ranks) == len(broken):
+                broken = (broken[rank],)
+            self._leasing.keep_apart(broken, said_last(ending), now.monotonic_s)
         live.attempt = replace(live.attempt, ending=ending, peak_memory_bytes=live.grant.peak_bytes)
         params = self._search.params_of(live.attempt.trial_id)
         before = self._search.best

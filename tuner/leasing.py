@@ -8,6 +8,7 @@ from tuner.attempt import Outcome
 from tuner.devices.clearing import unclaimed_bytes
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus
 from tuner.devices.pool import DevicePool, Lease
+from tuner.devices.quarantine import Quarantine
 from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.waiting import WaitingLine
@@ -41,6 +42,7 @@ class Leasing:
         memory: What attempts really take of their GPUs.
         sharing: What was learned of trials that share GPUs; None where the file says how wide
             they are.
+        quarantine: Keeps devices apart that look broken, and tests them.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Leasing:
         memory: GpuMemory,
         standby: Standby | None = None,
         sharing: Sharing | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.pool = pool
         self.watch = watch
@@ -61,6 +64,7 @@ class Leasing:
         self._standby = standby
         self._sharing = sharing
         self._memory = memory
+        self._quarantine = quarantine or Quarantine()
         self._looked_at_s = 0.0
         self._line: WaitingLine[Candidate] = WaitingLine()
         #: Of the GPUs that were looked at for the present decision.
@@ -122,6 +126,7 @@ class Leasing:
     def is_stuck(self) -> bool:
         """Whether no trial of the study can ever start here again."""
         may_grow = self._standby is not None and bool(self._standby.devices)
+        may_grow = may_grow or bool(self._quarantine.reasons)
         return not may_grow and not any(map(self.pool.can_ever_fit, self._widths))
 
     def _wants_more(self) -> bool:
@@ -175,10 +180,29 @@ class Leasing:
         """Its processes are gone; says whether it may try again alone (`GpuMemory.ended`)."""
         return self._memory.ended(grant, outcome, torch_bytes, now_s)
 
+    def keep_apart(self, devices: Sequence[Device], reason: str, now_s: float) -> None:
+        """Hands devices out no more until a test shows that they work."""
+        for device in devices:
+            if device in self.pool.devices and device.kind is not DeviceKind.CPU:
+                self.pool.set_aside(device)
+                self._quarantine.put(device, reason, now_s)
+                self.notes.append(
+                    f"{device.label} looks broken, and is kept apart until it passes a test: "
+                    f"{reason}"
+                )
+
+    def close(self) -> None:
+        """Ends tests of devices that run."""
+        self._quarantine.close()
+
     def look(self, now_s: float) -> None:
         """Measures, and looks for devices that came or went, as often as that is worth it."""
         self._memory.measure(now_s)
         self._withdraw_lost()
+        for device in self._quarantine.look(now_s):
+            if device in self.pool.devices:
+                self.pool.restore(device)
+                self.notes.append(f"{device.label} has passed its test and gets trials again.")
         self._take_up(now_s)
 
     def release(self, grant: Grant) -> None:

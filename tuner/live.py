@@ -9,8 +9,14 @@ from enum import Enum
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt, Cause, Ending, Outcome
+from tuner.devices.device import DeviceKind
 from tuner.grants import Grant
-from tuner.launch.diagnosis import diagnose_exit, is_lost_peer, is_port_taken
+from tuner.launch.diagnosis import (
+    diagnose_exit,
+    is_device_fault,
+    is_lost_peer,
+    is_port_taken,
+)
 from tuner.launch.inbox import SourceId
 from tuner.messages import Action, Decided, Finished
 
@@ -185,6 +191,9 @@ def ending_of(
     is_wide = len(live.grant.devices) > 1
     if is_wide and is_failure and live.last_step is None and is_port_taken(ending.detail):
         ending = replace(ending, outcome=Outcome.FAILED_TO_START, cause=Cause.PORT_TAKEN)
+    is_on_gpu = any(device.kind is not DeviceKind.CPU for device in live.grant.devices)
+    if is_on_gpu and is_failure and is_device_fault(f"{ending.detail}\n{output_of(number)}"):
+        ending = replace(ending, outcome=Outcome.FAILED, cause=Cause.DEVICE_FAULT)
     if is_failure and len(live.ranks) > 1 and not live.hang:
         ending = replace(ending, detail=f"Rank {number}: {ending.detail}")
     return number, ending

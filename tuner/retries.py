@@ -33,7 +33,7 @@ class Retries:
         if ending.outcome is Outcome.TIMED_OUT and ending.cause is not Cause.STALLED:
             return False  # It would run out of its time again.
         n_free = self._n_free[attempt.trial_id]
-        is_free = is_crowded_out or ending.cause is Cause.PORT_TAKEN
+        is_free = is_crowded_out or ending.cause in (Cause.PORT_TAKEN, Cause.DEVICE_FAULT)
         if is_free and n_free < _MAX_FREE:
             self._n_free[attempt.trial_id] += 1
             return True

@@ -32,6 +32,13 @@ _LOST_PEER = re.compile(
     r"|Socket Timeout|client socket has|connectFullMesh|failed to recv|RendezvousConnectionError",
     re.IGNORECASE,
 )
+# Of a GPU or its driver that is broken, whatever the program does (torch, CUDA, the kernel's log).
+_DEVICE_FAULT = re.compile(
+    r"uncorrectable ECC|fallen off the bus|GPU is lost|NVRM: Xid|hardware stack error"
+    r"|CUDA driver initialization failed|CUDA initialization: CUDA driver"
+    r"|no CUDA-capable device|CUDA-capable device\(s\) is/are busy or unavailable"
+    r"|CUDA error: (?:initialization error|unknown error|driver shutting down)"
+)
 _PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 
 #: Where every traceback of a user's program begins.
@@ -53,6 +60,11 @@ def memory_cause(text: str) -> Cause | None:
 def is_lost_peer(text: str) -> bool:
     """Whether a rank failed only because another one had."""
     return _LOST_PEER.search(text) is not None
+
+
+def is_device_fault(text: str) -> bool:
+    """Whether a GPU or its driver seems to be broken, and not the program."""
+    return _DEVICE_FAULT.search(text) is not None
 
 
 def is_port_taken(text: str) -> bool:

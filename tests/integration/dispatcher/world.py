@@ -28,6 +28,7 @@ from tuner.budget import Budget
 from tuner.config import Direction
 from tuner.devices.device import Device
 from tuner.devices.pool import DevicePool
+from tuner.devices.quarantine import Quarantine
 from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
@@ -178,6 +179,7 @@ class World:
         is_ddp: bool = False,
         is_polite: bool = False,
         retention: RetentionRule | None = None,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.program = program
         self.workers: list[FakeWorker] = []
@@ -226,6 +228,7 @@ class World:
                 widths=widths,
                 standby=Standby(self.probe, NoLocks(), own_pids=frozenset) if is_polite else None,
                 sharing=sharing,
+                quarantine=quarantine,
             ),
             plan=TrialPlan(
                 program=FunctionProgram(module="m", function="f"),
