@@ -325,7 +325,9 @@ class Dispatcher:
                 budget = changed(self._terms.budget, command)
                 self._terms = replace(self._terms, budget=budget)
                 self._recorder.allow(budget.trials)
-            case Order.PAUSE | Order.RESUME:
+            case Order.PAUSE:
+                self._put_back_waiting()
+            case Order.RESUME:
                 pass  # It is looked up where trials start.
             case _:
                 assert_never(command.order)

@@ -111,7 +111,7 @@ def test_ctrl_c_leaves_its_trials_to_the_others(shared: StudyFolder) -> None:
 
 @pytest.mark.parametrize("shared", ["postgresql"], indirect=True)
 def test_six_dispatchers_that_are_killed_and_started_at_random(shared: StudyFolder) -> None:
-    n_trials, chance = 150, random.Random(4)
+    n_trials, chance = 300, random.Random(4)
     a_study(shared, n_trials)
     fleet: list[Running] = [shared.start() for _ in range(6)]
     for _ in range(5):

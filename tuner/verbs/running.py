@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState
-from tuner.store.models import AttemptRow, MetricRow
+from tuner.store.models import AttemptRow, ClaimRow, MetricRow
 from tuner.verbs.attempts import StoredAttempt, read_attempts
 from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables
 from tuner.verbs.optuna_tables import TRIALS, aware, read_curves
@@ -40,6 +40,8 @@ class RunningTrial:
     values: Mapping[str, float]
     #: False where whoever ran it is dead: it will be run again.
     is_alive: bool
+    #: Whether a dispatcher has asked for it, and no device is free yet.
+    is_waiting: bool = False
 
 
 def read_running(
@@ -54,7 +56,8 @@ def read_running(
     attempts = read_attempts(connection, study.id, list(trials))
     curves = read_curves(connection, study.id, list(trials))
     metrics = _last_metrics(connection, study, list(trials))
-    return [
+    asked_for = _asked_for(connection, alive)
+    found = [
         _running_trial(
             trials[trial_id],
             next((each for each in attempts.get(trial_id, ()) if each.is_open), None),
@@ -64,6 +67,18 @@ def read_running(
         )
         for trial_id in trials
     ]
+    return [
+        replace(each, is_waiting=each.attempt is None and trial_id in asked_for)
+        for trial_id, each in zip(trials, found, strict=True)
+    ]
+
+
+def _asked_for(connection: sa.Connection, alive: set[int]) -> set[int]:
+    """Trials that dispatchers have claimed, by id."""
+    if not has_our_tables(connection):
+        return set()
+    claims = sa.select(ClaimRow.trial_id).where(ClaimRow.dispatcher_id.in_(alive))
+    return set(connection.execute(claims).scalars())
 
 
 def _busy_trials(connection: sa.Connection, study_id: int) -> dict[int, sa.Row[Any]]:

@@ -27,6 +27,8 @@ class Settling:
             "trials": _trial,
             "trial_heartbeats": leave_out,
             "tuner_claims": leave_out,
+            # They were for those who work on it here; what became of them is in the events.
+            "tuner_commands": leave_out,
             "tuner_dispatchers": self._dispatcher,
             "tuner_attempts": self._attempt,
             "tuner_leases": self._lease,

@@ -50,6 +50,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
     study = status.study
     lines = [
         f"study {study.name}: {status.standing.value} ({status.reason})",
+        *([f"paused by {status.paused_by}: tuner resume"] if status.paused_by else []),
         f"objectives: {', '.join(map(str, study.objectives))}",
         f"trials: {counts_text(study)}",
         f"spent: {', '.join(_spent(status))}",
@@ -96,6 +97,8 @@ def _running_row(running: RunningTrial) -> tuple[str, ...]:
 
 
 def _place(running: RunningTrial) -> str:
+    if running.is_waiting:
+        return "waits for a device"
     if running.host is None:
         return "another program"
     place = f"{running.host} {', '.join(running.devices)}"

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.budget import Budget, Spent
 from tuner.config import BudgetConfig
+from tuner.store.commands import paused_by
 from tuner.store.models import DispatcherRow
 from tuner.store.starts import past_use
 from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
@@ -36,6 +37,8 @@ class StudyStatus:
     study: StudySummary
     budget: Budget
     spent: Spent
+    #: `user@host`; empty where it is not paused.
+    paused_by: str
     #: With one objective only.
     best: StoredTrial | None
     running: Sequence[RunningTrial]
@@ -66,6 +69,7 @@ def read_status(
         study=study,
         budget=limits,
         spent=spent,
+        paused_by=paused_by(connection, stored.id) if has_our_tables(connection) else "",
         best=_best(connection, study, now),
         running=read_running(connection, study, starts, now),
         dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
