@@ -109,6 +109,7 @@ def test_ctrl_c_leaves_its_trials_to_the_others(shared: StudyFolder) -> None:
     check_all_are_done(shared, 14)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("shared", ["postgresql"], indirect=True)
 def test_six_dispatchers_that_are_killed_and_started_at_random(shared: StudyFolder) -> None:
     n_trials, chance = 300, random.Random(4)
