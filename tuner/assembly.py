@@ -47,8 +47,9 @@ from tuner.notices import View
 from tuner.prepare import HostDevices, draw_seed, plan_of, program_of, rule_of, widths_of
 from tuner.provenance import git_state, host_facts, package_versions
 from tuner.retention import RetentionRule
+from tuner.search.incumbent import BestTrial
 from tuner.search.samplers import build_sampler
-from tuner.search.study import BestTrial, StudySearch
+from tuner.search.study import StudySearch
 from tuner.store.database import Database, open_database, store_errors
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder

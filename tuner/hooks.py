@@ -27,7 +27,7 @@ from search_spaces import ParamValue
 from tuner.attempt import Outcome
 from tuner.errors import TunerError
 from tuner.notices import Ended, Notice, Said, Snapshot, View
-from tuner.search.study import BestTrial
+from tuner.search.incumbent import BestTrial
 from tuner.terms import Result
 
 _MAX_AT_ONCE = 2

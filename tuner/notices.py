@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt, Ending
-from tuner.search.study import BestTrial
+from tuner.search.incumbent import BestTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,13 @@ import optuna
 from optuna.distributions import json_to_distribution
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler, GridSampler
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.config import Direction
 from tuner.messages import Action, Json
 from tuner.search.identity import all_params, open_study, to_optuna
-from tuner.search.pareto import ParetoFront
+from tuner.search.incumbent import BestTrial, Incumbent
 from tuner.search.reasons import why_pruned
 from tuner.search.step_ranks import RankedPruner, quicker
 from tuner.store.access import Unavailable
@@ -50,15 +49,6 @@ class Decision:
 
     action: Action
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BestTrial:
-    """A completed trial that no other one beats."""
-
-    number: int
-    values: Mapping[str, float]
-    params: Mapping[str, ParamValue]
 
 
 class TunedStudy(optuna.Study):
@@ -113,9 +103,7 @@ class StudySearch:
         self._n_read_ahead = 0
         self._prunes = not isinstance(pruner, optuna.pruners.NopPruner) and len(objectives) == 1
         self._asked: dict[int, optuna.Trial] = {}
-        self._best: BestTrial | None = None
-        self._front = ParetoFront(directions)
-        self._find_best()
+        self._incumbent = Incumbent(self.study, self.objectives, self.params_of)
         self._infeasible: set[int] = set()
         pruned = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.PRUNED,))
         for trial in pruned:
@@ -141,13 +129,13 @@ class StudySearch:
     @property
     def best(self) -> BestTrial | None:
         """The best completed trial; with several objectives the newest on the Pareto front."""
-        return self._best
+        return self._incumbent.best
 
     def sync(self) -> None:
         """Takes in what other dispatchers, and other programs of Optuna, did to the study."""
         for trial in self._storage.refresh(self.study_id):
             if trial.state is TrialState.COMPLETE:
-                self._find_best(trial._trial_id)
+                self._incumbent.consider(trial)
             self._note_infeasible(trial)
 
     # -- asking ------------------------------------------------------------------------------
@@ -235,7 +223,7 @@ class StudySearch:
     def complete(self, trial_id: int, values: Mapping[str, float]) -> None:
         """Ends a trial with its values, one for each objective, none NaN."""
         self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
-        self._find_best(trial_id)
+        self._incumbent.consider(self._storage.get_trial(trial_id))
 
     def prune(self, trial_id: int) -> None:
         """Ends a trial that was given up; its last report is its value, as in Optuna."""
@@ -326,38 +314,6 @@ class StudySearch:
     ) -> None:
         self._asked.pop(trial_id, None)
         self.study.tell(self._storage.get_trial_number_from_id(trial_id), values, state)
-
-    def _find_best(self, trial_id: int | None = None) -> None:
-        new = self._known_best() if trial_id is None else [self._storage.get_trial(trial_id)]
-        for trial in new:
-            if self._is_best(trial):
-                self._best = self._as_best(trial)
-
-    def _known_best(self) -> list[FrozenTrial]:
-        if len(self.objectives) > 1:
-            return self.study.best_trials
-        try:
-            return [self.study.best_trial]
-        except ValueError:
-            return []  # No trial has completed, or none is feasible.
-
-    def _is_best(self, trial: FrozenTrial) -> bool:
-        if any(value > 0 for value in trial.constraints.values()):
-            return False
-        if len(self.objectives) > 1:
-            return self._front.add(trial.values or [])
-        if self._best is None or trial.value is None:
-            return True
-        best = self._best.values[self.objectives[0]]
-        is_maximized = self.study.direction is StudyDirection.MAXIMIZE
-        return trial.value > best if is_maximized else trial.value < best
-
-    def _as_best(self, trial: FrozenTrial) -> BestTrial:
-        return BestTrial(
-            number=trial.number,
-            values=dict(zip(self.objectives, trial.values or [], strict=True)),
-            params=self.params_of(trial._trial_id),
-        )
 
 
 def _shown_end(trial: FrozenTrial) -> str:

@@ -1,0 +1,75 @@
+"""The best completed trial of a study so far, which the field calls its incumbent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import optuna
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
+
+from search_spaces import ParamValue
+from tuner.search.pareto import ParetoFront
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestTrial:
+    """A completed trial that no other one beats."""
+
+    number: int
+    values: Mapping[str, float]
+    params: Mapping[str, ParamValue]
+
+
+class Incumbent:
+    """Keeps the best trial; with several objectives the newest on the Pareto front.
+
+    Args:
+        study: Whose trials; those that have completed are looked at once, here.
+        objectives: Their names, in order.
+        params_of: All parameters of a trial, by its id.
+    """
+
+    def __init__(
+        self,
+        study: optuna.Study,
+        objectives: Sequence[str],
+        params_of: Callable[[int], Mapping[str, ParamValue]],
+    ) -> None:
+        self._study = study
+        self._objectives = tuple(objectives)
+        self._params_of = params_of
+        self._front = ParetoFront(study.directions)
+        #: None while no trial has completed that breaks no constraint.
+        self.best: BestTrial | None = None
+        for trial in self._known_best():
+            self.consider(trial)
+
+    def consider(self, trial: FrozenTrial) -> None:
+        """Takes in a trial that has completed."""
+        if self._is_best(trial):
+            self.best = BestTrial(
+                number=trial.number,
+                values=dict(zip(self._objectives, trial.values or [], strict=True)),
+                params=self._params_of(trial._trial_id),
+            )
+
+    def _known_best(self) -> list[FrozenTrial]:
+        if len(self._objectives) > 1:
+            return self._study.best_trials
+        try:
+            return [self._study.best_trial]
+        except ValueError:
+            return []  # No trial has completed, or none is feasible.
+
+    def _is_best(self, trial: FrozenTrial) -> bool:
+        if any(value > 0 for value in trial.constraints.values()):
+            return False
+        if len(self._objectives) > 1:
+            return self._front.add(trial.values or [])
+        if self.best is None or trial.value is None:
+            return True
+        best = self.best.values[self._objectives[0]]
+        is_maximized = self._study.direction is StudyDirection.MAXIMIZE
+        return trial.value > best if is_maximized else trial.value < best
