@@ -90,7 +90,7 @@ def best_so_far(
     sign = -1.0 if is_maximized else 1.0
     values = np.where(trials.is_candidate, sign * trials.values[:, objective], np.inf)[there][order]
     best = np.minimum.accumulate(values) if len(values) else values
-    is_step = np.isfinite(best) & (np.diff(best, prepend=np.inf) < 0)
+    is_step = best < np.concatenate([[np.inf], best[:-1]])[: len(best)]
     x_steps, y_steps, at = x[is_step], sign * best[is_step], numbers[is_step]
     if len(x_steps):
         x_steps = np.append(x_steps, x[-1])

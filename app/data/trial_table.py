@@ -106,4 +106,4 @@ def _or_none(value: float) -> float | None:
 
 
 def _instant(at_s: float) -> datetime | None:
-    return None if np.isnan(at_s) else datetime.fromtimestamp(at_s, UTC)
+    return None if np.isnan(at_s) else datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

@@ -8,8 +8,6 @@ from app.data.overview import StudyLine, ago
 from app.views import shell
 from tuner.view.text import duration
 
-_SIGNS = {"running": "🟢 running", "finished": "🏁 finished", "failed": "🔴 failed"}
-
 
 def page() -> None:
     st.title("Studies")
@@ -24,7 +22,7 @@ def _table() -> None:
         return
     columns: dict[str, list[object]] = {
         "study": [line.study.name for line in lines],
-        "state": [_state(line) for line in lines],
+        "state": [line.progress.standing.value for line in lines],
         "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
         "finished trials": [_trials(line) for line in lines],
         "best value": [line.best or "none yet" for line in lines],
@@ -39,11 +37,6 @@ def _table() -> None:
     )
     st.dataframe(columns, hide_index=True, column_config={"progress": progress}, key="studies")
     st.caption("The study that the other pages show is chosen at the left.")
-
-
-def _state(line: StudyLine) -> str:
-    word = line.progress.standing.value
-    return _SIGNS.get(word, f"⏸️ {word}")
 
 
 def _trials(line: StudyLine) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.charts.curves import curve_figure
 from app.data.one_trial import OneTrial, log_tail
-from app.data.trial_table import chosen, table_of, words_of
+from app.data.trial_table import Cell, chosen, table_of, words_of
 from app.data.words import shown as shown_word
 from app.views import shell
 from app.views.shell import Shown
@@ -70,8 +73,19 @@ def _table(shown: Shown, wanted: list[str]) -> None:
         on_select=_open_selected,
         selection_mode="single-row",
         height=600 if len(rows) > 15 else "auto",
+        column_config=_formats(table),
     )
     st.caption(f"{len(rows)} of {len(trials)} trials. Select one at its left to open it.")
+
+
+def _formats(table: Mapping[str, list[Cell]]) -> dict[str, ColumnConfig]:
+    """A learning rate of 0.00003 is not 0."""
+    precise = st.column_config.NumberColumn(format="%.4g")
+    return {
+        title: precise
+        for title, cells in table.items()
+        if any(isinstance(cell, float) for cell in cells)
+    }
 
 
 def _open_selected() -> None:
@@ -112,7 +126,7 @@ def _facts(found: OneTrial) -> None:
         "parameter": list(trial.params),
         "value": [str(value) for value in trial.params.values()],
     }
-    st.dataframe(params, hide_index=True, width="content", key=f"params {trial.number}")
+    st.dataframe(params, hide_index=True, width=420, key=f"params {trial.number}")
 
 
 def _attempt(attempt: StoredAttempt) -> None:
