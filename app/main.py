@@ -16,7 +16,7 @@ _PAGES = (
 
 
 def main() -> None:
-    st.set_page_config(page_title="tuner", page_icon=":material/trending_down:", layout="wide")
+    st.set_page_config(page_title="tuner", layout="wide")
     pages = [
         st.Page(page, title=title, url_path=path, icon=icon, default=path == "studies")
         for page, title, path, icon in _PAGES

@@ -10,8 +10,8 @@ import numpy as np
 from app.data.lease_columns import HostDevice, Leases
 from app.data.words import ALL_WORDS, RUNNING
 
-#: A timeline is some 1,500 pixels wide: what is shorter than one is drawn with its neighbours.
-_PIXELS = 1500
+#: A timeline is some 1,200 pixels wide: what is shorter than two is drawn with its neighbours.
+_MAX_BARS_OF_A_DEVICE = 600
 #: A lease that nobody gave back, of a dispatcher that is dead.
 ABANDONED = "abandoned"
 
@@ -98,26 +98,26 @@ def within(bars: Sequence[Bar], start_s: float, end_s: float) -> list[Bar]:
 
 
 def drawable(bars: Sequence[Bar]) -> list[Bar]:
-    """As many as a timeline can show: neighbours shorter than a pixel become one bar.
+    """As many as a timeline can show: neighbours shorter than two pixels become one bar.
 
     Such a bar has the outcome that took most of its time.
     """
     if not bars:
         return []
     start_s, end_s = min(bar.start_s for bar in bars), max(bar.end_s for bar in bars)
-    pixel_s = (end_s - start_s) / _PIXELS
+    shortest_s = (end_s - start_s) / _MAX_BARS_OF_A_DEVICE
     lanes: dict[tuple[int, int], list[Bar]] = {}
     for bar in sorted(bars, key=lambda bar: bar.start_s):
         lanes.setdefault((bar.device_id, bar.slot), []).append(bar)
-    return [bar for lane in lanes.values() for bar in _merged(lane, pixel_s)]
+    return [bar for lane in lanes.values() for bar in _merged(lane, shortest_s)]
 
 
-def _merged(lane: Sequence[Bar], pixel_s: float) -> list[Bar]:
+def _merged(lane: Sequence[Bar], shortest_s: float) -> list[Bar]:
     merged: list[Bar] = []
     time_by_word: dict[str, float] = {}
     for bar in lane:
         last = merged[-1] if merged else None
-        if last is None or bar.end_s - last.start_s > pixel_s:
+        if last is None or bar.end_s - last.start_s > shortest_s:
             merged.append(bar)
             time_by_word = {bar.word: bar.duration_s}
             continue

@@ -85,7 +85,12 @@ def _sums(found: Sequence[DeviceTotal]) -> None:
     busy_s = sum(each.busy_s for each in found)
     span_s = sum(each.span_s for each in found)
     with st.container(horizontal=True):
-        st.metric("device-hours", f"{busy_s / _HOUR_S:.3g}")
+        st.metric(
+            "device-hours",
+            f"{busy_s / _HOUR_S:,.4f}".rstrip("0").rstrip(".")
+            if busy_s < _HOUR_S
+            else f"{busy_s / _HOUR_S:,.1f}",
+        )
         if span_s:
             st.metric("busy", f"{100 * busy_s / span_s:.0f} %")
         for word, spent_s in by_outcome(found).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from tuner.verbs.source import StoredStudy
 from tuner.verbs.trials import Choice, read_trials
 
 NOW = seeded.NOW
+#: When a dispatcher of another host has been silent for long.
+LATER = NOW + timedelta(hours=1)
 
 
 @contextmanager
@@ -154,10 +156,10 @@ def test_leases_of_two_hosts_and_of_a_wide_trial(url: str) -> None:
     other = seeded.add_dispatcher(url, "first", host="elsewhere")
     seeded.add_attempt(url, other, 1, outcome=None)
     with looking(url) as look:
-        leases = look.leases(only_study(look), NOW)
+        leases = look.leases(only_study(look), LATER)
         assert {each.host for each in leases.devices.values()} == {seeded.HERE, "elsewhere"}
         words = [bar.word for bar in bars_of(leases)]
-        again = look.leases(None, NOW)
+        again = look.leases(None, LATER)
     assert sorted(words) == [
         *("abandoned", "completed", "failed", "out_of_memory", "pruned", "running")
     ]
