@@ -9,17 +9,22 @@ WORKERS ?= 2
 # Where TensorFlow has a wheel for the CPU.
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 
-.PHONY: help run test check servers format lint types lock clean
+.PHONY: help run dashboard test check servers format lint types lock clean
 
 help:
-	@echo "make run      tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
-	@echo "make test     every test (ARGS='-k words')"
-	@echo "make check    format, lint, types, unit and contract tests (on SQLite): under a minute"
-	@echo "make format   put the code into its form"
-	@echo "make lock     write requirements.lock anew from pyproject.toml"
+	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
+	@echo "make dashboard  shows the study in a browser (STUDY=study.yaml, ARGS='--port 8600')"
+	@echo "make test       every test (ARGS='-k words')"
+	@echo "make check      format, lint, types, unit and contract tests (on SQLite): under a minute"
+	@echo "make format     put the code into its form"
+	@echo "make lock       write requirements.lock anew from pyproject.toml"
 
 run: $(VENV)/ready
 	$(BIN)/python -m tuner.run $(STUDY) $(ARGS)
+
+# The study of another `make run`, which may go on meanwhile.
+dashboard: $(VENV)/ready
+	$(BIN)/tuner dashboard $(STUDY) $(ARGS)
 
 test: $(VENV)/ready-keras servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tuner import cli_control, cli_db, cli_studies
+from tuner import cli_control, cli_dashboard, cli_db, cli_studies
 from tuner.config import load_study_file
 from tuner.config.storage_url import without_passwords
 from tuner.edge import Edge
@@ -38,6 +38,7 @@ app = typer.Typer(
 app.add_typer(cli_db.app)
 app.add_typer(cli_studies.app)
 app.add_typer(cli_control.app)
+app.add_typer(cli_dashboard.app)
 
 StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
 Overrides = Annotated[

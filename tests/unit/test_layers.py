@@ -44,15 +44,19 @@ LAYERS = (
     ("tuner.view", "tuner.hooks"),
     ("tuner.dispatcher",),
     ("tuner.configurations", "tuner.prepare", "tuner.verbs"),
+    ("tuner.dashboard",),
     ("tuner.start",),
     ("tuner.assembly",),
     ("tuner.reports", "tuner.edge"),
     ("tuner.cli_db", "tuner.cli_studies"),
-    ("tuner.cli_control",),
+    ("tuner.cli_control", "tuner.cli_dashboard"),
     ("tuner.cli",),
     ("tuner.run", "tuner.best"),
     ("trials",),
-    ("app",),
+    ("app.data", "app"),
+    ("app.charts",),
+    ("app.views",),
+    ("app.main",),
 )
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {
@@ -73,7 +77,7 @@ def level(module: str) -> int | None:
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for package in ("tuner", "search_spaces", "trials"):
+    for package in ("tuner", "search_spaces", "trials", "app"):
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
             yield ".".join(part for part in parts if part != "__init__"), path
@@ -124,6 +128,20 @@ def test_search_spaces_imports_optuna_only() -> None:
         for target in imported(path, set())
     }
     assert outside - sys.stdlib_module_names == {"search_spaces", "optuna", "yaml"}
+
+
+def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:
+    outside = {
+        (".".join(name.split(".")[:2]), target.partition(".")[0])
+        for name, path in modules()
+        for target in imported(path, set())
+    }
+    knowing = {each for each in outside if each[1] in ("streamlit", "plotly")}
+    assert knowing == {
+        ("app.charts", "plotly"),
+        ("app.views", "streamlit"),
+        ("app.main", "streamlit"),
+    }
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 
 import sqlalchemy as sa
 
 from tuner.verbs.optuna_tables import CONSTRAINTS_ATTR, SYSTEM_ATTRS, ids_of
 
 
-def infeasible_trials(connection: sa.Connection, study_id: int | None = None) -> set[int]:
-    """Ids of the trials with a constraint above 0, of one study or of all."""
+def infeasible_trials(
+    connection: sa.Connection,
+    study_id: int | None = None,
+    trial_ids: Collection[int] | None = None,
+) -> set[int]:
+    """Ids of the trials with a constraint above 0, of one study or of all, or of some trials."""
     key = SYSTEM_ATTRS.c.key
     query = sa.select(SYSTEM_ATTRS.c.trial_id, SYSTEM_ATTRS.c.value_json).where(is_constraint(key))
-    if study_id is not None:
+    if trial_ids is not None:
+        query = query.where(SYSTEM_ATTRS.c.trial_id.in_(trial_ids))
+    elif study_id is not None:
         query = query.where(SYSTEM_ATTRS.c.trial_id.in_(ids_of(study_id)))
     return {row.trial_id for row in connection.execute(query) if _is_broken(row.value_json)}
 

@@ -28,6 +28,16 @@ from tuner.verbs.trials import BY_VALUE, Choice, StoredTrial, read_trials
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a study is, and why it stands as it does."""
+
+    standing: Standing
+    reason: str
+    budget: Budget
+    spent: Spent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StudyStatus:
     """Everything that `tuner status` shows."""
 
@@ -59,21 +69,29 @@ def read_status(
     """
     (study,) = read_studies(connection, now, stored.id)
     starts = read_dispatchers(connection, now, stored.id)
-    limits = _budget(budget or _recorded_budget(connection, stored.id))
-    spent = _spent(connection, study)
-    standing, reason = judge(study, limits, spent, _grid(connection, stored.id))
+    progress = read_progress(connection, study, budget)
     return StudyStatus(
-        standing=standing,
-        reason=reason,
-        exit_code=standing.exit_code,
+        standing=progress.standing,
+        reason=progress.reason,
+        exit_code=progress.standing.exit_code,
         study=study,
-        budget=limits,
-        spent=spent,
+        budget=progress.budget,
+        spent=progress.spent,
         paused_by=paused_by(connection, stored.id) if has_our_tables(connection) else "",
         best=_best(connection, study, now),
         running=read_running(connection, study, starts, now),
         dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
     )
+
+
+def read_progress(
+    connection: sa.Connection, study: StudySummary, budget: BudgetConfig | None = None
+) -> Progress:
+    """How far a study is; `budget` None: of the file that it was last run with."""
+    limits = _budget(budget or _recorded_budget(connection, study.id))
+    spent = _spent(connection, study)
+    standing, reason = judge(study, limits, spent, _grid(connection, study.id))
+    return Progress(standing=standing, reason=reason, budget=limits, spent=spent)
 
 
 def _budget(config: BudgetConfig) -> Budget:

@@ -54,6 +54,8 @@ class Choice:
     top: int | None = None
     #: Only so many of the newest.
     last: int | None = None
+    #: Only those; None: of any number.
+    numbers: frozenset[int] | None = None
 
     @property
     def order(self) -> str:
@@ -173,6 +175,8 @@ def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list
     query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
     states = {state for state, word in WORDS.items() if word in choice.wanted}
     by_outcome = choice.wanted.difference(WORDS.values())
+    if choice.numbers is not None:
+        query = query.where(TRIALS.c.number.in_(choice.numbers))
     if by_outcome:
         states.add(TrialState.FAIL)
     if states:

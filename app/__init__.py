@@ -1,0 +1,1 @@
+"""The dashboard: how a study converges, and what every device does. It only reads."""

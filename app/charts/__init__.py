@@ -1,0 +1,1 @@
+"""Figures from plain data. Nothing here reads a database or knows Streamlit."""

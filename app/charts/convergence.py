@@ -1,0 +1,164 @@
+"""Best value so far, every trial as a point, and the Pareto front."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app.charts.style import BEST, COLOURS, dress
+from app.data.convergence import BestSoFar, Scale
+from app.data.trial_columns import Flags, Floats, Numbers, TrialColumns
+from app.data.words import ALL_WORDS, shown
+from tuner.verbs.studies import Objective
+
+#: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.
+_MAX_SVG_POINTS = 2000
+#: Where the strip of trials without a value ends, and the points begin, in parts of the height.
+_STRIP_TOP, _POINTS_BOTTOM = 0.06, 0.12
+
+
+def convergence_figure(
+    trials: TrialColumns,
+    scale: Scale,
+    best: BestSoFar,
+    objective: Objective,
+    *,
+    place: int,
+    revision: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> go.Figure:
+    """Trials that have no value stand in a strip of their own, below."""
+    figure = go.Figure()
+    values = trials.values[:, place]
+    has_strip = _add_points(figure, trials, scale.values, values)
+    if len(best.x):
+        figure.add_trace(_staircase(best))
+    dress(figure, revision=f"{revision} {scale.title} {log_x} {log_y}")
+    figure.update_xaxes(title_text=scale.title, type="log" if log_x else "linear")
+    figure.update_yaxes(
+        title_text=f"{objective.name} ({objective.direction.name.lower()})",
+        type="log" if log_y else "linear",
+    )
+    if has_strip:
+        figure.update_layout(
+            yaxis={"domain": [_POINTS_BOTTOM, 1.0]},
+            yaxis2={
+                "domain": [0.0, _STRIP_TOP],
+                "range": [-1, 1],
+                "showticklabels": False,
+                "showgrid": False,
+                "fixedrange": True,
+                "title": {"text": "no value", "font": {"size": 10}},
+            },
+            xaxis={"anchor": "y2"},
+        )
+    return figure
+
+
+def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floats) -> bool:
+    """Whether some trials have no value."""
+    kind = go.Scattergl if len(trials) > _MAX_SVG_POINTS else go.Scatter
+    has_value, has_strip = np.isfinite(values), False
+    for code in np.unique(trials.words[trials.is_finished]).tolist():
+        own = (trials.words == code) & trials.is_finished & ~np.isnan(x)
+        for chosen, axis in ((own & has_value, "y"), (own & ~has_value, "y2")):
+            if not chosen.any():
+                continue
+            in_strip = axis == "y2"
+            has_strip |= in_strip
+            word = ALL_WORDS[code]
+            figure.add_trace(
+                kind(
+                    x=x[chosen],
+                    y=np.zeros(int(chosen.sum())) if in_strip else values[chosen],
+                    yaxis=axis,
+                    mode="markers",
+                    name=shown(word),
+                    legendgroup=word,
+                    showlegend=not in_strip or not (own & has_value).any(),
+                    marker=_marker(
+                        word, in_strip=in_strip, infeasible=trials.is_infeasible[chosen]
+                    ),
+                    customdata=trials.numbers[chosen],
+                    hovertemplate=_hover(in_strip=in_strip),
+                )
+            )
+    return has_strip
+
+
+def _marker(word: str, *, in_strip: bool, infeasible: Flags) -> dict[str, object]:
+    if in_strip:
+        return {"color": COLOURS[word], "symbol": "line-ns-open", "size": 9}
+    symbols = ["x-thin-open" if each else "circle" for each in infeasible.tolist()]
+    symbol: object = symbols if any(infeasible.tolist()) else "circle"
+    return {"color": COLOURS[word], "size": 6, "opacity": 0.75, "symbol": symbol}
+
+
+def _hover(*, in_strip: bool) -> str:
+    value = "" if in_strip else "<br>%{y:.6g}"
+    return f"trial %{{customdata}}{value}<br>at %{{x:.6g}}<extra>%{{fullData.name}}</extra>"
+
+
+def _staircase(best: BestSoFar) -> go.Scatter:
+    return go.Scatter(
+        x=best.x,
+        y=best.y,
+        mode="lines",
+        name="best so far",
+        line={"color": BEST, "width": 2.5, "shape": "hv"},
+        customdata=best.numbers,
+        hovertemplate="best since trial %{customdata}<br>%{y:.6g}<extra></extra>",
+    )
+
+
+def pareto_figure(
+    trials: TrialColumns,
+    front: Flags,
+    objectives: tuple[Objective, Objective],
+    places: tuple[int, int],
+    *,
+    revision: str,
+) -> go.Figure:
+    """Two objectives against each other."""
+    figure = go.Figure()
+    kind = go.Scattergl if len(trials) > _MAX_SVG_POINTS else go.Scatter
+    x, y = trials.values[:, places[0]], trials.values[:, places[1]]
+    there = np.isfinite(x) & np.isfinite(y) & trials.is_finished & ~front
+    for chosen, name, colour in (
+        (there & trials.is_candidate, "completed", COLOURS["completed"]),
+        (there & ~trials.is_candidate, "pruned or infeasible", COLOURS["pruned"]),
+    ):
+        if chosen.any():
+            figure.add_trace(_cloud(kind, x, y, chosen, trials, name, colour))
+    if front.any():
+        at = np.flatnonzero(front)
+        at = at[np.argsort(x[at])]
+        edge = _cloud(go.Scatter, x, y, at, trials, "Pareto front", BEST)
+        edge.update(mode="lines+markers", line={"color": BEST, "width": 1.5, "dash": "dot"})
+        figure.add_trace(edge)
+    dress(figure, revision=revision)
+    titles = [f"{each.name} ({each.direction.name.lower()})" for each in objectives]
+    figure.update_xaxes(title_text=titles[0])
+    figure.update_yaxes(title_text=titles[1])
+    return figure
+
+
+def _cloud(
+    kind: type[go.Scatter],
+    x: Floats,
+    y: Floats,
+    chosen: Flags | Numbers,
+    trials: TrialColumns,
+    name: str,
+    colour: str,
+) -> go.Scatter:
+    return kind(
+        x=x[chosen],
+        y=y[chosen],
+        mode="markers",
+        name=name,
+        marker={"color": colour, "size": 7, "opacity": 0.8},
+        customdata=trials.numbers[chosen],
+        hovertemplate="trial %{customdata}<br>%{x:.6g}, %{y:.6g}<extra>%{fullData.name}</extra>",
+    )

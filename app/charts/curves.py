@@ -1,0 +1,28 @@
+"""What one trial reported, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from app.charts.style import dress
+
+
+def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.Figure:
+    """A curve; where a value is NaN or infinite it has a gap."""
+    steps = sorted(curve)
+    values = [curve[step] if math.isfinite(curve[step]) else None for step in steps]
+    figure = go.Figure(
+        go.Scatter(
+            x=steps,
+            y=values,
+            mode="lines+markers" if len(steps) < 100 else "lines",
+            hovertemplate="step %{x}<br>%{y:.6g}<extra></extra>",
+        )
+    )
+    dress(figure, revision=revision, height_px=280)
+    figure.update_xaxes(title_text="Step (as reported)")
+    figure.update_yaxes(title_text=name)
+    return figure

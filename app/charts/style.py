@@ -1,0 +1,51 @@
+"""What all figures have in common: colours that tell outcomes apart, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from app.data.device_use import ABANDONED
+
+#: Chosen to be told apart on white and on black, also with red-green blindness (after Okabe and
+#: Ito, https://jfly.uni-koeln.de/color/); a failure is always warm.
+COLOURS: Mapping[str, str] = {
+    "completed": "#2a78d6",
+    "pruned": "#8e99a8",
+    "running": "#1baf7a",
+    "waiting": "#c0c7d0",
+    "paused": "#c0c7d0",
+    "failed": "#e34948",
+    "out_of_memory": "#b0307a",
+    "timed_out": "#eda100",
+    "failed_to_start": "#eb6834",
+    "lost": "#7d5a3c",
+    "cancelled": "#a8873f",
+    ABANDONED: "#7d5a3c",
+}
+BEST = "#eb6834"
+_HEIGHT_PX = 460
+
+
+def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> go.Figure:
+    """Gives a figure its common layout.
+
+    Args:
+        figure: Is changed.
+        revision: As long as it stays the same, a refresh keeps the zoom and what was hidden
+            (https://plotly.com/javascript/uirevision/).
+        height_px: Of the whole figure.
+    """
+    figure.update_layout(
+        uirevision=revision,
+        height=height_px,
+        margin={"l": 10, "r": 10, "t": 36, "b": 10},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0.0},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        hovermode="closest",
+    )
+    figure.update_xaxes(automargin=True, zeroline=False)
+    figure.update_yaxes(automargin=True, zeroline=False)
+    return figure

@@ -1,0 +1,80 @@
+"""The best configurations, as text for files, for a shell and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from app.data.convergence import pareto_front
+from app.data.trial_columns import TrialColumns
+from tuner.attempt import Outcome
+from tuner.configurations import BestConfiguration
+from tuner.store.models import DispatcherRow
+from tuner.verbs.dispatchers import has_our_tables
+from tuner.verbs.studies import Objective
+from tuner.verbs.trials import BY_VALUE, Choice, StoredTrial, read_trials
+
+
+def read_best(
+    connection: sa.Connection,
+    study_id: int,
+    name: str,
+    objectives: Sequence[Objective],
+    trials: TrialColumns,
+    *,
+    n: int,
+    now: datetime,
+) -> list[BestConfiguration]:
+    """The best first; with several objectives the Pareto front, by the first of them."""
+    choice = Choice(sort=BY_VALUE, top=n, numbers=_candidates(trials, objectives, n))
+    found = read_trials(connection, study_id, objectives, choice, now=now)
+    commits = _commits(connection, study_id)
+    return [_configuration(name, trial, commits) for trial in found]
+
+
+def _candidates(trials: TrialColumns, objectives: Sequence[Objective], n: int) -> frozenset[int]:
+    if len(objectives) > 1:
+        front = pareto_front(trials, [each.is_maximized for each in objectives])
+        return frozenset(trials.numbers[front].tolist())
+    able = trials.where(trials.is_candidate)
+    sign = -1.0 if objectives[0].is_maximized else 1.0
+    order = (sign * able.values[:, 0]).argsort(kind="stable")[:n]
+    return frozenset(able.numbers[order].tolist())
+
+
+def _commits(connection: sa.Connection, study_id: int) -> dict[int, tuple[str | None, bool | None]]:
+    """By dispatcher: the commit, and whether the files differed from it."""
+    if not has_our_tables(connection):
+        return {}
+    query = sa.select(DispatcherRow.id, DispatcherRow.git_commit, DispatcherRow.git_is_dirty).where(
+        DispatcherRow.study_id == study_id
+    )
+    rows = connection.execute(query)
+    return {row.id: (row.git_commit, row.git_is_dirty) for row in rows}
+
+
+def _configuration(
+    study: str, trial: StoredTrial, commits: dict[int, tuple[str | None, bool | None]]
+) -> BestConfiguration:
+    origin = next((a for a in trial.attempts if a.outcome is Outcome.COMPLETED), None)
+    commit, is_dirty = commits.get(origin.dispatcher_id, (None, None)) if origin else (None, None)
+    return BestConfiguration(
+        study=study,
+        trial_number=trial.number,
+        params=trial.params,
+        values=trial.values,
+        seed=origin.seed if origin else 0,
+        git_commit=commit,
+        git_is_dirty=is_dirty,
+    )
+
+
+def python_lines(shown_url: str, study: str) -> str:
+    """What loads the best configuration again; the URL without its password."""
+    return (
+        "import tuner\n\n"
+        f"best = tuner.load_best({shown_url!r}, study={study!r})\n"
+        "best.params, best.value, best.trial_number, best.seed"
+    )

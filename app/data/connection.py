@@ -1,0 +1,101 @@
+"""The way to a database for somebody who only looks: it can't write, lock or slow a study.
+
+An SQLite file is opened read-only (https://sqlite.org/uri.html, `mode=ro`); in WAL mode readers
+and the one writer don't wait for each other. On a server each transaction is read-only and each
+statement ends after some seconds. Transactions are short: one that stays open keeps an SQLite log
+from being emptied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from tuner.errors import EXIT_BAD_INPUT
+from tuner.store.database import check_file, parse_url, shown_url, store_errors
+from tuner.store.engine import engine_options
+from tuner.store.filesystem import path_of
+from tuner.store.schema import check_revision, stored_revision
+from tuner.verbs.source import snapshot
+
+T = TypeVar("T")
+
+STATEMENT_TIMEOUT_S = 15
+
+
+class ReadOnlyDatabase:
+    """Reads one database, each time as it stands at one instant.
+
+    Args:
+        url: Any SQLAlchemy URL.
+
+    Raises:
+        StoreError: If it is malformed, missing, unreachable or of another schema.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.shown_url = shown_url(url)
+        parsed = parse_url(url)
+        check_file(parsed, must_exist=True)
+        with store_errors(url, exit_code=EXIT_BAD_INPUT):
+            self._engine = _open(parsed)
+            with self._engine.connect() as connection:
+                revision = stored_revision(connection)
+            check_revision(revision, parsed, self.shown_url)
+
+    def read(self, work: Callable[[sa.Connection], T]) -> T:
+        """
+        Raises:
+            StoreError: If the database can't be read now.
+        """
+        with store_errors(self._url), snapshot(self._engine) as connection:
+            return work(connection)
+
+    def close(self) -> None:
+        """Lets every connection go. Safe to call twice."""
+        self._engine.dispose()
+
+
+def _open(url: sa.URL) -> sa.Engine:
+    path = path_of(url)
+    if path is not None:
+        query = {**url.query, "mode": "ro", "uri": "true"}
+        url = url.set(database=path.resolve().as_uri(), query=query)
+    engine = sa.create_engine(url, **engine_options(url))
+    sa.event.listen(engine, "connect", _SET_UP[engine.dialect.name])
+    return engine
+
+
+def _on_sqlite(connection: Any, _record: object) -> None:
+    connection.execute("PRAGMA query_only=ON")
+
+
+def _on_postgresql(connection: Any, _record: object) -> None:
+    # Outside of a transaction, which would take the settings back with it.
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+        cursor.execute(f"SET statement_timeout = {STATEMENT_TIMEOUT_S * 1000}")
+    connection.autocommit = False
+
+
+def _on_mysql(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute("SET SESSION TRANSACTION READ ONLY")
+    cursor.execute("SELECT VERSION()")
+    if "mariadb" in cursor.fetchone()[0].lower():
+        cursor.execute(f"SET SESSION max_statement_time = {STATEMENT_TIMEOUT_S}")
+    else:
+        cursor.execute(f"SET SESSION max_execution_time = {STATEMENT_TIMEOUT_S * 1000}")
+    cursor.close()
+
+
+_SET_UP = {
+    "sqlite": _on_sqlite,
+    "postgresql": _on_postgresql,
+    "mysql": _on_mysql,
+    "mariadb": _on_mysql,
+}

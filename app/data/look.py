@@ -1,0 +1,87 @@
+"""What the pages ask for. One per process: several browsers share what was read."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from app.data.best import read_best
+from app.data.connection import ReadOnlyDatabase
+from app.data.lease_columns import GrowingLeases, Leases
+from app.data.one_trial import OneTrial, read_trial
+from app.data.overview import StudyLine, read_overview
+from app.data.trial_columns import GrowingTrials, TrialColumns
+from app.data.trial_table import GrowingParams, Params
+from tuner.configurations import BestConfiguration
+from tuner.verbs.source import StoredStudy, stored_studies
+from tuner.verbs.studies import Objective, read_objectives
+
+
+class Look:
+    """Reads one database, and of what can't have changed only what is new.
+
+    Raises:
+        StoreError: Each method, if the database can't be read now.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._database = ReadOnlyDatabase(url)
+        self._trials: dict[StoredStudy, GrowingTrials] = {}
+        self._leases: dict[StoredStudy | None, GrowingLeases] = {}
+        self._params: dict[StoredStudy, GrowingParams] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def shown_url(self) -> str:
+        return self._database.shown_url
+
+    def studies(self) -> dict[str, StoredStudy]:
+        """By name, the oldest first."""
+        found = self._database.read(stored_studies)
+        return {name: StoredStudy(id=study_id, name=name) for name, study_id in found.items()}
+
+    def overview(self, now: datetime) -> list[StudyLine]:
+        return self._database.read(lambda connection: read_overview(connection, now))
+
+    def objectives(self, study: StoredStudy) -> tuple[Objective, ...]:
+        return self._database.read(read_objectives).get(study.id, ())
+
+    def trials(self, study: StoredStudy) -> TrialColumns:
+        return self._database.read(self._growing_trials(study).refresh)
+
+    def params(self, study: StoredStudy, trials: TrialColumns) -> Params:
+        with self._lock:
+            growing = self._params.setdefault(study, GrowingParams(study.id))
+        return self._database.read(lambda connection: growing.refresh(connection, trials))
+
+    def leases(self, study: StoredStudy | None, now: datetime) -> Leases:
+        """Of one study, or of all."""
+        with self._lock:
+            growing = self._leases.setdefault(study, GrowingLeases(study.id if study else None))
+        return self._database.read(lambda connection: growing.refresh(connection, now))
+
+    def trial(self, study: StoredStudy, number: int, now: datetime) -> OneTrial | None:
+        objectives = self.objectives(study)
+        return self._database.read(
+            lambda connection: read_trial(connection, study, objectives, number, now)
+        )
+
+    def best(self, study: StoredStudy, *, n: int, now: datetime) -> list[BestConfiguration]:
+        objectives, growing = self.objectives(study), self._growing_trials(study)
+
+        def work(connection: sa.Connection) -> list[BestConfiguration]:
+            trials = growing.refresh(connection)
+            return read_best(connection, study.id, study.name, objectives, trials, n=n, now=now)
+
+        return self._database.read(work)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _growing_trials(self, study: StoredStudy) -> GrowingTrials:
+        with self._lock:
+            if study not in self._trials:
+                self._trials[study] = GrowingTrials(study.id, len(self.objectives(study)))
+            return self._trials[study]

@@ -1,0 +1,95 @@
+"""All that the database knows of one trial, and the end of its log."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tuner.files import FOLDER_NAME
+from tuner.store.models import AttemptRow, MetricRow
+from tuner.verbs.attempts import StoredAttempt
+from tuner.verbs.dispatchers import has_our_tables
+from tuner.verbs.optuna_tables import TRIALS
+from tuner.verbs.source import StoredStudy
+from tuner.verbs.studies import Objective
+from tuner.verbs.trials import Choice, StoredTrial, read_trials
+from tuner.verbs.why import explain
+
+_TAIL_BYTES = 16_384
+_TAIL_LINES = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneTrial:
+    """A trial, its curves and what `tuner why` says of it."""
+
+    trial: StoredTrial
+    #: By name; the first one is what was reported as the value.
+    curves: Mapping[str, Mapping[int, float]]
+    why: str
+
+
+def read_trial(
+    connection: sa.Connection,
+    study: StoredStudy,
+    objectives: Sequence[Objective],
+    number: int,
+    now: datetime,
+) -> OneTrial | None:
+    """None where there is no such trial."""
+    choice = Choice(numbers=frozenset({number}))
+    found = read_trials(connection, study.id, objectives, choice, now=now, with_reports=True)
+    if not found:
+        return None
+    name = objectives[0].name if len(objectives) == 1 else "reported value"
+    curves = {name: found[0].reports} if found[0].reports else {}
+    metrics = _metrics(connection, study.id, number)
+    why = explain(connection, study, number, now)
+    return OneTrial(trial=found[0], curves={**curves, **metrics}, why=why)
+
+
+def _metrics(connection: sa.Connection, study_id: int, number: int) -> dict[str, dict[int, float]]:
+    """A later attempt replaces what an earlier one reported at the same step."""
+    if not has_our_tables(connection):
+        return {}
+    query = (
+        sa.select(MetricRow.name, MetricRow.step, MetricRow.value)
+        .join(AttemptRow, AttemptRow.id == MetricRow.attempt_id)
+        .join(TRIALS, TRIALS.c.trial_id == AttemptRow.trial_id)
+        .where(
+            TRIALS.c.study_id == study_id,
+            TRIALS.c.number == number,
+            MetricRow.value.is_not(None),
+        )
+        .order_by(AttemptRow.number, MetricRow.step)
+    )
+    curves: dict[str, dict[int, float]] = {}
+    for row in connection.execute(query):
+        curves.setdefault(row.name, {})[row.step] = row.value
+    return {name: dict(sorted(curve.items())) for name, curve in sorted(curves.items())}
+
+
+def log_tail(attempt: StoredAttempt) -> str:
+    """The last lines of an attempt's log, or why they can't be shown."""
+    path = Path(attempt.log_path)
+    if attempt.host != socket.gethostname():
+        return f"The log is on {attempt.host}: {path}"
+    # A database that somebody else has written could name any file of this machine.
+    if path.suffix != ".log" or FOLDER_NAME not in path.resolve().parts:
+        return f"{path} is not a log of the tuner."
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError as error:
+        return f"The log can't be read: {error.strerror} ({path})"
+    if size > _TAIL_BYTES:
+        lines = lines[1:]
+    return "\n".join(lines[-_TAIL_LINES:]) or "Nothing was printed so far."

@@ -1,0 +1,72 @@
+"""The studies of a database at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from tuner.store.models import AttemptRow, DispatcherRow, LeaseRow
+from tuner.verbs.dispatchers import has_our_tables
+from tuner.verbs.status import Progress, read_progress
+from tuner.verbs.studies import StudySummary, read_studies
+from tuner.view.text import duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyLine:
+    """A line of the table of studies."""
+
+    study: StudySummary
+    progress: Progress
+    n_devices: int
+
+    @property
+    def fraction(self) -> float | None:
+        """Of the limit that will be reached first; None for an open budget."""
+        return self.progress.budget.fraction(self.progress.spent)
+
+    @property
+    def best(self) -> str:
+        return ", ".join(f"{name} {value:.6g}" for name, value in self.study.best.items())
+
+    @property
+    def workers(self) -> str:
+        return ", ".join(f"{each.host} (pid {each.pid})" for each in self.study.dispatchers)
+
+
+def read_overview(connection: sa.Connection, now: datetime) -> list[StudyLine]:
+    """All studies, the newest first."""
+    n_devices = _devices_in_use(connection)
+    lines = [
+        StudyLine(
+            study=study,
+            progress=read_progress(connection, study),
+            n_devices=sum(n_devices.get(each.id, 0) for each in study.dispatchers),
+        )
+        for study in read_studies(connection, now)
+    ]
+    return lines[::-1]
+
+
+def _devices_in_use(connection: sa.Connection) -> Mapping[int, int]:
+    """By dispatcher."""
+    if not has_our_tables(connection):
+        return {}
+    query = (
+        sa.select(DispatcherRow.id, sa.func.count(sa.distinct(LeaseRow.device_id)).label("n"))
+        .join(AttemptRow, AttemptRow.dispatcher_id == DispatcherRow.id)
+        .join(LeaseRow, LeaseRow.attempt_id == AttemptRow.id)
+        .where(LeaseRow.released_at.is_(None), DispatcherRow.ended_at.is_(None))
+        .group_by(DispatcherRow.id)
+    )
+    return {row.id: row.n for row in connection.execute(query)}
+
+
+def ago(at: datetime | None, now: datetime) -> str:
+    """`12 s ago`"""
+    if at is None:
+        return "never"
+    return f"{duration(max(0.0, (now - at).total_seconds()))} ago"

@@ -1,0 +1,1 @@
+"""The pages: widgets, and the figures and tables between them."""

@@ -1,0 +1,53 @@
+"""The best configurations, to be copied."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.data.best import python_lines
+from app.views import shell
+from app.views.shell import Shown
+from tuner.configurations import render
+from tuner.formats import Format
+from tuner.view.text import values_text
+
+_FORMS = {
+    "YAML": (Format.YAML, "yaml"),
+    "JSON": (Format.JSON, "json"),
+    "argv": (Format.ARGS, "bash"),
+    "environment": (Format.ENV, "bash"),
+}
+
+
+def page() -> None:
+    st.title("Best")
+    shell.page_of_a_study(_page)
+
+
+def _page(shown: Shown) -> None:
+    is_front = len(shown.objectives) > 1
+    n = st.number_input("How many", min_value=1, max_value=100, value=1, width=160)
+    if is_front:
+        st.caption("Of the Pareto front, ordered by the first objective.")
+    shell.live("best", lambda: _best(shown, int(n)))
+
+
+def _best(shown: Shown, n: int) -> None:
+    found = shown.look.best(shown.study, n=n, now=shell.now())
+    if not found:
+        st.info("No trial has completed yet: there is no best configuration.")
+        return
+    best = found[0]
+    st.markdown(f"Trial **{best.trial_number}**: {values_text(best.values)}")
+    for tab, (title, (form, language)) in zip(st.tabs(list(_FORMS)), _FORMS.items(), strict=True):
+        with tab:
+            text = render(found, form)
+            st.code(text, language=language, wrap_lines=True)
+            st.download_button(
+                "Download", text, f"{shown.study.name}.{language}", key=f"download {title}"
+            )
+    st.subheader("In Python")
+    st.code(python_lines(shown.look.shown_url, shown.study.name), language="python")
+    st.caption(
+        "In a training script `trials.current()` takes the same configuration when it runs alone."
+    )

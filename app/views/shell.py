@@ -1,0 +1,128 @@
+"""What all pages share: the database, the chosen study, how often they refresh."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import streamlit as st
+
+from app.data.look import Look
+from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+from tuner.errors import StoreError, TunerError
+from tuner.verbs.source import StoredStudy
+from tuner.verbs.studies import Objective
+
+STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
+_REFRESH_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What a page is about."""
+
+    look: Look
+    study: StoredStudy
+    objectives: tuple[Objective, ...]
+
+    @property
+    def revision(self) -> str:
+        """The same as long as a figure shows the same thing."""
+        return f"{self.study.id} {self.study.name}"
+
+
+@st.cache_resource(show_spinner=False)
+def _look(url: str) -> Look:
+    return Look(url)
+
+
+def look() -> Look:
+    """
+    Raises:
+        StoreError: If the database is not there or can't be read.
+    """
+    url = os.environ.get(DATABASE_VARIABLE)
+    if not url:
+        raise StoreError("No database was named. Start the dashboard with `tuner dashboard`.")
+    return _look(url)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def guarded(part: Callable[[], None]) -> Callable[[], None]:
+    """Shows what is wrong with the database in place of a part of a page; it is tried again."""
+
+    def shown() -> None:
+        try:
+            part()
+        except TunerError as error:
+            st.error(str(error))
+
+    return shown
+
+
+def live(key: str, part: Callable[[], None]) -> None:
+    """Shows a part of a page, and again every few seconds, without the rest."""
+    is_live = st.session_state.get(LIVE_KEY, True)
+    st.fragment(guarded(part), run_every=_REFRESH_S if is_live else None, key=key)()
+
+
+def page_of_a_study(page: Callable[[Shown], None]) -> None:
+    """Shows a page about the chosen study, or why there is none."""
+
+    def whole() -> None:
+        name = st.session_state.get(STUDY_KEY)
+        study = look().studies().get(name) if name else None
+        if study is None:
+            st.info("The database holds no study yet. Run one: `python -m tuner.run study.yaml`")
+            return
+        objectives = look().objectives(study)
+        page(Shown(look=look(), study=study, objectives=objectives))
+
+    guarded(whole)()
+
+
+def sidebar() -> None:
+    """Chooses the study; the choice is kept in the address, so that it can be shared."""
+    names = list(look().studies())[::-1]
+    with st.sidebar:
+        if names:
+            _begin_with_a_study(names)
+            st.selectbox("Study", names, key=STUDY_KEY, on_change=forget_trial)
+            st.query_params[STUDY_KEY] = st.session_state[STUDY_KEY]
+        st.toggle("Live", value=True, key=LIVE_KEY, help="Refreshes every 2 seconds.")
+        st.caption(f"`{look().shown_url}`")
+
+
+def _begin_with_a_study(names: list[str]) -> None:
+    if st.session_state.get(STUDY_KEY) in names:
+        return
+    wanted = (st.query_params.get(STUDY_KEY), os.environ.get(STUDY_VARIABLE))
+    st.session_state[STUDY_KEY] = next((each for each in wanted if each in names), names[0])
+
+
+def forget_trial() -> None:
+    st.session_state[TRIAL_KEY] = None
+    st.query_params.pop(TRIAL_KEY, None)
+
+
+def choose_trial(number: int | None) -> None:
+    """Shows one trial on the page of trials, or all."""
+    st.session_state[TRIAL_KEY] = number
+    if number is None:
+        st.query_params.pop(TRIAL_KEY, None)
+    else:
+        st.query_params[TRIAL_KEY] = str(number)
+
+
+def chosen_trial() -> int | None:
+    """As the address says when a page is opened, and as was clicked since."""
+    if TRIAL_KEY not in st.session_state:
+        told = st.query_params.get(TRIAL_KEY, "")
+        st.session_state[TRIAL_KEY] = int(told) if told.isdecimal() else None
+    number: int | None = st.session_state[TRIAL_KEY]
+    return number

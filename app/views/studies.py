@@ -1,0 +1,44 @@
+"""All studies of the database: state, progress, best value, who works on them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from app.data.overview import StudyLine, ago
+from app.views import shell
+from tuner.view.text import duration
+
+
+def page() -> None:
+    st.title("Studies")
+    shell.live("studies", _table)
+
+
+def _table() -> None:
+    now = shell.now()
+    lines = shell.look().overview(now)
+    if not lines:
+        st.info("The database holds no study yet. Run one: `python -m tuner.run study.yaml`")
+        return
+    columns: dict[str, list[object]] = {
+        "study": [line.study.name for line in lines],
+        "state": [line.progress.standing.value for line in lines],
+        "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
+        "finished trials": [_trials(line) for line in lines],
+        "best value": [line.best or "none yet" for line in lines],
+        "devices in use": [line.n_devices for line in lines],
+        "who works on it": [line.workers or "nobody" for line in lines],
+        "last sign of life": [ago(line.study.active_at, now) for line in lines],
+        "time worked": [duration(line.progress.spent.time_s) for line in lines],
+        "why": [line.progress.reason for line in lines],
+    }
+    progress = st.column_config.ProgressColumn(
+        "progress (% of the budget)", format="%.0f %%", min_value=0, max_value=100
+    )
+    st.dataframe(columns, hide_index=True, column_config={"progress": progress}, key="studies")
+    st.caption("The study that the other pages show is chosen at the left.")
+
+
+def _trials(line: StudyLine) -> str:
+    limit = line.progress.budget.trials
+    return f"{line.study.n_finished} of {limit}" if limit else str(line.study.n_finished)

@@ -1,0 +1,146 @@
+"""The table of trials, and one trial's own page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+from app.charts.curves import curve_figure
+from app.data.one_trial import OneTrial, log_tail
+from app.data.trial_table import Cell, chosen, table_of, words_of
+from app.data.words import shown as shown_word
+from app.views import shell
+from app.views.shell import Shown
+from search_spaces import ParamValue
+from tuner.verbs.attempts import StoredAttempt
+from tuner.view.text import duration, values_text
+
+_TABLE_KEY, _NUMBERS_KEY = "trials_table", "trials_in_table"
+#: A click into the table reruns the table alone; the page is another one then.
+_REDRAW_KEY = "trials_redraw"
+
+
+def page() -> None:
+    shell.page_of_a_study(_page)
+
+
+def _page(shown: Shown) -> None:
+    number = shell.chosen_trial()
+    if number is None:
+        _all_trials(shown)
+    else:
+        shell.choose_trial(number)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.title(f"Trial {number}")
+            st.button("All trials", on_click=shell.choose_trial, args=(None,))
+        shell.live("one trial", lambda: _one_trial(shown, number))
+
+
+def _all_trials(shown: Shown) -> None:
+    st.title("Trials")
+    known = words_of(shown.look.trials(shown.study))
+    if not known:
+        st.info("The study has no trial yet.")
+        return
+    wanted = st.pills(
+        "Outcome", known, selection_mode="multi", format_func=shown_word, key="trial_outcomes"
+    )
+    shell.live("trials", lambda: _table(shown, wanted))
+    with (
+        st.form("open_trial", border=False),
+        st.container(horizontal=True, vertical_alignment="bottom"),
+    ):
+        number = st.number_input("Open trial (number)", min_value=0, step=1, width=200)
+        if st.form_submit_button("Open"):
+            shell.choose_trial(int(number))
+            st.rerun()
+
+
+def _table(shown: Shown, wanted: list[str]) -> None:
+    if st.session_state.pop(_REDRAW_KEY, False):
+        st.rerun()
+    trials = shown.look.trials(shown.study)
+    rows = chosen(trials, wanted)
+    params = shown.look.params(shown.study, trials)
+    table = table_of(rows, shown.objectives, params, shell.now())
+    st.session_state[_NUMBERS_KEY] = table["trial"]
+    st.dataframe(
+        table,
+        hide_index=True,
+        key=_TABLE_KEY,
+        on_select=_open_selected,
+        selection_mode="single-row",
+        height=600 if len(rows) > 15 else "auto",
+        column_config=_formats(table),
+    )
+    st.caption(f"{len(rows)} of {len(trials)} trials. Select one at its left to open it.")
+
+
+def _formats(table: Mapping[str, list[Cell]]) -> dict[str, ColumnConfig]:
+    """A learning rate of 0.00003 is not 0."""
+    precise = st.column_config.NumberColumn(format="%.4g")
+    return {
+        title: precise
+        for title, cells in table.items()
+        if any(isinstance(cell, float) for cell in cells)
+    }
+
+
+def _open_selected() -> None:
+    rows = st.session_state[_TABLE_KEY]["selection"]["rows"]
+    numbers = st.session_state[_NUMBERS_KEY]
+    if rows and rows[0] < len(numbers):
+        shell.choose_trial(numbers[rows[0]])
+        st.session_state[_REDRAW_KEY] = True
+
+
+def _one_trial(shown: Shown, number: int) -> None:
+    found = shown.look.trial(shown.study, number, shell.now())
+    if found is None:
+        st.warning(f"There is no trial {number} in study {shown.study.name}.")
+        return
+    _facts(found)
+    for name, curve in found.curves.items():
+        figure = curve_figure(name, curve, revision=f"{shown.revision} {number} {name}")
+        st.plotly_chart(figure, key=f"curve {number} {name}")
+    st.subheader("Why")
+    st.code(found.why, language=None, wrap_lines=True)
+    for attempt in reversed(found.trial.attempts):
+        _attempt(attempt)
+
+
+def _facts(found: OneTrial) -> None:
+    trial = found.trial
+    with st.container(horizontal=True):
+        st.metric("outcome", shown_word(trial.word))
+        if trial.values:
+            st.metric("result", values_text(trial.values))
+        if trial.duration_s is not None:
+            st.metric("duration", duration(trial.duration_s))
+    if trial.is_infeasible:
+        st.warning("It breaks a constraint: its result is nobody's best.")
+    st.subheader("Parameters")
+    params: dict[str, list[ParamValue | str]] = {
+        "parameter": list(trial.params),
+        "value": [str(value) for value in trial.params.values()],
+    }
+    st.dataframe(params, hide_index=True, width=420, key=f"params {trial.number}")
+
+
+def _attempt(attempt: StoredAttempt) -> None:
+    st.subheader(f"Attempt {attempt.number}")
+    outcome = attempt.outcome.value if attempt.outcome else attempt.state.value
+    devices = ", ".join(attempt.devices) or "no device"
+    facts = [f"**{shown_word(outcome)}** on {devices} of {attempt.host}"]
+    if attempt.cause:
+        facts.append(f"cause: {shown_word(attempt.cause.value)}")
+    if attempt.peak_memory_bytes:
+        facts.append(f"peak memory: {attempt.peak_memory_bytes / 2**30:.2f} GiB")
+    facts.append(f"seed: {attempt.seed}")
+    st.markdown(" · ".join(facts))
+    if attempt.detail:
+        st.code(attempt.detail, language=None, wrap_lines=True)
+    with st.expander("Log, the last lines", expanded=attempt.is_open):
+        st.code(log_tail(attempt), language=None, wrap_lines=True)

@@ -1,0 +1,186 @@
+"""Every page on databases of every kind, run by Streamlit without a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState, create_trial
+from streamlit.testing.v1 import AppTest
+
+from tests.databases import new_database
+from tests.integration.verbs import seeded
+from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+
+MAIN = Path(__file__).parents[3] / "app" / "main.py"
+PAGES = ("studies", "convergence", "trials", "devices", "best")
+_TIMEOUT_S = 30
+FLOAT = optuna.distributions.FloatDistribution(0, 1)
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a database that the pages show."""
+    url = new_database(tmp_path)
+    monkeypatch.setenv(DATABASE_VARIABLE, url)
+    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
+    return url
+
+
+def opened(page: str, **state: object) -> AppTest:
+    script = f"from app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
+    test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
+    for key, value in state.items():
+        test.session_state[key] = value
+    return fine(test.run())
+
+
+def fine(test: AppTest) -> AppTest:
+    assert [each.message for each in test.exception] == []
+    assert [each.value for each in test.error] == []
+    return test
+
+
+def seed(url: str, kind: str) -> None:
+    match kind:
+        case "empty":
+            seeded.add_study(url, "empty", [])
+        case "one trial":
+            seeded.add_study(url, "one", [create_trial(value=0.5)])
+        case "waiting":
+            seeded.add_study(url, "waiting", [create_trial(state=TrialState.WAITING)])
+        case "failed":
+            failed = [create_trial(state=TrialState.FAIL)] * 3
+            seeded.add_study(url, "failed", failed)
+            of = seeded.add_dispatcher(url, "failed", is_ended=True)
+            for number in range(3):
+                seeded.add_attempt(url, of, number, outcome=seeded.Outcome.FAILED)
+        case "two objectives":
+            trials = [create_trial(values=[float(i), -float(i % 3)]) for i in range(9)]
+            seeded.add_study(
+                url,
+                "two",
+                [*trials, create_trial(state=TrialState.FAIL)],
+                directions=("maximize", "minimize"),
+                objectives=("accuracy", "latency"),
+            )
+        case "three objectives":
+            seeded.add_study(
+                url,
+                "three",
+                [create_trial(values=[1.0, float(i), 2.0]) for i in range(3)],
+                directions=("maximize", "minimize", "minimize"),
+                objectives=("accuracy", "latency", "size"),
+            )
+        case "two hosts":
+            seeded.add_first_study(url)
+            other = seeded.add_dispatcher(url, "first", host="elsewhere")
+            seeded.add_attempt(url, other, 1)
+        case "of Optuna alone":
+            trials = [
+                create_trial(value=0.1 * i, params={"x": 0.1}, distributions={"x": FLOAT})
+                for i in range(5)
+            ]
+            seeded.add_study(url, "plain", trials, space=None)
+        case "many":
+            seeded.add_study(url, "many", [create_trial(value=float(i)) for i in range(2_500)])
+
+
+KINDS = (
+    *("no study", "empty", "one trial", "waiting", "failed", "two objectives"),
+    *("three objectives", "two hosts", "of Optuna alone", "many"),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_page_shows_every_kind_of_study(url: str, kind: str) -> None:
+    seed(url, kind)
+    for page in PAGES:
+        opened(page)
+
+
+def test_the_whole_dashboard_begins_with_the_studies(url: str) -> None:
+    seeded.add_first_study(url)
+    test = fine(AppTest.from_file(str(MAIN), default_timeout=_TIMEOUT_S).run())
+    assert [each.value for each in test.title] == ["Studies"]
+    assert list(test.dataframe[0].value["study"]) == ["first"]
+    assert test.query_params["study"] == "first"
+
+
+def test_the_address_names_the_study(url: str) -> None:
+    seeded.add_first_study(url, "first")
+    seeded.add_study(url, "second", [])
+    test = AppTest.from_file(str(MAIN), default_timeout=_TIMEOUT_S)
+    test.query_params["study"] = "first"
+    assert fine(test.run()).selectbox(key="study").value == "first"
+
+
+def test_the_study_file_names_the_study(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeded.add_first_study(url, "first")
+    seeded.add_study(url, "second", [])
+    assert opened("studies").selectbox(key="study").value == "second"
+    monkeypatch.setenv(STUDY_VARIABLE, "first")
+    assert opened("studies").selectbox(key="study").value == "first"
+
+
+@pytest.mark.parametrize("axis", ["wall time", "device-hours"])
+def test_convergence_against_every_axis(url: str, axis: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("convergence")
+    test.segmented_control[0].set_value(axis)
+    for toggle in test.main.toggle:
+        toggle.set_value(True)
+    fine(test.run())
+    assert test.metric[0].value == "0.9"
+
+
+def test_trials_are_filtered_by_outcome(url: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("trials")
+    assert len(test.dataframe[0].value) == 8
+    test.pills[0].set_value(["out_of_memory"])
+    assert list(fine(test.run()).dataframe[0].value["trial"]) == [3]
+
+
+def test_one_trial_shows_its_attempts_and_why(url: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("trials", trial=3)
+    assert test.title[0].value == "Trial 3"
+    assert [each.value for each in test.subheader][-2:] == ["Attempt 2", "Attempt 1"]
+    assert any("out of memory" in each.value for each in test.code)
+    fine(test.button[0].click().run())
+    assert test.title[0].value == "Trials"
+
+
+def test_the_address_names_the_trial(url: str) -> None:
+    seeded.add_first_study(url)
+    test = AppTest.from_string(
+        "from app.views import shell, trials\nshell.sidebar()\ntrials.page()",
+        default_timeout=_TIMEOUT_S,
+    )
+    test.query_params["trial"] = "0"
+    assert fine(test.run()).title[0].value == "Trial 0"
+
+
+def test_a_trial_that_is_not_there(url: str) -> None:
+    seeded.add_first_study(url)
+    assert "no trial 99" in opened("trials", trial=99).warning[0].value
+
+
+def test_best_as_text_in_each_form(url: str) -> None:
+    seeded.add_first_study(url)
+    texts = [each.value for each in opened("best").code]
+    assert texts[0].startswith("- study: first\n  trial_number: 1")
+    assert '"trial_number": 1' in texts[1]
+    assert "--lr=0.01" in texts[2]
+    assert "tuner.load_best" in texts[-1]
+
+
+def test_a_database_that_is_gone_is_said_and_is_no_accident(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATABASE_VARIABLE, f"sqlite:///{tmp_path}/none.db")
+    test = AppTest.from_file(str(MAIN), default_timeout=_TIMEOUT_S).run()
+    assert [each.message for each in test.exception] == []
+    assert "There is no database" in test.error[0].value

@@ -1,0 +1,91 @@
+"""Columns as a database would give them, from short lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from optuna.study import StudyDirection
+
+from app.data.lease_columns import HostDevice, Leases, lease_columns
+from app.data.trial_columns import TrialColumns
+from app.data.words import CODES
+from tuner.verbs.studies import Objective
+
+NAN = float("nan")
+LOSS = Objective(name="loss", direction=StudyDirection.MINIMIZE)
+ACCURACY = Objective(name="accuracy", direction=StudyDirection.MAXIMIZE)
+
+
+def trials(
+    values: Sequence[Sequence[float] | float],
+    *,
+    words: Sequence[str] = (),
+    started_at_s: Sequence[float] = (),
+    ended_at_s: Sequence[float] = (),
+    infeasible: Sequence[int] = (),
+) -> TrialColumns:
+    """Each began when the last one ended, after ten seconds."""
+    n = len(values)
+    words = words or ["completed"] * n
+    ends = ended_at_s or [10.0 * (i + 1) for i in range(n)]
+    is_open = np.isin(words, ["running", "waiting"])
+    rows = np.array(values, dtype=float).reshape(n, -1) if n else np.empty((0, 1))
+    return TrialColumns(
+        ids=np.arange(n) + 100,
+        numbers=np.arange(n),
+        words=np.array([CODES[word] for word in words], dtype=np.int64),
+        started_at_s=np.array(started_at_s or [10.0 * i for i in range(n)], dtype=float),
+        ended_at_s=np.where(is_open, np.nan, np.array(ends, dtype=float)),
+        values=rows,
+        is_infeasible=np.isin(np.arange(n), infeasible),
+    )
+
+
+def device(number: int, host: str = "a") -> HostDevice:
+    at = number if host == "a" else 100 + number
+    return HostDevice(
+        id=at, host=host, label=f"GPU {number}", name="H200", kind="gpu", number=number
+    )
+
+
+def lease(
+    attempt: int,
+    device_id: int,
+    start_s: float,
+    end_s: float,
+    *,
+    word: str = "completed",
+    slot: int = 0,
+    share: float = 1.0,
+    dispatcher: int = 1,
+) -> dict[str, object]:
+    return {
+        "ids": attempt * 100 + device_id,
+        "attempt_ids": attempt,
+        "trial_ids": attempt,
+        "trial_numbers": attempt,
+        "attempt_numbers": 1,
+        "device_ids": device_id,
+        "slots": slot,
+        "shares": share,
+        "words": CODES[word],
+        "started_at_s": start_s,
+        "ended_at_s": end_s,
+        "dispatcher_ids": dispatcher,
+    }
+
+
+def leases(
+    *rows: dict[str, object],
+    devices: Sequence[HostDevice] = (),
+    until_s: float = 100.0,
+    is_alive: bool = True,
+) -> Leases:
+    known = devices or [device(0), device(1)]
+    return Leases(
+        columns=lease_columns(rows),
+        devices={each.id: each for each in known},
+        known_until_s={1: until_s},
+        living=frozenset({1} if is_alive else ()),
+    )

@@ -1,0 +1,116 @@
+"""Figures: what stands where, which unit an axis has, and what keeps a zoom."""
+
+from __future__ import annotations
+
+import math
+
+import plotly.graph_objects as go
+import pytest
+
+from app.charts.convergence import convergence_figure, pareto_figure
+from app.charts.curves import curve_figure
+from app.charts.style import COLOURS
+from app.charts.timeline import timeline_figure
+from app.data.convergence import Axis, best_so_far, pareto_front, scale_of
+from app.data.device_use import ABANDONED, bars_of
+from app.data.trial_columns import TrialColumns
+from app.data.words import ALL_WORDS
+from tests.unit.app.columns import ACCURACY, LOSS, NAN, device, lease, leases, trials
+
+
+def convergence(columns: TrialColumns, axis: Axis = Axis.TRIALS, *, log: bool = False) -> go.Figure:
+    scale = scale_of(columns, axis, None)
+    best = best_so_far(columns, scale, 0, is_maximized=False)
+    return convergence_figure(
+        columns, scale, best, LOSS, place=0, revision="study", log_x=log, log_y=log
+    )
+
+
+def names(figure: go.Figure) -> list[str]:
+    return [trace.name for trace in figure.data]
+
+
+def test_every_outcome_has_a_colour() -> None:
+    assert {*ALL_WORDS, ABANDONED} == set(COLOURS)
+
+
+def test_points_by_outcome_and_the_best_so_far() -> None:
+    figure = convergence(trials([3.0, 2.0, 4.0], words=["completed", "completed", "pruned"]))
+    assert names(figure) == ["completed", "pruned", "best so far"]
+    assert figure.layout.xaxis.title.text == "Trial (number)"
+    assert figure.layout.yaxis.title.text == "loss (minimize)"
+
+
+def test_trials_without_a_value_stand_in_a_strip_of_their_own() -> None:
+    figure = convergence(trials([3.0, NAN], words=["completed", "out_of_memory"]))
+    assert names(figure) == ["completed", "out of memory", "best so far"]
+    assert figure.data[1].yaxis == "y2"
+    assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
+
+
+@pytest.mark.parametrize("words", [[], ["running"], ["failed"]])
+def test_figure_without_values(words: list[str]) -> None:
+    figure = convergence(trials([NAN] * len(words), words=words))
+    assert "best so far" not in names(figure)
+
+
+def test_a_refresh_keeps_the_zoom_and_another_axis_does_not() -> None:
+    first, second = convergence(trials([3.0])), convergence(trials([3.0, 2.0]))
+    assert first.layout.uirevision == second.layout.uirevision
+    assert first.layout.uirevision != convergence(trials([3.0]), Axis.TIME).layout.uirevision
+    assert first.layout.uirevision != convergence(trials([3.0]), log=True).layout.uirevision
+
+
+def test_axes_can_be_logarithmic() -> None:
+    figure = convergence(trials([3.0, 2.0]), log=True)
+    assert (figure.layout.xaxis.type, figure.layout.yaxis.type) == ("log", "log")
+
+
+def test_many_points_are_drawn_by_the_graphics_card() -> None:
+    assert convergence(trials([1.0] * 2001)).data[0].type == "scattergl"
+    assert convergence(trials([1.0] * 2000)).data[0].type == "scatter"
+
+
+def test_front_stands_out() -> None:
+    columns = trials([[1.0, 1.0], [2.0, 3.0], [3.0, 2.0]])
+    front = pareto_front(columns, [False, True])
+    figure = pareto_figure(columns, front, (LOSS, ACCURACY), (0, 1), revision="study")
+    assert names(figure) == ["completed", "Pareto front"]
+    assert list(figure.data[1].customdata) == [0, 1]
+    assert figure.layout.yaxis.title.text == "accuracy (maximize)"
+
+
+def test_timeline_has_a_row_for_each_device_and_a_colour_for_each_outcome() -> None:
+    bars = bars_of(
+        leases(lease(1, 0, 0, 10), lease(2, 1, 2, 4, word="failed"), lease(3, 0, 10, 20))
+    )
+    figure = timeline_figure(bars, [device(0), device(1)], start_s=0, end_s=20, revision="study")
+    assert names(figure) == ["completed", "failed"]
+    assert list(figure.data[0].y) == [0, 0]
+    assert list(figure.data[0].x) == [10_000, 10_000]
+    assert list(figure.layout.yaxis.ticktext) == ["GPU 0", "GPU 1"]
+    assert figure.layout.xaxis.title.text == "Time (UTC)"
+
+
+def test_bars_of_shares_lie_beside_each_other() -> None:
+    bars = bars_of(
+        leases(*[lease(i, 0, 0, 10, slot=i, share=0.25) for i in range(4)], devices=[device(0)])
+    )
+    figure = timeline_figure(bars, [device(0)], start_s=0, end_s=10, revision="study")
+    (trace,) = figure.data
+    ends = [at + width for at, width in zip(trace.offset, trace.width, strict=True)]
+    assert ends[:-1] == pytest.approx(list(trace.offset)[1:])
+    assert -0.5 <= trace.offset[0] < ends[-1] <= 0.5
+
+
+def test_wide_trials_fill_their_rows() -> None:
+    bars = bars_of(leases(lease(1, 0, 0, 10), lease(1, 1, 0, 10), lease(2, 0, 10, 20)))
+    figure = timeline_figure(bars, [device(0), device(1)], start_s=0, end_s=20, revision="s")
+    assert list(figure.data[0].width) == pytest.approx([1.0, 1.0, 0.78])
+
+
+def test_curve_has_a_gap_where_a_value_is_no_number() -> None:
+    figure = curve_figure("loss", {2: math.nan, 1: 0.5, 3: 0.25}, revision="trial 1")
+    assert list(figure.data[0].x) == [1, 2, 3]
+    assert list(figure.data[0].y) == [0.5, None, 0.25]
+    assert figure.layout.xaxis.title.text == "Step (as reported)"
