@@ -90,7 +90,6 @@ def test_all_trials_the_newest_last(first: str) -> None:
         ({"states": frozenset({"completed"}), "last": 1}, [7]),
         ({"sort": "number", "top": 2}, [0, 1]),
     ],
-    ids=str,
 )
 def test_choice(choice: dict[str, object], expected: list[int], chosen_from: str) -> None:
     assert numbers(chosen_from, **choice) == expected

@@ -57,7 +57,8 @@ def test_many_short_attempts_are_drawn_as_few_bars() -> None:
     drawn = drawable(bars)
     assert len(drawn) < 2_000
     assert sum(bar.n_attempts for bar in drawn) == len(bars)
-    assert {bar.word for bar in drawn} == {"completed"}
+    # The last one is of whatever is left.
+    assert {bar.word for bar in drawn if bar.n_attempts > 2} == {"completed"}
 
 
 def test_few_attempts_are_drawn_as_they_are() -> None:
