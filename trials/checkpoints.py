@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pickle
 import shutil
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from trials.background import Background
+from trials.states import copy_to_cpu, refuse_unloadable, refuse_unloadable_values
 from tuner import checkpoint_files
 
 #: The newest one may be torn by a disk that filled up; the one before it is then still there.
@@ -146,63 +145,6 @@ def load_state(path: Path) -> dict[str, Any]:
 
         return load_whole(path)
     return dict(torch.load(path, map_location="cpu", weights_only=True))
-
-
-def refuse_unloadable(file: Path | IO[bytes]) -> None:
-    """
-    Raises:
-        TypeError: If the file holds what `weights_only=True` does not load, a NumPy number say.
-    """
-    import torch
-
-    try:
-        # With mmap the tensors themselves are not read.
-        torch.load(file, map_location="cpu", weights_only=True, mmap=isinstance(file, Path))
-    except pickle.UnpicklingError as error:
-        raise TypeError(
-            "save_checkpoint: the state holds something that cannot be loaded again safely. Save "
-            "state dicts, tensors, numbers, strings and containers of them (float(x) for NumPy's "
-            f"numbers). torch says: {str(error).splitlines()[0]}"
-        ) from error
-
-
-def refuse_unloadable_values(state: Mapping[str, Any]) -> None:
-    """Likewise for all that is no tensor, before anything is written.
-
-    Raises:
-        TypeError: If one of them could not be loaded.
-    """
-    import torch
-
-    content = io.BytesIO()
-    torch.save(replace_tensors(dict(state), lambda _: None), content)
-    content.seek(0)
-    refuse_unloadable(content)
-
-
-def copy_to_cpu(state: Any) -> Any:
-    """The state as it is now: what training does to its tensors later does not show in it."""
-    return replace_tensors(state, lambda tensor: tensor.detach().to("cpu", copy=True))
-
-
-def replace_tensors(value: Any, replace: Callable[[Any], object]) -> Any:
-    """A copy of nested dicts, lists and tuples, with something else for each tensor."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return replace(value)
-    if isinstance(value, dict):
-        items = ((key, replace_tensors(each, replace)) for key, each in value.items())
-        if not isinstance(value, OrderedDict):
-            return dict(items)
-        copy: Any = OrderedDict(items)
-        # The versions of a model's layers, in what `state_dict()` gives.
-        if (versions := getattr(value, "_metadata", None)) is not None:
-            copy._metadata = versions
-        return copy
-    if type(value) in (list, tuple, set):
-        return type(value)(replace_tensors(each, replace) for each in value)
-    return value
 
 
 def _remove(path: Path) -> None:

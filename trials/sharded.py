@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from trials.checkpoints import refuse_unloadable_values
+from trials.states import refuse_unloadable_values
 from tuner import checkpoint_files
 
 _RECORDS_MODULE = "torch.distributed.checkpoint.metadata"
