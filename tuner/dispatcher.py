@@ -254,7 +254,13 @@ class Dispatcher:
         live.attempt = replace(live.attempt, ending=ending, peak_memory_bytes=live.grant.peak_bytes)
         params = self._search.params_of(live.attempt.trial_id)
         before = self._search.best
-        is_hopeless = self._streak.note(ending) and not self._stop_reason
+        # One that reports may end well yet.
+        has_hope = any(
+            each.last_step is not None
+            for each in self._live.values()
+            if each is not live and each.attempt.state is not AttemptState.CLEARING
+        )
+        is_hopeless = self._streak.note(ending) and not has_hope and not self._stop_reason
         self._stop_reason = self._stop_reason or (_HOPELESS if is_hopeless else "")
         will_retry = self._settle_trial(live, ending, is_crowded_out=is_crowded_out)
         move(self._recorder, live, AttemptState.CLEARING, now, params=params)

@@ -29,7 +29,7 @@ class Streak:
         self._n_alike = 0
 
     def note(self, ending: Ending) -> bool:
-        """Takes in how an attempt ended; says whether it was the last of a hopeless row."""
+        """Takes in how an attempt ended; says whether it ends a hopeless row, so far."""
         if self._is_over or ending.outcome in (Outcome.CANCELLED, Outcome.LOST):
             return False
         if ending.cause not in _CAUSES or not ending.outcome.is_failure:
@@ -40,7 +40,7 @@ class Streak:
         kind = f"{ending.cause} {_VARYING.sub('#', said_last(ending))}"
         self._n_alike = self._n_alike + 1 if kind == self._kind else 1
         self._kind = kind
-        return self._n_alike == N_ALIKE
+        return self._n_alike >= N_ALIKE
 
 
 def said_last(ending: Ending) -> str:

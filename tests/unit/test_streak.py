@@ -21,7 +21,7 @@ def noted(*endings: Ending, is_over: bool = False) -> list[bool]:
 
 
 def test_third_alike_is_the_last() -> None:
-    assert noted(BOOM, BOOM, BOOM, BOOM) == [False, False, True, False]
+    assert noted(BOOM, BOOM, BOOM, BOOM) == [False, False, True, True]
 
 
 @pytest.mark.parametrize("other", [OTHER, NO_MEMORY])

@@ -51,3 +51,43 @@ def test_one_that_works_now_and_then_is_left_alone(make_world):
     world = make_world(program, n_devices=1, n_trials=8)
     result = world.run()
     assert (result.n_completed, result.n_failed) == (1, 7)
+
+
+def test_it_goes_on_while_another_trial_reports(make_world):
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        if worker.trial_number == 0:
+            worker.later(0.5, lambda: worker.report(1))
+            worker.later(20.0, worker.complete)
+        else:
+            worker.later(1.0, worker.fail)
+
+    world = make_world(program, n_devices=2, n_trials=8)
+    result = world.run()
+    assert (result.n_completed, result.n_failed) == (1, 7)
+    assert not result.is_hopeless
+
+
+def test_it_ends_where_the_one_that_reported_fails_too(make_world):
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        if worker.trial_number == 0:
+            worker.later(0.5, lambda: worker.report(1))
+            worker.later(6.2, worker.fail)
+        else:
+            worker.later(1.0, worker.fail)
+
+    world = make_world(program, n_devices=2, n_trials=500)
+    result = world.run()
+    assert result.is_hopeless
+    assert result.n_failed < 12
+
+
+def test_reports_before_the_failure_change_nothing(make_world):
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        worker.later(0.5, lambda: worker.report(1))
+        worker.later(1.0, worker.fail)
+
+    world = make_world(program, n_devices=1, n_trials=500)
+    assert world.run().n_failed == 3
