@@ -54,6 +54,10 @@ class Edge:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0)
         if isinstance(error, KeyboardInterrupt):
+            # Where it came in the middle of an `exec` of text (an import that makes a dataclass),
+            # Python remembers that, and ends itself by the signal whatever the exit code is, until
+            # the next `exec` (`run_eval_code_obj` in CPython's Python/pythonrun.c).
+            exec("")
             _leave(self._interrupted, EXIT_INTERRUPTED)
         if isinstance(error, Exception) and not isinstance(error, typer.Exit):
             logging.getLogger("tuner").error("accident", exc_info=error)

@@ -109,6 +109,7 @@ def test_it_waits_where_the_database_does_not_answer(make_slow):
         world.turn(10.0)
         assert len(world.workers) == 2
     world.turn_until(lambda: len(world.workers) == 3)
+    world.turn(1.0)  # It says hello.
     world.workers[2].complete()
     world.run()
     assert world.stored_states() == ["COMPLETE"] * 3

@@ -25,8 +25,9 @@ FILE = Path("study.yaml")
 #: A mistake is of a key, of a line, or of the file as a whole.
 _PLACE = re.compile(
     r"(study|storage|objectives|trial|search_space|sampler|pruner|devices|max_gpus|budget"
-    r"|on_finish|on_best|on_failure)\b|unknown key |line \d+, column \d+: |is not text in UTF-8"
-    r"|the file is empty|holds a |not valid YAML|is larger than |No |GPU|This |There "
+    r"|checkpoints|on_finish|on_best|on_failure)\b|unknown key |line \d+, column \d+: "
+    r"|is not text in UTF-8|the file is empty|holds a |not valid YAML|is larger than "
+    r"|No |GPU|This |There "
 )
 _LONGEST_LINE = 3000
 

@@ -18,7 +18,7 @@ from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
 from trials.context import TrialContext
 from tuner.messages import Assign, Json
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 110.0
 _PRELOADED = ("torch", "torch.distributed.fsdp", "torch._dynamo", "trials.ddp")
 
 Program = Callable[[TrialContext], Any]
