@@ -132,30 +132,31 @@ class Dispatcher:
         self._foresight = Foresight()
         self._activity = activity
         self._outage = Outage(recorder, self._say)
-        self._talk = Talk(
-            search=search,
-            recorder=recorder,
-            channel=channel,
-            leasing=leasing,
-            plan=plan,
-            terms=terms,
+        self._talk = self._new_talk()
+        self._stopping = self._new_stopping()
+        self._orders = Orders(recorder.commands, self._say)
+        self._end_reason = ""
+
+    def _new_talk(self) -> Talk:
+        return Talk(
+            search=self._search,
+            recorder=self._recorder,
+            channel=self._channel,
+            leasing=self._leasing,
+            plan=self._plan,
+            terms=self._terms,
             outage=self._outage,
         )
-        is_working = activity.is_working if activity else lambda live: True
-        self._stopping = Stopping(
-            recorder=recorder,
-            launcher=launcher,
-            channel=channel,
-            terms=terms,
-            stalls=Stalls(terms.stall_timeout_s, is_working),
+
+    def _new_stopping(self) -> Stopping:
+        is_working = self._activity.is_working if self._activity else lambda live: True
+        return Stopping(
+            recorder=self._recorder,
+            launcher=self._launcher,
+            channel=self._channel,
+            terms=self._terms,
+            stalls=Stalls(self._terms.stall_timeout_s, is_working),
         )
-        self._orders = Orders(recorder.commands)
-        if self._orders.paused_by:
-            self._say(
-                f"The study is paused (by {self._orders.paused_by}): no trial starts until "
-                "`tuner resume`."
-            )
-        self._end_reason = ""
 
     def run(self, events: Events) -> Result:
         """Works until the budget is reached or the user ends it, and every attempt is over.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tuner.budget import Budget
@@ -16,13 +17,16 @@ class Orders:
 
     Args:
         commands: To the study.
+        say: Tells people.
     """
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, say: Callable[[str], None]) -> None:
         self._commands = commands
         self._looked_at_s = 0.0
         #: Who has paused the study, `user@host`; empty while it runs.
         self.paused_by = commands.paused_by
+        if self.paused_by:
+            say(f"The study is paused (by {self.paused_by}): no trial starts until `tuner resume`.")
 
     def hear(self, now: Instant) -> list[Command]:
         """What was asked for since the last time; that it is paused or not is noted here."""

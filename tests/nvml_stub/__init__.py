@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pynvml
 import pytest
+
+from tests.compiling import compile_library
 
 _SOURCE = Path(__file__).with_name("nvml_stub.c")
 
@@ -97,16 +97,7 @@ class NvmlStub:
 
 @pytest.fixture(scope="session")
 def nvml_stub_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        if "CI" in os.environ:
-            pytest.fail("CI needs a C compiler (cc or gcc) for the NVML stub.")
-        pytest.skip("no C compiler (cc or gcc) to build the NVML stub with")
-    library = tmp_path_factory.mktemp("nvml_stub") / "libnvidia-ml.so.1"
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]
-    built = subprocess.run([*command, library, _SOURCE], capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-    return library
+    return compile_library(_SOURCE, tmp_path_factory.mktemp("nvml_stub") / "libnvidia-ml.so.1")
 
 
 @pytest.fixture

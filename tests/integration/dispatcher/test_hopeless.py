@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.integration.dispatcher.world import FakeWorker
+from collections.abc import Callable
+
+from tests.integration.dispatcher.world import FakeWorker, Program
 
 
 def fails(worker: FakeWorker) -> None:
@@ -53,15 +55,22 @@ def test_one_that_works_now_and_then_is_left_alone(make_world):
     assert (result.n_completed, result.n_failed) == (1, 7)
 
 
-def test_it_goes_on_while_another_trial_reports(make_world):
+def beside_the_first(end_first: Callable[[FakeWorker], None]) -> Program:
+    """The first trial reports, and ends as the test says; all others fail."""
+
     def program(worker: FakeWorker) -> None:
         worker.later(0.1, worker.hello)
         if worker.trial_number == 0:
             worker.later(0.5, lambda: worker.report(1))
-            worker.later(20.0, worker.complete)
+            end_first(worker)
         else:
             worker.later(1.0, worker.fail)
 
+    return program
+
+
+def test_it_goes_on_while_another_trial_reports(make_world):
+    program = beside_the_first(lambda worker: worker.later(20.0, worker.complete))
     world = make_world(program, n_devices=2, n_trials=8)
     result = world.run()
     assert (result.n_completed, result.n_failed) == (1, 7)
@@ -69,14 +78,7 @@ def test_it_goes_on_while_another_trial_reports(make_world):
 
 
 def test_it_ends_where_the_one_that_reported_fails_too(make_world):
-    def program(worker: FakeWorker) -> None:
-        worker.later(0.1, worker.hello)
-        if worker.trial_number == 0:
-            worker.later(0.5, lambda: worker.report(1))
-            worker.later(6.2, worker.fail)
-        else:
-            worker.later(1.0, worker.fail)
-
+    program = beside_the_first(lambda worker: worker.later(6.2, worker.fail))
     world = make_world(program, n_devices=2, n_trials=500)
     result = world.run()
     assert result.is_hopeless

@@ -92,7 +92,7 @@ class Store:
             host=host,
             seed=seed,
             study_file="study: s",
-            folder="/work",
+            folder="/studies",
             versions={"python": "3"},
             git=GitState(commit="abc", is_dirty=True),
         )

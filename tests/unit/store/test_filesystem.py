@@ -31,7 +31,7 @@ GVISOR = """
 """
 DOCKER = """
 712 680 0:61 / / rw,relatime master:218 - overlay overlay rw,lowerdir=/var/lib/docker/l
-730 712 254:1 /home/ann/work /work rw,relatime - ext4 /dev/vda1 rw
+730 712 254:1 /home/ann/studies /studies rw,relatime - ext4 /dev/vda1 rw
 731 712 0:90 / /host rw,relatime - virtiofs share rw
 """
 
@@ -48,8 +48,8 @@ DOCKER = """
         (NODE, "/mnt/my share/a", "cifs"),
         (NODE, "/dev/shm", "tmpfs"),
         (WSL, "/mnt/c/Users", "9p"),
-        (DOCKER, "/work/study", "ext4"),
-        ("", "/work", None),
+        (DOCKER, "/studies/study", "ext4"),
+        ("", "/studies", None),
     ],
 )
 def test_mount_of_a_path_is_the_innermost_and_the_last(
@@ -70,8 +70,8 @@ def test_mount_of_a_path_is_the_innermost_and_the_last(
         (NODE, "/scratch/ann", True),
         (WSL, "/home/ann", False),
         (WSL, "/mnt/c/Users", True),
-        (GVISOR, "/work", False),
-        (DOCKER, "/work", False),
+        (GVISOR, "/studies", False),
+        (DOCKER, "/studies", False),
         (DOCKER, "/tmp", False),
         (DOCKER, "/host", False),
     ],
