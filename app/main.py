@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.views import best, convergence, devices, shell, studies, trials
+from app.views import (
+    best,
+    control,
+    convergence,
+    curves,
+    devices,
+    parameters,
+    shell,
+    studies,
+    trials,
+)
 
 #: Without icons: Streamlit makes the page's icon the tab's, and fetches that from another server.
 _PAGES = (
     (studies.page, "Studies", "studies"),
     (convergence.page, "Convergence", "convergence"),
+    (curves.page, "Learning curves", "curves"),
+    (parameters.page, "Parameters", "parameters"),
     (trials.page, "Trials", "trials"),
     (devices.page, "Devices", "devices"),
     (best.page, "Best", "best"),
+    (control.page, "Control", "control"),
 )
 
 
@@ -22,9 +35,12 @@ def main() -> None:
         st.Page(page, title=title, url_path=path, default=path == "studies")
         for page, title, path in _PAGES
     ]
+    titles = [title for _, title, _ in _PAGES]
+    st.session_state[shell.TRIALS_PAGE_KEY] = pages[titles.index("Trials")]
     chosen = st.navigation(pages)
     shell.guarded(shell.sidebar)()
     chosen.run()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from tuner.attempt import AttemptId
 from tuner.clock import Instant
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus, Holder
+from tuner.dispatch.notices import Notice, Snapshot
 from tuner.errors import DeviceError, LaunchError
 from tuner.launch.inbox import Event, Received, SourceId, WorkerExited
 from tuner.launch.request import LaunchRequest
 from tuner.messages import FromWorker, Hello, ToWorker
-from tuner.notices import Notice, Snapshot
 
 GIB = 1024**3
 
@@ -80,6 +80,10 @@ class FakeProbe:
     def lose(self, device: Device) -> None:
         """The GPU falls off the bus: reading it fails from now on."""
         del self._statuses[device.id]
+
+    def find(self, device: Device) -> None:
+        """It is back, and idle."""
+        self._statuses[device.id] = DeviceStatus(memory_used_bytes=0, utilization_pct=0)
 
 
 class FakeClock:
@@ -200,10 +204,15 @@ class FakeLauncher:
     def close(self) -> None:
         self._running.clear()
 
-    def exit(self, attempt_id: AttemptId, exit_code: int, rank: int = 0) -> None:
+    def exit(
+        self, attempt_id: AttemptId, exit_code: int, rank: int = 0, *, is_lost: bool = False
+    ) -> None:
         """The process of a rank ends; no error where it has ended."""
         if self._running.pop((attempt_id, rank), None) is not None:
-            self._inbox.post(WorkerExited(attempt_id=attempt_id, rank=rank, exit_code=exit_code))
+            exited = WorkerExited(
+                attempt_id=attempt_id, rank=rank, exit_code=exit_code, is_lost=is_lost
+            )
+            self._inbox.post(exited)
 
     def is_alive(self, pid: int) -> bool:
         return pid in self._running.values()
@@ -295,6 +304,8 @@ class FakeChannel:
 
 class RecordingView:
     """Remembers what people were shown."""
+
+    refresh_every_s = 0.0
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []

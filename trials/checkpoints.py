@@ -7,7 +7,7 @@ import pickle
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from trials.background import Background
 from trials.states import copy_to_cpu, refuse_unloadable, refuse_unloadable_values
@@ -79,8 +79,6 @@ class CheckpointFolder:
         return self._background.settle()
 
     def _write(self, state: Mapping[str, Any], step: int) -> Path:
-        import torch
-
         self._path.mkdir(parents=True, exist_ok=True)
         for left in checkpoint_files.leftovers(self._path):
             _remove(left)
@@ -88,7 +86,7 @@ class CheckpointFolder:
         partial = final.with_suffix(f".partial-{os.getpid()}")
         try:
             with partial.open("wb") as file:
-                torch.save(dict(state), file)
+                _save(dict(state), file)
                 file.flush()
                 os.fsync(file.fileno())
             refuse_unloadable(partial)
@@ -145,6 +143,18 @@ def load_state(path: Path) -> dict[str, Any]:
 
         return load_whole(path)
     return dict(torch.load(path, map_location="cpu", weights_only=True))
+
+
+def _save(state: dict[str, Any], file: IO[bytes]) -> None:
+    import torch
+
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        # What torch says of a file that could not be written hides why: no room, most often.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
 
 
 def _remove(path: Path) -> None:

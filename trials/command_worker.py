@@ -6,6 +6,7 @@ process does, so that the dispatcher knows one protocol only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -22,7 +23,9 @@ from trials.environment import builtins_of, environment_of
 from trials.function_worker import (
     EXIT_DISPATCHER_GONE,
     EXIT_OK,
+    EXIT_TERMINATED,
     build_params,
+    cancelled,
     connect,
     leave,
     settle,
@@ -32,8 +35,9 @@ from trials.metrics import Curve, LineReader, line_reader
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.diagnosis import N_TAIL_LINES, count_oom_kills, diagnose_exit
+from tuner.launch.guardian import GRACE_S
 from tuner.launch.request import CommandProgram, LaunchRequest
-from tuner.messages import Action, Finished
+from tuner.messages import ENDS_EARLY, Finished
 from tuner.template import render_argv
 
 #: From SIGTERM to SIGKILL for a command that was pruned.
@@ -47,14 +51,13 @@ def main(request: LaunchRequest) -> None:
     """Runs one attempt's command and says how it ended; never returns."""
     settle(request)
     # The whole group gets SIGTERM; this process stays to say how the command took it.
-    signal.signal(signal.SIGTERM, _ignore)
+    signal.signal(signal.SIGTERM, _note_signal)
     assert isinstance(request.program, CommandProgram)
     try:
         link = connect(request, world_size=1)
         link.send(replace(_evaluate(request.program, link, request.rank), rank=request.rank))
     except ChannelClosed as error:
         print(error, file=sys.stderr)
-        os.killpg(0, signal.SIGTERM)
         leave(EXIT_DISPATCHER_GONE)
     leave(EXIT_OK)
 
@@ -77,7 +80,12 @@ def _evaluate(program: CommandProgram, link: DispatcherLink, rank: int) -> Finis
     # Rank 0 speaks for all of them.
     read = line_reader(assign.objectives, program.pattern) if rank == 0 else _read_nothing
     minder = _Minder(process, link, read)
-    exit_code = minder.watch()
+    try:
+        exit_code = minder.watch()
+    except ChannelClosed as error:
+        print(error, file=sys.stderr)
+        minder.end_all()
+        raise
     return minder.conclude(exit_code, count_oom_kills() - n_oom_kills)
 
 
@@ -137,13 +145,15 @@ class _Minder:
             return Finished(
                 attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=self._curve.values
             )
-        if verdict.action is Action.PRUNE:
+        if verdict.action in ENDS_EARLY:
             return Finished(
                 attempt_id=attempt_id,
                 outcome=Outcome.PRUNED,
                 cause=Cause.PRUNER,
                 detail=verdict.reason,
             )
+        if _heard_signals and exit_code in (-signal.SIGTERM, EXIT_TERMINATED):
+            return cancelled(self._link)
         ending = diagnose_exit(exit_code, "\n".join(self._tail), n_oom_kills=n_oom_kills)
         return Finished(
             attempt_id=attempt_id,
@@ -157,8 +167,10 @@ class _Minder:
         chunk = output.read(65536)
         if chunk is None:
             return True
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        # A disk that is full costs the log some lines, and not the trial.
+        with contextlib.suppress(OSError):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
         *lines, self._unfinished_line = (
             (self._unfinished_line + chunk).replace(b"\r", b"\n").split(b"\n")
         )
@@ -178,14 +190,29 @@ class _Minder:
 
     def _terminate(self) -> None:
         """Asks a pruned command to end. One that was told to stop may end by itself first."""
-        if self._link.verdict.action is Action.PRUNE and self._kill_at_s is None:
+        if self._link.verdict.action in ENDS_EARLY and self._kill_at_s is None:
             os.killpg(0, signal.SIGTERM)
             self._kill_at_s = time.monotonic() + TERMINATE_TIMEOUT_S
+
+    def end_all(self) -> None:
+        """The dispatcher is gone: SIGTERM, a moment, and SIGKILL for the group, this process too.
+
+        Who left first would leave a command behind that ignores SIGTERM.
+        """
+        os.killpg(0, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_S)
+        os.killpg(0, signal.SIGKILL)
 
     def _kill_when_due(self) -> None:
         if self._kill_at_s is not None and time.monotonic() > self._kill_at_s:
             self._process.kill()
 
 
-def _ignore(_signal: int, _frame: FrameType | None) -> None:
+#: SIGTERM, as often as it came.
+_heard_signals: list[int] = []
+
+
+def _note_signal(number: int, _frame: FrameType | None) -> None:
     """A handler and not SIG_IGN, which the command would inherit."""
+    _heard_signals.append(number)

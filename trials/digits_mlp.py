@@ -99,18 +99,43 @@ def accuracy_of(model: nn.Module, data: Split) -> float:
     return float((found == data.classes).float().mean())
 
 
+def save(
+    trial: TrialContext,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    epoch: int,
+    best: float,
+) -> None:
+    """Keeps all that a later attempt needs to go on after this epoch."""
+    states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    trial.save_checkpoint({**states, "epoch": epoch, "best": best}, step=epoch, wait=False)
+
+
+def resume(
+    trial: TrialContext, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[int, float]:
+    """Epochs that an earlier attempt has done, and its best accuracy; 0 and 0 for none."""
+    state = trial.load_checkpoint()
+    if state is None:
+        return 0, 0.0
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return state["epoch"], state["best"]
+
+
 def train(trial: TrialContext) -> float:
     """Trains one network; gives its best validation accuracy."""
     params = trial.params
     training, validation = (split.to(trial.device) for split in splits())
     model = build_model(params.width, params.depth, params.dropout).to(trial.device)
     optimizer = build_optimizer(trial, model)
-    best = 0.0
-    for epoch in range(1, params.epochs + 1):
+    done, best = resume(trial, model, optimizer)
+    for epoch in range(done + 1, params.epochs + 1):
         loss = train_epoch(model, optimizer, training, params.batch_size)
         accuracy = accuracy_of(model, validation)
         best = max(best, accuracy)
         trial.report(accuracy, step=epoch, loss=loss)
+        save(trial, model, optimizer, epoch, best)
         if trial.should_prune():
             raise optuna.TrialPruned
     return best

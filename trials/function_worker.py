@@ -7,6 +7,7 @@ that must differ between trials is set here: session, output, environment, threa
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import math
 import multiprocessing.util
@@ -34,9 +35,10 @@ from tuner.launch.request import (
     FunctionProgram,
     LaunchRequest,
 )
-from tuner.messages import RETURNED_PARAMS_ATTR, Action, Finished
+from tuner.messages import ENDS_EARLY, RETURNED_PARAMS_ATTR, Action, Finished
 
 EXIT_OK = 0
+EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_DISPATCHER_GONE = 75
 
 
@@ -125,6 +127,8 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
     except SystemExit as error:
         if link.verdict.action is not Action.CONTINUE:
             return _finished_early(link, "")
+        if error.code == EXIT_TERMINATED:
+            return cancelled(link)
         if not error.code:
             return judge_result(context, link, None)
         return _failed(link, Outcome.FAILED, Cause.EXIT_CODE, f"Exit code {error.code}.")
@@ -201,7 +205,9 @@ def judge_result(context: TrialContext, link: DispatcherLink, result: object) ->
 
 def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
     text = user_traceback(error)
-    print(text, file=sys.stderr)
+    # The disk of the log may be what is full.
+    with contextlib.suppress(OSError):
+        print(text, file=sys.stderr)
     names = {cls.__name__ for cls in type(error).__mro__}
     cause = memory_cause(f"{type(error).__name__}: {error}")
     if "OutOfMemoryError" in names:
@@ -221,9 +227,20 @@ def leave(code: int) -> NoReturn:
     """
     atexit._run_exitfuncs()
     multiprocessing.util._exit_function()  # type: ignore[attr-defined]  # joins data loaders
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for text in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            text.flush()
     os._exit(code)
+
+
+def cancelled(link: DispatcherLink) -> Finished:
+    """Somebody asked this process to end, and not the dispatcher: it would have said so."""
+    return Finished(
+        attempt_id=link.assign.attempt_id,
+        outcome=Outcome.CANCELLED,
+        cause=Cause.SIGNAL,
+        detail="SIGTERM from outside: of a batch system, most likely, or of `kill`.",
+    )
 
 
 def _finished_early(link: DispatcherLink, said: str) -> Finished:
@@ -231,7 +248,7 @@ def _finished_early(link: DispatcherLink, said: str) -> Finished:
     outcome, cause = Outcome.PRUNED, Cause.PROGRAM
     if verdict.action is Action.STOP:
         outcome, cause = Outcome.CANCELLED, Cause.INTERRUPTED
-    elif verdict.action is Action.PRUNE:
+    elif verdict.action in ENDS_EARLY:
         cause = Cause.PRUNER
     return Finished(
         attempt_id=link.assign.attempt_id,
@@ -267,4 +284,4 @@ def _by_objective(result: Any, names: Sequence[str]) -> dict[str, float]:
 
 def _exit_cleanly(_signal: int, _frame: FrameType | None) -> None:
     """SIGTERM unwinds the stack, so that `finally` and `with` of the user's code still happen."""
-    raise SystemExit(128 + signal.SIGTERM)
+    raise SystemExit(EXIT_TERMINATED)

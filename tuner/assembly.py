@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from optuna.pruners import BasePruner
-from optuna.samplers import BaseSampler
 from rich.console import Console
 
-from tuner.activity import Activity
 from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
@@ -23,11 +23,20 @@ from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.pool import DevicePool
 from tuner.devices.request import AutoDevices
+from tuner.devices.reselection import Reselection
 from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
 from tuner.devices.width import LearnedWidth
-from tuner.dispatcher import Dispatcher
+from tuner.dispatch.activity import Activity
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.gpu_memory import GpuMemory
+from tuner.dispatch.housekeeping import Housekeeping
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.notices import View
+from tuner.dispatch.sampling import Sampler
+from tuner.dispatch.saving import Saving
+from tuner.dispatch.terms import Result, Terms
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
     EXIT_INTERRUPTED,
@@ -36,28 +45,38 @@ from tuner.errors import (
     LaunchError,
 )
 from tuner.files import StudyFiles
-from tuner.gpu_memory import GpuMemory
-from tuner.hooks import Hook, Hooks, HookTerms
-from tuner.housekeeping import Housekeeping
 from tuner.launch.channel import ChannelServer
-from tuner.launch.inbox import Inbox, SignalReceived, SignalSource
+from tuner.launch.guardian import Guardian
+from tuner.launch.inbox import Event, Inbox, SignalReceived, SignalSource
 from tuner.launch.local import LocalLauncher
-from tuner.leasing import Leasing
-from tuner.notices import View
-from tuner.prepare import HostDevices, draw_seed, plan_of, program_of, rule_of, widths_of
+from tuner.prepare import (
+    HostDevices,
+    draw_seed,
+    open_telemetry,
+    plan_of,
+    program_of,
+    rule_of,
+    widths_of,
+)
 from tuner.provenance import git_state, host_facts, package_versions
 from tuner.retention import RetentionRule
+from tuner.search.auto import sampler_of
 from tuner.search.incumbent import BestTrial
-from tuner.search.samplers import build_sampler
+from tuner.search.out_of_process import out_of_process
 from tuner.search.study import StudySearch
+from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.database import Database, open_database, store_errors
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
 from tuner.store.schema import alone
 from tuner.store.starts import StartRecord
-from tuner.terms import Result, Terms
+from tuner.view.figures import FiguresView
+from tuner.view.hooks import Hook, Hooks, HookTerms
 from tuner.view.live import LiveView
 from tuner.view.plain import PlainView
+
+if TYPE_CHECKING:
+    from tuner.view.metrics import MetricsServer
 
 _log = logging.getLogger(__name__)
 
@@ -82,8 +101,21 @@ def dispatch(
     inbox: Inbox,
     launcher: LocalLauncher,
     pruner: BasePruner,
+    reselection: Reselection,
+    metrics: MetricsServer | None = None,
 ) -> StudyEnd:
     """Opens the database and the channel, and dispatches until the end.
+
+    Args:
+        config: The study.
+        console: Where progress is shown.
+        host: The devices.
+        locks: Claims them.
+        inbox: Where everything that happens arrives.
+        launcher: Starts workers.
+        pruner: Of the study.
+        reselection: Chooses other devices where somebody asks for them.
+        metrics: Is told figures; None where nobody wants them.
 
     Raises:
         TunerError: With a message for the user.
@@ -99,14 +131,21 @@ def dispatch(
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.read_ahead)
+        stack.enter_context(_suggestions_aside(search, inbox, launcher.guardian))
         channel = ChannelServer(inbox)
         stack.callback(channel.close)
         leasing = _leasing(config, host, locks)
         stack.callback(leasing.close)
-        view = stack.enter_context(_view(config, console))
-        hooks = stack.enter_context(Hooks(_hook_terms(config), view))
+        view: View = stack.enter_context(_view(config, console))
+        if metrics is not None:
+            view = FiguresView(view, metrics.publish)
+        hooks = stack.enter_context(Hooks(_hook_terms(config), view, groups=launcher.guardian))
         plan = plan_of(config, seed=seed)
         housekeeping = Housekeeping(search, plan.files, _retention(config))
+        clock = SystemClock()
+        sampler = Sampler(open_telemetry, host.all_devices, clock, every_s=config.usage.every_s)
+        stack.callback(sampler.close)
+        sampler.start()
         dispatcher = Dispatcher(
             search=search,
             recorder=recorder,
@@ -116,15 +155,44 @@ def dispatch(
             plan=plan,
             terms=_terms(config),
             view=hooks,
-            clock=SystemClock(),
+            clock=clock,
             activity=Activity(leasing.watch, time.monotonic),
             housekeeping=housekeeping,
+            saving=Saving(plan.files, recorder),
+            reselection=reselection,
+            sampler=sampler,
         )
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
-            housekeeping.finish()
+            dispatcher.keep_house()
             hooks.finish(result, search.best, partial(_is_signalled, inbox))
     return StudyEnd(result=result, best=search.best, exit_code=_exit_code(result))
+
+
+@contextmanager
+def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) -> Iterator[None]:
+    """Gives a sampler that takes its time a process of its own."""
+    sampler = out_of_process(search.study.sampler)
+    if sampler is None:
+        yield
+        return
+
+    def hear() -> Iterable[Event]:
+        sampler.hear()
+        if sampler.is_lost:
+            inbox.forget(sampler)
+        return ()
+
+    search.study.sampler = sampler
+    guardian.watch(sampler.pid)
+    inbox.watch(sampler, hear)
+    try:
+        yield
+    finally:
+        if not sampler.is_lost:
+            inbox.forget(sampler)
+        sampler.close()
+        guardian.release(sampler.pid)
 
 
 def check_program(launcher: LocalLauncher, config: StudyConfig) -> None:
@@ -138,9 +206,7 @@ def _open_study(
     config: StudyConfig, database: Database, pruner: BasePruner, host: HostDevices
 ) -> tuple[StudySearch, Recorder, int]:
     storage = database.storage
-    stored_id = next(
-        (s._study_id for s in storage.get_all_studies() if s.study_name == config.study), None
-    )
+    stored_id = _stored_id(storage, config.study)
     stored_seed = first_seed(database, stored_id) if stored_id is not None else None
     n_trials = storage.get_n_trials(stored_id) if stored_id is not None else 0
     seed = config.sampler.seed
@@ -153,7 +219,7 @@ def _open_study(
             config.study,
             objectives=config.objectives,
             space=config.search_space,
-            sampler=_sampler(config, seed),
+            sampler=sampler_of(config, seed=seed),
             pruner=pruner,
         )
     start = StartRecord(
@@ -174,20 +240,17 @@ def _open_study(
     )
     if n_trials or recorder.n_earlier_starts:
         later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
-        search.study.sampler = _sampler(config, later_seed)
+        search.study.sampler = sampler_of(config, seed=later_seed)
     # What dispatchers that died have left waits again.
     search.sync()
     return search, recorder, seed
 
 
-def _sampler(config: StudyConfig, seed: int) -> BaseSampler:
-    return build_sampler(
-        config.sampler,
-        config.search_space,
-        seed=seed,
-        n_objectives=len(config.objectives),
-        file=config.file,
-    )
+def _stored_id(storage: BufferedStorage, name: str) -> int | None:
+    try:
+        return storage.get_study_id_from_name(name)
+    except KeyError:
+        return None
 
 
 def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:

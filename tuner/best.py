@@ -7,6 +7,6 @@ if __name__ == "__main__":
 
     refuse_shadow()
 
-    from tuner.cli import best_main
+    from tuner.cli.main import best_main
 
     best_main()

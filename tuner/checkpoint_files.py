@@ -23,6 +23,11 @@ def sharded_of(folder: Path, step: int) -> Path:
     return folder / f"step-{step}"
 
 
+def step_of(path: Path) -> int:
+    """The step in the name of a checkpoint."""
+    return int(path.name.removeprefix("step-").removesuffix(".pt"))
+
+
 def newest_first(folder: Path) -> list[Path]:
     """Checkpoints under their final names. Others' files in the folder are not among them."""
     try:

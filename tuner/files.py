@@ -6,12 +6,15 @@ log for each attempt of it and its checkpoints.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tuner.checkpoint_files import newest_first
 
 FOLDER_NAME = "tuner-files"
 _CHECKPOINTS = "checkpoints"
@@ -23,7 +26,7 @@ def expanded(text: str) -> Path:
     return Path(os.path.expanduser(text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StudyFiles:
     """Paths of one study's files.
 
@@ -35,7 +38,7 @@ class StudyFiles:
     folder: Path
     study: str
 
-    @property
+    @functools.cached_property
     def root(self) -> Path:
         name = _NOT_IN_FILE_NAMES.sub("_", self.study)
         if name != self.study:
@@ -69,6 +72,10 @@ class StudyFiles:
     def checkpoints(self, trial_number: int) -> Path:
         """Shared by all attempts of a trial, so that a later one can go on from there."""
         return self.trial(trial_number) / _CHECKPOINTS
+
+    def has_checkpoint(self, trial_number: int) -> bool:
+        """Whether a later attempt of a trial has something to go on from."""
+        return bool(newest_first(self.checkpoints(trial_number)))
 
     def removed_checkpoints(self, trial_number: int) -> Path:
         """Where they are while they are being removed."""

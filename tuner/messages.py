@@ -40,6 +40,10 @@ class Action(Enum):
     STOP = "stop"
 
 
+ENDS_EARLY = (Action.PRUNE, Action.PAUSE)
+"""Verdicts of the pruner that end an attempt. A program takes both alike: it ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """A program speaks for an attempt; the token shows that the dispatcher launched it."""

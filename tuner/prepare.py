@@ -5,21 +5,27 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from optuna.pruners import BasePruner
+from pynvml import NVMLError
 
 from search_spaces import DefineByRunSpace
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
 from tuner.config.resources import possible_widths
 from tuner.devices.cpu import CpuProbe, usable_cores
+from tuner.devices.cpu_telemetry import CpuTelemetry
 from tuner.devices.device import Device, DeviceKind, DeviceProbe
 from tuner.devices.limits import GpuLimits
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.nvml import NvmlProbe, open_nvml
-from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest
+from tuner.devices.nvml_telemetry import NvmlTelemetry
+from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
+from tuner.devices.reselection import Reselection
 from tuner.devices.selection import Selection, select_devices
+from tuner.devices.telemetry import Telemetry
 from tuner.devices.width import (
     ONE,
     FixedWidth,
@@ -32,8 +38,7 @@ from tuner.errors import ConfigError, DeviceError
 from tuner.files import StudyFiles
 from tuner.launch.plan import THREAD_VARIABLES, TrialPlan
 from tuner.launch.request import CommandProgram, FunctionProgram, Program
-from tuner.search.pruners import build_pruner
-from tuner.search.samplers import build_sampler
+from tuner.search.auto import pruner_of, sampler_of
 from tuner.shadow import find_shadow
 
 _SEED_BITS = 31
@@ -65,15 +70,8 @@ def check_study(config: StudyConfig) -> BasePruner:
     check_command_exists(config)
     if problem := find_shadow({config.folder, Path.cwd()}):
         raise ConfigError(problem, file=config.file)
-    n_objectives = len(config.objectives)
-    build_sampler(
-        config.sampler,
-        config.search_space,
-        seed=config.sampler.seed or 0,
-        n_objectives=n_objectives,
-        file=config.file,
-    )
-    return build_pruner(config.pruner, n_objectives, file=config.file)
+    sampler_of(config, seed=config.sampler.seed or 0)
+    return pruner_of(config)
 
 
 def draw_seed() -> int:
@@ -95,7 +93,7 @@ def find_devices(
         DeviceError: If the devices asked for are not there or none is free.
         ConfigError: If a trial wants more of them than there are.
     """
-    request = _request(config)
+    request = _request(config, config.devices)
     gpus = None if isinstance(request, CpuSlots) else open_nvml(_visible(environ))
     try:
         selection = select_devices(request, gpus=gpus, limits=_limits(config), locks=locks)
@@ -104,6 +102,20 @@ def find_devices(
     host = HostDevices(selection=selection, probe=_probe(selection, gpus))
     check_resources(config, host.all_devices)
     return host
+
+
+def reselection_of(
+    config: StudyConfig, host: HostDevices, environ: Mapping[str, str], locks: DeviceLocks
+) -> Reselection:
+    """What chooses other devices while the study runs."""
+    return Reselection(
+        lambda: open_nvml(_visible(environ)),
+        locks,
+        _limits(config),
+        lambda value: _request(config, parse_device_request(value)),
+        partial(check_resources, config),
+        host.probe if isinstance(host.probe, NvmlProbe) else None,
+    )
 
 
 def program_of(config: StudyConfig) -> Program:
@@ -167,11 +179,11 @@ def _limits(config: StudyConfig) -> GpuLimits:
     )
 
 
-def _request(config: StudyConfig) -> DeviceRequest:
+def _request(config: StudyConfig, devices: DeviceRequest) -> DeviceRequest:
     resources = config.trial.resources
-    if resources and resources.cpus is not None and isinstance(config.devices, AutoDevices):
+    if resources and resources.cpus is not None and isinstance(devices, AutoDevices):
         return CpuSlots(n_slots=len(CpuProbe().devices()))
-    return config.devices
+    return devices
 
 
 def _visible(environ: Mapping[str, str]) -> str | None:
@@ -184,6 +196,16 @@ def _probe(selection: Selection, gpus: NvmlProbe | None) -> DeviceProbe:
     if gpus is not None:
         gpus.close()
     return CpuProbe(len(selection.devices))
+
+
+def open_telemetry(devices: Sequence[Device]) -> Telemetry | None:
+    """A way of its own to read a study's devices, at least one; None where the driver refuses."""
+    if devices[0].kind is DeviceKind.CPU:
+        return CpuTelemetry(devices)
+    try:
+        return NvmlTelemetry(devices)
+    except NVMLError:
+        return None
 
 
 def import_path_of(config: StudyConfig) -> list[str]:

@@ -22,8 +22,8 @@ from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
 from tuner.prepare import HostDevices, check_study, find_devices, plan_of, rule_of
+from tuner.search.auto import choose, sampler_of
 from tuner.search.identity import to_optuna
-from tuner.search.samplers import build_sampler
 from tuner.start import open_launcher
 from tuner.store.database import open_database, shown_url
 from tuner.view import text
@@ -64,6 +64,7 @@ def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
         "study": config.study,
         "storage": shown_url(config.storage),
         "search_space": _space(config),
+        "search": _search(config),
         "devices": [_device(host, i) for i in range(len(host.devices))],
         "first_launch_requests": [request.as_data() for request in requests],
     }
@@ -145,13 +146,7 @@ def _named(config: StudyConfig) -> str:
 def _first_params(config: StudyConfig, seed: int) -> dict[str, ParamValue]:
     if not isinstance(config.search_space, SearchSpace):
         return {}
-    sampler = build_sampler(
-        config.sampler,
-        config.search_space,
-        seed=seed,
-        n_objectives=len(config.objectives),
-        file=config.file,
-    )
+    sampler = sampler_of(config, seed=seed)
     directions = [to_optuna(direction) for direction in config.objectives.values()]
     study = optuna.create_study(directions=directions, sampler=sampler)
     return config.search_space.suggest(study.ask())
@@ -165,6 +160,18 @@ def _space(config: StudyConfig) -> object:
             return f"{space.target} (define-by-run)"
         case None:
             return "the objective's own (define-by-run)"
+
+
+def _search(config: StudyConfig) -> dict[str, object]:
+    choice = choose(config)
+    return {
+        "sampler": {"name": choice.sampler.name, "why": choice.sampler_reason},
+        "pruner": {
+            "name": choice.pruner.name,
+            **choice.pruner.arguments,
+            "why": choice.pruner_reason,
+        },
+    }
 
 
 def _device(host: HostDevices, index: int) -> dict[str, object]:

@@ -7,6 +7,6 @@ if __name__ == "__main__":
 
     refuse_shadow()
 
-    from tuner.cli import run_main
+    from tuner.cli.main import run_main
 
     run_main()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,22 +27,31 @@ from tuner.prepare import (
     find_devices,
     import_path_of,
     program_of,
+    reselection_of,
     rule_of,
     widths_of,
     worker_environment,
 )
+from tuner.provenance import package_versions
 
 if TYPE_CHECKING:
     from tuner.assembly import StudyEnd
+    from tuner.view.metrics import MetricsServer
 
 
-def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str]) -> StudyEnd:
+def run_study(
+    config: StudyConfig,
+    console: Console,
+    environ: Mapping[str, str],
+    serve_at: tuple[str, int] | None = None,
+) -> StudyEnd:
     """Runs a study to the end of its budget, or until the user stops it.
 
     Args:
         config: The study.
         console: Where progress is shown: live in a terminal, else as lines.
         environ: The process's environment.
+        serve_at: Host and port where figures are served for Prometheus; None for nowhere.
 
     Raises:
         TunerError: With a message for the user; everything is stopped and recorded by then.
@@ -48,6 +59,7 @@ def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str])
     pruner = check_study(config)
     files = StudyFiles(folder=config.folder, study=config.study)
     with ExitStack() as stack:
+        metrics = _serve_metrics(stack, config, console, serve_at)
         locks = stack.enter_context(DeviceLocks())
         host = find_devices(config, environ, locks)
         stack.callback(host.probe.close)
@@ -63,7 +75,9 @@ def run_study(config: StudyConfig, console: Console, environ: Mapping[str, str])
         # SQLAlchemy and Alembic take half a second, in which the fork server imports torch.
         from tuner.assembly import dispatch
 
-        return dispatch(config, console, host, locks, inbox, launcher, pruner)
+        reselection = reselection_of(config, host, environ, locks)
+        stack.callback(reselection.close)
+        return dispatch(config, console, host, locks, inbox, launcher, pruner, reselection, metrics)
 
 
 @contextmanager
@@ -86,6 +100,29 @@ def open_launcher(
         yield launcher
     finally:
         launcher.close()
+
+
+def _serve_metrics(
+    stack: ExitStack, config: StudyConfig, console: Console, serve_at: tuple[str, int] | None
+) -> MetricsServer | None:
+    if serve_at is None:
+        return None
+    try:
+        from tuner.view.metrics import MetricsAddress, MetricsServer
+    except ModuleNotFoundError as error:
+        problem = "needs the package prometheus-client: pip install 'tuner[metrics]'."
+        raise ConfigError(problem, key="--metrics-port") from error
+    about = {
+        "study": config.study,
+        "host": socket.gethostname(),
+        "pid": str(os.getpid()),
+        "version": package_versions().get("tuner", "unknown"),
+    }
+    host, port = serve_at
+    server = MetricsServer(MetricsAddress(host=host, port=port), about)
+    stack.callback(server.close)
+    console.print(f"metrics: {server.url}", highlight=False, markup=False, soft_wrap=True)
+    return server
 
 
 def _log_to(path: Path) -> None:

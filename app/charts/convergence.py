@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import BEST, COLOURS, dress
+from app.charts.style import BEST, COLOURS, OTHER, dress
 from app.data.convergence import BestSoFar, Scale
+from app.data.forecast import Forecast
+from app.data.hypervolume import Hypervolume
 from app.data.trial_columns import Flags, Floats, Numbers, TrialColumns
-from app.data.words import ALL_WORDS, shown
+from app.data.words import ALL_WORDS, COMPLETED, shown
 from tuner.verbs.studies import Objective
 
 #: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.
@@ -27,13 +31,32 @@ def convergence_figure(
     revision: str,
     log_x: bool = False,
     log_y: bool = False,
+    other: tuple[str, BestSoFar] | None = None,
+    ahead: tuple[float, Forecast] | None = None,
 ) -> go.Figure:
-    """Trials that have no value stand in a strip of their own, below."""
+    """Trials that have no value stand in a strip of their own, below.
+
+    Args:
+        trials: All of the study.
+        scale: The horizontal axis.
+        best: Of the study.
+        objective: Whose values are shown.
+        place: Of the objective.
+        revision: While it stays the same a refresh keeps the zoom.
+        log_x: Whether the axis is logarithmic.
+        log_y: The same.
+        other: Another study's name, and its best so far on the same axes.
+        ahead: Where the horizontal axis will end, and the best value there.
+    """
     figure = go.Figure()
     values = trials.values[:, place]
     has_strip = _add_points(figure, trials, scale.values, values)
+    if other is not None and len(other[1].x):
+        figure.add_trace(_staircase(other[1], f"best of {other[0]}", OTHER))
     if len(best.x):
-        figure.add_trace(_staircase(best))
+        figure.add_trace(_staircase(best, "best so far", BEST))
+        if ahead is not None:
+            figure.add_trace(_expected(float(best.x[-1]), float(best.y[-1]), *ahead))
     dress(figure, revision=f"{revision} {scale.title} {log_x} {log_y}")
     figure.update_xaxes(title_text=scale.title, type="log" if log_x else "linear")
     figure.update_yaxes(
@@ -48,6 +71,8 @@ def convergence_figure(
                 "range": [-1, 1],
                 "showticklabels": False,
                 "showgrid": False,
+                "zeroline": False,
+                "ticks": "",
                 "fixedrange": True,
                 "title": {"text": "no value", "font": {"size": 10}},
             },
@@ -60,7 +85,9 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
     """Whether some trials have no value."""
     kind = go.Scattergl if len(trials) > _MAX_SVG_POINTS else go.Scatter
     has_value, has_strip = np.isfinite(values), False
-    for code in np.unique(trials.words[trials.is_finished]).tolist():
+    # Those that completed are drawn last, over the others.
+    codes = np.unique(trials.words[trials.is_finished]).tolist()
+    for code in sorted(codes, key=lambda each: each == COMPLETED):
         own = (trials.words == code) & trials.is_finished & ~np.isnan(x)
         for chosen, axis in ((own & has_value, "y"), (own & ~has_value, "y2")):
             if not chosen.any():
@@ -92,7 +119,9 @@ def _marker(word: str, *, in_strip: bool, infeasible: Flags) -> dict[str, object
         return {"color": COLOURS[word], "symbol": "line-ns-open", "size": 9}
     symbols = ["x-thin-open" if each else "circle" for each in infeasible.tolist()]
     symbol: object = symbols if any(infeasible.tolist()) else "circle"
-    return {"color": COLOURS[word], "size": 6, "opacity": 0.75, "symbol": symbol}
+    is_completed = ALL_WORDS[COMPLETED] == word
+    size, opacity = (6, 0.75) if is_completed else (5, 0.6)
+    return {"color": COLOURS[word], "size": size, "opacity": opacity, "symbol": symbol}
 
 
 def _hover(*, in_strip: bool) -> str:
@@ -100,16 +129,60 @@ def _hover(*, in_strip: bool) -> str:
     return f"trial %{{customdata}}{value}<br>at %{{x:.6g}}<extra>%{{fullData.name}}</extra>"
 
 
-def _staircase(best: BestSoFar) -> go.Scatter:
+def _staircase(best: BestSoFar, name: str, colour: str) -> go.Scatter:
     return go.Scatter(
         x=best.x,
         y=best.y,
         mode="lines",
-        name="best so far",
-        line={"color": BEST, "width": 2.5, "shape": "hv"},
+        name=name,
+        line={"color": colour, "width": 2.5, "shape": "hv"},
         customdata=best.numbers,
-        hovertemplate="best since trial %{customdata}<br>%{y:.6g}<extra></extra>",
+        hovertemplate="since trial %{customdata}<br>%{y:.6g}<extra>%{fullData.name}</extra>",
     )
+
+
+def _expected(x: float, y: float, end: float, told: Forecast) -> go.Scatter:
+    """From the best so far to the end of the budget, with the likely range."""
+    bars = sorted([told.cautious, told.hopeful])
+    return go.Scatter(
+        x=[x, end],
+        y=[y, told.median],
+        mode="lines+markers",
+        name="forecast, likely range",
+        line={"color": BEST, "width": 2, "dash": "dot"},
+        marker={"size": [0, 8], "color": BEST},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": [0, bars[1] - told.median],
+            "arrayminus": [0, told.median - bars[0]],
+            "color": BEST,
+            "thickness": 2,
+        },
+        hovertemplate=f"after {told.n_more} more trials<br>%{{y:.6g}}<extra>forecast</extra>",
+    )
+
+
+def hypervolume_figure(
+    volume: Hypervolume, objectives: Sequence[Objective], *, revision: str
+) -> go.Figure:
+    """How it grew, against the number of the trial."""
+    figure = go.Figure(
+        go.Scatter(
+            x=volume.numbers,
+            y=volume.volumes,
+            mode="lines",
+            line={"color": BEST, "width": 2.5, "shape": "hv"},
+            name="hypervolume",
+            customdata=volume.numbers,
+            hovertemplate="trial %{x}<br>%{y:.6g}<extra></extra>",
+        )
+    )
+    dress(figure, revision=revision, height_px=300)
+    figure.update_xaxes(title_text="Trial (number)")
+    names = " x ".join(each.name for each in objectives)
+    figure.update_yaxes(title_text=f"Hypervolume ({names})")
+    return figure
 
 
 def pareto_figure(

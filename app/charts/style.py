@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import plotly.graph_objects as go
 
@@ -25,7 +26,16 @@ COLOURS: Mapping[str, str] = {
     ABANDONED: "#7d5a3c",
 }
 BEST = "#eb6834"
+#: Of a study that another one is held against.
+OTHER = "#9068e0"
+Figure: TypeAlias = go.Figure
 _HEIGHT_PX = 460
+
+
+def to_json(figure: Figure) -> str:
+    """For a browser; arrays are in it as numbers of their own kind, not as text."""
+    text: str = figure.to_json(validate=False)
+    return text
 
 
 def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> go.Figure:
@@ -45,6 +55,7 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
         hovermode="closest",
+        template="none",
     )
     figure.update_xaxes(automargin=True, zeroline=False)
     figure.update_yaxes(automargin=True, zeroline=False)

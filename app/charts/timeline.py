@@ -5,18 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+import numpy as np
 import plotly.graph_objects as go
 
 from app.charts.style import COLOURS, dress
 from app.data.device_use import Bar
+from app.data.idle_time import IdleBar
 from app.data.lease_columns import HostDevice
 from app.data.words import shown
+from tuner.dispatch.idle import CAUSE_WORDS, IdleCause
 from tuner.view.text import duration
 
 _ROW_PX, _FRAME_PX = 34, 110
 #: Of the height of a row. What a wide trial holds touches, so that it looks like one thing.
-_NARROW, _WIDE = 0.78, 1.0
+_NARROW, _WIDE, _IDLE = 0.78, 1.0, 0.3
 _MAX_NAMED_BARS = 400
+#: A number that would have to be smaller to fit into its bar is left out.
+_LEAST_TEXT_PX = 8
+#: A trial has the same one on each device and in each attempt; those next to each other differ.
+_OF_TRIALS = (
+    *("#2a78d6", "#e6a23c", "#1baf7a", "#9b6dd7", "#d9643a", "#4bb8cf"),
+    *("#b8a04a", "#c95d9c", "#6f8f3f", "#5b6fb5", "#a86a52", "#7f95a8"),
+)
+_CAUSE_COLOURS: Mapping[IdleCause, str] = {
+    IdleCause.NO_SUGGESTION: "#f2c84b",
+    IdleCause.STARTING: "#9fc5e8",
+    IdleCause.CLEARING: "#d5a6bd",
+    IdleCause.GATHERING: "#b4a7d6",
+    IdleCause.TAKEN: "#e69138",
+    IdleCause.PAUSED: "#76a5af",
+    IdleCause.QUARANTINED: "#cc4125",
+    IdleCause.NOTHING_LEFT: "#b7bdc6",
+    IdleCause.DATABASE: "#a61c00",
+    IdleCause.DISK_FULL: "#7a7a3a",
+    IdleCause.LOST: "#5b3a29",
+}
 
 
 def timeline_figure(
@@ -26,6 +49,8 @@ def timeline_figure(
     start_s: float,
     end_s: float,
     revision: str,
+    idle: Sequence[IdleBar] = (),
+    by_trial: bool = False,
 ) -> go.Figure:
     """A row for each device of one host, the first one on top; gaps are idle time.
 
@@ -35,14 +60,26 @@ def timeline_figure(
         start_s: Seconds since the epoch, as all instants here.
         end_s: The right edge.
         revision: While it stays the same a refresh keeps the zoom.
+        idle: Why these devices had no trial.
+        by_trial: Whether each trial has a colour, with its outcome as a frame; else the outcome.
     """
     rows = {device.id: row for row, device in enumerate(devices)}
     figure = go.Figure()
+    for cause in IdleCause:
+        gaps = [bar for bar in idle if bar.cause is cause and bar.device_id in rows]
+        if gaps:
+            figure.add_trace(_gaps(cause, gaps, rows))
     for word in dict.fromkeys(bar.word for bar in bars):
         own = [bar for bar in bars if bar.word == word]
-        figure.add_trace(_trace(word, own, rows, is_named=len(bars) <= _MAX_NAMED_BARS))
+        trace = _trace(word, own, rows, is_named=len(bars) <= _MAX_NAMED_BARS)
+        if by_trial:
+            colours = [_OF_TRIALS[bar.trial % len(_OF_TRIALS)] for bar in own]
+            trace.marker = {"color": colours, "line": {"width": 2, "color": COLOURS[word]}}
+        figure.add_trace(trace)
     dress(figure, revision=revision, height_px=_FRAME_PX + _ROW_PX * len(devices))
-    figure.update_layout(barmode="overlay", bargap=0)
+    figure.update_layout(
+        barmode="overlay", bargap=0, uniformtext={"minsize": _LEAST_TEXT_PX, "mode": "hide"}
+    )
     figure.update_xaxes(
         title_text="Time (UTC)", type="date", range=[_instant(start_s), _instant(end_s)]
     )
@@ -58,17 +95,19 @@ def timeline_figure(
 
 
 def _trace(word: str, bars: Sequence[Bar], rows: Mapping[int, int], *, is_named: bool) -> go.Bar:
-    heights = [(_WIDE if len(bar.devices) > 1 else _NARROW) for bar in bars]
+    heights = np.array([_WIDE if len(bar.devices) > 1 else _NARROW for bar in bars])
+    shares, slots = (
+        np.array(each) for each in zip(*((b.share, b.slot) for b in bars), strict=True)
+    )
     return go.Bar(
         orientation="h",
         name=shown(word),
-        y=[rows[bar.device_id] for bar in bars],
-        base=[_instant(bar.start_s) for bar in bars],
-        x=[bar.duration_s * 1000 for bar in bars],
-        width=[height * bar.share for height, bar in zip(heights, bars, strict=True)],
-        offset=[
-            height * (bar.slot * bar.share - 0.5) for height, bar in zip(heights, bars, strict=True)
-        ],
+        y=np.array([rows[bar.device_id] for bar in bars]),
+        # Numbers: instants in milliseconds on an axis of dates, and much faster than texts.
+        base=np.array([bar.start_s * 1000 for bar in bars]),
+        x=np.array([bar.duration_s * 1000 for bar in bars]),
+        width=heights * shares,
+        offset=heights * (slots * shares - 0.5),
         marker={"color": COLOURS[word], "line": {"width": 0.5, "color": "rgba(255,255,255,0.6)"}},
         text=[_name(bar) for bar in bars] if is_named else None,
         textposition="inside",
@@ -76,6 +115,24 @@ def _trace(word: str, bars: Sequence[Bar], rows: Mapping[int, int], *, is_named:
         textangle=0,
         constraintext="inside",
         customdata=[_told(bar) for bar in bars],
+        hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
+    )
+
+
+def _gaps(cause: IdleCause, gaps: Sequence[IdleBar], rows: Mapping[int, int]) -> go.Bar:
+    return go.Bar(
+        orientation="h",
+        name=f"idle: {CAUSE_WORDS[cause]}",
+        y=np.array([rows[gap.device_id] for gap in gaps]),
+        base=np.array([gap.start_s * 1000 for gap in gaps]),
+        x=np.array([gap.duration_s * 1000 for gap in gaps]),
+        width=_IDLE,
+        offset=-_IDLE / 2,
+        marker={"color": _CAUSE_COLOURS[cause], "line": {"width": 0}},
+        customdata=[
+            f"{duration(gap.duration_s)} from {_instant(gap.start_s):%Y-%m-%d %H:%M:%S} UTC"
+            for gap in gaps
+        ],
         hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
     )
 

@@ -30,6 +30,8 @@ class Scale:
 
     title: str
     values: Floats
+    #: Of wall time: how long the unit is.
+    unit_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,12 +44,15 @@ class BestSoFar:
     numbers: Numbers
 
 
-def scale_of(trials: TrialColumns, axis: Axis, leases: Leases | None) -> Scale:
+def scale_of(
+    trials: TrialColumns, axis: Axis, leases: Leases | None, *, unit_s: float | None = None
+) -> Scale:
     """
     Args:
         trials: All of a study.
         axis: What is shown.
         leases: Of the study; needed for device-hours alone.
+        unit_s: Of wall time; None: one that fits.
     """
     if axis is Axis.TRIALS:
         return Scale(title="Trial (number)", values=trials.numbers.astype(np.float64))
@@ -55,7 +60,9 @@ def scale_of(trials: TrialColumns, axis: Axis, leases: Leases | None) -> Scale:
         begun = trials.started_at_s[~np.isnan(trials.started_at_s)]
         elapsed = trials.ended_at_s - (begun.min() if len(begun) else 0.0)
         seconds, unit = unit_of(float(np.nanmax(elapsed)) if trials.is_finished.any() else 0.0)
-        return Scale(title=f"Time since the first trial began ({unit})", values=elapsed / seconds)
+        seconds = unit_s or seconds
+        title = f"Time since the first trial began ({unit})"
+        return Scale(title=title, values=elapsed / seconds, unit_s=seconds)
     used_h = used_device_s(leases, trials.ended_at_s) / _SECONDS_PER_HOUR
     return Scale(title="Spent on devices (device-hours)", values=used_h)
 

@@ -52,6 +52,9 @@ class LeaseColumns:
     #: Seconds since the epoch; NaN while it is held.
     started_at_s: Floats
     ended_at_s: Floats
+    #: When the attempt's processes had said hello, and when they were gone; NaN before that.
+    hello_at_s: Floats
+    over_at_s: Floats
     dispatcher_ids: Numbers
 
     def __len__(self) -> int:
@@ -85,7 +88,7 @@ class Leases:
         return np.maximum(ends, columns.started_at_s)
 
 
-_FLOATS = ("shares", "started_at_s", "ended_at_s")
+_FLOATS = ("shares", "started_at_s", "ended_at_s", "hello_at_s", "over_at_s")
 
 
 def lease_columns(rows: Sequence[Mapping[str, object]]) -> LeaseColumns:
@@ -157,6 +160,8 @@ class GrowingLeases:
                 LeaseRow.released_at,
                 AttemptRow.number,
                 AttemptRow.outcome,
+                AttemptRow.started_at,
+                AttemptRow.ended_at,
                 AttemptRow.dispatcher_id,
                 AttemptRow.trial_id,
                 TRIALS.c.number.label("trial"),
@@ -186,6 +191,8 @@ def _named(row: sa.Row[Any]) -> Mapping[str, object]:
         "words": CODES[row.outcome.value] if row.outcome else RUNNING,
         "started_at_s": seconds(row.leased_at),
         "ended_at_s": seconds(row.released_at),
+        "hello_at_s": seconds(row.started_at),
+        "over_at_s": seconds(row.ended_at),
         "dispatcher_ids": row.dispatcher_id,
     }
 

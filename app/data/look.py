@@ -1,4 +1,4 @@
-"""What the pages ask for. One per process: several browsers share what was read."""
+"""What the pages ask for."""
 
 from __future__ import annotations
 
@@ -6,17 +6,40 @@ import threading
 from datetime import datetime
 
 import sqlalchemy as sa
+from optuna.distributions import BaseDistribution
 
 from app.data.best import read_best
 from app.data.connection import ReadOnlyDatabase
+from app.data.control import Asked, read_asked
+from app.data.curve_columns import Curves, GrowingCurves
+from app.data.device_history import DeviceHistory
+from app.data.kept import Kept
 from app.data.lease_columns import GrowingLeases, Leases
 from app.data.one_trial import OneTrial, read_trial
 from app.data.overview import StudyLine, read_overview
+from app.data.rungs import read_rungs
 from app.data.trial_columns import GrowingTrials, TrialColumns
 from app.data.trial_table import GrowingParams, Params
 from tuner.configurations import BestConfiguration
 from tuner.verbs.source import StoredStudy, stored_studies
-from tuner.verbs.studies import Objective, read_objectives
+from tuner.verbs.status import Progress, read_progress
+from tuner.verbs.studies import Objective, read_objectives, read_studies
+from tuner.verbs.trial_params import read_distributions
+
+_looks: dict[str, Look] = {}
+_looks_lock = threading.Lock()
+
+
+def look_at(url: str) -> Look:
+    """The one of this process: several browsers share what was read.
+
+    Raises:
+        StoreError: If the database is not there or can't be read.
+    """
+    with _looks_lock:
+        if url not in _looks:
+            _looks[url] = Look(url)
+        return _looks[url]
 
 
 class Look:
@@ -28,10 +51,13 @@ class Look:
 
     def __init__(self, url: str) -> None:
         self._database = ReadOnlyDatabase(url)
+        self.device_history = DeviceHistory(self._database)
         self._trials: dict[StoredStudy, GrowingTrials] = {}
         self._leases: dict[StoredStudy | None, GrowingLeases] = {}
+        self._curves: dict[StoredStudy, GrowingCurves] = {}
         self._params: dict[StoredStudy, GrowingParams] = {}
         self._lock = threading.Lock()
+        self.kept = Kept()
 
     @property
     def shown_url(self) -> str:
@@ -45,6 +71,13 @@ class Look:
     def overview(self, now: datetime) -> list[StudyLine]:
         return self._database.read(lambda connection: read_overview(connection, now))
 
+    def progress(self, study: StoredStudy, now: datetime) -> Progress:
+        def work(connection: sa.Connection) -> Progress:
+            (summary,) = read_studies(connection, now, study.id)
+            return read_progress(connection, summary)
+
+        return self._database.read(work)
+
     def objectives(self, study: StoredStudy) -> tuple[Objective, ...]:
         return self._database.read(read_objectives).get(study.id, ())
 
@@ -55,6 +88,24 @@ class Look:
         with self._lock:
             growing = self._params.setdefault(study, GrowingParams(study.id))
         return self._database.read(lambda connection: growing.refresh(connection, trials))
+
+    def distributions(self, study: StoredStudy) -> dict[str, BaseDistribution]:
+        return self._database.read(lambda connection: read_distributions(connection, study.id))
+
+    def curves(self, study: StoredStudy, trials: TrialColumns) -> Curves:
+        """Of some trials. The same object as before while nothing can have changed."""
+        with self._lock:
+            growing = self._curves.setdefault(study, GrowingCurves())
+        if not trials.is_finished.all():
+            return self._database.read(lambda connection: growing.refresh(connection, trials))
+        return self.kept.get(
+            ("curves read", study),
+            (trials,),
+            lambda: self._database.read(lambda connection: growing.refresh(connection, trials)),
+        )
+
+    def rungs(self, study: StoredStudy, last_step: int) -> list[int]:
+        return self._database.read(lambda connection: read_rungs(connection, study.id, last_step))
 
     def leases(self, study: StoredStudy | None, now: datetime) -> Leases:
         """Of one study, or of all."""
@@ -67,6 +118,9 @@ class Look:
         return self._database.read(
             lambda connection: read_trial(connection, study, objectives, number, now)
         )
+
+    def asked(self, study: StoredStudy) -> list[Asked]:
+        return self._database.read(lambda connection: read_asked(connection, study.id))
 
     def best(self, study: StoredStudy, *, n: int, now: datetime) -> list[BestConfiguration]:
         objectives, growing = self.objectives(study), self._growing_trials(study)

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from app.data.alone import read_command_alone
 from tuner.files import FOLDER_NAME
 from tuner.store.models import AttemptRow, MetricRow
 from tuner.verbs.attempts import StoredAttempt
+from tuner.verbs.checkpoints import ShownCheckpoint, read_checkpoints
 from tuner.verbs.dispatchers import has_our_tables
 from tuner.verbs.optuna_tables import TRIALS
 from tuner.verbs.source import StoredStudy
@@ -33,6 +35,10 @@ class OneTrial:
     #: By name; the first one is what was reported as the value.
     curves: Mapping[str, Mapping[int, float]]
     why: str
+    #: A line for a shell that runs its program alone; None where that is not known.
+    alone: str | None
+    #: The newest first.
+    checkpoints: Sequence[ShownCheckpoint]
 
 
 def read_trial(
@@ -51,7 +57,31 @@ def read_trial(
     curves = {name: found[0].reports} if found[0].reports else {}
     metrics = _metrics(connection, study.id, number)
     why = explain(connection, study, number, now)
-    return OneTrial(trial=found[0], curves={**curves, **metrics}, why=why)
+    trial = found[0]
+    last = trial.attempts[-1] if trial.attempts else None
+    return OneTrial(
+        trial=trial,
+        curves={**curves, **metrics},
+        why=why,
+        alone=read_command_alone(connection, number, trial.params, last),
+        checkpoints=_checkpoints(connection, study.id, number),
+    )
+
+
+def _checkpoints(
+    connection: sa.Connection, study_id: int, number: int
+) -> Sequence[ShownCheckpoint]:
+    query = sa.select(TRIALS.c.trial_id).where(
+        TRIALS.c.study_id == study_id, TRIALS.c.number == number
+    )
+    trial_id = connection.execute(query).scalar_one()
+    return read_checkpoints(connection, [trial_id]).get(trial_id, ())
+
+
+def _is_ours(attempt: StoredAttempt) -> bool:
+    """A database that somebody else has written could name any file of this machine."""
+    path = Path(attempt.log_path)
+    return path.suffix == ".log" and FOLDER_NAME in path.resolve().parts
 
 
 def _metrics(connection: sa.Connection, study_id: int, number: int) -> dict[str, dict[int, float]]:
@@ -80,8 +110,7 @@ def log_tail(attempt: StoredAttempt) -> str:
     path = Path(attempt.log_path)
     if attempt.host != socket.gethostname():
         return f"The log is on {attempt.host}: {path}"
-    # A database that somebody else has written could name any file of this machine.
-    if path.suffix != ".log" or FOLDER_NAME not in path.resolve().parts:
+    if not _is_ours(attempt):
         return f"{path} is not a log of the tuner."
     try:
         with path.open("rb") as file:

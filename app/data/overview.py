@@ -26,7 +26,7 @@ class StudyLine:
     @property
     def fraction(self) -> float | None:
         """Of the limit that will be reached first; None for an open budget."""
-        return self.progress.budget.fraction(self.progress.spent)
+        return self.progress.fraction
 
     @property
     def best(self) -> str:

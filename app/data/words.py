@@ -5,7 +5,7 @@ from __future__ import annotations
 from optuna.trial import TrialState
 
 from tuner.attempt import Outcome
-from tuner.verbs.trials import TELLING, WORDS
+from tuner.verbs.trials import TELLING, WORDS, word_of
 
 #: The places of the words are their codes in columns.
 ALL_WORDS: tuple[str, ...] = (
@@ -19,14 +19,14 @@ FAILED = CODES[WORDS[TrialState.FAIL]]
 RUNNING = CODES[WORDS[TrialState.RUNNING]]
 WAITING = CODES[WORDS[TrialState.WAITING]]
 #: Those that spend devices for no result.
-FAILURES = frozenset({FAILED, *(CODES[outcome.value] for outcome in TELLING)})
+FAILURES = frozenset(
+    {FAILED, *(CODES[outcome.value] for state, outcome in TELLING if state is TrialState.FAIL)}
+)
 
 
 def code_of(state: TrialState, outcome: Outcome | None = None) -> int:
     """A trial's; the outcome of its last attempt where that says more."""
-    if state is TrialState.FAIL and outcome in TELLING and outcome is not None:
-        return CODES[outcome.value]
-    return CODES[WORDS[state]]
+    return CODES[word_of(state, outcome)]
 
 
 def shown(word: str) -> str:

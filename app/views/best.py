@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from app.data.best import python_lines
+from app.data.spread import spread_of
 from app.views import shell
 from app.views.shell import Shown
 from tuner.configurations import render
@@ -46,8 +47,31 @@ def _best(shown: Shown, n: int) -> None:
             st.download_button(
                 "Download", text, f"{shown.study.name}.{language}", key=f"download {title}"
             )
+    _spread(shown)
     st.subheader("In Python")
     st.code(python_lines(shown.look.shown_url, shown.study.name), language="python")
     st.caption(
         "In a training script `trials.current()` takes the same configuration when it runs alone."
     )
+
+
+def _spread(shown: Shown) -> None:
+    if len(shown.objectives) > 1:
+        return
+    objective = shown.objectives[0]
+    trials = shown.look.trials(shown.study)
+    found = spread_of(trials, is_maximized=objective.is_maximized)
+    if found is None:
+        return
+    st.subheader("How sure it is")
+    st.caption(
+        f"The best {len(found.values)} differ by {found.width:.3g}, which is "
+        f"{100 * found.share:.1f} % of the range of all completed values. Where that is less than "
+        "a second try of the same trial would differ, they are equally good."
+    )
+    columns = {
+        "trial": list(found.numbers),
+        objective.name: list(found.values),
+        "behind the best": [abs(each - found.values[0]) for each in found.values],
+    }
+    st.dataframe(columns, hide_index=True, width=420, key="spread")

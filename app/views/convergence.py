@@ -2,20 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import streamlit as st
 
-from app.charts.convergence import convergence_figure, pareto_figure
+from app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
+from app.charts.style import to_json
 from app.data.convergence import (
     Axis,
+    BestSoFar,
+    Scale,
     best_so_far,
     can_be_logarithmic,
     pareto_front,
     scale_of,
 )
+from app.data.forecast import MIN_TRIALS, Forecast, forecast, trials_left
+from app.data.hypervolume import hypervolume
 from app.data.trial_columns import Floats, TrialColumns
 from app.views import shell
+from app.views.figure import show_figure
 from app.views.shell import Shown
+from tuner.verbs.source import StoredStudy
+
+_ALONE = "no other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be drawn."""
+
+    axis: Axis
+    place: int
+    log_x: bool
+    log_y: bool
+    beside: StoredStudy | None
+    is_forecast: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A figure as JSON, and what stands around it."""
+
+    figure: str
+    best: float | None
+    ahead: Forecast | None
+    notes: tuple[str, ...]
 
 
 def page() -> None:
@@ -25,17 +58,8 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     names = [each.name for each in shown.objectives]
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        axis = st.segmented_control(
-            "Against", list(Axis), format_func=lambda each: each.value, default=Axis.TRIALS
-        )
-        place = 0
-        if len(names) > 1:
-            place = names.index(st.selectbox("Objective", names, width=220))
-        log_x = st.toggle("log x")
-        log_y = st.toggle("log y")
-    axis = axis or Axis.TRIALS
-    shell.live("convergence", lambda: _progress(shown, axis, place, log_x=log_x, log_y=log_y))
+    wish = _wish(shown, names)
+    shell.live("convergence", lambda: _progress(shown, wish))
     if len(names) > 1:
         places = (0, 1)
         if len(names) > 2:
@@ -46,53 +70,149 @@ def _page(shown: Shown) -> None:
         shell.live("pareto", lambda: _front(shown, places))
 
 
-def _progress(shown: Shown, axis: Axis, place: int, *, log_x: bool, log_y: bool) -> None:
+def _wish(shown: Shown, names: list[str]) -> Wish:
+    studies = shown.look.studies()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        axis = st.segmented_control(
+            "Against", list(Axis), format_func=lambda each: each.value, default=Axis.TRIALS
+        )
+        place = 0
+        if len(names) > 1:
+            place = names.index(st.selectbox("Objective", names, width=220))
+        others = [name for name in studies if name != shown.study.name]
+        beside = None
+        if others:
+            chosen = st.selectbox("Beside", [_ALONE, *others], width=220)
+            beside = studies.get(chosen)
+        log_x = st.toggle("log x")
+        log_y = st.toggle("log y")
+        is_forecast = st.toggle("forecast", help="Where the study ends if trials go on like that.")
+    return Wish(
+        axis=axis or Axis.TRIALS,
+        place=place,
+        log_x=log_x,
+        log_y=log_y,
+        beside=beside,
+        is_forecast=is_forecast,
+    )
+
+
+def _progress(shown: Shown, wish: Wish) -> None:
     trials = shown.look.trials(shown.study)
     if not trials.is_finished.any():
         st.info(f"No trial has ended yet; {len(trials)} run or wait.")
         return
-    needs_leases = axis is Axis.DEVICE_HOURS
-    leases = shown.look.leases(shown.study, shell.now()) if needs_leases else None
-    scale = scale_of(trials, axis, leases)
-    if needs_leases and np.isnan(scale.values).all():
+    drawn = draw(shown, wish, trials)
+    if drawn is None:
         st.info("The tuner did not run these trials: how long they held devices is not known.")
         return
-    objective = shown.objectives[place]
-    best = best_so_far(trials, scale, place, is_maximized=objective.is_maximized)
-    _numbers(trials, objective.name, best.y)
-    log_x, log_y = _possible(scale.values, trials.values[:, place], log_x=log_x, log_y=log_y)
+    with st.container(horizontal=True):
+        name = shown.objectives[wish.place].name
+        st.metric(f"best {name}", "none yet" if drawn.best is None else f"{drawn.best:.6g}")
+        st.metric("trials finished", int(trials.is_finished.sum()))
+        st.metric("trials running or waiting", int((~trials.is_finished).sum()))
+        if drawn.ahead is not None:
+            st.metric("forecast for the end", f"{drawn.ahead.median:.6g}")
+    for note in drawn.notes:
+        st.caption(note)
+    show_figure(drawn.figure, key="convergence", on_trial=shell.open_trial)
+
+
+def draw(shown: Shown, wish: Wish, trials: TrialColumns) -> Drawn | None:
+    """None where the axis is not known. What has not changed is not drawn again."""
+    look, now = shown.look, shell.now()
+    leases = look.leases(shown.study, now) if wish.axis is Axis.DEVICE_HOURS else None
+    other = look.trials(wish.beside) if wish.beside else None
+    n_more = 0
+    if wish.is_forecast:
+        progress = look.progress(shown.study, now)
+        n_more = trials_left(
+            int(trials.is_finished.sum()), progress.fraction, progress.budget.trials
+        )
+
+    def make() -> Drawn | None:
+        scale = scale_of(trials, wish.axis, leases)
+        if np.isnan(scale.values).all():
+            return None
+        beside = _beside(shown, wish, other, scale)
+        return _drawn(shown, wish, trials, scale, beside, n_more)
+
+    if leases is not None:  # Devices are held on: the axis moves though no trial has ended.
+        return make()
+    return look.kept.get((shown.study, wish, n_more), (trials, other), make)
+
+
+def _beside(
+    shown: Shown, wish: Wish, other: TrialColumns | None, scale: Scale
+) -> tuple[str, BestSoFar] | None:
+    if wish.beside is None or other is None or wish.place >= other.values.shape[1]:
+        return None
+    leases = None
+    if wish.axis is Axis.DEVICE_HOURS:
+        leases = shown.look.leases(wish.beside, shell.now())
+    theirs = scale_of(other, wish.axis, leases, unit_s=scale.unit_s)
+    is_maximized = shown.objectives[wish.place].is_maximized
+    best = best_so_far(other, theirs, wish.place, is_maximized=is_maximized)
+    return wish.beside.name, best
+
+
+def _drawn(
+    shown: Shown,
+    wish: Wish,
+    trials: TrialColumns,
+    scale: Scale,
+    beside: tuple[str, BestSoFar] | None,
+    n_more: int,
+) -> Drawn:
+    objective = shown.objectives[wish.place]
+    best = best_so_far(trials, scale, wish.place, is_maximized=objective.is_maximized)
+    notes: list[str] = []
+    log_y = wish.log_y
+    if log_y and not can_be_logarithmic(trials.values[:, wish.place]):
+        notes.append("Some values are 0 or below: they have no place on a logarithmic axis.")
+        log_y = False
+    told = None
+    if wish.is_forecast:
+        is_maximized = objective.is_maximized
+        told = forecast(trials, wish.place, is_maximized=is_maximized, n_more=n_more)
+        notes.append(_about(told, n_more))
     figure = convergence_figure(
         trials,
         scale,
         best,
         objective,
-        place=place,
+        place=wish.place,
         revision=shown.revision,
-        log_x=log_x,
+        # Trial 0 alone would be left out, which is no reason to refuse.
+        log_x=wish.log_x and bool((scale.values[np.isfinite(scale.values)] > 0).any()),
         log_y=log_y,
+        other=beside,
+        ahead=(_end_of(scale.values, trials, n_more), told) if told else None,
     )
-    st.plotly_chart(figure, key="convergence")
+    return Drawn(
+        figure=to_json(figure),
+        best=float(best.y[-1]) if len(best.y) else None,
+        ahead=told,
+        notes=tuple(notes),
+    )
 
 
-def _numbers(trials: TrialColumns, name: str, best: Floats) -> None:
-    with st.container(horizontal=True):
-        st.metric(f"best {name}", f"{best[-1]:.6g}" if len(best) else "none yet")
-        st.metric("trials finished", int(trials.is_finished.sum()))
-        st.metric("trials running or waiting", int((~trials.is_finished).sum()))
+def _about(told: Forecast | None, n_more: int) -> str:
+    if told is not None:
+        span = f"likely {told.cautious:.6g} to {told.hopeful:.6g}"
+        return (
+            f"Forecast: {told.median:.6g} ({span}) after {told.n_more} more trials like those of "
+            "the later half. A sampler that still learns does better."
+        )
+    if not n_more:
+        return "No forecast: the budget is open, or spent."
+    return f"No forecast: it takes {MIN_TRIALS} completed trials of different values."
 
 
-def _possible(
-    x: Floats,
-    y: Floats,
-    *,
-    log_x: bool,
-    log_y: bool,
-) -> tuple[bool, bool]:
-    if log_y and not can_be_logarithmic(y):
-        st.caption("Some values are 0 or below: they have no place on a logarithmic axis.")
-        log_y = False
-    # Trial 0 alone would be left out, which is no reason to refuse.
-    return log_x and bool((x[np.isfinite(x)] > 0).any()), log_y
+def _end_of(x: Floats, trials: TrialColumns, n_more: int) -> float:
+    """Where the axis is after more trials at the rate so far."""
+    largest = float(np.nanmax(np.where(trials.is_finished, x, np.nan)))
+    return largest * (1 + n_more / max(1, int(trials.is_finished.sum())))
 
 
 def _front(shown: Shown, places: tuple[int, int]) -> None:
@@ -101,7 +221,22 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
         st.info("No trial has completed with a value for each objective yet.")
         return
     pair = (shown.objectives[places[0]], shown.objectives[places[1]])
-    front = pareto_front(trials, [each.is_maximized for each in shown.objectives])
-    st.subheader(f"Pareto front: {int(front.sum())} trials")
-    figure = pareto_figure(trials, front, pair, places, revision=f"{shown.revision} {places}")
-    st.plotly_chart(figure, key="pareto")
+    is_maximized = [each.is_maximized for each in shown.objectives]
+
+    def make() -> tuple[int, str, str, tuple[float, ...]]:
+        front = pareto_front(trials, is_maximized)
+        revision = f"{shown.revision} {places}"
+        figure = to_json(pareto_figure(trials, front, pair, places, revision=revision))
+        volume = hypervolume(trials, is_maximized)
+        assert volume is not None, "there are candidates"
+        grown = hypervolume_figure(volume, shown.objectives, revision=revision)
+        return int(front.sum()), figure, to_json(grown), volume.reference
+
+    n, figure, grown, reference = shown.look.kept.get(
+        ("front", shown.study, places), (trials,), make
+    )
+    st.subheader(f"Pareto front: {n} trials")
+    show_figure(figure, key="pareto", on_trial=shell.open_trial)
+    st.subheader("Hypervolume")
+    st.caption(f"Against the worst completed values: {', '.join(f'{v:.4g}' for v in reference)}.")
+    show_figure(grown, key="hypervolume")

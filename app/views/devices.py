@@ -1,20 +1,37 @@
-"""What every device did: a timeline for each host, and totals."""
+"""What every device does and did: now, a timeline for each host, heat maps, and totals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
+import numpy as np
 import streamlit as st
 
+from app.charts.heat_map import heat_map_figure
 from app.charts.timeline import timeline_figure
-from app.data.device_use import Bar, DeviceTotal, bars_of, by_outcome, drawable, totals, within
+from app.data.device_history import History, window_of
+from app.data.device_use import (
+    DeviceTotal,
+    Spans,
+    by_cause,
+    by_outcome,
+    drawable,
+    spans_of,
+    totals,
+)
+from app.data.devices_now import devices_now, now_table
+from app.data.idle_time import idle_bars, idle_within, with_idle, with_use
 from app.data.lease_columns import HostDevice, Leases
 from app.data.words import shown as shown_word
 from app.views import shell
+from app.views.figure import show_figure
 from app.views.shell import Shown
+from tuner.dispatch.idle import CAUSE_WORDS
 
 _HOUR_S = 3600.0
+_GIB = 2**30
 _SPANS: dict[str, float | None] = {
     "all": None,
     "10 min": 600.0,
@@ -23,6 +40,21 @@ _SPANS: dict[str, float | None] = {
     "1 d": 24 * _HOUR_S,
     "7 d": 168 * _HOUR_S,
 }
+_OUTCOME, _TRIAL = "outcome", "trial"
+_UTILIZATION, _MEMORY = "utilization", "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What somebody wants to see."""
+
+    span: str
+    is_of_all: bool
+    colour: str
+    heat: str
+
+    def revision(self, shown: Shown, host: str) -> str:
+        return f"{shown.revision} {host} {self.span} {self.is_of_all}"
 
 
 def page() -> None:
@@ -33,68 +65,137 @@ def page() -> None:
 def _page(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         span = st.segmented_control("The last", list(_SPANS), default="all") or "all"
+        colour = st.segmented_control("Colour", [_OUTCOME, _TRIAL], default=_OUTCOME) or _OUTCOME
+        heat = st.segmented_control("Heat map", [_UTILIZATION, _MEMORY], default=_UTILIZATION)
         is_of_all = st.toggle("all studies", help="Of this database, not this study alone.")
-    shell.live("devices", lambda: _devices(shown, span, is_of_all=is_of_all))
+    asked = _Asked(span=span, is_of_all=is_of_all, colour=colour, heat=heat or _UTILIZATION)
+    shell.live("devices", lambda: _devices(shown, asked))
 
 
-def _devices(shown: Shown, span: str, *, is_of_all: bool) -> None:
+def _devices(shown: Shown, asked: _Asked) -> None:
     now = shell.now()
-    leases = shown.look.leases(None if is_of_all else shown.study, now)
-    bars = bars_of(leases)
-    if not bars:
+    study = None if asked.is_of_all else shown.study
+    leases = shown.look.leases(study, now)
+    if not len(leases.columns):
         st.info("The tuner has given no device to a trial of this study yet.")
         return
-    start_s, end_s = _window(bars, leases, _SPANS[span], now)
-    bars = within(bars, start_s, end_s)
-    found = totals(bars, leases.devices, end_s - start_s)
+    start_s, end_s = _edges(leases, _SPANS[asked.span], now)
+    history = shown.look.device_history.read(study, window_of(start_s, end_s, now.timestamp()), now)
+    spans = spans_of(leases, start_s, end_s)
+    idle = idle_within(history.idle, start_s, end_s)
+    seen = {*idle.device_ids.tolist(), *history.bins.device_ids.tolist()}
+    found = with_idle(totals(spans, leases.devices, end_s - start_s, seen=seen), idle)
+    found = with_use(found, history.bins)
     _sums(found)
+    _now(leases, history, now)
     for host in dict.fromkeys(device.host for device in leases.devices.values()):
         devices = [each.device for each in found if each.device.host == host]
         if devices:
             st.subheader(host)
-            revision = f"{shown.revision} {host} {span} {is_of_all}"
-            _timeline(host, devices, bars, start_s, end_s, revision=revision)
+            _timeline(shown, asked, host, devices, spans, leases, history, (start_s, end_s))
+            _heat_map(shown, asked, host, devices, history)
     _table(found)
 
 
-def _window(
-    bars: Sequence[Bar], leases: Leases, span_s: float | None, now: datetime
-) -> tuple[float, float]:
+def _edges(leases: Leases, span_s: float | None, now: datetime) -> tuple[float, float]:
     """Of a study that nobody works on: up to its end, not to this day."""
-    end_s = now.timestamp() if leases.living else max(bar.end_s for bar in bars)
-    start_s = min(bar.start_s for bar in bars) if span_s is None else end_s - span_s
+    ends = leases.ends_s()
+    end_s = now.timestamp() if leases.living else float(np.nanmax(ends))
+    start_s = float(leases.columns.started_at_s.min()) if span_s is None else end_s - span_s
     return start_s, max(end_s, start_s + 1)
 
 
+def _now(leases: Leases, history: History, now: datetime) -> None:
+    """Of a study that nobody works on there is no present."""
+    found = devices_now(leases, history.idle, history.present, now.timestamp())
+    if leases.living and found:
+        columns = now_table(found)
+        config = {
+            name: st.column_config.NumberColumn(format="%.0f")
+            for name in columns
+            if name.endswith(")") and name != "memory (GiB)"
+        }
+        config["memory (GiB)"] = st.column_config.NumberColumn(format="%.2f")
+        st.dataframe(columns, hide_index=True, column_config=config, key="devices_now")
+
+
 def _timeline(
+    shown: Shown,
+    asked: _Asked,
     host: str,
     devices: Sequence[HostDevice],
-    bars: Sequence[Bar],
-    start_s: float,
-    end_s: float,
-    *,
-    revision: str,
+    spans: Spans,
+    leases: Leases,
+    history: History,
+    edges: tuple[float, float],
 ) -> None:
-    ids = {device.id for device in devices}
-    own = drawable([bar for bar in bars if bar.device_id in ids])
-    figure = timeline_figure(own, devices, start_s=start_s, end_s=end_s, revision=revision)
-    st.plotly_chart(figure, key=f"timeline {host}")
+    own = spans.where(np.isin(spans.device_ids, [device.id for device in devices]))
+    figure = timeline_figure(
+        drawable(own, leases.devices),
+        devices,
+        start_s=edges[0],
+        end_s=edges[1],
+        revision=asked.revision(shown, host),
+        idle=idle_bars(idle_within(history.idle, *edges), *edges),
+        by_trial=asked.colour == _TRIAL,
+    )
+    show_figure(figure, key=f"timeline {host}")
+
+
+def _heat_map(
+    shown: Shown, asked: _Asked, host: str, devices: Sequence[HostDevice], history: History
+) -> None:
+    own = history.bins.where(np.isin(history.bins.device_ids, [device.id for device in devices]))
+    is_memory = asked.heat == _MEMORY
+    figures = own.memory_bytes / _GIB if is_memory else own.utilization_pct
+    if not np.isfinite(figures).any():
+        st.caption(f"Nobody has looked at the {asked.heat} of these devices in this time.")
+        return
+    figure = heat_map_figure(
+        own,
+        figures,
+        devices,
+        history.window,
+        title="Memory" if is_memory else "Utilization",
+        unit="GiB" if is_memory else "%",
+        most=max(float(np.nanmax(figures)), 1e-3) if is_memory else 100.0,
+        revision=f"{asked.revision(shown, host)} {asked.heat}",
+    )
+    show_figure(figure, key=f"heat map {host}")
 
 
 def _sums(found: Sequence[DeviceTotal]) -> None:
-    busy_s = sum(each.busy_s for each in found)
+    held_s = sum(each.held_s for each in found)
     span_s = sum(each.span_s for each in found)
     with st.container(horizontal=True):
-        st.metric(
-            "device-hours",
-            f"{busy_s / _HOUR_S:,.4f}".rstrip("0").rstrip(".")
-            if busy_s < _HOUR_S
-            else f"{busy_s / _HOUR_S:,.1f}",
-        )
+        st.metric("device-hours", _hours(held_s))
         if span_s:
-            st.metric("busy", f"{100 * busy_s / span_s:.0f} %")
+            computing_s = sum(each.computing_s for each in found)
+            st.metric("busy (%)", f"{100 * computing_s / span_s:.0f}")
+        told = [each for each in found if each.utilization_pct is not None]
+        if told:
+            mean = sum(each.utilization_pct or 0.0 for each in told) / len(told)
+            st.metric("utilization (%)", f"{mean:.0f}")
+        energies = [each.energy_kwh for each in found if each.energy_kwh is not None]
+        if energies:
+            st.metric("energy (kWh)", f"{sum(energies):.3g}")
         for word, spent_s in by_outcome(found).items():
-            st.metric(shown_word(word), f"{100 * spent_s / busy_s if busy_s else 0:.1f} %")
+            st.metric(
+                f"{shown_word(word)} (% of time)", f"{100 * spent_s / held_s if held_s else 0:.1f}"
+            )
+    causes = [
+        f"{CAUSE_WORDS[cause]} {100 * spent_s / span_s:.1f} %"
+        for cause, spent_s in by_cause(found).items()
+        if span_s and spent_s / span_s >= 0.0005
+    ]
+    if causes:
+        st.caption(f"Without a trial that computes, of all time: {', '.join(causes)}.")
+
+
+def _hours(held_s: float) -> str:
+    if held_s < _HOUR_S:
+        return f"{held_s / _HOUR_S:,.4f}".rstrip("0").rstrip(".")
+    return f"{held_s / _HOUR_S:,.1f}"
 
 
 def _table(found: Sequence[DeviceTotal]) -> None:
@@ -103,15 +204,33 @@ def _table(found: Sequence[DeviceTotal]) -> None:
         "device": [each.device.label for each in found],
         "name": [each.device.name for each in found],
         "attempts": [each.n_attempts for each in found],
-        "device-hours": [each.busy_s / _HOUR_S for each in found],
-        "idle (h)": [each.idle_s / _HOUR_S for each in found],
-        "busy": [100 * each.busy_s / each.span_s for each in found],
+        "device-hours": [each.held_s / _HOUR_S for each in found],
+        "busy (%)": [100 * each.computing_s / each.span_s for each in found],
+        "utilization (%)": [each.utilization_pct for each in found],
+        "most memory (GiB)": [
+            None if each.memory_max_bytes is None else each.memory_max_bytes / _GIB
+            for each in found
+        ],
+        "energy (kWh)": [each.energy_kwh for each in found],
+        "idle (h)": [(each.span_s - each.computing_s) / _HOUR_S for each in found],
+        "idle for": [_main_cause(each) for each in found],
     }
     config = {
-        "busy": st.column_config.ProgressColumn(
+        "busy (%)": st.column_config.ProgressColumn(
             "busy (%)", format="%.0f %%", min_value=0, max_value=100
         ),
-        "device-hours": st.column_config.NumberColumn(format="%.3g"),
+        **{
+            name: st.column_config.NumberColumn(format="%.3g")
+            for name in ("device-hours", "utilization (%)", "most memory (GiB)", "energy (kWh)")
+        },
         "idle (h)": st.column_config.NumberColumn(format="%.3g"),
     }
     st.dataframe(columns, hide_index=True, column_config=config, key="device_totals")
+
+
+def _main_cause(total: DeviceTotal) -> str:
+    """What took most of the time without a trial."""
+    cause, longest_s = max(total.by_cause.items(), key=lambda item: item[1], default=(None, 0.0))
+    if total.unattended_s > longest_s or cause is None:
+        return "no dispatcher" if total.unattended_s > 0.001 * total.span_s else ""
+    return CAUSE_WORDS[cause]

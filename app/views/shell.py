@@ -9,13 +9,16 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
-from app.data.look import Look
+from app.data.look import Look, look_at
 from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.errors import StoreError, TunerError
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.studies import Objective
 
 STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
+#: Where the page of trials is kept, for those that lead to it.
+TRIALS_PAGE_KEY = "page of trials"
+_LEAVE_KEY = "leave for the page of trials"
 _REFRESH_S = 2.0
 
 
@@ -33,11 +36,6 @@ class Shown:
         return f"{self.study.id} {self.study.name}"
 
 
-@st.cache_resource(show_spinner=False)
-def _look(url: str) -> Look:
-    return Look(url)
-
-
 def look() -> Look:
     """
     Raises:
@@ -46,7 +44,20 @@ def look() -> Look:
     url = os.environ.get(DATABASE_VARIABLE)
     if not url:
         raise StoreError("No database was named. Start the dashboard with `tuner dashboard`.")
-    return _look(url)
+    return look_at(url)
+
+
+def remember(name: str, value: str) -> None:
+    """Keeps the state of a page in its address, so that a link leads to the same; empty: not."""
+    if value:
+        st.query_params[name] = value
+    else:
+        st.query_params.pop(name, None)
+
+
+def listed(name: str) -> list[str]:
+    """Words of the address, with commas between."""
+    return [each for each in st.query_params.get(name, "").split(",") if each]
 
 
 def now() -> datetime:
@@ -68,7 +79,12 @@ def guarded(part: Callable[[], None]) -> Callable[[], None]:
 def live(key: str, part: Callable[[], None]) -> None:
     """Shows a part of a page, and again every few seconds, without the rest."""
     is_live = st.session_state.get(LIVE_KEY, True)
-    st.fragment(guarded(part), run_every=_REFRESH_S if is_live else None, key=key)()
+
+    def shown() -> None:
+        _leave()
+        part()
+
+    st.fragment(guarded(shown), run_every=_REFRESH_S if is_live else None, key=key)()
 
 
 def page_of_a_study(page: Callable[[Shown], None]) -> None:
@@ -95,7 +111,9 @@ def sidebar() -> None:
             st.selectbox("Study", names, key=STUDY_KEY, on_change=forget_trial)
             st.query_params[STUDY_KEY] = st.session_state[STUDY_KEY]
         st.toggle("Live", value=True, key=LIVE_KEY, help="Refreshes every 2 seconds.")
-        st.caption(f"`{look().shown_url}`")
+        shown = look().shown_url
+        is_file = shown.startswith("sqlite:")
+        st.caption(f"`{shown.rpartition('/')[2] if is_file else shown}`", help=shown)
 
 
 def _begin_with_a_study(names: list[str]) -> None:
@@ -117,6 +135,17 @@ def choose_trial(number: int | None) -> None:
         st.query_params.pop(TRIAL_KEY, None)
     else:
         st.query_params[TRIAL_KEY] = str(number)
+
+
+def open_trial(number: int) -> None:
+    """From a point of a figure on any page: the fragment that is drawn next goes there."""
+    choose_trial(number)
+    st.session_state[_LEAVE_KEY] = True
+
+
+def _leave() -> None:
+    if st.session_state.pop(_LEAVE_KEY, False) and TRIALS_PAGE_KEY in st.session_state:
+        st.switch_page(st.session_state[TRIALS_PAGE_KEY])
 
 
 def chosen_trial() -> int | None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.data.overview import StudyLine, ago
+from app.data.spread import sparkline, time_left_s
 from app.views import shell
+from tuner.verbs.source import StoredStudy
+from tuner.verbs.standing import Standing
 from tuner.view.text import duration
+
+_N_SPARKLINES = 20
 
 
 def page() -> None:
@@ -26,17 +32,38 @@ def _table() -> None:
         "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
         "finished trials": [_trials(line) for line in lines],
         "best value": [line.best or "none yet" for line in lines],
+        "best so far": [_sparkline(line, place) for place, line in enumerate(lines)],
         "devices in use": [line.n_devices for line in lines],
         "who works on it": [line.workers or "nobody" for line in lines],
         "last sign of life": [ago(line.study.active_at, now) for line in lines],
+        "time left": [_time_left(line) for line in lines],
         "time worked": [duration(line.progress.spent.time_s) for line in lines],
         "why": [line.progress.reason for line in lines],
     }
     progress = st.column_config.ProgressColumn(
         "progress (% of the budget)", format="%.0f %%", min_value=0, max_value=100
     )
-    st.dataframe(columns, hide_index=True, column_config={"progress": progress}, key="studies")
+    shapes: dict[str, ColumnConfig] = {
+        "progress": progress,
+        "best so far": st.column_config.LineChartColumn(help="Over the trials, first objective."),
+    }
+    st.dataframe(columns, hide_index=True, column_config=shapes, key="studies")
     st.caption("The study that the other pages show is chosen at the left.")
+
+
+def _sparkline(line: StudyLine, place: int) -> list[float]:
+    """Of the newest studies: the trials of each are read."""
+    if place >= _N_SPARKLINES or not line.study.objectives:
+        return []
+    study = StoredStudy(id=line.study.id, name=line.study.name)
+    trials = shell.look().trials(study)
+    return sparkline(trials, is_maximized=line.study.objectives[0].is_maximized)
+
+
+def _time_left(line: StudyLine) -> str:
+    is_running = line.progress.standing is Standing.RUNNING
+    left_s = time_left_s(line.fraction, line.progress.spent.time_s, is_running=is_running)
+    return "" if left_s is None else f"about {duration(left_s)}"
 
 
 def _trials(line: StudyLine) -> str:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.charts.curves import curve_figure
 from app.data.one_trial import OneTrial, log_tail
 from app.data.trial_table import Cell, chosen, table_of, words_of
+from app.data.where import rows_where
 from app.data.words import shown as shown_word
 from app.views import shell
+from app.views.control import trial_buttons
+from app.views.figure import show_figure
 from app.views.shell import Shown
 from search_spaces import ParamValue
 from tuner.verbs.attempts import StoredAttempt
+from tuner.verbs.checkpoints import ShownCheckpoint
 from tuner.view.text import duration, values_text
 
+_OUTCOMES_PARAM, _WHERE_PARAM = "outcome", "where"
 _TABLE_KEY, _NUMBERS_KEY = "trials_table", "trials_in_table"
 #: A click into the table reruns the table alone; the page is another one then.
 _REDRAW_KEY = "trials_redraw"
@@ -44,10 +50,24 @@ def _all_trials(shown: Shown) -> None:
     if not known:
         st.info("The study has no trial yet.")
         return
-    wanted = st.pills(
-        "Outcome", known, selection_mode="multi", format_func=shown_word, key="trial_outcomes"
-    )
-    shell.live("trials", lambda: _table(shown, wanted))
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        wanted = st.pills(
+            "Outcome",
+            known,
+            selection_mode="multi",
+            format_func=shown_word,
+            default=[each for each in shell.listed(_OUTCOMES_PARAM) if each in known],
+            key="trial_outcomes",
+        )
+        where = st.text_input(
+            "Where",
+            value=st.query_params.get(_WHERE_PARAM, ""),
+            placeholder="lr < 0.01 and optimizer == sgd",
+            width=360,
+        )
+    shell.remember(_OUTCOMES_PARAM, ",".join(wanted))
+    shell.remember(_WHERE_PARAM, where)
+    shell.live("trials", lambda: _table(shown, wanted, where))
     with (
         st.form("open_trial", border=False),
         st.container(horizontal=True, vertical_alignment="bottom"),
@@ -58,24 +78,28 @@ def _all_trials(shown: Shown) -> None:
             st.rerun()
 
 
-def _table(shown: Shown, wanted: list[str]) -> None:
+def _table(shown: Shown, wanted: list[str], where: str) -> None:
     if st.session_state.pop(_REDRAW_KEY, False):
         st.rerun()
     trials = shown.look.trials(shown.study)
     rows = chosen(trials, wanted)
     params = shown.look.params(shown.study, trials)
     table = table_of(rows, shown.objectives, params, shell.now())
-    st.session_state[_NUMBERS_KEY] = table["trial"]
+    if where:
+        passed = np.flatnonzero(rows_where(where, table, len(rows))).tolist()
+        table = {title: [cells[at] for at in passed] for title, cells in table.items()}
+    numbers = table["trial"]
+    st.session_state[_NUMBERS_KEY] = numbers
     st.dataframe(
         table,
         hide_index=True,
         key=_TABLE_KEY,
         on_select=_open_selected,
         selection_mode="single-row",
-        height=600 if len(rows) > 15 else "auto",
+        height=600 if len(numbers) > 15 else "auto",
         column_config=_formats(table),
     )
-    st.caption(f"{len(rows)} of {len(trials)} trials. Select one at its left to open it.")
+    st.caption(f"{len(numbers)} of {len(trials)} trials. Select one at its left to open it.")
 
 
 def _formats(table: Mapping[str, list[Cell]]) -> dict[str, ColumnConfig]:
@@ -102,9 +126,13 @@ def _one_trial(shown: Shown, number: int) -> None:
         st.warning(f"There is no trial {number} in study {shown.study.name}.")
         return
     _facts(found)
+    trial_buttons(shown, number, found.trial.state)
     for name, curve in found.curves.items():
         figure = curve_figure(name, curve, revision=f"{shown.revision} {number} {name}")
-        st.plotly_chart(figure, key=f"curve {number} {name}")
+        show_figure(figure, key=f"curve {number} {name}")
+    if found.checkpoints:
+        _checkpoints(number, found.checkpoints)
+    _run_alone(found)
     st.subheader("Why")
     st.code(found.why, language=None, wrap_lines=True)
     for attempt in reversed(found.trial.attempts):
@@ -127,6 +155,26 @@ def _facts(found: OneTrial) -> None:
         "value": [str(value) for value in trial.params.values()],
     }
     st.dataframe(params, hide_index=True, width=420, key=f"params {trial.number}")
+
+
+def _checkpoints(number: int, found: Sequence[ShownCheckpoint]) -> None:
+    st.subheader("Checkpoints")
+    columns: dict[str, list[object]] = {
+        "step": [each.step for each in found],
+        "attempt": [each.attempt for each in found],
+        "size (MiB)": [each.size_bytes / 2**20 for each in found],
+        "saved (UTC)": [each.saved_at.replace(tzinfo=None) for each in found],
+        "host": [each.host for each in found],
+        "path": [each.path for each in found],
+    }
+    config = {"size (MiB)": st.column_config.NumberColumn(format="%.4g")}
+    st.dataframe(columns, hide_index=True, column_config=config, key=f"checkpoints {number}")
+
+
+def _run_alone(found: OneTrial) -> None:
+    if found.alone:
+        st.subheader("Run it alone")
+        st.code(found.alone, language="bash", wrap_lines=True)
 
 
 def _attempt(attempt: StoredAttempt) -> None:

@@ -75,7 +75,7 @@ class ChattingWorkers:
             theirs.close()
             self._controls.append(ours)
             self._processes.append(process)
-            inbox.watch(ours, lambda control=ours: self._read_exits(control))  # type: ignore[misc]
+            inbox.watch(ours, lambda control=ours: self._read_exits(control))  # type: ignore[misc]  # A default has no type.
         self._turns = itertools.cycle(range(n_clients))
 
     def launch(self, requests: Sequence[LaunchRequest]) -> tuple[int, ...]:

@@ -16,20 +16,20 @@ from tuner.devices.cpu import CpuProbe
 from tuner.devices.pool import DevicePool
 from tuner.devices.watch import DeviceWatch
 from tuner.devices.width import ONE, FixedWidth
-from tuner.dispatcher import Dispatcher
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.gpu_memory import GpuMemory
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.notices import View
+from tuner.dispatch.terms import Terms
 from tuner.files import StudyFiles
-from tuner.gpu_memory import GpuMemory
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.launch.request import FunctionProgram
-from tuner.leasing import Leasing
-from tuner.notices import View
 from tuner.provenance import GitState, host_facts, package_versions
 from tuner.search.study import StudySearch
 from tuner.store.database import Database, open_database
 from tuner.store.record import Recorder
 from tuner.store.starts import StartRecord
-from tuner.terms import Terms
 from tuner.view.plain import PlainView
 
 

@@ -143,7 +143,7 @@ def _trial(study_id: int, number: int) -> dict[str, object]:
 
 def _draw(distribution: BaseDistribution, random: Random) -> float:
     assert not isinstance(distribution, CategoricalDistribution), "the space has numbers only"
-    low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
+    low, high = distribution.low, distribution.high  # type: ignore[attr-defined]  # Of numbers.
     return random.randint(low, high) if isinstance(low, int) else random.uniform(low, high)
 
 

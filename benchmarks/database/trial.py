@@ -20,7 +20,7 @@ from benchmarks.database.played import JumpingClock, PlayedWorkers
 from benchmarks.database.rig import Transactions, build_dispatcher, opened, unseen_view
 from benchmarks.database.servers import KINDS, SQLITE, new_database
 from benchmarks.database.stored import SPACE, STUDY, make_study, value_at
-from tuner.notices import Ended, Notice, Snapshot, View
+from tuner.dispatch.notices import Ended, Notice, Snapshot, View
 
 TUNER, OPTUNA, OPTUNA_WAL = "tuner", "Optuna", "Optuna, WAL"
 SYSTEMS = (TUNER, OPTUNA, OPTUNA_WAL)
@@ -77,6 +77,7 @@ class TimingView:
 
     def __init__(self, inner: View) -> None:
         self._inner = inner
+        self.refresh_every_s = inner.refresh_every_s
         self._n_ended = 0
         self._watch = Stopwatch()
         self.taken: list[Taken] = []

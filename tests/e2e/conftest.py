@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.browser import browser, page
 from tests.e2e.study_folder import StudyFolder
 from tests.nvml_stub import NvmlStub, nvml_stub, nvml_stub_library
 
-__all__ = ["nvml_stub", "nvml_stub_library"]
+__all__ = ["browser", "nvml_stub", "nvml_stub_library", "page"]
 
 FORECAST = '''
 """A user's own module."""

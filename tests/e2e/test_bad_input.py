@@ -98,7 +98,7 @@ TPE_ARGUMENTS = (
     "consider_prior, prior_weight, consider_magic_clip, consider_endpoints, n_startup_trials, "
     "n_ei_candidates, seed, multivariate, group, warn_independent_sampling, constant_liar"
 )
-ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count"
+ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count, mode"
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, boots
     [
         pytest.param(
             "sampler.name=tpee",
-            "sampler.name is 'tpee', but must be one of brute_force, cma_es, cmaes, gp, grid, "
-            "nsgaii, nsgaiii, partial_fixed, qmc, random, tpe. Did you mean 'tpe'?",
+            "sampler.name is 'tpee', but must be one of brute_force, cma_es, cmaes, curve_gp, gp, "
+            "grid, nsgaii, nsgaiii, partial_fixed, qmc, random, tpe. Did you mean 'tpe'?",
             id="sampler",
         ),
         pytest.param(

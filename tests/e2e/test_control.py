@@ -112,9 +112,44 @@ def test_set_changes_the_budget(folder: StudyFolder, running: Running) -> None:
     assert folder.states() == ["COMPLETE"] * 6
 
 
+def test_set_changes_the_devices(folder: StudyFolder, running: Running) -> None:
+    done = folder.tuner("set", "devices=cpu:3")
+    assert done.code == 0, done.text
+    assert f"(pid {running.process.pid}): Changed: devices=cpu:3 (asked for by" in done.out
+    assert "It has cpu:0, cpu:1, cpu:2 now." in done.out
+    wait_until(lambda: running.out.count(": started on") == 3, "a third trial runs")
+    assert "cpu:0, cpu:1, cpu:2" in folder.tuner("status").out
+    fewer = folder.tuner("set", "devices=cpu:1", "budget.trials=8")
+    assert "cpu:1, cpu:2 get no trial any more and are given back" in fewer.out
+    let_go(folder)
+    ended = running.wait()
+    assert ended.code == EXIT_BUDGET_REACHED
+    places = [line.partition("started on ")[2] for line in ended.out.splitlines()]
+    started = [place.partition(":")[0] + place[3:5] for place in places if place]
+    assert started[:3] == ["cpu:0", "cpu:1", "cpu:2"]
+    assert started[3:] == ["cpu:0"] * 5
+    events = folder.rows("select detail from tuner_events where name = 'set'")
+    assert len(events) == 2
+    assert all("asked for by" in detail for (detail,) in events)
+
+
+def test_devices_that_are_not_there_are_refused(folder: StudyFolder, running: Running) -> None:
+    ended = folder.tuner("set", "devices=[7]", "budget.trials=9")
+    assert ended.code == EXIT_BAD_INPUT
+    assert "Not changed: devices=[7], budget.trials=9 (asked for by" in ended.err
+    assert "no NVIDIA driver" in ended.err
+    let_go(folder)
+    assert running.wait().code == EXIT_BUDGET_REACHED
+    assert folder.states() == ["COMPLETE"] * 4
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("set", "devices=gpu"), "devices is 'gpu'. Allowed: auto, all, cpu:N"),
+        (("set", "devices=0"), "To use that one device, write [0]."),
+        (("set", "devices=cpu:2", "--host", "moon"), "--host is moon, where nobody works on this"),
+        (("set", "budget.trials=5", "--host", "moon"), "--host goes with devices=...: a budget is"),
         (("set", "budget.trials=many"), "budget.trials is 'many', but must be a whole number"),
         (("set", "budget.trials=0"), "budget.trials is 0, but must be at least 1"),
         (("set", "sampler.seed=1"), "sampler.seed can't be changed while a study runs. What can:"),
@@ -143,6 +178,22 @@ def test_retry_takes_the_same_parameters(folder: StudyFolder, running: Running) 
     params = [json.loads(attempt.params) for attempt in folder.attempts()]
     assert params[4] == params[2]
     assert "repeats trial 2" in folder.tuner("why", "4").out
+
+
+def test_retry_while_the_study_runs_is_noted(folder: StudyFolder, running: Running) -> None:
+    assert folder.tuner("stop", "--trial", "1").code == 0
+    wait_until(lambda: folder.states()[1] == "PRUNED", "the trial has ended")
+    done = folder.tuner("retry", "--trial", "1")
+    assert done.code == 0
+    wait_until(said(running, "Trial 1 is tried once more, as trial"), "it hears")
+    let_go(folder)
+    assert running.wait().code == EXIT_BUDGET_REACHED
+    ((detail,),) = folder.rows("select detail from tuner_events where name = 'retry'")
+    assert "(asked for by" in detail
+    new = int(detail.partition("as trial ")[2].split()[0])
+    assert f"Trial {new} of study 'small' waits" in done.out
+    params = {each.trial: json.loads(each.params) for each in folder.attempts()}
+    assert params[new] == params[1]
 
 
 def test_why_a_trial_was_pruned_and_why_one_failed(study_folder: StudyFolder) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
-import socket
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.e2e.browser import dashboard
+from tests.e2e.study_folder import Running, StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT
 
 if TYPE_CHECKING:
@@ -29,35 +26,7 @@ def train(trial):
         time.sleep(0.02)
     return trial.params["x"]
 """
-_BROWSER_MS = 30_000
 _PAGES = ("Studies", "Convergence", "Trials", "Devices", "Best")
-
-
-def missing(what: str) -> NoReturn:
-    reason = f"{what}: pip install playwright; apt-get install chromium fonts-dejavu-core"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture
-def page() -> Iterator[Page]:
-    """Of Debian's Chromium."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("There is no Playwright")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        missing("There is no Chromium")
-    quiet = ("disable-background-networking", "disable-component-update", "disable-sync")
-    words = [f"--{each}" for each in ("no-sandbox", "disable-gpu", "no-first-run", *quiet)]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=words)
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(_BROWSER_MS)
-        yield page
-        browser.close()
 
 
 @pytest.fixture
@@ -65,12 +34,6 @@ def folder(study_folder: StudyFolder) -> StudyFolder:
     study_folder.write("forecast.py", STEPWISE)
     study_folder.study(devices="cpu:1", budget={"trials": 4})
     return study_folder
-
-
-def free_port() -> int:
-    with socket.socket() as lent:
-        lent.bind(("127.0.0.1", 0))
-        return int(lent.getsockname()[1])
 
 
 def let_end(folder: StudyFolder, number: int) -> None:
@@ -94,29 +57,156 @@ def test_unknown_study_is_refused(folder: StudyFolder) -> None:
     assert "Did you mean 'small'?" in ended.err
 
 
+def served(folder: StudyFolder, *words: str) -> tuple[Running, str]:
+    """The dashboard of a study of which one trial has ended, and its address."""
+    query = "select count(*) from sqlite_master where name = 'tuner_leases'"
+    wait_until(lambda: (folder.path / "small.db").exists(), "there is a database")
+    wait_until(lambda: folder.rows(query) == [(1,)], "it has tables")
+    let_end(folder, 0)
+    return dashboard(folder, "study.yaml", *words)
+
+
+TOKEN = "correct horse battery"
+
+
+def test_a_stop_button_stops_a_trial_that_runs(folder: StudyFolder, page: Page) -> None:
+    folder.start()
+    folder.write("token", f"{TOKEN}\n")
+    server, where = served(folder, "--token-file", "token")
+    page.goto(f"{where}/control")
+    page.get_by_label("Token", exact=True).fill(TOKEN)
+    page.get_by_label("Your name, for the record").fill("Ann")
+    page.get_by_role("button", name="Unlock").click()
+    page.get_by_role("button", name="Pause study").wait_for()
+
+    page.get_by_role("link", name="Trials").click()
+    page.get_by_label("Open trial (number)").fill("1")
+    page.get_by_test_id("stBaseButton-secondaryFormSubmit").click()
+    page.get_by_role("button", name="Stop trial").click()
+    page.get_by_text("Asked of trial 1: stop").wait_for()
+    query = "select state from trials where number = 1"
+    wait_until(lambda: folder.rows(query) == [("PRUNED",)], "trial 1 was stopped")
+    ((who,),) = folder.rows("select asked_by from tuner_commands")
+    assert who.startswith("Ann (dashboard)@")
+    assert TOKEN not in page.url + page.content() + server.out
+    page.get_by_role("button", name="Retry trial").wait_for()
+
+
+def wait_for_metric(page: Page, place: int, text: str) -> None:
+    page.wait_for_function(
+        "([place, text]) => document.querySelectorAll('[data-testid=\"stMetricValue\"]')[place]"
+        "?.innerText === text",
+        arg=[place, text],
+    )
+
+
+def axis_range(page: Page) -> list[float]:
+    """Of the first figure's horizontal axis, as it is drawn; instants in milliseconds."""
+    found: list[float] = page.evaluate(
+        "(({range, r2l}) => range.map(each => r2l(each)))"
+        "(document.querySelector('.js-plotly-plot')._fullLayout.xaxis)"
+    )
+    return found
+
+
+def zoom(page: Page) -> list[float]:
+    """Drags over a part of the first figure; its horizontal axis then."""
+    page.wait_for_selector(".js-plotly-plot .main-svg")
+    before = axis_range(page)
+    area = page.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
+    assert area is not None
+    at = [area["x"] + 0.3 * area["width"], area["y"] + 0.5 * area["height"]]
+    page.mouse.move(*at)
+    page.mouse.down()
+    page.mouse.move(at[0] + 0.3 * area["width"], at[1], steps=5)
+    page.mouse.up()
+    page.wait_for_function(
+        """least => {
+          const { range, r2l } = document.querySelector('.js-plotly-plot')._fullLayout.xaxis;
+          return r2l(range[1]) - r2l(range[0]) < least;
+        }""",
+        arg=0.6 * (before[1] - before[0]),
+    )
+    zoomed = axis_range(page)
+    assert before[0] < zoomed[0] < zoomed[1] < before[1]
+    return zoomed
+
+
+#: What the timeline says of trials that have completed.
+_COMPLETED_BARS = """(document.querySelector('.js-plotly-plot')?.calcdata ?? [])
+  .filter(each => each[0].trace.name === 'completed')
+  .flatMap(each => [...(each[0].trace.customdata ?? [])]).join()"""
+
+
+_RIGHT_EDGE = """(({range, r2l}) => r2l(range[1]))(
+  document.querySelector('.js-plotly-plot')._fullLayout.xaxis)"""
+
+
+def test_a_zoom_survives_a_refresh(folder: StudyFolder, page: Page) -> None:
+    folder.start()
+    _, where = served(folder)
+    page.goto(f"{where}/convergence")
+    zoomed = zoom(page)
+    let_end(folder, 1)
+    wait_for_metric(page, 1, "2")
+    page.wait_for_function(
+        "document.querySelector('.js-plotly-plot').calcdata.some("
+        "each => each[0].trace.name === 'completed' && each.length === 2)"
+    )
+    assert axis_range(page) == zoomed
+
+    page.get_by_role("link", name="Devices").click()
+    page.get_by_role("heading", name="Devices", exact=True).wait_for()
+    # Its figure gives a range by itself, which grows with the time.
+    page.wait_for_function(f"/trial 1,/.test({_COMPLETED_BARS})")
+    zoomed = zoom(page)
+    let_end(folder, 2)
+    page.wait_for_function(f"/trial 2,/.test({_COMPLETED_BARS})")
+    assert axis_range(page) == zoomed
+
+    # A double click leads back to all of it, which grows on with the study.
+    area = page.locator(".js-plotly-plot .nsewdrag").first.bounding_box()
+    assert area is not None
+    page.mouse.dblclick(area["x"] + 0.5 * area["width"], area["y"] + 0.5 * area["height"])
+    page.wait_for_function(f"most => {_RIGHT_EDGE} > most", arg=zoomed[1])
+    page.wait_for_function(f"last => {_RIGHT_EDGE} > last", arg=axis_range(page)[1])
+
+
+def test_a_report_is_one_file_that_asks_for_nothing(folder: StudyFolder, page: Page) -> None:
+    for number in range(4):
+        folder.write(f"go-{number}", "")
+    assert folder.tune().code == 0
+    ended = folder.tuner("report", "study.yaml", "-o", "study.html")
+    assert (ended.code, ended.out) == (0, "Report of study 'small': study.html\n")
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((folder.path / "study.html").as_uri())
+    page.wait_for_function("document.querySelectorAll('[data-drawn=plotly]').length >= 3")
+    assert page.get_by_role("heading", name="Learning curves").count() == 1
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    lost = folder.tuner("report", "study.yaml", "-o", "no/such/folder.html")
+    assert lost.code == EXIT_BAD_INPUT
+    assert "--output" in lost.err
+
+
 def test_dashboard_of_a_study_that_runs(folder: StudyFolder, page: Page) -> None:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     asked: set[str] = set()
     page.on("request", lambda request: asked.add(request.url))
     running = folder.start()
-    query = "select count(*) from sqlite_master where name = 'tuner_leases'"
-    wait_until(lambda: (folder.path / "small.db").exists(), "there is a database")
-    wait_until(lambda: folder.rows(query) == [(1,)], "it has tables")
-    let_end(folder, 0)
-    port = free_port()
-    server = folder.start_tuner("dashboard", "study.yaml", "--port", str(port))
-    wait_until(lambda: f"http://127.0.0.1:{port}" in server.out, "it says where it is")
+    server, where = served(folder)
 
-    page.goto(f"http://127.0.0.1:{port}/convergence")
+    page.goto(f"{where}/convergence")
     page.wait_for_selector(".js-plotly-plot .main-svg")
     finished = page.locator('[data-testid="stMetricValue"]').nth(1)
     assert finished.inner_text() == "1"
     assert "study=small" in page.url
     let_end(folder, 1)
-    page.wait_for_function(
-        "document.querySelectorAll('[data-testid=\"stMetricValue\"]')[1].innerText === '2'"
-    )
+    wait_for_metric(page, 1, "2")
 
     for name in _PAGES:
         page.get_by_role("link", name=name).click()

@@ -34,6 +34,17 @@ def train(trial):
 """
 
 
+GATED = """
+import time
+from pathlib import Path
+
+def train(trial):
+    while not Path(f"go-{trial.number}").exists():
+        time.sleep(0.02)
+    return trial.params.x
+"""
+
+
 def seen_by_trials(folder: StudyFolder, key: str) -> set[str]:
     query = "select value_json from trial_user_attributes where key = ?"
     return {value for (value,) in folder.rows(query, key)}
@@ -108,6 +119,34 @@ def test_next_trial_gets_the_gpu_only_when_its_memory_is_back(
     (leased_at,) = gpu_folder.rows("select max(leased_at) from tuner_attempts")[0]
     assert datetime.fromisoformat(leased_at) > memory_back_at
     assert [attempt.outcome for attempt in gpu_folder.attempts()] == ["completed", "completed"]
+
+
+def test_gpu_that_a_study_gives_up_goes_to_another_one(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub
+) -> None:
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa"), StubGpu(uuid="GPU-bbbb")])
+    gpu_folder.write("gated.py", GATED)
+    trial = {"function": "gated:train"}
+    gpu_folder.study(trial=trial, devices=[0], budget={"trials": 4})
+    first = gpu_folder.start()
+    wait_until(lambda: "trial 0: started on GPU 0" in first.out, "it has the first GPU")
+    assert gpu_folder.tuner("set", "devices=[0,1]").code == 0
+    wait_until(lambda: "trial 1: started on GPU 1" in first.out, "it has the other one as well")
+    fewer = gpu_folder.tuner("set", "devices=[1]")
+    assert "It has GPU 1 now; GPU 0 gets no trial any more" in fewer.out, fewer.text
+    gpu_folder.study("other.yaml", study="other", trial=trial, devices=[0], budget={"trials": 1})
+    refused = gpu_folder.tune(file="other.yaml")
+    assert refused.code == 2
+    assert "another tuner" in refused.err
+    gpu_folder.write("go-0", "")
+    wait_until(lambda: "trial 0: completed" in first.out, "what ran there has ended")
+    wait_until(lambda: gpu_folder.attempts()[0].state == "finished", "its GPU is free")
+    second = gpu_folder.start(file="other.yaml")
+    wait_until(lambda: "trial 0: started on GPU 0" in second.out, "another study has it")
+    for number in range(4):
+        gpu_folder.write(f"go-{number}", "")
+    assert (first.wait().code, second.wait().code) == (0, 0)
+    assert first.out.count(": started on GPU 0") == 1
 
 
 def test_two_tuners_do_not_share_a_gpu(

@@ -101,7 +101,7 @@ OF_COMMANDS = {
     "nothing": ("failed", "no_result", "gave no value of value.\nthis is nothing", "FAIL", 1),
     "nan": ("failed", "not_a_number", "The value of value is not a number (NaN).", "PRUNED", 1),
     "slow": ("timed_out", "timeout", "It did not end within 2 s.\nthis is slow", "FAIL", 1),
-    "memory": ("out_of_memory", "host_memory", "MemoryError: no room", "PRUNED", 1),
+    "memory": ("out_of_memory", "host_memory", "MemoryError: no room", "PRUNED", 2),
 }
 
 

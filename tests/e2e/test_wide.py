@@ -11,6 +11,14 @@ import pytest
 from tests.e2e.study_folder import AttemptRecord, StudyFolder, wait_until
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
+STUBBORN_SCRIPT = """
+import os, pathlib, signal, time
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+pathlib.Path(f"rank-{os.environ['RANK']}").touch()
+time.sleep(600)
+"""
+
 # Each trial does what its parameter says, most of it at step 2 and on rank 1.
 RANKS = """
 import os, signal, socket, time
@@ -149,6 +157,29 @@ def test_no_rank_is_left_when_the_tuner_is_ended(
     if number is signal.SIGINT:
         assert ended.code == EXIT_INTERRUPTED, ended.text
         assert study_folder.attempts()[0].outcome == "cancelled"
+    gone = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    wait_until(
+        lambda: all(not p.is_running() or p.status() in gone for p in family), "all have ended"
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_stubborn_ranks_of_torchrun_end_with_the_tuner(
+    study_folder: StudyFolder, number: signal.Signals
+) -> None:
+    """It gives each a session of its own, and waits half a minute for one that ignores SIGTERM."""
+    study_folder.write("script.py", STUBBORN_SCRIPT)
+    command = ["python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node={gpus}"]
+    trial = {"command": [*command, "script.py"], "resources": {"cpus": 2}, "stop_grace": "10m"}
+    study_folder.study(trial=trial, budget={"trials": 1})
+    running = study_folder.start()
+    wait_until(lambda: {"rank-0", "rank-1"} <= study_folder.files(), "both ranks are at work")
+    family = psutil.Process(running.process.pid).children(recursive=True)
+    running.signal(number)
+    if number is signal.SIGTERM:
+        wait_until(lambda: "Ctrl-C again kills them" in running.out, "the first one is heard")
+        running.signal(number)
+    running.wait()
     gone = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
     wait_until(
         lambda: all(not p.is_running() or p.status() in gone for p in family), "all have ended"

@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tuner.devices.device import DeviceKind
 from tuner.devices.nvml import open_nvml
+from tuner.devices.nvml_telemetry import NvmlTelemetry
 
 pytestmark = pytest.mark.gpu
 
@@ -105,3 +107,21 @@ def test_own_process_is_a_holder_and_its_memory_is_counted(probe):
     if not all(psutil.pid_exists(holder.pid) for holder in status.holders):
         pytest.skip("NVML shows pids of another namespace here (a container)")
     assert other.pid in {holder.pid for holder in status.holders}
+
+
+def test_what_gpus_do_is_told(probe):
+    telemetry = NvmlTelemetry(probe.devices())
+    telemetry.read({}, 0.0)
+    found = telemetry.read({}, 1.0)
+    telemetry.close()
+    assert set(found) == {device.id for device in probe.devices()}
+    for device in probe.devices():
+        reading = found[device.id]
+        assert 0 <= (reading.memory_used_bytes or 0) <= (device.memory_bytes or 0)
+        if device.kind is DeviceKind.GPU:
+            assert 0 <= (reading.utilization_pct or 0) <= 100
+            assert 0 < (reading.power_mw or 1) < 5_000_000
+            assert 0 < (reading.temperature_c or 1) < 150
+            assert 0 < (reading.sm_clock_mhz or 1) < 10_000
+            assert (reading.pcie_rx_kib or 0) >= 0
+            assert (reading.nvlink_tx_kib or 0) >= 0

@@ -29,6 +29,7 @@ class StubProcess:
     pid: int
     #: None where NVML does not tell.
     mib: int | None = 100
+    utilization_pct: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,12 @@ class StubGpu:
     utilization_pct: int | None = 0
     power_mw: int | None = 70_000
     temperature_c: int | None = 30
+    sm_clock_mhz: int | None = 210
+    memory_clock_mhz: int | None = 2619
+    #: Bytes received and sent so far; with the flag `no_counters` bytes a second.
+    pcie_bytes: tuple[int, int] | None = None
+    #: KiB received and sent so far.
+    nvlink_kib: tuple[int, int] | None = None
     #: Of the host's memory, nearest.
     numa_nodes: frozenset[int] = frozenset()
     #: Nearest, below 64.
@@ -64,7 +71,7 @@ class StubGpu:
     pci_address: tuple[int, int, int] = (0, 0, 0)
     #: Numbers of the GPUs that NVLink joins it with; one direction is enough.
     links: tuple[int, ...] = ()
-    #: Of: lost, unknown, no_memory_v2, no_processes, no_p2p, old_driver.
+    #: Of: lost, unknown, no_memory_v2, no_processes, no_p2p, no_counters, old_driver.
     flags: frozenset[str] = frozenset()
     processes: tuple[StubProcess, ...] = ()
     slices: tuple[StubSlice, ...] = ()
@@ -126,12 +133,19 @@ def _gpu_text(gpu: StubGpu) -> str:
     line = f"gpu {gpu.uuid} {' '.join(map(_figure, figures))} {flags} {gpu.name}"
     links = [f"link {other}" for other in gpu.links]
     slices = [_slice_text(one) for one in gpu.slices]
-    return "\n".join([line, _near_text(gpu), *links, *map(_process_text, gpu.processes), *slices])
+    parts = [line, _near_text(gpu), _more_text(gpu)]
+    return "\n".join([*parts, *links, *map(_process_text, gpu.processes), *slices])
 
 
 def _near_text(gpu: StubGpu) -> str:
     masks = (sum(1 << number for number in numbers) for numbers in (gpu.numa_nodes, gpu.cores))
     return " ".join(["near", *(f"{number:x}" for number in (*masks, *gpu.pci_address))])
+
+
+def _more_text(gpu: StubGpu) -> str:
+    traffic = (*(gpu.pcie_bytes or (None, None)), *(gpu.nvlink_kib or (None, None)))
+    figures = (gpu.sm_clock_mhz, gpu.memory_clock_mhz, *traffic)
+    return f"more {' '.join(map(_figure, figures))}"
 
 
 def _slice_text(one: StubSlice) -> str:
@@ -140,7 +154,7 @@ def _slice_text(one: StubSlice) -> str:
 
 
 def _process_text(process: StubProcess) -> str:
-    return f"proc {process.pid} {_figure(process.mib)}"
+    return f"proc {process.pid} {_figure(process.mib)} {process.utilization_pct}"
 
 
 def _figure(value: int | None) -> str:

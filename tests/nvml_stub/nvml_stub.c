@@ -8,11 +8,14 @@
  *   near NODES CORES PCI_DOMAIN PCI_BUS PCI_DEVICE      of the gpu above, in hexadecimal: masks of
  *                                                       memory nodes and of cores; its address
  *   link GPU                                            NVLink from the gpu above to that number
- *   proc PID MIB                                        on the gpu or mig above
+ *   more SM_MHZ MEMORY_MHZ PCIE_RX PCIE_TX NVLINK_RX NVLINK_TX   of the gpu above: clocks; counters
+ *                                                       in bytes (PCIe) and KiB (NVLink)
+ *   proc PID MIB UTIL_PCT                               on the gpu or mig above
  *
  * A figure of -1 is "not supported" (for a process: not known), and so is a mask of 0. FLAGS is
  * words joined by commas: lost, unknown (the error 999), no_memory_v2, no_processes, no_p2p,
- * old_driver (which has none of the functions that tell where a GPU is), or "-" for none.
+ * no_counters (of PCIe; a rate of RX or TX bytes a second is given in their place), old_driver (which
+ * has none of the functions that tell where a GPU is), or "-" for none.
  * A handle is (gpu + 1) | (slice + 1) << 8, with slice -1 for the whole gpu.
  */
 #include <stdio.h>
@@ -22,9 +25,11 @@
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
        NO_DRIVER = 9, NO_FUNCTION = 13, LOST = 15, UNKNOWN = 999 };
 enum { MAX_ENTRIES = 64, MAX_PROCESSES = 32, MAX_LINKS = 256 };
+enum { CLOCK_SM = 1, CLOCK_MEMORY = 2, PCIE_TX_BYTES = 0, TYPE_ULL = 3 };
+enum { FIELD_NVLINK_TX = 138, FIELD_NVLINK_RX = 139, FIELD_PCIE_TX = 197, FIELD_PCIE_RX = 198 };
 enum { P2P_NVLINK = 2, P2P_OK = 0, P2P_NOT_SUPPORTED = 5 };
 
-typedef struct { int pid; long mib; } process_t;
+typedef struct { int pid; long mib; int util; } process_t;
 typedef struct {
     int gpu, slice;
     char uuid[96], name[96], flags[96];
@@ -33,6 +38,8 @@ typedef struct {
     process_t processes[MAX_PROCESSES];
     unsigned long nodes, cores;
     unsigned pci_domain, pci_bus, pci_device;
+    int sm_mhz, memory_mhz;
+    long long traffic[4];
 } entry_t;
 typedef struct { int from, to; } link_t;
 typedef struct {
@@ -49,6 +56,13 @@ typedef struct {
     unsigned multiprocessors, copy, decoder, encoder, jpeg, ofa, gpu_slices, compute_slices;
     unsigned long long memory_mib;
 } attributes_t;
+typedef struct { unsigned pid; unsigned long long at_us; unsigned sm, memory, enc, dec; } process_use_t;
+typedef struct {
+    unsigned field, scope;
+    long long at_us, latency_us;
+    int type, code;
+    unsigned long long value;
+} field_t;
 typedef struct {
     char bus_id_legacy[16];
     unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
@@ -77,6 +91,11 @@ static void read_near(entry_t *e, const char *line) {
            &e->pci_device);
 }
 
+static void read_more(entry_t *e, const char *line) {
+    sscanf(line, "more %d %d %lld %lld %lld %lld", &e->sm_mhz, &e->memory_mhz, &e->traffic[0],
+           &e->traffic[1], &e->traffic[2], &e->traffic[3]);
+}
+
 static int load(machine_t *m) {
     memset(m, 0, sizeof *m);
     const char *path = getenv("FAKE_NVML");
@@ -89,11 +108,12 @@ static int load(machine_t *m) {
         if (!strncmp(line, "gpu ", 4)) read_gpu(m, next, line), m->n_entries++;
         if (last && !strncmp(line, "mig ", 4)) read_slice(next, line), m->n_entries++;
         if (last && !strncmp(line, "near ", 5)) read_near(last, line);
+        if (last && !strncmp(line, "more ", 5)) read_more(last, line);
         if (last && !strncmp(line, "link ", 5) && m->n_links < MAX_LINKS)
             m->links[m->n_links++] = (link_t){last->gpu, atoi(line + 5)};
         if (last && !strncmp(line, "proc ", 5) && last->n_processes < MAX_PROCESSES) {
             process_t *process = &last->processes[last->n_processes++];
-            sscanf(line, "proc %d %ld", &process->pid, &process->mib);
+            sscanf(line, "proc %d %ld %d", &process->pid, &process->mib, &process->util);
         }
     }
     fclose(file);
@@ -210,6 +230,63 @@ int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) {
     ENTRY(handle);
     if (sensor != 0 || e.temp < 0 || e.slice >= 0) return NOT_SUPPORTED;
     *celsius = (unsigned)e.temp;
+    return OK;
+}
+
+int nvmlDeviceGetClockInfo(void *handle, int clock, unsigned *mhz) {
+    ENTRY(handle);
+    int found = clock == CLOCK_SM ? e.sm_mhz : clock == CLOCK_MEMORY ? e.memory_mhz : -1;
+    if (found < 0 || e.slice >= 0) return NOT_SUPPORTED;
+    *mhz = (unsigned)found;
+    return OK;
+}
+
+static long long counter_of(const entry_t *e, unsigned field) {
+    if (e->slice >= 0) return -1;
+    int has_pcie = !strstr(e->flags, "no_counters");
+    switch (field) {
+    case FIELD_PCIE_RX: return has_pcie ? e->traffic[0] : -1;
+    case FIELD_PCIE_TX: return has_pcie ? e->traffic[1] : -1;
+    case FIELD_NVLINK_RX: return e->traffic[2];
+    case FIELD_NVLINK_TX: return e->traffic[3];
+    default: return -1;
+    }
+}
+
+int nvmlDeviceGetFieldValues(void *handle, int n, field_t *fields) {
+    ENTRY(handle);
+    if (strstr(e.flags, "old_driver")) return NO_FUNCTION;
+    for (int i = 0; i < n; i++) {
+        long long counter = counter_of(&e, fields[i].field);
+        fields[i].code = counter < 0 ? NOT_SUPPORTED : OK;
+        fields[i].type = TYPE_ULL;
+        fields[i].value = (unsigned long long)counter;
+    }
+    return OK;
+}
+
+int nvmlDeviceGetPcieThroughput(void *handle, int counter, unsigned *kib_s) {
+    ENTRY(handle);
+    long long rate = counter == PCIE_TX_BYTES ? e.traffic[1] : e.traffic[0];
+    if (rate < 0 || e.slice >= 0) return NOT_SUPPORTED;
+    *kib_s = (unsigned)(rate / 1024);
+    return OK;
+}
+
+int nvmlDeviceGetProcessUtilization(void *handle, process_use_t *uses, unsigned *n,
+                                    unsigned long long since_us) {
+    ENTRY(handle);
+    if (e.slice >= 0 || strstr(e.flags, "no_processes")) return NOT_SUPPORTED;
+    if (!e.n_processes) return NOT_FOUND;
+    unsigned room = *n;
+    *n = (unsigned)e.n_processes;
+    if (!uses || room < *n) return TOO_SMALL;
+    for (unsigned i = 0; i < *n; i++) {
+        memset(&uses[i], 0, sizeof uses[i]);
+        uses[i].pid = (unsigned)e.processes[i].pid;
+        uses[i].at_us = since_us + 1;
+        uses[i].sm = (unsigned)e.processes[i].util;
+    }
     return OK;
 }
 

@@ -36,6 +36,7 @@ from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
 from tuner.config.resources import ResourcesConfig, width_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
+from tuner.config.usage import UsageConfig
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 
 
@@ -158,10 +159,14 @@ class _NamedConfig(Model):
         return rules.read_named(value, default_name=cls.default_name)
 
 
-class SamplerConfig(_NamedConfig):
-    """Which Optuna sampler chooses the configurations."""
+#: As the name of a sampler or a pruner: the platform picks one.
+AUTO = "auto"
 
-    default_name: ClassVar[str] = "tpe"
+
+class SamplerConfig(_NamedConfig):
+    """Which sampler chooses the configurations."""
+
+    default_name: ClassVar[str] = AUTO
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -176,9 +181,9 @@ class SamplerConfig(_NamedConfig):
 
 
 class PrunerConfig(_NamedConfig):
-    """Which Optuna pruner stops weak trials."""
+    """Which pruner stops weak trials."""
 
-    default_name: ClassVar[str] = "median"
+    default_name: ClassVar[str] = AUTO
 
 
 class BudgetConfig(Model):
@@ -207,8 +212,8 @@ class StudyConfig(Model):
     )
     trial: TrialConfig
     search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = None
-    sampler: SamplerConfig = SamplerConfig(name="tpe")
-    #: None: median for one objective, none for several.
+    sampler: SamplerConfig = SamplerConfig(name=AUTO)
+    #: None as `auto`: see tuner/search/auto.py for what is picked.
     pruner: PrunerConfig | None = None
     devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
     #: At most so many at a time, the rest is left to others.
@@ -221,6 +226,7 @@ class StudyConfig(Model):
     #: after a trial that has failed for good.
     on_failure: _Hook | None = None
     checkpoints: CheckpointsConfig = CheckpointsConfig()
+    usage: UsageConfig = UsageConfig()
 
     _source: Source = PrivateAttr()
 
@@ -284,6 +290,7 @@ _KEYS: Keys = {
     "trial.metrics": MetricsConfig.yaml_keys(),
     "budget": BudgetConfig.yaml_keys(),
     "checkpoints": CheckpointsConfig.yaml_keys(),
+    "usage": UsageConfig.yaml_keys(),
 }
 
 

@@ -157,14 +157,14 @@ def _gpu(handle: _Handle, index: int) -> _Found:
 def _slices(gpu: _Handle, index: int) -> Iterator[_Found]:
     """The MIG slices of a GPU. Numbers may have gaps where slices were destroyed."""
     gpu_name = _text(pynvml.nvmlDeviceGetName(gpu))
-    for number in range(_given(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu))) or 0):
+    for number in range(given(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu))) or 0):
         handle = _slice_handle(gpu, number)
         if handle is not None:
             yield _slice(handle, index, gpu_name)
 
 
 def _slice_handle(gpu: _Handle, number: int) -> _Handle | None:
-    return _given(lambda: _Handle(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)))
+    return given(lambda: _Handle(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, number)))
 
 
 def _slice(handle: _Handle, index: int, gpu_name: str) -> _Found:
@@ -187,7 +187,7 @@ def _profile(handle: _Handle) -> str:
     """
     name = _text(pynvml.nvmlDeviceGetName(handle))
     profile = re.search(r"\bMIG (\S+)$", name)
-    return profile[1] if profile else _given(lambda: _profile_from_attributes(handle)) or name
+    return profile[1] if profile else given(lambda: _profile_from_attributes(handle)) or name
 
 
 def _profile_from_attributes(handle: _Handle) -> str:
@@ -199,32 +199,32 @@ def _profile_from_attributes(handle: _Handle) -> str:
 
 
 def _is_mig(handle: _Handle) -> bool:
-    mode = _given(lambda: int(pynvml.nvmlDeviceGetMigMode(handle)[0]))
+    mode = given(lambda: int(pynvml.nvmlDeviceGetMigMode(handle)[0]))
     return mode == int(pynvml.NVML_DEVICE_MIG_ENABLE)
 
 
 def _status(handle: _Handle) -> DeviceStatus:
-    # A MIG slice that was destroyed answers every call with InvalidArgument, which `_given`
+    # A MIG slice that was destroyed answers every call with InvalidArgument, which `given`
     # would take for a figure that is not given.
     pynvml.nvmlDeviceGetUUID(handle)
     return DeviceStatus(
-        memory_used_bytes=_memory_used_bytes(handle),
-        utilization_pct=_given(lambda: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)),
-        holders=_given(lambda: _holders(handle)) or (),
+        memory_used_bytes=memory_used_bytes(handle),
+        utilization_pct=given(lambda: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)),
+        holders=given(lambda: _holders(handle)) or (),
     )
 
 
 def _memory_total_bytes(handle: _Handle) -> int | None:
-    return _given(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
+    return given(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
 
 
-def _memory_used_bytes(handle: _Handle) -> int | None:
+def memory_used_bytes(handle: object) -> int | None:
     """What is allocated. Version 1 counts the driver's reserve in, so version 2 comes first."""
     version_2 = pynvml.nvmlMemory_v2
-    used = _given(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle, version=version_2).used))
+    used = given(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle, version=version_2).used))
     if used is not None:
         return used
-    return _given(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used))
+    return given(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used))
 
 
 def _holders(handle: _Handle) -> tuple[Holder, ...]:
@@ -245,7 +245,7 @@ def _holder(pid: int, memory_bytes: int | None) -> Holder:
     return Holder(pid=pid, user=user, command=command, memory_bytes=memory_bytes)
 
 
-def _given(read: Callable[[], _T]) -> _T | None:
+def given(read: Callable[[], _T]) -> _T | None:
     """What `read` returns; None where the GPU or the driver does not give it."""
     try:
         return read()

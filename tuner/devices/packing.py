@@ -56,13 +56,20 @@ class Packing:
     """
 
     def __init__(self, devices: Sequence[Device], *, max_level: int = 16) -> None:
-        climbs: dict[tuple[str, int | None], _Climb] = {}
+        self._max_level = max_level
+        self._climbs_by_kind: dict[tuple[str, int | None], _Climb] = {}
         self._climbs: dict[DeviceId, _Climb] = {}
         for device in devices:
-            kind = (device.name, device.memory_bytes)
-            climb = climbs.setdefault(kind, _Climb(max_level=max_level))
-            climb.loads[device.id] = _Load()
-            self._climbs[device.id] = climb
+            self.add(device)
+
+    def add(self, device: Device) -> None:
+        """The study may have one more device. Safe to call twice."""
+        if device.id in self._climbs:
+            return
+        kind = (device.name, device.memory_bytes)
+        climb = self._climbs_by_kind.setdefault(kind, _Climb(max_level=self._max_level))
+        climb.loads[device.id] = _Load()
+        self._climbs[device.id] = climb
 
     def limit(self, device_id: DeviceId) -> int:
         """At most so many attempts on this device now; at least 1."""

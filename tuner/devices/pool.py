@@ -87,6 +87,8 @@ class DevicePool:
     @property
     def aside(self) -> tuple[Device, ...]:
         """Those that somebody else holds at the moment, in index order."""
+        if not self._aside:
+            return ()
         return tuple(device for device in self._in_order if device.id in self._aside)
 
     @property
@@ -115,7 +117,8 @@ class DevicePool:
 
     def fits(self, width: Width, *, avoid: AbstractSet[DeviceId] = frozenset()) -> bool:
         """Whether it fits now, on other devices than those to avoid."""
-        return bool(self._choose(width, avoid))
+        # Asked in each round of a loop, in most of which everything is leased.
+        return bool(self._free or self._rooms) and bool(self._choose(width, avoid))
 
     def lease(
         self,

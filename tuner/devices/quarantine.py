@@ -46,10 +46,24 @@ class Quarantine:
         """Why each device is kept apart, by label."""
         return {case.device.label: case.reason for case in self._cases.values()}
 
-    def put(self, device: Device, reason: str, now_s: float) -> None:
-        """Keeps a device apart. It is tested at once."""
+    def put(self, device: Device, reason: str, now_s: float, *, is_lost: bool = False) -> None:
+        """Keeps a device apart. It is tested at once, or where it is lost after a while."""
         if device.id not in self._cases:
-            self._cases[device.id] = _Case(device=device, reason=reason, at_s=now_s)
+            at_s = now_s + (_FIRST_WAIT_S if is_lost else 0.0)
+            self._cases[device.id] = _Case(device=device, reason=reason, at_s=at_s)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(case.device for case in self._cases.values())
+
+    def forget(self, device: Device) -> None:
+        """The study has it no more; its test is ended, where one runs."""
+        case = self._cases.pop(device.id, None)
+        if case is not None:
+            _end(case.test)
+
+    def holds(self, device: Device) -> bool:
+        return device.id in self._cases
 
     def look(self, now_s: float) -> list[Device]:
         """Starts tests that are due and hears those that are over; gives devices that work."""
@@ -81,7 +95,7 @@ class Quarantine:
 def start_self_test(device: Device) -> subprocess.Popen[bytes]:
     """Runs `tuner.devices.self_test` on one GPU."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tuner.devices.self_test"],
+        [sys.executable, "-m", "tuner.devices.self_test", str(os.getpid())],
         env={**os.environ, "CUDA_VISIBLE_DEVICES": device.id},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
 from tuner.devices.cpu import CpuProbe
-from tuner.devices.device import Device, DeviceProbe
+from tuner.devices.device import Device, DeviceId, DeviceProbe
 from tuner.devices.limits import GpuLimits, memory_text, type_text
 from tuner.devices.request import (
     AllDevices,
@@ -84,6 +84,7 @@ def select_devices(
     gpus: GpuProbe | None,
     limits: GpuLimits = _NO_LIMITS,
     own_pids: frozenset[int] = frozenset(),
+    own_ids: frozenset[DeviceId] = frozenset(),
     locks: Locks | None = None,
     cpu: Callable[[int | None], DeviceProbe] = CpuProbe,
 ) -> Selection:
@@ -94,6 +95,7 @@ def select_devices(
         gpus: The GPUs of this host; None where it has no NVIDIA driver.
         limits: Which GPUs suit the study, and how many it may have.
         own_pids: Processes whose use of a GPU does not count.
+        own_ids: Devices that the study has already: what uses them is its own.
         locks: Where GPUs are claimed; None for no claims. After an error the caller closes it.
         cpu: Makes the probe for so many CPU slots (None: one per core, at most eight).
 
@@ -101,7 +103,7 @@ def select_devices(
         DeviceError: If a device asked for is not there or has another tuner on it, or if
             no device is left.
     """
-    chooser = _Chooser(gpus=gpus, limits=limits, own_pids=own_pids, locks=locks)
+    chooser = _Chooser(gpus=gpus, limits=limits, own_pids=own_pids, own_ids=own_ids, locks=locks)
     match request:
         case CpuSlots(n_slots=n_slots):
             return Selection(devices=cpu(n_slots).devices())
@@ -120,6 +122,7 @@ class _Chooser:
     gpus: GpuProbe | None
     limits: GpuLimits
     own_pids: frozenset[int]
+    own_ids: frozenset[DeviceId]
     locks: Locks | None
 
     def auto(self) -> Selection | None:
@@ -230,7 +233,9 @@ class _Chooser:
     def _use(self, device: Device) -> str | None:
         if self.gpus is None:
             return None
-        return use_by_others(self.gpus.status(device), own_pids=self.own_pids)
+        # Read in any case: one that is lost is found out here.
+        use = use_by_others(self.gpus.status(device), own_pids=self.own_pids)
+        return None if device.id in self.own_ids else use
 
     def _other_tuner(self, device: Device) -> str | None:
         if self.locks is None or self.locks.acquire(device):

@@ -2,18 +2,22 @@
 
 It makes a context on the first GPU that it sees, fills some memory, reads it back and compares.
 It needs the driver's own library alone, neither torch nor a CUDA toolkit, and is run as a process
-of its own, because a broken GPU may hang or kill whoever touches it. Exit code 0: it works.
+of its own, because a broken GPU may hang or kill whoever touches it. Exit code 0: it works. With
+the pid of the process that started it as an argument it ends with that one.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import sys
 
 #: Another one than the system's, for tests.
 ENV_LIBRARY = "TUNER_CUDA_LIBRARY"
 
+#: Of prctl(2): a signal for this process when the thread ends that started it.
+_PR_SET_PDEATHSIG = 1
 _N_WORDS = 16 * 1024 * 1024
 _PATTERN = 0x5AA5C33C
 
@@ -23,12 +27,23 @@ class CudaError(Exception):
 
 
 def main() -> int:
+    if len(sys.argv) > 1:
+        _end_with(int(sys.argv[1]))
     try:
         test_first_gpu(ctypes.CDLL(os.environ.get(ENV_LIBRARY, "libcuda.so.1")))
     except (CudaError, OSError, AttributeError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """A test that hangs on a broken GPU shall not stay there without its dispatcher."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):  # Linux
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        sys.exit(1)  # It went before the kernel was told.
 
 
 def test_first_gpu(cuda: ctypes.CDLL) -> None:

@@ -29,6 +29,14 @@ class Sharing:
         totals = [device.memory_bytes for device in devices if device.memory_bytes]
         self._smallest_bytes = min(totals, default=0)
 
+    def add(self, device: Device) -> None:
+        """The study may have one more device."""
+        self.packing.add(device)
+        self._models.setdefault(device.name, MemoryModel())
+        if device.memory_bytes:
+            known_bytes = self._smallest_bytes or device.memory_bytes
+            self._smallest_bytes = min(known_bytes, device.memory_bytes)
+
     def width_of(self, params: Mapping[str, ParamValue]) -> Width:
         """A whole device while nothing is known, and for a trial that needs most of one."""
         estimates = [model.predict(params) for model in self._models.values()]

@@ -78,6 +78,9 @@ class WaitingLine(Generic[T]):
     def __len__(self) -> int:
         return sum(len(queue) for queue in self._queues.values())
 
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
     def __iter__(self) -> Iterator[T]:
         """All that wait, the oldest first."""
         return (item for _, _, item in sorted(chain(*self._queues.values())))
@@ -102,6 +105,8 @@ class WaitingLine(Generic[T]):
 
     def unplaceable(self, pool: DevicePool) -> list[T]:
         """Takes out and gives the items that could not start were the whole pool free."""
+        if not self._queues:
+            return []
         widths = [width for width in self._queues if not pool.can_ever_fit(width)]
         if self._turn is not None and self._turn.width in widths:
             self._turn = None

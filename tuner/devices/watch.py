@@ -13,7 +13,7 @@ Baselines = Mapping[DeviceId, int | None]
 
 
 class DeviceWatch:
-    """Reads devices, and remembers which are lost: one that was is never asked again.
+    """Reads devices, and remembers which are lost: one that was is not asked again by itself.
 
     Args:
         probe: Reads a device.
@@ -23,6 +23,15 @@ class DeviceWatch:
         self._probe = probe
         #: By device, in the driver's words.
         self.lost: dict[DeviceId, str] = {}
+
+    def use(self, probe: DeviceProbe) -> None:
+        """From now on devices are read by this one."""
+        self._probe = probe
+
+    def is_back(self, device: Device) -> bool:
+        """Asks again for a device that was lost."""
+        self.lost.pop(device.id, None)
+        return self.status(device) is not None
 
     def status(self, device: Device) -> DeviceStatus | None:
         """A GPU now; None where it is lost."""

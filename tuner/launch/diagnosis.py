@@ -39,6 +39,7 @@ _DEVICE_FAULT = re.compile(
     r"|no CUDA-capable device|CUDA-capable device\(s\) is/are busy or unavailable"
     r"|CUDA error: (?:initialization error|unknown error|driver shutting down)"
 )
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 
 #: Where every traceback of a user's program begins.
@@ -65,6 +66,11 @@ def is_lost_peer(text: str) -> bool:
 def is_device_fault(text: str) -> bool:
     """Whether a GPU or its driver seems to be broken, and not the program."""
     return _DEVICE_FAULT.search(text) is not None
+
+
+def is_disk_full(text: str) -> bool:
+    """Whether a program could not write because there was no room."""
+    return _DISK_FULL.search(text) is not None
 
 
 def is_port_taken(text: str) -> bool:

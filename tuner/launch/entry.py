@@ -11,8 +11,9 @@ import os
 import sys
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 
-from tuner.launch import preload
+from tuner.launch import lifeline, preload
 from tuner.launch.diagnosis import user_traceback
 from tuner.launch.request import CommandProgram, LaunchRequest, Program
 
@@ -30,12 +31,13 @@ class ProgramCheck:
     is_unsafe_to_preload: bool = False
 
 
-def wait(requests: Connection) -> None:
+def wait(requests: Connection, lifeline_path: Path) -> None:
     """Waits for the one request of this process, as the head of its own session; never returns.
 
     The dispatcher forks ahead, so that a freed device does not wait for a fork.
     """
     os.setsid()
+    lifeline.hold(lifeline_path)
     _look_where_the_server_looks()
     try:
         request = requests.recv()
@@ -52,8 +54,9 @@ def enter(request: LaunchRequest) -> None:
     module.main(request)
 
 
-def check(program: Program, answer: Connection) -> None:
+def check(program: Program, answer: Connection, lifeline_path: Path) -> None:
     """Says whether the program's functions can be imported and called with a trial."""
+    lifeline.hold(lifeline_path, is_alone=True)
     _look_where_the_server_looks()
     found = ProgramCheck(
         problem=next(filter(None, map(_problem, _functions(program))), ""),

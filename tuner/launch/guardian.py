@@ -1,9 +1,9 @@
 """Ends what a dead dispatcher left behind: a small process that outlives it by a moment.
 
-A dispatcher that is killed with -9 cannot end its workers, and no kernel call ends a whole
-process group with its parent. So the dispatcher tells this program about each group it starts and
-ends. When the pipe closes, for whatever reason, the groups that are left get SIGTERM, a moment to
-save, and SIGKILL. Imports the standard library only: it starts in some 20 ms and holds 10 MB.
+A dispatcher that is killed with -9 cannot end its workers. So the dispatcher tells this program
+about each group it starts and ends. When the pipe closes, for whatever reason, the groups that are
+left get SIGTERM, a moment to save, and SIGKILL. Should both be killed, the lifeline is left, which
+gives no such moment. Imports the standard library only: it starts in some 20 ms and holds 10 MB.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import IO
 
 GRACE_S = 5.0
@@ -25,29 +26,50 @@ class Guardian:
 
     Args:
         grace_s: From SIGTERM to SIGKILL for the groups that a dead dispatcher left.
+        owns: Descriptors that it shall hold open as long as it lives.
     """
 
-    def __init__(self, grace_s: float = GRACE_S) -> None:
-        # By path, not with -m: the package's own imports would cost ten times the start.
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", __file__, str(grace_s)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+    def __init__(self, grace_s: float = GRACE_S, owns: Sequence[int] = ()) -> None:
+        self._grace_s = grace_s
+        self._owns = tuple(owns)
+        self._groups: set[int] = set()
+        self._process = self._start()
 
     def watch(self, group: int) -> None:
         """Ends this process group should the dispatcher die."""
+        self._groups.add(group)
         self._tell(f"+{group}\n")
 
     def release(self, group: int) -> None:
         """The group has ended."""
+        self._groups.discard(group)
         self._tell(f"-{group}\n")
+
+    def look(self) -> bool:
+        """Starts its process anew should somebody have ended it; says whether that was so."""
+        if self._process.poll() is None:
+            return False
+        with contextlib.suppress(OSError):
+            self._pipe.close()
+        self._process = self._start()
+        for group in list(self._groups):
+            self._tell(f"+{group}\n")
+        return True
 
     def close(self) -> None:
         """Lets the guardian end what is left, and waits for it. Safe to call twice."""
         with contextlib.suppress(OSError):
             self._pipe.close()
         self._process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # By path, not with -m: the package's own imports would cost ten times the start.
+        return subprocess.Popen(
+            [sys.executable, "-I", __file__, str(self._grace_s)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=self._owns,
+        )
 
     @property
     def _pipe(self) -> IO[bytes]:
@@ -73,14 +95,46 @@ def watch_until_closed(lines: IO[bytes]) -> set[int]:
 
 
 def end_groups(groups: set[int], grace_s: float) -> None:
-    """SIGTERM, up to `grace_s` of time, SIGKILL."""
+    """SIGTERM, up to `grace_s` of time, SIGKILL; this also for what has left the groups."""
+    outside = _outside(groups)
     left = {group for group in groups if _signal(group, signal.SIGTERM)}
     give_up_at_s = time.monotonic() + grace_s
     while left and time.monotonic() < give_up_at_s:
         time.sleep(_POLL_S)
+        outside |= _outside(left)
         left = {group for group in left if _signal(group, 0)}
     for group in left:
         _signal(group, signal.SIGKILL)
+    for process in outside & _processes().keys():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process[0], signal.SIGKILL)
+
+
+def _outside(groups: set[int]) -> set[tuple[int, str]]:
+    """What members of these groups have started in sessions of their own, as torchrun does."""
+    processes = _processes()
+    below = {key[0] for key, (_, group) in processes.items() if group in groups}
+    outside: set[tuple[int, str]] = set()
+    while True:
+        new = {
+            key for key, (parent, _) in processes.items() if parent in below and key[0] not in below
+        }
+        if not new:
+            return outside
+        outside |= new
+        below |= {pid for pid, _ in new}
+
+
+def _processes() -> dict[tuple[int, str], tuple[int, int]]:
+    """By pid and start, which tell a process from a later one: its parent and its group."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{name}/stat", errors="replace") as file:
+                words = file.read().rpartition(")")[2].split()
+            # After the name: state, parent, group; the start is 20th (proc_pid_stat(5)).
+            found[int(name), words[19]] = (int(words[1]), int(words[2]))
+    return found
 
 
 def _signal(group: int, number: int) -> bool:

@@ -36,6 +36,8 @@ class WorkerExited:
     rank: int = 0
     #: As `subprocess` gives it: negative for a signal.
     exit_code: int
+    #: Whether the launcher's own machinery died, and the process was ended with it.
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import multiprocessing
 import os
 import shutil
 import signal
+import struct
 import sys
-import types
+import termios
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import forkserver
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from multiprocessing.process import current_process
 from pathlib import Path
@@ -25,13 +28,20 @@ from tuner.errors import LaunchError
 from tuner.launch import entry, preload
 from tuner.launch.guardian import Guardian
 from tuner.launch.inbox import Event, Inbox, WorkerExited
+from tuner.launch.inherited import environment, no_main_module
+from tuner.launch.lifeline import Lifeline
 from tuner.launch.ports import Ports
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
 from tuner.launch.socket_folder import private_folder
+from tuner.launch.strays import end_strays
 
 _CHECK_TIMEOUT_S = 300.0
 #: Each waiting process holds some 5 MB of its own.
 _MAX_SPARES = 16
+#: At the end, for what workers have left behind.
+_STRAYS_S = 2.0
+_LOOK_EVERY_S = 0.01
+_INT = struct.Struct("i")
 
 
 _Key: TypeAlias = tuple[AttemptId, int]
@@ -79,8 +89,12 @@ class LocalLauncher:
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
         self._socket_folder = private_folder()
-        self._guardian = Guardian()
+        self._lifeline = Lifeline(self._socket_folder)
+        #: Ends what is left should this process die; told also of what others start.
+        self.guardian = Guardian(owns=[self._lifeline.fd])
         inbox.when_idle(self._fork_ahead)
+        inbox.when_idle(self.guardian.look)
+        inbox.when_idle(self._end_strays)
         self._start_server(modules)
 
     def check(self, program: Program) -> None:
@@ -92,7 +106,6 @@ class LocalLauncher:
         """
         found = self._ask_child(program)
         if found.is_unsafe_to_preload:
-            self._stop_server()
             self._start_server(_base_modules(program))
         if found.problem:
             raise LaunchError(found.problem)
@@ -105,7 +118,7 @@ class LocalLauncher:
             raise
 
     def _start(self, request: LaunchRequest) -> int:
-        worker = self._spares.popleft() if self._spares else self._fork()
+        worker = self._spare() or self._fork()
         try:
             worker.requests.send(request)
         except OSError:
@@ -117,6 +130,15 @@ class LocalLauncher:
         self._workers[key] = worker
         self._inbox.watch(worker.process.sentinel, partial(self._reap, key))
         return worker.pid
+
+    def _spare(self) -> _Worker | None:
+        """A process that waits, if neither it nor its fork server has died meanwhile."""
+        while self._spares:
+            spare = self._spares.popleft()
+            if not wait([spare.process.sentinel], 0.0):
+                return spare
+            self._end_spare(spare)
+        return None
 
     def _drop(self, attempt_id: AttemptId) -> None:
         """Ends the ranks that were started before one could not be; nobody hears of them."""
@@ -131,18 +153,19 @@ class LocalLauncher:
 
     def _fork(self) -> _Worker:
         reader, writer = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=entry.wait, args=(reader,))
+        process = self._context.Process(target=entry.wait, args=(reader, self._lifeline.path))
         try:
             # The variables are for a fork server that multiprocessing starts anew, should it
             # have died.
-            with _no_main_module(), _environment(self._variables):
+            with no_main_module(), environment(self._variables):
                 process.start()
         except (OSError, EOFError) as error:
             raise LaunchError(f"The process could not be started: {error}") from error
         finally:
             reader.close()
         assert process.pid is not None
-        self._guardian.watch(process.pid)
+        self.guardian.watch(process.pid)
+        self._watch_server()
         return _Worker(process=process, pid=process.pid, requests=writer)
 
     def _fork_ahead(self) -> bool:
@@ -165,8 +188,12 @@ class LocalLauncher:
             self._end_spare(self._spares.pop())
         for attempt_id in {attempt_id for attempt_id, _ in self._workers}:
             self._drop(attempt_id)
+        give_up_at_s = time.monotonic() + _STRAYS_S
+        while self._end_strays() and time.monotonic() < give_up_at_s:
+            time.sleep(_LOOK_EVERY_S)
         self._stop_server()
-        self._guardian.close()
+        self.guardian.close()
+        self._lifeline.close()
         # A fork server that this process starts later would look for its socket there.
         _multiprocessing_config().pop("tempdir", None)
         shutil.rmtree(self._socket_folder, ignore_errors=True)
@@ -174,22 +201,31 @@ class LocalLauncher:
     def _reap(self, key: _Key) -> Iterable[Event]:
         worker = self._workers.pop(key)
         self._inbox.forget(worker.process.sentinel)
+        # The fork server alone knows how a process ends; where it is gone, its pipe is empty.
+        is_lost = not _n_readable(worker.process.sentinel)
         worker.process.join()
         exit_code = worker.process.exitcode
         # What the program started and left behind would keep the device.
         _signal_group(worker.pid, signal.SIGKILL)
-        self._guardian.release(worker.pid)
+        self.guardian.release(worker.pid)
         worker.process.close()
         attempt_id, rank = key
         yield WorkerExited(
-            attempt_id=attempt_id, rank=rank, exit_code=1 if exit_code is None else exit_code
+            attempt_id=attempt_id,
+            rank=rank,
+            exit_code=1 if exit_code is None else exit_code,
+            is_lost=is_lost,
         )
+
+    def _end_strays(self) -> bool:
+        workers = {worker.pid for worker in (*self._workers.values(), *self._spares)}
+        return end_strays(self._server_pid, workers, {key[0] for key in self._workers})
 
     def _end_spare(self, spare: _Worker) -> None:
         """One that waits ends by itself when its pipe closes."""
         spare.requests.close()
         spare.process.join()
-        self._guardian.release(spare.pid)
+        self.guardian.release(spare.pid)
 
     def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
         for key in self._of(attempt_id):
@@ -204,9 +240,11 @@ class LocalLauncher:
 
     def _ask_child(self, program: Program) -> entry.ProgramCheck:
         reader, writer = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=entry.check, args=(program, writer))
+        process = self._context.Process(
+            target=entry.check, args=(program, writer, self._lifeline.path)
+        )
         try:
-            with _no_main_module():
+            with no_main_module():
                 process.start()
             writer.close()
             if not reader.poll(_CHECK_TIMEOUT_S):
@@ -226,19 +264,31 @@ class LocalLauncher:
         return found
 
     def _start_server(self, modules: Sequence[str]) -> None:
+        # One that runs already knows nothing of these modules: multiprocessing would take it.
+        self._stop_server()
         self._variables = {
             **self._environment,
             preload.ENV_MODULES: ",".join(modules),
             preload.ENV_SYS_PATH: os.pathsep.join([*self._import_path, *sys.path]),
             preload.ENV_LOG: str(self._log_path),
+            preload.ENV_LIFELINE: str(self._lifeline.path),
         }
         forkserver.set_forkserver_preload([preload.__name__])
         # Its own choice of a place for its socket fails in a deep TMPDIR.
         _multiprocessing_config()["tempdir"] = str(self._socket_folder)
-        with _environment(self._variables):
+        with environment(self._variables):
             forkserver.ensure_running()
+        self._server_pid = 0
+        self._watch_server()
+
+    def _watch_server(self) -> None:
+        """multiprocessing starts a new one by itself where the last one has died."""
         server: Any = forkserver._forkserver
-        self._guardian.watch(server._forkserver_pid)
+        if server._forkserver_pid != self._server_pid:
+            if self._server_pid:
+                self.guardian.release(self._server_pid)
+            self._server_pid = server._forkserver_pid
+            self.guardian.watch(self._server_pid)
 
     def _stop_server(self) -> None:
         """Ends the fork server, also one that still imports the user's modules. Safe twice."""
@@ -248,7 +298,7 @@ class LocalLauncher:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             server._stop()
-            self._guardian.release(pid)
+            self.guardian.release(pid)
 
 
 def modules_of(program: Program) -> list[str]:
@@ -273,35 +323,16 @@ def _multiprocessing_config() -> dict[str, Any]:
     return config
 
 
+def _n_readable(pipe: int) -> int:
+    """Bytes that wait in a pipe."""
+    answer = fcntl.ioctl(pipe, termios.FIONREAD, bytes(_INT.size))
+    n_bytes: int = _INT.unpack(answer)[0]
+    return n_bytes
+
+
 def _signal_group(group: int, number: signal.Signals) -> bool:
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
         return False
     return True
-
-
-@contextlib.contextmanager
-def _no_main_module() -> Iterator[None]:
-    """Hides `__main__` from the child, which would else import the command line again."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-@contextlib.contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Sets some variables for a moment. Only those: a copy of all costs a millisecond a fork."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

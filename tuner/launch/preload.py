@@ -7,19 +7,27 @@ initialised here: a fork cannot use it.
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import gc
 import importlib
 import os
 import re
 import sys
 import sysconfig
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+
+from tuner.launch import lifeline, strays
 
 ENV_MODULES = "TUNER_PRELOAD_MODULES"
 ENV_SYS_PATH = "TUNER_PRELOAD_SYS_PATH"
 ENV_LOG = "TUNER_PRELOAD_LOG"
+ENV_LIFELINE = "TUNER_PRELOAD_LIFELINE"
 
+#: Of prctl(2), which has it on Linux alone.
+_PR_SET_CHILD_SUBREAPER = 36
 # What is in the text of the user's modules; a wrong answer costs time, nothing else. `trial.save`,
 # `trial.device` and the like import torch as well, and so do libraries on top of it.
 _NEEDS_TORCH = re.compile(
@@ -28,6 +36,8 @@ _NEEDS_TORCH = re.compile(
 )
 # Torch imports it with the first optimizer or DDP model, 1.3 s in each trial.
 _NEEDS_DYNAMO = re.compile(rb"optim|ddp\.wrap|DistributedDataParallel")
+#: multiprocessing imports it in each forked process, to find what it was forked for: 1 ms a trial.
+_OF_A_FORK = "multiprocessing.popen_forkserver"
 _OURS = frozenset({"tuner", "trials", "search_spaces"})
 _INSTALLED = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -40,18 +50,35 @@ import_path: list[str] = []
 def _preload() -> None:
     # Away from the terminal's process group: Ctrl-C is the dispatcher's to handle.
     os.setsid()
+    # Imports may hang. Later this process ends when the last worker has, and ends what they left.
+    path = os.environ.pop(ENV_LIFELINE, "")
+    held = lifeline.hold(path) if path else None
+    _adopt_orphans()
     if log := os.environ.pop(ENV_LOG, ""):
         _redirect_output(log)
     import_path[:] = os.environ.pop(ENV_SYS_PATH, os.pathsep.join(sys.path)).split(os.pathsep)
     sys.path[:] = import_path
     names = [name for name in os.environ.pop(ENV_MODULES, "").split(",") if name]
     _import_all(names)
+    _import(_OF_A_FORK)
     if "numpy" in sys.modules:
         # NumPy imports it on first use, which would be in each trial, 12 ms a time.
         _import("numpy.random")
     # Objects of before the fork are never collected, so their pages stay shared.
     gc.collect()
     gc.freeze()
+    if held is not None:
+        os.close(held)
+
+
+def _adopt_orphans() -> None:
+    """What workers leave behind comes to this process (prctl(2)), where it is found and ended."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        atexit.register(strays.end_children)
+    # Of multiprocessing, of children that it has not started.
+    warnings.filterwarnings("ignore", message="forkserver: waitpid returned unexpected pid")
 
 
 def _import_all(names: Sequence[str]) -> None:

@@ -86,14 +86,19 @@ class BoundedSampler(BaseSampler):
     ) -> None:
         self.inner.after_trial(study, trial, state, values)
 
+    def shown(self, study: optuna.Study) -> list[FrozenTrial]:
+        """The trials that the sampler is shown, in the order of their numbers."""
+        if self._shown is None:
+            self._shown = self._choose(study)
+        for trial in self._newly_finished(study):
+            self._shown.add(trial)
+        return sorted([*self._shown, *self._unfinished.values()], key=lambda each: each.number)
+
     def _bounded(self, study: optuna.Study) -> optuna.Study:
         # A sampler that draws what another one cannot is not bound by the other's rules.
         whole = study.whole if isinstance(study, _BoundedStudy) else study
-        if self._shown is None:
-            self._shown = self._choose(whole)
-        for trial in self._newly_finished(whole):
-            self._shown.add(trial)
-        trials = sorted([*self._shown, *self._unfinished.values()], key=lambda each: each.number)
+        trials = self.shown(whole)
+        assert self._shown is not None
         # The only ones whose curves a sampler looks at.
         read_ahead(each.intermediate_values for each in trials if each.state is TrialState.PRUNED)
         return cast(optuna.Study, _BoundedStudy(whole, trials, is_whole=self._shown.by_id))

@@ -1,33 +1,27 @@
-"""Optuna's pruners by name: `asha`, `hyperband`, `median`, `patient`, `none` and the rest."""
+"""Pruners by name: `asha`, which is ours, and Optuna's: `hyperband`, `median`, `none` ..."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import optuna
-from optuna.pruners import BasePruner, MedianPruner, NopPruner
+from optuna.pruners import BasePruner, NopPruner
 
 from tuner.config import PrunerConfig
+from tuner.search.asha import AshaPruner
 from tuner.search.named import Catalogue, Place, catalogue, make, require_packages, split_name
 
-PRUNERS: Catalogue[BasePruner] = catalogue(
-    optuna.pruners,
-    BasePruner,
-    # Optuna's SuccessiveHalvingPruner is the asynchronous kind, which people know as ASHA
-    # (Li et al., arXiv:1810.05934).
-    aliases={"asha": "successive_halving", "none": "nop"},
-)
+_OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
+PRUNERS: Catalogue[BasePruner] = replace(_OPTUNAS, classes={**_OPTUNAS.classes, "asha": AshaPruner})
 _PACKAGES = {"wilcoxon": ("scipy",)}
 
 
-def build_pruner(
-    config: PrunerConfig | None, n_objectives: int, *, file: str | None = None
-) -> BasePruner:
+def build_pruner(config: PrunerConfig, n_objectives: int, *, file: str | None = None) -> BasePruner:
     """Makes the pruner of a study.
 
     Args:
-        config: Its name and arguments; None for Optuna's default: median for one objective,
-            none for several.
+        config: Its name and arguments.
         n_objectives: How many values a trial has.
         file: The study file as the user named it.
 
@@ -35,8 +29,6 @@ def build_pruner(
         ConfigError: If the name, an argument or a value is wrong, if a package is missing, or
             if there are several objectives.
     """
-    if config is None:
-        return MedianPruner() if n_objectives == 1 else NopPruner()
     place = Place(file=file, key="pruner")
     pruner = _make(config.name, config.arguments, place)
     if n_objectives > 1 and not isinstance(pruner, NopPruner):

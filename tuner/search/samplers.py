@@ -1,9 +1,10 @@
-"""Optuna's samplers by name: `tpe`, `random`, `gp`, `cmaes`, `nsgaii`, `grid` and the rest."""
+"""Samplers by name: `curve_gp`, which is ours, and Optuna's: `tpe`, `random`, `gp`, `grid` ..."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import optuna
 from optuna.samplers import BaseSampler, TPESampler, nsgaii
@@ -12,6 +13,7 @@ from search_spaces import AnySpace, SearchSpace
 from tuner.config import SamplerConfig
 from tuner.search import grid, log_normal
 from tuner.search.bounded import bounded
+from tuner.search.curve_sampler import CurveGPSampler
 from tuner.search.named import (
     Catalogue,
     Part,
@@ -23,14 +25,17 @@ from tuner.search.named import (
     split_name,
 )
 
-SAMPLERS: Catalogue[BaseSampler] = catalogue(
+_OPTUNAS: Catalogue[BaseSampler] = catalogue(
     optuna.samplers, BaseSampler, aliases={"cmaes": "cma_es"}
+)
+SAMPLERS: Catalogue[BaseSampler] = replace(
+    _OPTUNAS, classes={**_OPTUNAS.classes, "curve_gp": CurveGPSampler}
 )
 _CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCrossover)
 _MUTATIONS: Catalogue[nsgaii.BaseMutation] = catalogue(nsgaii, nsgaii.BaseMutation)
 
 _PACKAGES = {"cma_es": ("cmaes",), "gp": ("torch", "scipy"), "qmc": ("scipy",)}
-_ONE_OBJECTIVE_ONLY = frozenset({"cma_es"})
+_ONE_OBJECTIVE_ONLY = frozenset({"cma_es", "curve_gp"})
 
 
 def build_sampler(

@@ -190,6 +190,12 @@ def age(trial: FrozenTrial) -> Key:
     return (-trial.number,)
 
 
+def furthest_first(trial: FrozenTrial) -> Key:
+    """Those that completed first, then by the number of rungs; of equals the newest first."""
+    n_rungs = sum(key.startswith("completed_rung_") for key in trial.system_attrs)
+    return trial.state is not TrialState.COMPLETE, -n_rungs, -trial.number
+
+
 def lot(seed: int) -> Callable[[FrozenTrial], Key]:
     """A random order that any process draws alike, whatever order the trials finish in."""
 

@@ -9,6 +9,8 @@ all trials that have not finished:
   kernel of hundreds: a uniform sample stands for them, with the same density in expectation.
 - `gp`: 300 of the completed ones: the best 100, where the optimum is looked for, the newest 100,
   and a uniform sample of the others.
+- `curve_gp`: 300 of those that ended in any way: the 150 that came furthest, as far as their rungs
+  tell, the newest first, and a uniform sample of the others.
 - `cma_es`, `nsgaii`, `nsgaiii`: the last generations. They use no others.
 - Any other: all.
 
@@ -35,6 +37,7 @@ from optuna.samplers import (
 from optuna.samplers._tpe.sampler import default_gamma, default_gamma_multiobjective
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.curve_sampler import CurveGPSampler
 from tuner.search.shortlists import (
     Fronts,
     Generations,
@@ -42,6 +45,7 @@ from tuner.search.shortlists import (
     Shortlist,
     Witnesses,
     age,
+    furthest_first,
     is_pruned_behind,
     lot,
     newest_with,
@@ -135,6 +139,15 @@ def shown_to_gp(
     return Shown(limit=limit, states=states, first=first, rest=Least(limit, lot(seed)))
 
 
+def shown_to_curve_gp(
+    sampler: CurveGPSampler, seed: int, study: optuna.Study, *, limit: int = GP_LIMIT
+) -> Shown:
+    limit = max(limit, sampler.n_startup_trials)
+    states = (TrialState.COMPLETE, TrialState.PRUNED)
+    furthest = Least(limit // 2, furthest_first)
+    return Shown(limit=limit, states=states, first=[furthest], rest=Least(limit, lot(seed)))
+
+
 def shown_to_cma_es(sampler: CmaEsSampler, seed: int, study: optuna.Study) -> Shown:
     first: list[Shortlist] = [
         Generations(sampler._attr_key_generation, N_GENERATIONS),
@@ -159,6 +172,7 @@ def shown_to_genetic(sampler: BaseGASampler, seed: int, study: optuna.Study) -> 
 SHOWN: Mapping[type[BaseSampler], Callable[[Any, int, optuna.Study], Shown]] = {
     TPESampler: shown_to_tpe,
     GPSampler: shown_to_gp,
+    CurveGPSampler: shown_to_curve_gp,
     CmaEsSampler: shown_to_cma_es,
     NSGAIISampler: shown_to_genetic,
     NSGAIIISampler: shown_to_genetic,

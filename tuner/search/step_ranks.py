@@ -105,7 +105,8 @@ class RankedPruner(BasePruner):
         if not curve or not self._is_time(step, curve):
             return False
         is_maximized = study.direction is StudyDirection.MAXIMIZE
-        numbers = [value for value in curve.values() if not math.isnan(value)]
+        # A NaN is the only number that differs from itself.
+        numbers = [value for value in curve.values() if value == value]
         if not numbers:
             return True
         best = max(numbers) if is_maximized else min(numbers)

@@ -5,27 +5,28 @@ A thin layer over `optuna.Study`, so that samplers, pruners and other tools see 
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import optuna
 from optuna.distributions import json_to_distribution
-from optuna.pruners import BasePruner
+from optuna.pruners import BasePruner, NopPruner
 from optuna.samplers import BaseSampler, GridSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.config import Direction
 from tuner.messages import Action, Json
+from tuner.search.asha import AshaPruner
+from tuner.search.decision import Decision
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.incumbent import BestTrial, Incumbent
-from tuner.search.reasons import why_pruned
-from tuner.search.step_ranks import RankedPruner, quicker
-from tuner.store.access import Unavailable
+from tuner.search.out_of_process import OutOfProcessSampler
+from tuner.search.promotion import Promotion
+from tuner.search.pruning import Pruning
+from tuner.search.tuned_study import TunedStudy
 from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.curves import BATCH_SIZE, read_ahead
 from tuner.store.ownership import NoTrialLeft
 
 #: Constraints of ours; a program may have others, under names of its own.
@@ -41,30 +42,6 @@ class AskedTrial:
     params: Mapping[str, ParamValue]
     #: Whether no attempt of it was ever made.
     is_new: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What shall become of a trial after a report, and why."""
-
-    action: Action
-    reason: str = ""
-
-
-class TunedStudy(optuna.Study):
-    """An Optuna study whose sampler may say, outside of `optimize`, that nothing is left to try."""
-
-    is_exhausted = False
-
-    def stop(self) -> None:
-        self.is_exhausted = True
-
-    def _pop_waiting_trial_id(self) -> int | None:
-        # Optuna looks at every trial for one that waits, though mostly none does.
-        assert isinstance(self._storage, BufferedStorage)
-        if not self._storage.count_trials(self._study_id)[TrialState.WAITING]:
-            return None
-        return super()._pop_waiting_trial_id()
 
 
 class StudySearch:
@@ -99,11 +76,17 @@ class StudySearch:
         study_id = open_study(storage, name, directions, self.objectives, space)
         self.study = TunedStudy(name, storage, sampler=sampler, pruner=pruner)
         self.study_id = study_id
-        self._pruner = quicker(pruner)
-        self._n_read_ahead = 0
-        self._prunes = not isinstance(pruner, optuna.pruners.NopPruner) and len(objectives) == 1
+        self._pruning: Pruning | None = None
+        if not isinstance(pruner, NopPruner) and len(objectives) == 1:
+            self._pruning = Pruning(self.study, storage, pruner, self.objectives[0])
         self._asked: dict[int, optuna.Trial] = {}
         self._incumbent = Incumbent(self.study, self.objectives, self.params_of)
+        self._promotion: Promotion | None = None
+        if isinstance(pruner, AshaPruner) and pruner.promotes and len(objectives) == 1:
+            self._promotion = Promotion(pruner, storage, study_id, directions[0])
+            self.study.paused = lambda: self._paused
+        #: Where trials turned out to save no checkpoints: they end where others would pause.
+        self._stops_instead = False
         self._infeasible: set[int] = set()
         pruned = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.PRUNED,))
         for trial in pruned:
@@ -112,8 +95,21 @@ class StudySearch:
     # -- counting ----------------------------------------------------------------------------
 
     def count(self) -> Counter[TrialState]:
-        """Trials of the study by state."""
-        return self._storage.count_trials(self.study_id)
+        """Trials of the study by state; those that are paused are not among those that wait."""
+        counts = Counter(self._storage.count_trials(self.study_id))
+        counts[TrialState.WAITING] -= self.n_paused
+        return counts
+
+    @property
+    def n_paused(self) -> int:
+        """Trials that stand at a rung until it is their turn."""
+        return len(self._paused)
+
+    @property
+    def n_begun(self) -> int:
+        """Trials that ever had a device and have not been put back."""
+        counts = self._storage.count_trials(self.study_id)
+        return sum(counts.values()) - counts[TrialState.WAITING] + self.n_paused
 
     @property
     def limit(self) -> int | None:
@@ -137,15 +133,31 @@ class StudySearch:
             if trial.state is TrialState.COMPLETE:
                 self._incumbent.consider(trial)
             self._note_infeasible(trial)
+            if self._promotion is not None:
+                self._promotion.take_in(trial)
 
     # -- asking ------------------------------------------------------------------------------
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `ask` answers at once; if not, its suggestion is in the making from now on."""
+        sampler = self.study.sampler
+        if not isinstance(sampler, OutOfProcessSampler) or self.study.has_waiting:
+            return True
+        return sampler.is_ready(self.study)
+
+    @property
+    def suggestion_s(self) -> float:
+        """How long the newest suggestion was in the making while others could work."""
+        sampler = self.study.sampler
+        return sampler.took_s if isinstance(sampler, OutOfProcessSampler) else 0.0
 
     def ask(self) -> AskedTrial | None:
         """The next trial: one that waits (enqueued, cancelled, lost), else a new one.
 
         None where other dispatchers have begun as many as the study may have.
         """
-        n_known = sum(self.count().values())
+        n_known = sum(self._storage.count_trials(self.study_id).values())
         try:
             trial = self.study.ask()
         except NoTrialLeft:
@@ -153,6 +165,33 @@ class StudySearch:
             return None
         self._asked[trial._trial_id] = trial
         return self._as_asked(trial, is_new=trial.number >= n_known)
+
+    def resume(self, *, is_last: bool = False) -> AskedTrial | None:
+        """A paused trial whose turn it is; None where there is none.
+
+        Args:
+            is_last: Nothing else will happen: where nobody has earned to go on, and no trial of
+                the study has completed, the best of the highest rung does.
+        """
+        if self._promotion is None or self._stops_instead:
+            return None
+        trial_id = self._promotion.resume(is_last=is_last and self.lacks_a_winner)
+        if trial_id is None:
+            return None
+        return AskedTrial(
+            trial_id=trial_id,
+            number=self._storage.get_trial_number_from_id(trial_id),
+            params=self.params_of(trial_id),
+            is_new=False,
+        )
+
+    @property
+    def lacks_a_winner(self) -> bool:
+        """Whether trials are paused, while none runs and none has completed."""
+        if self._stops_instead or not self._paused:
+            return False
+        counts = self.count()
+        return not counts[TrialState.RUNNING] and not counts[TrialState.COMPLETE]
 
     def again(self, trial_id: int) -> AskedTrial:
         """The same trial for one more attempt."""
@@ -183,30 +222,16 @@ class StudySearch:
             return Decision(action=Action.CONTINUE)
         if step not in self._storage.get_trial(trial_id).intermediate_values:
             self._storage.set_trial_intermediate_value(trial_id, step, value)
-        if not self._prunes:
+        if self._pruning is None:
             return Decision(action=Action.CONTINUE)
-        if not self._gives_up(self._storage.get_trial(trial_id)):
-            return Decision(action=Action.CONTINUE)
-        trial = self._storage.get_trial(trial_id)
-        reason = why_pruned(self.study, self._pruner, trial, self.objectives[0])
-        return Decision(action=Action.PRUNE, reason=reason)
+        if self._promotion is not None and not self._stops_instead:
+            trial = self._storage.get_trial(trial_id)
+            return self._promotion.decide(trial, step, value, self.objectives[0])
+        return self._pruning.decide(trial_id)
 
     def read_ahead(self) -> bool:
-        """Reads some of the curves that the pruner is going to look at.
-
-        Returns:
-            Whether there may be more of them.
-        """
-        if not isinstance(self._pruner, RankedPruner):
-            return False
-        completed = self._storage.completed(self.study_id)
-        some = completed[self._n_read_ahead : self._n_read_ahead + BATCH_SIZE]
-        try:
-            read_ahead([trial.intermediate_values for trial in some])
-        except Unavailable:
-            return False  # The next call finds out whether it is there again.
-        self._n_read_ahead += len(some)
-        return bool(some)
+        """Reads some of the curves that the pruner is going to look at; says whether of more."""
+        return self._pruning is not None and self._pruning.read_ahead()
 
     def forget_curve_from(self, trial_id: int, step: int) -> None:
         """Drops what an earlier attempt reported at `step` and later: it is reported again."""
@@ -223,11 +248,33 @@ class StudySearch:
     def complete(self, trial_id: int, values: Mapping[str, float]) -> None:
         """Ends a trial with its values, one for each objective, none NaN."""
         self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
-        self._incumbent.consider(self._storage.get_trial(trial_id))
+        trial = self._storage.get_trial(trial_id)
+        self._incumbent.consider(trial)
+        if self._promotion is not None:
+            self._promotion.note_length(trial)
 
     def prune(self, trial_id: int) -> None:
         """Ends a trial that was given up; its last report is its value, as in Optuna."""
         self._tell(trial_id, TrialState.PRUNED)
+
+    def pause(self, trial_id: int) -> None:
+        """Lets a trial wait at its rung; `resume` takes it up once it is among the best there."""
+        assert self._promotion is not None
+        self._asked.pop(trial_id, None)
+        self._promotion.pause(self._storage.get_trial(trial_id))
+
+    def stop_instead_of_pausing(self) -> bool:
+        """From now on trials end at the rungs; says whether that is new."""
+        is_new, self._stops_instead = not self._stops_instead, True
+        return is_new
+
+    def end_paused(self) -> None:
+        """The study is over: trials that are paused end as pruned, at their last step."""
+        if self._promotion is None:
+            return
+        for number in sorted(self._promotion.paused):
+            if (trial_id := self._promotion.take(number)) is not None:
+                self.prune(trial_id)
 
     def fail(self, trial_id: int) -> None:
         """Ends a trial without a value."""
@@ -269,23 +316,24 @@ class StudySearch:
 
     # -- inside ------------------------------------------------------------------------------
 
+    @property
+    def _paused(self) -> Set[int]:
+        return self._promotion.paused if self._promotion is not None else frozenset()
+
     def _note_infeasible(self, trial: FrozenTrial) -> None:
         if trial.system_attrs and any(key.startswith(_INFEASIBLE) for key in trial.constraints):
             self._infeasible.add(trial._trial_id)
 
-    def _gives_up(self, trial: FrozenTrial) -> bool:
-        if isinstance(self._pruner, RankedPruner):
-            return self._pruner.prune(self.study, trial)
-        with warnings.catch_warnings():
-            # NumPy's, about a curve that is all NaN; the pruner prunes it.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            return self._pruner.prune(self.study, trial)
-
     def _is_grid_begun(self) -> bool:
         # Optuna says so once the last point has ended, and repeats those that run until then.
-        if self.limit is None or sum(self.count().values()) < self.limit:
+        if self.limit is None or self.n_begun < self.limit:
             return False
-        begun = [t for t in self._trials() if t.state is not TrialState.WAITING]
+        paused = self._paused
+        begun = [
+            each
+            for each in self._trials()
+            if each.state is not TrialState.WAITING or each.number in paused
+        ]
         return len({t.system_attrs.get("grid_id") for t in begun} - {None}) >= self.limit
 
     def _trials(self) -> list[FrozenTrial]:
@@ -313,7 +361,7 @@ class StudySearch:
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
     ) -> None:
         self._asked.pop(trial_id, None)
-        self.study.tell(self._storage.get_trial_number_from_id(trial_id), values, state)
+        self.study.end(self._storage.get_trial_number_from_id(trial_id), state, values)
 
 
 def _shown_end(trial: FrozenTrial) -> str:

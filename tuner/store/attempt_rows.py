@@ -17,16 +17,17 @@ import sqlalchemy as sa
 from tuner.attempt import Attempt, AttemptId, AttemptState
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.store.models import AttemptRow, EventRow, LeaseRow, MetricRow, table_of
-from tuner.store.rows import as_stored, insert_row
+from tuner.store.rows import as_stored, execute_rows, insert_row
 
 # Made once, on the tables and not on the mapped classes: they are executed for every trial, and
 # building a statement anew costs more than SQLite needs to carry it out.
 _ATTEMPTS = table_of(AttemptRow)
 _LEASES = table_of(LeaseRow)
 _INSERT_ATTEMPT = sa.insert(_ATTEMPTS)
-_INSERT_LEASE = sa.insert(_LEASES)
-_INSERT_EVENT = sa.insert(table_of(EventRow))
-_INSERT_METRIC = sa.insert(table_of(MetricRow))
+# Inline: nobody asks for the keys of single rows.
+_INSERT_LEASE = sa.insert(_LEASES).inline()
+_INSERT_EVENT = sa.insert(table_of(EventRow)).inline()
+_INSERT_METRIC = sa.insert(table_of(MetricRow)).inline()
 _COLUMNS_MOVED = ("state", "pid", "started_at", "ended_at", "finished_at")
 _COLUMNS_ENDED = (
     *_COLUMNS_MOVED,
@@ -150,28 +151,24 @@ class AttemptRows:
         for new in self.new:
             ids[new.attempt_id] = row_id = insert_row(connection, _INSERT_ATTEMPT, new.row)
             leases += [{"attempt_id": row_id, **lease} for lease in new.leases]
-        _execute_many(connection, _INSERT_LEASE, leases)
-        _execute_many(connection, _INSERT_EVENT, _of_attempts(self.events, ids))
-        _execute_many(connection, _INSERT_METRIC, _of_attempts(self.metrics, ids))
+        execute_rows(connection, _INSERT_LEASE, leases)
+        execute_rows(connection, _INSERT_EVENT, _of_attempts(self.events, ids))
+        execute_rows(connection, _INSERT_METRIC, _of_attempts(self.metrics, ids))
 
     def _write_moves(self, connection: sa.Connection, ids: Mapping[AttemptId, int]) -> None:
         for is_end, statement in _MOVE.items():
             moves = [move for move in self.moves.values() if move.is_end is is_end]
             for some in _countable(connection, moves):
                 rows = [_move_row(move, ids) for move in some]
-                if connection.execute(statement, rows).rowcount != len(rows):
+                moved = execute_rows(connection, statement, rows)
+                if moved is not None and moved.rowcount != len(rows):
                     raise _taken_over([move.attempt for move in some])
         releases = [
             {"b_id": ids[move.attempt.id], "b_released_at": move.released_at}
             for move in self.moves.values()
             if move.released_at is not None
         ]
-        _execute_many(connection, _RELEASE, releases)
-
-
-def _execute_many(connection: sa.Connection, statement: Any, rows: Sequence[Row]) -> None:
-    if rows:
-        connection.execute(statement, rows)
+        execute_rows(connection, _RELEASE, releases)
 
 
 def _of_attempts(

@@ -25,6 +25,7 @@ from tuner.store.access import Access
 from tuner.store.engine import open_engine
 from tuner.store.growing_curve import grown
 from tuner.store.held_trials import HeldTrials
+from tuner.store.optuna_reads import read_new
 from tuner.store.ownership import Ownership
 
 #: Reports that wait for a database that does not answer; about 500 MB.
@@ -154,13 +155,14 @@ class BufferedStorage(HeldTrials):
         study = self._study(study_id)
         trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
         insert = partial(self._insert, study_id=study_id, trial=trial, newest=study.newest)
-        trial_id, number = self._access.run(insert)
+        trial_id, number, before = self._access.run(insert)
         if not trial.state.is_finished():
             self._own.add(trial_id)
             # A template may have the curve of one that has ended; this one shall report.
             trial.intermediate_values = dict(trial.intermediate_values)
+        for other in before:
+            self._take_in(study_id, other)
         if number > len(study.trials):
-            # Others have added some meanwhile; this one is read with them.
             self.refresh(study_id)
         trial.number, trial._trial_id = number, trial_id
         self._put(study_id, trial)
@@ -259,7 +261,8 @@ class BufferedStorage(HeldTrials):
         study_id: int,
         trial: FrozenTrial,
         newest: FrozenTrial | None,
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, list[FrozenTrial]]:
+        """Gives the trial's id and number, and the trials that others have added before it."""
         ownership = self._ownership
         if ownership is not None:
             ownership.begin(connection)
@@ -275,7 +278,11 @@ class BufferedStorage(HeldTrials):
         if ownership is not None:
             ownership.check_room(number)
             ownership.claim_new(connection, trial_id)
-        return trial_id, number
+        newest_id, next_number = (newest._trial_id, newest.number + 1) if newest else (0, 0)
+        if number == next_number:
+            return trial_id, number, []
+        before = read_new(connection, study_id, after_id=newest_id)
+        return trial_id, number, [each for each in before if each.number < number]
 
     def _claim(self, trial_id: int) -> bool:
         self.flush()
@@ -285,7 +292,7 @@ class BufferedStorage(HeldTrials):
         if self._ownership is None:
             return optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
         self._ownership.begin(connection)
-        if not self._ownership.may_begin_waiting(connection):
+        if not self._ownership.may_begin_waiting(connection, trial_id):
             return False
         is_taken = optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
         if is_taken:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -29,6 +30,14 @@ _LATER = (
 )
 
 
+#: Name of the event that says that a command was not carried out; otherwise it is the order's.
+REFUSED = "refused"
+#: Among a command's arguments: who is meant.
+_TO = "to"
+#: Likewise of `retry`: the number of the trial that was made.
+NEW_TRIAL = "new_trial"
+
+
 class Order(Enum):
     """What can be asked for."""
 
@@ -39,6 +48,16 @@ class Order(Enum):
     STOP = "stop"
     #: Other limits.
     SET = "set"
+    #: A new trial with the parameters of one that has ended; it is there when this is read.
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addressee:
+    """One dispatcher of a study."""
+
+    host: str
+    pid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +70,8 @@ class Command:
     arguments: Mapping[str, Json]
     #: `user@host`.
     asked_by: str
+    #: The dispatcher that is meant; None for all of the study.
+    to: Addressee | None = None
 
 
 class Commands:
@@ -59,11 +80,14 @@ class Commands:
     Args:
         access: To the database.
         study_id: Of the study.
+        host: Where that one works.
+        pid: Its process.
     """
 
-    def __init__(self, access: Access, study_id: int) -> None:
+    def __init__(self, access: Access, study_id: int, *, host: str, pid: int) -> None:
         self._access = access
         self._study_id = study_id
+        self._self = Addressee(host=host, pid=pid)
         self._newest_id: int = access.run(
             lambda c: c.execute(_NEWEST, {"b_study_id": study_id}).scalar() or 0
         )
@@ -80,7 +104,8 @@ class Commands:
         rows = self._access.run(lambda c: c.execute(_LATER, asked).all())
         self._newest_id = max((row.id for row in rows), default=self._newest_id)
         known = {order.value for order in Order}
-        return [_command(row) for row in rows if row.name in known]
+        found = [_command(row) for row in rows if row.name in known]
+        return [command for command in found if command.to in (None, self._self)]
 
 
 def insert_command(
@@ -91,7 +116,7 @@ def insert_command(
         "study_id": study_id,
         "name": command.order.value,
         "trial_number": command.trial_number,
-        "arguments": dict(command.arguments),
+        "arguments": {**command.arguments, **_address(command.to)},
         "asked_by": command.asked_by,
         "asked_at": as_stored(at),
     }
@@ -111,10 +136,17 @@ def paused_by(connection: sa.Connection, study_id: int) -> str:
     return str(last.asked_by) if last is not None and last.name == Order.PAUSE.value else ""
 
 
-def _command(row: sa.Row[tuple[object, ...]]) -> Command:
+def _address(to: Addressee | None) -> dict[str, Json]:
+    return {} if to is None else {_TO: {"host": to.host, "pid": to.pid}}
+
+
+def _command(row: sa.Row[Any]) -> Command:
+    arguments = dict(row.arguments)
+    to = arguments.pop(_TO, None)
     return Command(
         order=Order(row.name),
         trial_number=row.trial_number,
-        arguments=row.arguments,
+        arguments=arguments,
         asked_by=row.asked_by,
+        to=Addressee(host=to["host"], pid=to["pid"]) if to else None,
     )

@@ -50,6 +50,11 @@ class HeldStudy:
             trial.intermediate_values = compact(trial.intermediate_values)
         if trial.number == len(self.trials):
             self.trials.append(trial)
+        elif trial.state is TrialState.RUNNING is self.trials[trial.number].state:
+            # One report more, most often.
+            self.trials[trial.number] = self.unfinished[trial._trial_id] = trial
+            self.distributions.update(trial.distributions)
+            return
         else:
             self._forget(self.trials[trial.number])
             self.trials[trial.number] = trial

@@ -17,12 +17,16 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
+from tuner.dispatch.idle import IdleCause
 from tuner.store.types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0005"
+SCHEMA_REVISION = "0007"
 VERSION_TABLE = "tuner_alembic_version"
+
+#: Small rows with a key of several parts: SQLite needs no second tree to find them.
+NO_ROWID = {"sqlite_with_rowid": False}
 
 E = TypeVar("E", bound=Enum)
 
@@ -107,6 +111,8 @@ class DispatcherRow(TunerBase):
     git_commit: Mapped[str | None] = mapped_column(sa.String(64))
     #: Whether the working tree differed from that commit.
     git_is_dirty: Mapped[bool | None]
+    #: Names of those that it has, as of its last sign of life; None from older tuners.
+    devices: Mapped[list[str] | None] = mapped_column(PlainJson)
 
 
 class AttemptRow(TunerBase):
@@ -176,6 +182,25 @@ class LeaseRow(TunerBase):
     released_at: Mapped[datetime | None]
 
 
+class CheckpointRow(TunerBase):
+    """A state of a trial that is on disk, as far as its dispatcher has seen."""
+
+    __tablename__ = "tuner_checkpoints"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    trial_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("trials.trial_id", ondelete="CASCADE"), index=True
+    )
+    attempt_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
+    )
+    step: Mapped[int] = mapped_column(sa.BigInteger)
+    #: On the attempt's host; a file, or a folder that several ranks wrote.
+    path: Mapped[str] = mapped_column(PlainText)
+    size_bytes: Mapped[int] = mapped_column(sa.BigInteger)
+    saved_at: Mapped[datetime]
+
+
 class CommandRow(TunerBase):
     """What somebody asked of those who work on a study, from any terminal."""
 
@@ -185,7 +210,7 @@ class CommandRow(TunerBase):
     study_id: Mapped[int] = mapped_column(
         sa.ForeignKey("studies.study_id", ondelete="CASCADE"), index=True
     )
-    #: `pause`, `resume`, `stop`, `set`.
+    #: `pause`, `resume`, `stop`, `set`, `retry`.
     name: Mapped[str] = mapped_column(sa.String(32))
     #: Of the trial that it is about; None for the whole study.
     trial_number: Mapped[int | None]
@@ -225,3 +250,81 @@ class MetricRow(TunerBase):
     name: Mapped[str] = mapped_column(sa.String(255))
     #: None where the program reported NaN or infinity, which not every database can hold.
     value: Mapped[float | None] = mapped_column(sa.Float(precision=53))
+
+
+class UsageRow(TunerBase):
+    """What a device did in some seconds, as sums and maxima (`tuner.devices.usage_tally`)."""
+
+    __tablename__ = "tuner_usage"
+    __table_args__ = NO_ROWID
+
+    dispatcher_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_dispatchers.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    )
+    #: 1; what is older is rolled up to 10, and then to 60.
+    span_s: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    #: Since the epoch, a multiple of `span_s`.
+    start_s: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
+    device_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_devices.id"), primary_key=True, autoincrement=False
+    )
+    #: Looks stand for so much of it.
+    covered_ms: Mapped[int]
+    utilization_pct_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
+    utilization_max_pct: Mapped[int | None]
+    memory_mib_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
+    memory_max_mib: Mapped[int | None]
+    energy_mj: Mapped[int | None] = mapped_column(sa.BigInteger)
+    power_max_mw: Mapped[int | None]
+    temperature_c_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
+    temperature_max_c: Mapped[int | None]
+    sm_clock_mhz_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
+    memory_clock_mhz_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
+    pcie_rx_kib: Mapped[int | None] = mapped_column(sa.BigInteger)
+    pcie_tx_kib: Mapped[int | None] = mapped_column(sa.BigInteger)
+    nvlink_rx_kib: Mapped[int | None] = mapped_column(sa.BigInteger)
+    nvlink_tx_kib: Mapped[int | None] = mapped_column(sa.BigInteger)
+
+
+class AttemptUsageRow(TunerBase):
+    """What an attempt has taken of a device so far, as sums and maxima."""
+
+    __tablename__ = "tuner_attempt_usage"
+    __table_args__ = NO_ROWID
+
+    attempt_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    )
+    device_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_devices.id"), primary_key=True, autoincrement=False
+    )
+    covered_ms: Mapped[int] = mapped_column(sa.BigInteger)
+    utilization_pct_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
+    utilization_max_pct: Mapped[int | None]
+    memory_mib_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
+    memory_max_mib: Mapped[int | None]
+    energy_mj: Mapped[int | None] = mapped_column(sa.BigInteger)
+
+
+class IdleRow(TunerBase):
+    """A time in which a device of a dispatcher had no trial, and why."""
+
+    __tablename__ = "tuner_idle"
+    __table_args__ = NO_ROWID
+
+    dispatcher_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_dispatchers.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    )
+    device_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_devices.id"), primary_key=True, autoincrement=False
+    )
+    began_at: Mapped[datetime] = mapped_column(primary_key=True)
+    #: Until when that is known; while it lasts it is written again and again.
+    ended_at: Mapped[datetime]
+    cause: Mapped[IdleCause] = mapped_column(_enum(IdleCause))

@@ -102,6 +102,35 @@ def read_trials(
     return [parts.trial(head, curves.get(head.trial_id)) for head in heads]
 
 
+def read_new(connection: sa.Connection, study_id: int, *, after_id: int) -> list[FrozenTrial]:
+    """Trials that were added after one, by number: those that run are bare, the others whole.
+
+    What a running trial has beside its state grows until it ends, so that who holds it looks
+    again anyway; read here for each new trial it would cost more than all else.
+    """
+    heads = read_heads(connection, study_id, after_id=after_id)
+    rest = [head for head in heads if head.state != TrialState.RUNNING]
+    whole = read_trials(connection, study_id, rest) if rest else []
+    bare = [_bare(head) for head in heads if head.state == TrialState.RUNNING]
+    return sorted([*whole, *bare], key=lambda trial: trial.number)
+
+
+def _bare(head: TrialHead) -> FrozenTrial:
+    return FrozenTrial(
+        number=head.number,
+        state=head.state,
+        value=None,
+        datetime_start=head.started_at,
+        datetime_complete=None,
+        params={},
+        distributions={},
+        user_attrs={},
+        system_attrs={},
+        intermediate_values={},
+        trial_id=head.trial_id,
+    )
+
+
 def _read_curves(
     connection: sa.Connection, heads: Sequence[TrialHead], later: Reader | None
 ) -> Mapping[int, Curve]:

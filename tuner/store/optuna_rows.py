@@ -18,6 +18,8 @@ from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.store.rows import execute_rows
+
 _STUDIES = models.StudyModel.__table__
 _TRIALS = models.TrialModel.__table__
 _PARAMS = models.TrialParamModel.__table__
@@ -27,6 +29,9 @@ _USER_ATTRS = models.TrialUserAttributeModel.__table__
 _SYSTEM_ATTRS = models.TrialSystemAttributeModel.__table__
 
 Row = dict[str, Any]
+
+PAUSED_KEY = "tuner:paused"
+"""Attribute of a trial that waits for its turn and not for a device: the step where it stands."""
 
 
 @dataclass(slots=True)
@@ -143,7 +148,7 @@ class PendingRows:
         ):
             self._write_table(connection, table, rows)
         if self.states:
-            connection.execute(_UPDATE_STATE, list(self.states.values()))
+            execute_rows(connection, _UPDATE_STATE, list(self.states.values()))
 
     def _write_table(
         self, connection: sa.Connection, table: sa.Table, rows: dict[Any, Row]
@@ -155,9 +160,8 @@ class PendingRows:
             for key in rows
             if (table.name, *key) in self.replaced
         ]
-        if old:
-            connection.execute(_DELETES[table.name], old)
-        connection.execute(_INSERTS[table.name], list(rows.values()))
+        execute_rows(connection, _DELETES[table.name], old)
+        execute_rows(connection, _INSERTS[table.name], list(rows.values()))
 
 
 _UPDATE_STATE = (
@@ -179,7 +183,8 @@ _NAME_COLUMNS = {
     _VALUES: "objective",
 }
 # Made once: SQLAlchemy then finds their compiled form without looking at each part again.
-_INSERTS = {table.name: sa.insert(table) for table in _NAME_COLUMNS}
+# Inline: nobody asks for the key of a single row.
+_INSERTS = {table.name: sa.insert(table).inline() for table in _NAME_COLUMNS}
 _DELETES = {
     table.name: sa.delete(table).where(
         table.c.trial_id == sa.bindparam("b_trial_id"), table.c[name] == sa.bindparam("b_name")

@@ -17,12 +17,13 @@ from optuna.trial import TrialState
 from tuner.clock import Clock
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.store.models import ClaimRow, DispatcherRow, table_of
-from tuner.store.optuna_rows import lock_study
+from tuner.store.optuna_rows import PAUSED_KEY, lock_study
 from tuner.store.rows import as_stored
 
 _TRIALS = models.TrialModel.__table__
 _DISPATCHERS = table_of(DispatcherRow)
 _CLAIMS = table_of(ClaimRow)
+_ATTRS = models.TrialSystemAttributeModel.__table__
 
 _RENEW = (
     sa.update(_DISPATCHERS)
@@ -35,14 +36,19 @@ _RENEW_WITH_BATCH = _RENEW.where(_DISPATCHERS.c.n_batches == sa.bindparam("b_num
 _N_BATCHES = sa.select(
     _DISPATCHERS.c.n_batches, _DISPATCHERS.c.ended_at.is_not(None).label("is_over")
 ).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
+#: Where a trial was paused it was begun, though it waits.
+_PAUSED = sa.select(_ATTRS.c.trial_id).where(
+    _ATTRS.c.key == PAUSED_KEY, _ATTRS.c.value_json != "null"
+)
 _COUNT_BEGUN = (
     sa.select(sa.func.count())
     .select_from(_TRIALS)
     .where(_TRIALS.c.study_id == sa.bindparam("b_study_id"))
-    .where(_TRIALS.c.state != TrialState.WAITING)
+    .where((_TRIALS.c.state != TrialState.WAITING) | _TRIALS.c.trial_id.in_(_PAUSED))
 )
+_IS_PAUSED = _PAUSED.where(_ATTRS.c.trial_id == sa.bindparam("b_trial_id"))
 _UNCLAIM = sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id == sa.bindparam("b_trial_id"))
-_CLAIM = sa.insert(_CLAIMS)
+_CLAIM = sa.insert(_CLAIMS).inline()
 #: SQLite gives out the id of a deleted trial again, and Optuna deletes a trial without its claim.
 _CLAIM_NEW = _CLAIM.prefix_with("OR REPLACE", dialect="sqlite")
 
@@ -134,12 +140,14 @@ class Ownership:
         if self.n_trials is not None and number >= self.n_trials:
             raise NoTrialLeft
 
-    def may_begin_waiting(self, connection: sa.Connection) -> bool:
-        """Whether one of the trials that wait may be begun."""
+    def may_begin_waiting(self, connection: sa.Connection, trial_id: int) -> bool:
+        """Whether a trial that waits may be begun, or go on."""
         if self.n_trials is None:
             return True
         begun = connection.execute(_COUNT_BEGUN, {"b_study_id": self.study_id})
-        return begun.scalar_one() < self.n_trials
+        if begun.scalar_one() < self.n_trials:
+            return True
+        return connection.execute(_IS_PAUSED, {"b_trial_id": trial_id}).first() is not None
 
     def claim_new(self, connection: sa.Connection, trial_id: int) -> None:
         """A trial that was just added is this dispatcher's."""

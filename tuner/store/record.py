@@ -16,20 +16,23 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from tuner.attempt import Attempt, AttemptId, AttemptState
+from tuner.attempt import Attempt, AttemptId, AttemptState, Ending
 from tuner.clock import Clock
-from tuner.devices.device import Device, DeviceKind
+from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.devices.pool import Lease
 from tuner.devices.width import WHOLE
 from tuner.messages import Json
+from tuner.saved_states import SavedState
 from tuner.store.attempt_rows import AttemptRows, Row
 from tuner.store.buffered_storage import MOST_WAITING
+from tuner.store.checkpoint_rows import CheckpointRows, StoredCheckpoint, checkpoints_of
 from tuner.store.commands import Commands
 from tuner.store.database import Database, store_errors
 from tuner.store.fleet import Fleet, clear_up
 from tuner.store.models import AttemptRow, DispatcherRow, table_of
 from tuner.store.optuna_rows import PendingRows
 from tuner.store.ownership import Ownership
+from tuner.store.roll_up import roll_up
 from tuner.store.rows import as_stored
 from tuner.store.starts import (
     StartRecord,
@@ -41,6 +44,8 @@ from tuner.store.starts import (
     past_use,
     refuse_second_dispatcher,
 )
+from tuner.store.usage_record import UsageRecord
+from tuner.store.usage_rows import UsageRows
 
 _DISPATCHERS = table_of(DispatcherRow)
 
@@ -52,6 +57,8 @@ class _Batch:
     number: int
     optuna_rows: PendingRows
     attempt_rows: AttemptRows
+    checkpoint_rows: CheckpointRows
+    usage_rows: UsageRows
     #: Of the dispatcher's own record.
     dispatcher: Mapping[str, object]
 
@@ -88,6 +95,7 @@ class Recorder:
         self._rows: dict[AttemptId, int] = {}
         self._states: dict[AttemptId, AttemptState] = {}
         self._pending = AttemptRows()
+        self._checkpoints = CheckpointRows()
         self._dispatcher_change: dict[str, object] = {}
         self._n_dropped = 0
         #: Who has which slot of a device.
@@ -100,7 +108,9 @@ class Recorder:
         self._taken: _Batch | None = None
         self._n_batches = 0
         database.storage.write_for(self._ownership, self.commit)
-        self.commands = Commands(database.access, start.study_id)
+        self.commands = Commands(
+            database.access, start.study_id, host=start.host.name, pid=start.host.pid
+        )
         self.fleet = Fleet(
             database,
             start.study_id,
@@ -117,19 +127,36 @@ class Recorder:
             refuse_second_dispatcher(connection, start, at)
         clear_up(connection, start, at)
         self.past = past_use(connection, start.study_id)
-        host_id = host_id_of(connection, start.host)
-        self._device_ids = {
-            device.id: device_id_of(connection, host_id, device) for device in devices
-        }
+        self._host_id = host_id_of(connection, start.host)
+        self._device_ids = self._ids_of(devices, connection)
+        #: What devices did.
+        self.usage = UsageRecord(self._device_ids)
         #: How many dispatchers have begun to work on the study before this one.
         self.n_earlier_starts = count_starts(connection, start.study_id)
-        self._dispatcher_id = insert_dispatcher(connection, start, host_id, at)
+        labels = [device.label for device in devices]
+        self._dispatcher_id = insert_dispatcher(connection, start, self._host_id, at, labels)
+
+    def add_devices(self, devices: Sequence[Device]) -> None:
+        """This dispatcher may lease these too.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        new = [device for device in devices if device.id not in self._device_ids]
+        if new:
+            with self._errors():
+                self._device_ids |= self._database.access.run(partial(self._ids_of, new))
+
+    def _ids_of(self, devices: Sequence[Device], connection: sa.Connection) -> dict[DeviceId, int]:
+        return {device.id: device_id_of(connection, self._host_id, device) for device in devices}
 
     @property
     def has_pending(self) -> bool:
         return bool(
             self._taken
             or self._pending
+            or self._checkpoints
+            or self.usage
             or self._dispatcher_change
             or self._database.storage.has_pending
         )
@@ -218,6 +245,54 @@ class Recorder:
                 stored = value if math.isfinite(value) else None
                 self._pending.add_metric(attempt_id, step, name, stored)
 
+    def saved(self, attempt: Attempt, state: SavedState) -> None:
+        """A checkpoint of an attempt's trial is on disk."""
+        self._checkpoints.added.append((attempt.trial_id, attempt.id, state))
+
+    def removed(self, trial_id: int, path: str) -> None:
+        """One that was there is not any more."""
+        self._checkpoints.gone.append((trial_id, path))
+
+    def renamed(self, trial_id: int, before: str, after: str) -> None:
+        """One that another machine saw has another path here."""
+        self._checkpoints.renamed.append((trial_id, before, after))
+
+    def forget_checkpoints(self, trial_number: int, folder: str) -> None:
+        """All that a trial had in a folder was removed."""
+        self._checkpoints.removed.append((trial_number, folder))
+
+    def write_removals(self) -> None:
+        """Writes what was forgotten after the end: no more than that is left to be written then.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        rows, self._checkpoints = self._checkpoints, CheckpointRows()
+        if rows:
+            with self._errors():
+                write = rows.write
+                self._database.access.run(lambda c: write(c, self._ownership.study_id, self._rows))
+
+    def checkpoints_of(self, trial_id: int) -> list[StoredCheckpoint]:
+        """What any dispatcher saw of a trial, the newest first."""
+        with self._errors():
+            return self._database.access.run(lambda c: checkpoints_of(c, trial_id))
+
+    def roll_up(self, at: datetime) -> bool:
+        """Makes old samples of devices fewer, one part at a time; says whether there was any.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+            StoreError: If the database refuses.
+        """
+
+        def work(connection: sa.Connection) -> bool:
+            self._ownership.renew(connection)
+            return roll_up(connection, self._dispatcher_id, int(at.timestamp()))
+
+        with self._errors():
+            return self._database.access.run(work)
+
     def note(self, name: str, *, at: datetime, detail: str = "") -> None:
         """Something that happened to the dispatcher itself."""
         self._event(name, at, None, detail)
@@ -226,9 +301,10 @@ class Recorder:
         """From now on the study may have so many trials, whoever runs them."""
         self._ownership.n_trials = n_trials
 
-    def beat(self, at: datetime) -> None:
-        """Shows others that this dispatcher is alive."""
-        self._dispatcher_change["beat_at"] = as_stored(at)
+    def beat(self, at: datetime, devices: Sequence[Device]) -> None:
+        """Shows others that this dispatcher is alive, and which devices it has."""
+        labels = [device.label for device in devices]
+        self._dispatcher_change |= {"beat_at": as_stored(at), "devices": labels}
 
     def end(self, at: datetime, reason: str = "") -> None:
         """This dispatcher works on the study no more."""
@@ -262,9 +338,12 @@ class Recorder:
             number=self._n_batches + 1,
             optuna_rows=self._database.storage.take_pending(),
             attempt_rows=self._pending,
+            checkpoint_rows=self._checkpoints,
+            usage_rows=self.usage.take(),
             dispatcher=self._dispatcher_change,
         )
-        self._pending, self._dispatcher_change = AttemptRows(), {}
+        self._pending, self._checkpoints = AttemptRows(), CheckpointRows()
+        self._dispatcher_change = {}
         return batch
 
     def _write(self, batch: _Batch, connection: sa.Connection) -> None:
@@ -272,6 +351,8 @@ class Recorder:
             return
         batch.optuna_rows.write(connection)
         batch.attempt_rows.write(connection, self._rows)
+        batch.checkpoint_rows.write(connection, self._ownership.study_id, self._rows)
+        batch.usage_rows.write(connection, self._dispatcher_id, self._rows)
         if batch.dispatcher:
             own = sa.update(_DISPATCHERS).where(_DISPATCHERS.c.id == self._dispatcher_id)
             connection.execute(own.values(batch.dispatcher))
@@ -281,6 +362,17 @@ class Recorder:
         query = sa.select(sa.func.max(AttemptRow.number)).where(AttemptRow.trial_id == trial_id)
         with self._errors():
             return self._database.access.run(lambda c: int(c.execute(query).scalar() or 0))
+
+    def endings_of(self, trial_id: int) -> list[Ending]:
+        """How a trial's attempts have ended, as far as that is written down; the oldest first."""
+        query = (
+            sa.select(AttemptRow.outcome, AttemptRow.cause, AttemptRow.detail)
+            .where(AttemptRow.trial_id == trial_id)
+            .order_by(AttemptRow.number)
+        )
+        with self._errors():
+            rows = self._database.access.run(lambda c: c.execute(query).all())
+        return [Ending(outcome=row[0], cause=row[1], detail=row[2]) for row in rows if row[0]]
 
     def _take_slot(self, device_id: int, attempt_id: AttemptId, *, is_whole: bool) -> int:
         # Who has all of a device is refused by the database where anybody has a part of it.

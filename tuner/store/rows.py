@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,19 @@ def insert_row(connection: sa.Connection, insert: sa.Insert, row: Mapping[str, o
     key = connection.execute(insert, row).inserted_primary_key
     assert key is not None
     return int(key[0])
+
+
+def execute_rows(
+    connection: sa.Connection, statement: sa.Executable, rows: Sequence[Mapping[str, object]]
+) -> sa.CursorResult[Any] | None:
+    """Carries a statement out for each row; None where there is none.
+
+    For several rows psycopg goes into its pipeline mode and out again, which takes a server and
+    its client longer than a single row takes alone.
+    """
+    if not rows:
+        return None
+    return connection.execute(statement, rows[0] if len(rows) == 1 else rows)
 
 
 def find_or_insert(

@@ -67,7 +67,11 @@ class OpenDispatcher(NamedTuple):
         """As it looks from a host."""
         if self.host == host:
             return is_alive(self.pid, self.process_created_at_s)
-        return (in_utc(at) - self.beat_at).total_seconds() < STALE_AFTER_S
+        return self.silent_s(at) < STALE_AFTER_S
+
+    def silent_s(self, at: datetime) -> float:
+        """Seconds since its last sign of life."""
+        return (in_utc(at) - self.beat_at).total_seconds()
 
 
 def lock_study(connection: sa.Connection, study_id: int) -> None:
@@ -178,7 +182,11 @@ def device_id_of(connection: sa.Connection, host_id: int, device: Device) -> int
 
 
 def insert_dispatcher(
-    connection: sa.Connection, start: StartRecord, host_id: int, at: datetime
+    connection: sa.Connection,
+    start: StartRecord,
+    host_id: int,
+    at: datetime,
+    devices: Sequence[str] = (),
 ) -> int:
     row = {
         "study_id": start.study_id,
@@ -193,5 +201,6 @@ def insert_dispatcher(
         "versions": dict(start.versions),
         "git_commit": start.git.commit,
         "git_is_dirty": start.git.is_dirty,
+        "devices": list(devices),
     }
     return insert_row(connection, sa.insert(table_of(DispatcherRow)), row)

@@ -14,6 +14,7 @@ from tuner.devices.device import Device, DeviceId
 from tuner.store.models import AttemptRow, DeviceRow, DispatcherRow, HostRow, LeaseRow, table_of
 from tuner.verbs.dispatchers import has_our_tables
 from tuner.verbs.optuna_tables import aware, of_trials
+from tuner.verbs.usage import NO_USE, AttemptUse, read_use
 
 _ATTEMPTS = table_of(AttemptRow)
 
@@ -40,6 +41,7 @@ class StoredAttempt:
     started_at: datetime | None
     ended_at: datetime | None
     finished_at: datetime | None
+    use: AttemptUse
 
     @property
     def is_open(self) -> bool:
@@ -55,6 +57,7 @@ def read_attempts(
         return {}
     attempts = of_trials(_ATTEMPTS, study_id, trial_ids).subquery()
     devices = _read_devices(connection, attempts)
+    uses = read_use(connection, attempts)
     query = (
         sa.select(attempts, HostRow.name.label("host"))
         .join(DispatcherRow, DispatcherRow.id == attempts.c.dispatcher_id)
@@ -63,12 +66,12 @@ def read_attempts(
     )
     found: dict[int, list[StoredAttempt]] = {}
     for row in connection.execute(query):
-        found.setdefault(row.trial_id, []).append(_attempt(row, devices))
+        found.setdefault(row.trial_id, []).append(_attempt(row, devices, uses))
     return found
 
 
 def _read_devices(connection: sa.Connection, attempts: sa.Subquery) -> dict[int, list[str]]:
-    devices = {row.id: _label(row) for row in connection.execute(sa.select(table_of(DeviceRow)))}
+    devices = {row.id: label_of(row) for row in connection.execute(sa.select(table_of(DeviceRow)))}
     query = (
         sa.select(LeaseRow.attempt_id, LeaseRow.device_id)
         .where(LeaseRow.attempt_id.in_(sa.select(attempts.c.id)))
@@ -80,12 +83,15 @@ def _read_devices(connection: sa.Connection, attempts: sa.Subquery) -> dict[int,
     return found
 
 
-def _label(row: sa.Row[Any]) -> str:
+def label_of(row: sa.Row[Any]) -> str:
+    """The name of a device for people, of a row with its device, kind, name and number."""
     device = Device(id=DeviceId(row.device), kind=row.kind, name=row.name, index=row.number)
     return device.label
 
 
-def _attempt(row: sa.Row[Any], devices: Mapping[int, list[str]]) -> StoredAttempt:
+def _attempt(
+    row: sa.Row[Any], devices: Mapping[int, list[str]], uses: Mapping[int, AttemptUse]
+) -> StoredAttempt:
     return StoredAttempt(
         number=row.number,
         state=row.state,
@@ -103,4 +109,5 @@ def _attempt(row: sa.Row[Any], devices: Mapping[int, list[str]]) -> StoredAttemp
         started_at=aware(row.started_at),
         ended_at=aware(row.ended_at),
         finished_at=aware(row.finished_at),
+        use=uses.get(row.id, NO_USE),
     )

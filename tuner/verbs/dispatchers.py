@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tuner.errors import StoreError
 from tuner.store.models import AttemptRow, DispatcherRow, HostRow
-from tuner.store.starts import OpenDispatcher
+from tuner.store.starts import STALE_AFTER_S, OpenDispatcher
 from tuner.verbs.optuna_tables import aware, in_zone
 
 
@@ -31,6 +31,11 @@ class StoredDispatcher:
     #: Why it ended, for people; empty where it works, or died.
     end_reason: str
     is_alive: bool
+    #: Whether it lives and has given no sign of life for long: it hangs, was stopped, or cannot
+    #: reach the database.
+    is_silent: bool = False
+    #: Names of those that it has; empty where an older tuner did not say.
+    devices: tuple[str, ...] = ()
 
 
 def has_our_tables(connection: sa.Connection) -> bool:
@@ -55,6 +60,7 @@ def read_dispatchers(
             DispatcherRow.beat_at,
             DispatcherRow.ended_at,
             DispatcherRow.end_reason,
+            DispatcherRow.devices,
         )
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
         .order_by(DispatcherRow.id)
@@ -79,14 +85,15 @@ def refuse_living(connection: sa.Connection, study_id: int, now: datetime, verb:
 
 
 def _dispatcher(row: sa.Row[Any], now: datetime) -> StoredDispatcher:
-    is_working = OpenDispatcher(
+    dispatcher = OpenDispatcher(
         id=row.id,
         host=row.name,
         pid=row.pid,
         process_created_at_s=row.process_created_at_s,
         started_at=row.started_at,
         beat_at=row.beat_at,
-    ).is_working
+    )
+    is_alive = row.ended_at is None and dispatcher.is_working(socket.gethostname(), now)
     return StoredDispatcher(
         id=row.id,
         study_id=row.study_id,
@@ -96,5 +103,7 @@ def _dispatcher(row: sa.Row[Any], now: datetime) -> StoredDispatcher:
         beat_at=in_zone(row.beat_at),
         ended_at=aware(row.ended_at),
         end_reason=row.end_reason,
-        is_alive=row.ended_at is None and is_working(socket.gethostname(), now),
+        is_alive=is_alive,
+        is_silent=is_alive and dispatcher.silent_s(now) >= STALE_AFTER_S,
+        devices=tuple(row.devices or ()),
     )

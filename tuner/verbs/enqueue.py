@@ -16,7 +16,7 @@ from tuner.store.database import Database, open_database, store_errors
 from tuner.store.optuna_rows import insert_trial
 from tuner.verbs.fitting import fit_all, fitted, fitted_freely
 from tuner.verbs.given import Given
-from tuner.verbs.optuna_tables import FIXED_PARAMS_ATTR, SYSTEM_ATTRS
+from tuner.verbs.optuna_tables import ASKED_BY_ATTR, FIXED_PARAMS_ATTR, SYSTEM_ATTRS, USER_ATTRS
 from tuner.verbs.source import Place, StoredStudy, choose_study, reading, writing
 from tuner.verbs.trial_params import read_distributions, read_fixed, read_params, read_space
 
@@ -33,13 +33,16 @@ class Enqueued:
     n_skipped: int
 
 
-def enqueue(place: Place, given: Sequence[Given], *, skip_existing: bool) -> Enqueued:
+def enqueue(
+    place: Place, given: Sequence[Given], *, skip_existing: bool, asked_by: str
+) -> Enqueued:
     """Lets configurations wait to be tried; a study file's study is made where it is not there.
 
     Args:
         place: The study.
         given: What to try; parameters that are not given are sampled.
         skip_existing: Leave out what the study has tried, or is to try.
+        asked_by: `user@host`, for the record: an attribute of each trial.
 
     Raises:
         TunerError: If there is no such study, or a configuration does not fit its space; then
@@ -53,7 +56,7 @@ def enqueue(place: Place, given: Sequence[Given], *, skip_existing: bool) -> Enq
     with writing(place) as (_, connection):
         known = _known(connection, stored.id) if skip_existing else None
         chosen = [each for each in wanted if known is None or _is_new(each, known)]
-        numbers = [_insert(connection, stored.id, each) for each in chosen]
+        numbers = [_insert(connection, stored.id, each, asked_by) for each in chosen]
     return Enqueued(
         study=stored.name,
         trial_numbers=tuple(numbers),
@@ -116,7 +119,9 @@ def _key(configuration: Configuration) -> str:
     return json.dumps(configuration, sort_keys=True)
 
 
-def _insert(connection: sa.Connection, study_id: int, configuration: Configuration) -> int:
+def _insert(
+    connection: sa.Connection, study_id: int, configuration: Configuration, asked_by: str
+) -> int:
     """Returns the trial's number."""
     trial_id, number = insert_trial(connection, study_id, TrialState.WAITING, started_at=None)
     attribute = {
@@ -125,4 +130,6 @@ def _insert(connection: sa.Connection, study_id: int, configuration: Configurati
         "value_json": json.dumps(configuration),
     }
     connection.execute(sa.insert(SYSTEM_ATTRS), attribute)
+    who = {"trial_id": trial_id, "key": ASKED_BY_ATTR, "value_json": json.dumps(asked_by)}
+    connection.execute(sa.insert(USER_ATTRS), who)
     return number

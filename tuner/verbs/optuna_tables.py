@@ -24,6 +24,8 @@ SYSTEM_ATTRS: sa.Table = models.TrialSystemAttributeModel.__table__
 #: Where Optuna keeps the configuration of a trial that was enqueued.
 FIXED_PARAMS_ATTR = "fixed_params"
 METRIC_NAMES_ATTR = "study:metric_names"
+#: User attribute of a trial that somebody has asked for: `user@host`.
+ASKED_BY_ATTR = "tuner:asked_by"
 CONSTRAINTS_ATTR = "constraints"
 #: More identifiers in one statement are slower than a look at the whole study.
 MAX_LISTED = 500

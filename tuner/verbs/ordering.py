@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -15,13 +15,16 @@ from pydantic import ValidationError
 from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.config.messages import to_mistakes
 from tuner.config.study import BudgetConfig
+from tuner.devices.request import parse_device_request
 from tuner.errors import ConfigError
 from tuner.messages import Json
-from tuner.store.commands import Command, Order, insert_command
-from tuner.verbs.dispatchers import read_dispatchers
+from tuner.store.commands import REFUSED, Addressee, Command, Order, insert_command
+from tuner.store.models import EventRow
+from tuner.verbs.dispatchers import StoredDispatcher, read_dispatchers
 from tuner.verbs.optuna_tables import TRIALS
 from tuner.verbs.source import Place, choose_study, writing
 
+_LAST_EVENT = sa.select(sa.func.max(EventRow.id))
 _KEYS = tuple(f"budget.{field.alias or name}" for name, field in BudgetConfig.model_fields.items())
 
 
@@ -31,12 +34,40 @@ class Ordered:
 
     study: str
     command: Command
-    #: Where somebody works on the study: `host (pid 17)`.
-    hearers: tuple[str, ...]
+    hearers: tuple[StoredDispatcher, ...]
+    #: The newest event of before: an answer comes later.
+    last_event_id: int
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where somebody works on the study: `host (pid 17)`."""
+        return tuple(f"{one.host} (pid {one.pid})" for one in self.hearers)
 
 
-def order(place: Place, wanted: Command, now: datetime) -> Ordered:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a dispatcher made of a command, in its words."""
+
+    is_refusal: bool
+    text: str
+
+
+def order(
+    place: Place,
+    wanted: Command,
+    now: datetime,
+    *,
+    host: str | None = None,
+    pid: int | None = None,
+) -> Ordered:
     """Writes a command down.
+
+    Args:
+        place: The study.
+        wanted: What is asked for.
+        now: The present.
+        host: Where the dispatcher works that is meant, should it be for one alone.
+        pid: Its process.
 
     Raises:
         TunerError: If there is no such study or trial, or nobody is there who could do it.
@@ -44,10 +75,63 @@ def order(place: Place, wanted: Command, now: datetime) -> Ordered:
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
         alive = [one for one in read_dispatchers(connection, now, stored.id) if one.is_alive]
-        hearers = tuple(f"{one.host} (pid {one.pid})" for one in alive)
-        _refuse_vain(connection, stored.id, wanted, hearers)
+        _refuse_vain(connection, stored.id, wanted, alive)
+        if "devices" in wanted.arguments:
+            alive = [choose_dispatcher(alive, host, pid)]
+            to = Addressee(host=alive[0].host, pid=alive[0].pid)
+            wanted = replace(wanted, to=to)
+        elif host is not None or pid is not None:
+            key = "--host" if host is not None else "--pid"
+            problem = "goes with devices=...: a budget is that of the whole study."
+            raise ConfigError(problem, key=key)
+        last_event_id = connection.execute(_LAST_EVENT).scalar() or 0
         insert_command(connection, stored.id, wanted, at=now)
-    return Ordered(study=stored.name, command=wanted, hearers=hearers)
+    return Ordered(
+        study=stored.name, command=wanted, hearers=tuple(alive), last_event_id=last_event_id
+    )
+
+
+def choose_dispatcher(
+    alive: Sequence[StoredDispatcher], host: str | None, pid: int | None
+) -> StoredDispatcher:
+    """The one that is meant.
+
+    Raises:
+        ConfigError: If that may be none or several of them.
+    """
+    there = [one for one in alive if host in (None, one.host) and pid in (None, one.pid)]
+    places = ", ".join(f"{one.host} (pid {one.pid})" for one in there or alive)
+    if not there:
+        key = "--host" if host is not None else "--pid"
+        problem = f"is {host or pid}, where nobody works on this study. Who does: {places}."
+        raise ConfigError(problem, key=key)
+    if len({one.host for one in there}) > 1:
+        raise ConfigError(
+            f"Several machines work on this study: {places}. Say which one gets other devices: "
+            f"--host {there[0].host}."
+        )
+    if len(there) > 1:
+        raise ConfigError(
+            f"Several dispatchers work on this study there: {places}. Say which one gets other "
+            f"devices: --pid {there[0].pid}."
+        )
+    return there[0]
+
+
+def read_answer(connection: sa.Connection, ordered: Ordered) -> Answer | None:
+    """What the one that heard a command has made of it; None where it has not said."""
+    query = (
+        sa.select(EventRow.name, EventRow.detail)
+        .where(
+            EventRow.id > ordered.last_event_id,
+            EventRow.dispatcher_id.in_([one.id for one in ordered.hearers]),
+            EventRow.name.in_([ordered.command.order.value, REFUSED]),
+        )
+        .order_by(EventRow.id)
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    return Answer(is_refusal=row.name == REFUSED, text=row.detail) if row is not None else None
 
 
 def whoever_asks() -> str:
@@ -60,7 +144,7 @@ def whoever_asks() -> str:
 
 
 def read_limits(pairs: Sequence[str]) -> dict[str, Json]:
-    """Reads `budget.trials=200`.
+    """Reads `budget.trials=200` or `devices=[0,1]`.
 
     Raises:
         ConfigError: With what is allowed.
@@ -71,13 +155,26 @@ def read_limits(pairs: Sequence[str]) -> dict[str, Json]:
         if not separator:
             problem = f"is given {pair!r}, but takes KEY=VALUE, such as budget.trials=200."
             raise ConfigError(problem, key="tuner set")
-        limits[key] = _read_limit(key, text)
+        limits[key] = _read_devices(text) if key == "devices" else _read_limit(key, text)
     return limits
+
+
+def _read_devices(text: str) -> Json:
+    """As the study file has them; whether they are there is known where the study runs."""
+    try:
+        value = read_yaml(text)
+        parse_device_request(value)
+    except YamlError as error:
+        raise ConfigError(f"is given a value that is {error}", key="devices") from error
+    except ValueError as error:
+        raise ConfigError(str(error), key="devices") from error
+    found: Json = value  # type: ignore[assignment]
+    return found
 
 
 def _read_limit(key: str, text: str) -> Json:
     if key not in _KEYS:
-        problem = f"can't be changed while a study runs. What can: {', '.join(_KEYS)}."
+        problem = f"can't be changed while a study runs. What can: devices, {', '.join(_KEYS)}."
         raise ConfigError(problem, key=key)
     name = key.removeprefix("budget.")
     try:
@@ -93,7 +190,7 @@ def _read_limit(key: str, text: str) -> Json:
 
 
 def _refuse_vain(
-    connection: sa.Connection, study_id: int, wanted: Command, hearers: Sequence[str]
+    connection: sa.Connection, study_id: int, wanted: Command, hearers: Sequence[StoredDispatcher]
 ) -> None:
     if wanted.trial_number is not None:
         _refuse_trial_that_does_not_run(connection, study_id, wanted.trial_number)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tuner.errors import ConfigError
+from tuner.store.commands import NEW_TRIAL, Command, Order, insert_command
 from tuner.store.optuna_rows import insert_trial
-from tuner.verbs.optuna_tables import FIXED_PARAMS_ATTR, SYSTEM_ATTRS, TRIALS, USER_ATTRS
+from tuner.verbs.dispatchers import has_our_tables
+from tuner.verbs.optuna_tables import (
+    ASKED_BY_ATTR,
+    FIXED_PARAMS_ATTR,
+    SYSTEM_ATTRS,
+    TRIALS,
+    USER_ATTRS,
+)
 from tuner.verbs.source import Place, choose_study, writing
 from tuner.verbs.trial_params import read_params
 
@@ -27,11 +36,18 @@ class Retried:
     new_number: int
 
 
-def retry(place: Place, number: int) -> Retried:
+def retry(place: Place, number: int, now: datetime, *, asked_by: str) -> Retried:
     """Lets a new trial with the parameters of an earlier one wait, before all others.
 
     A trial of Optuna that has ended does not change any more, so the new one has a number of its
-    own and names the earlier one in an attribute.
+    own and names the earlier one in an attribute, and who asked in another. Whoever works on the
+    study notes it as an event.
+
+    Args:
+        place: The study.
+        number: Of the earlier trial.
+        now: The present.
+        asked_by: `user@host`.
 
     Raises:
         TunerError: If there is no such trial, or it has not ended.
@@ -51,6 +67,15 @@ def retry(place: Place, number: int) -> Retried:
         trial_id, new = insert_trial(connection, stored.id, TrialState.WAITING, started_at=None)
         _note(connection, SYSTEM_ATTRS, trial_id, FIXED_PARAMS_ATTR, params)
         _note(connection, USER_ATTRS, trial_id, RETRY_OF_ATTR, number)
+        _note(connection, USER_ATTRS, trial_id, ASKED_BY_ATTR, asked_by)
+        if has_our_tables(connection):
+            command = Command(
+                order=Order.RETRY,
+                trial_number=number,
+                arguments={NEW_TRIAL: new},
+                asked_by=asked_by,
+            )
+            insert_command(connection, stored.id, command, at=now)
     return Retried(study=stored.name, trial_number=number, new_number=new)
 
 

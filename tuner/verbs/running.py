@@ -35,6 +35,8 @@ class RunningTrial:
     pid: int | None
     since: datetime | None
     for_s: float | None
+    #: Of the dispatcher that runs it, or ran it; None where another program does.
+    dispatcher_id: int | None
     #: Of the last report.
     step: int | None
     values: Mapping[str, float]
@@ -149,6 +151,7 @@ def _running_trial(
         host=attempt.host if attempt else None,
         devices=attempt.devices if attempt else (),
         pid=attempt.pid if attempt else None,
+        dispatcher_id=attempt.dispatcher_id if attempt else None,
         since=since,
         for_s=max(0.0, (now - since).total_seconds()) if since else None,
         step=last[0],

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from optuna.trial import TrialState
+
+from tuner.attempt import Outcome
 from tuner.budget import SECONDS_PER_HOUR
 from tuner.verbs.dispatchers import StoredDispatcher
+from tuner.verbs.idle_now import idle_texts
 from tuner.verbs.running import RunningTrial
 from tuner.verbs.shown import ago, seconds, table, when
 from tuner.verbs.status import StudyStatus
@@ -16,7 +20,7 @@ from tuner.view import text
 
 _STUDIES = ("study", "objectives", "trials", "best", "run by", "started (UTC)", "last activity")
 _RUNNING = ("trial", "attempt", "on", "for", "step", "last values")
-_DISPATCHERS = ("host", "pid", "started (UTC)", "last sign", "state")
+_DISPATCHERS = ("host", "pid", "started (UTC)", "last sign", "devices", "runs", "state")
 
 
 def studies_text(studies: Sequence[StudySummary], now: datetime, shown: str) -> str:
@@ -40,9 +44,10 @@ def _study_row(study: StudySummary, now: datetime) -> tuple[str, ...]:
 
 def counts_text(study: StudySummary) -> str:
     """`12: 8 completed, 4 running`"""
-    parts = [
-        f"{study.trials[state]} {word}" for state, word in WORDS.items() if study.trials[state]
-    ]
+    counts = {word: study.trials[state] for state, word in WORDS.items()}
+    counts[WORDS[TrialState.WAITING]] -= study.n_paused
+    counts[Outcome.PAUSED.value] = study.n_paused
+    parts = [f"{n} {word}" for word, n in counts.items() if n]
     return f"{study.n_trials}: {', '.join(parts)}" if parts else "0"
 
 
@@ -55,12 +60,13 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"trials: {counts_text(study)}",
         f"spent: {', '.join(_spent(status))}",
         f"last activity: {ago(study.active_at, now)}",
+        *(f"idle: {each}" for each in idle_texts(status.idle, now)),
         *_best(status),
     ]
     if status.running:
         lines += ["", table(_RUNNING, [_running_row(each) for each in status.running])]
     if status.dispatchers:
-        rows = [_dispatcher_row(each, now) for each in status.dispatchers]
+        rows = [_dispatcher_row(each, status.running, now) for each in status.dispatchers]
         lines += ["", table(_DISPATCHERS, rows)]
     return "\n".join(lines)
 
@@ -73,6 +79,8 @@ def _spent(status: StudyStatus) -> Iterator[str]:
     yield f"{text.duration(spent.time_s)}{time}"
     hours = f" of {budget.device_hours:g}" if budget.device_hours is not None else ""
     yield f"{spent.device_s / SECONDS_PER_HOUR:.3g}{hours} device-hours"
+    if status.energy_kwh is not None:
+        yield f"{status.energy_kwh:.3g} kWh"
 
 
 def _best(status: StudyStatus) -> list[str]:
@@ -105,9 +113,16 @@ def _place(running: RunningTrial) -> str:
     return place if running.is_alive else f"{place} (its dispatcher died)"
 
 
-def _dispatcher_row(each: StoredDispatcher, now: datetime) -> tuple[str, ...]:
+def _dispatcher_row(
+    each: StoredDispatcher, running: Sequence[RunningTrial], now: datetime
+) -> tuple[str, ...]:
     state = "alive" if each.is_alive else "died"
+    if each.is_silent:
+        state = "alive, but silent"
     if each.ended_at is not None:
         state = f"ended: {each.end_reason}" if each.end_reason else "ended"
     beat = ago(each.beat_at, now)
-    return (each.host, str(each.pid), when(each.started_at), beat, state)
+    trials = [str(one.trial) for one in running if one.dispatcher_id == each.id]
+    runs = f"trial{'s' if len(trials) > 1 else ''} {', '.join(trials)}" if trials else "-"
+    devices = ", ".join(each.devices) or "-"
+    return (each.host, str(each.pid), when(each.started_at), beat, devices, runs, state)

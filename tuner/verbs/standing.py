@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from optuna.trial import TrialState
@@ -12,6 +12,7 @@ from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 from tuner.verbs.studies import StudySummary
 
 EXIT_STOPPED = 3
+EXIT_SILENT = 4
 
 
 class Standing(Enum):
@@ -21,6 +22,8 @@ class Standing(Enum):
     FINISHED = "finished"
     FAILED = "failed"
     STOPPED = "stopped"
+    #: Somebody works on it, or would: it gives no sign of life.
+    SILENT = "silent"
 
     @property
     def exit_code(self) -> int:
@@ -31,6 +34,8 @@ class Standing(Enum):
                 return EXIT_STUDY_FAILED
             case Standing.STOPPED:
                 return EXIT_STOPPED
+            case Standing.SILENT:
+                return EXIT_SILENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +50,14 @@ def judge(
     study: StudySummary, budget: Budget, spent: Spent, grid: Grid | None
 ) -> tuple[Standing, str]:
     """How a study stands, and why."""
+    places = ", ".join(f"{each.host} (pid {each.pid})" for each in study.dispatchers)
+    if study.dispatchers and all(each.is_silent for each in study.dispatchers):
+        reason = "has not written anything for a minute: it hangs, or cannot reach the database"
+        return Standing.SILENT, f"{places} {reason}"
     if study.dispatchers:
-        return Standing.RUNNING, ", ".join(f"{d.host} (pid {d.pid})" for d in study.dispatchers)
-    reason = _end_reason(budget, spent, grid)
+        return Standing.RUNNING, places
+    # A trial that has begun is spent, but the study is not at its end before it is over.
+    reason = _end_reason(budget, replace(spent, trials=study.n_finished), grid)
     if not reason:
         return Standing.STOPPED, f"no dispatcher is alive, {_left(study, budget)}"
     is_hopeless = not (study.trials[TrialState.COMPLETE] or study.trials[TrialState.PRUNED])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -19,12 +19,14 @@ from tuner.store.commands import paused_by
 from tuner.store.models import DispatcherRow
 from tuner.store.starts import past_use
 from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.verbs.idle_now import IdleNow, read_idle_now
 from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS, ids_of
 from tuner.verbs.running import RunningTrial, read_running
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.standing import Grid, Standing, judge
 from tuner.verbs.studies import StudySummary, read_studies
 from tuner.verbs.trials import BY_VALUE, Choice, StoredTrial, read_trials
+from tuner.verbs.usage import read_energy_kwh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,12 @@ class Progress:
     reason: str
     budget: Budget
     spent: Spent
+    n_finished: int
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the limit that comes first is over and done; None without one."""
+        return self.budget.fraction(replace(self.spent, trials=self.n_finished))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,8 @@ class StudyStatus:
     study: StudySummary
     budget: Budget
     spent: Spent
+    #: Of all attempts; None where no device tells.
+    energy_kwh: float | None
     #: `user@host`; empty where it is not paused.
     paused_by: str
     #: With one objective only.
@@ -54,6 +64,8 @@ class StudyStatus:
     running: Sequence[RunningTrial]
     #: Those that are alive, and the last one that was.
     dispatchers: Sequence[StoredDispatcher]
+    #: Devices without a trial.
+    idle: Sequence[IdleNow]
 
 
 def read_status(
@@ -77,10 +89,12 @@ def read_status(
         study=study,
         budget=progress.budget,
         spent=progress.spent,
+        energy_kwh=read_energy_kwh(connection, stored.id),
         paused_by=paused_by(connection, stored.id) if has_our_tables(connection) else "",
         best=_best(connection, study, now),
         running=read_running(connection, study, starts, now),
         dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
+        idle=read_idle_now(connection, starts, now),
     )
 
 
@@ -91,7 +105,13 @@ def read_progress(
     limits = _budget(budget or _recorded_budget(connection, study.id))
     spent = _spent(connection, study)
     standing, reason = judge(study, limits, spent, _grid(connection, study.id))
-    return Progress(standing=standing, reason=reason, budget=limits, spent=spent)
+    return Progress(
+        standing=standing,
+        reason=reason,
+        budget=limits,
+        spent=spent,
+        n_finished=study.n_finished,
+    )
 
 
 def _budget(config: BudgetConfig) -> Budget:
@@ -117,9 +137,9 @@ def _recorded_budget(connection: sa.Connection, study_id: int) -> BudgetConfig:
 
 def _spent(connection: sa.Connection, study: StudySummary) -> Spent:
     if not has_our_tables(connection):
-        return Spent(trials=study.n_finished, time_s=0.0, device_s=0.0)
+        return Spent(trials=study.n_begun, time_s=0.0, device_s=0.0)
     past = past_use(connection, study.id)
-    return Spent(trials=study.n_finished, time_s=past.time_s, device_s=past.device_s)
+    return Spent(trials=study.n_begun, time_s=past.time_s, device_s=past.device_s)
 
 
 def _grid(connection: sa.Connection, study_id: int) -> Grid | None:

@@ -13,6 +13,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from tuner.search.identity import OBJECTIVES_ATTR
+from tuner.store.optuna_rows import PAUSED_KEY
 from tuner.verbs.dispatchers import StoredDispatcher, read_dispatchers
 from tuner.verbs.feasible import infeasible_trials, without
 from tuner.verbs.optuna_tables import (
@@ -21,6 +22,7 @@ from tuner.verbs.optuna_tables import (
     STUDIES,
     STUDY_ATTRS,
     STUDY_SYSTEM_ATTRS,
+    SYSTEM_ATTRS,
     TRIALS,
     VALUES,
     aware,
@@ -51,6 +53,8 @@ class StudySummary:
     objectives: tuple[Objective, ...]
     #: Every state, also those that no trial is in.
     trials: Mapping[TrialState, int]
+    #: Of those that wait: not for a device, but at a rung for their turn.
+    n_paused: int
     #: Of each objective by itself, feasible completed trials only.
     best: Mapping[str, float]
     #: Those that are alive.
@@ -61,6 +65,11 @@ class StudySummary:
     @property
     def n_trials(self) -> int:
         return sum(self.trials.values())
+
+    @property
+    def n_begun(self) -> int:
+        """Trials that ever had a device and have not been put back: what a budget counts."""
+        return self.n_trials - self.trials[TrialState.WAITING] + self.n_paused
 
     @property
     def n_finished(self) -> int:
@@ -74,6 +83,7 @@ def read_studies(
     objectives = read_objectives(connection)
     counts, instants = _read_trials(connection)
     best = _read_best(connection, objectives)
+    paused = _count_paused(connection)
     dispatchers = read_dispatchers(connection, now)
     query = sa.select(STUDIES.c.study_id, STUDIES.c.study_name).order_by(STUDIES.c.study_id)
     if study_id is not None:
@@ -84,6 +94,7 @@ def read_studies(
             row.study_name,
             objectives=objectives.get(row.study_id, ()),
             counts=counts.get(row.study_id, {}),
+            n_paused=paused.get(row.study_id, 0),
             best=best.get(row.study_id, {}),
             starts=[each for each in dispatchers if each.study_id == row.study_id],
             instants=instants.get(row.study_id, []),
@@ -131,6 +142,17 @@ def _read_trials(
     return counts, instants
 
 
+def _count_paused(connection: sa.Connection) -> dict[int, int]:
+    query = (
+        sa.select(TRIALS.c.study_id, sa.func.count().label("n"))
+        .join(SYSTEM_ATTRS, SYSTEM_ATTRS.c.trial_id == TRIALS.c.trial_id)
+        .where(TRIALS.c.state == TrialState.WAITING)
+        .where(SYSTEM_ATTRS.c.key == PAUSED_KEY, SYSTEM_ATTRS.c.value_json != "null")
+        .group_by(TRIALS.c.study_id)
+    )
+    return {row.study_id: row.n for row in connection.execute(query)}
+
+
 def _read_best(
     connection: sa.Connection, objectives: Mapping[int, tuple[Objective, ...]]
 ) -> dict[int, dict[str, float]]:
@@ -164,6 +186,7 @@ def _summary(
     *,
     objectives: tuple[Objective, ...],
     counts: Mapping[TrialState, int],
+    n_paused: int,
     best: Mapping[str, float],
     starts: list[StoredDispatcher],
     instants: list[Any],
@@ -176,6 +199,7 @@ def _summary(
         name=name,
         objectives=objectives,
         trials={state: counts.get(state, 0) for state in TrialState},
+        n_paused=n_paused,
         best=best,
         dispatchers=tuple(each for each in starts if each.is_alive),
         started_at=min(begun, default=None),

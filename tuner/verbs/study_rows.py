@@ -6,7 +6,7 @@ Taken from the foreign keys, so that a table that is added later is exported and
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,11 @@ class StudyTable:
     @property
     def key(self) -> sa.Column[Any]:
         return next(iter(self.table.primary_key.columns))
+
+    @property
+    def identity(self) -> Sequence[sa.Column[Any]]:
+        """All columns of the primary key: without them the order of rows would be the server's."""
+        return list(self.table.primary_key.columns)
 
     @property
     def is_keyed_by_owner(self) -> bool:

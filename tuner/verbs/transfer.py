@@ -81,7 +81,7 @@ class Transfer:
     def _read(
         self, table: StudyTable, study_id: int, columns: Iterable[sa.ColumnElement[Any]]
     ) -> sa.CursorResult[Any]:
-        query = sa.select(*columns).where(table.of_study(study_id)).order_by(table.key)
+        query = sa.select(*columns).where(table.of_study(study_id)).order_by(*table.identity)
         # Not all at once: a study has millions of reports.
         return self._source.execute(query, execution_options={"yield_per": _BATCH})
 

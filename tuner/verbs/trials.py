@@ -37,7 +37,12 @@ WORDS: Mapping[TrialState, str] = {
     TrialState.WAITING: "waiting",
 }
 #: Outcomes that say more than the state of the trial does.
-TELLING = (Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT, Outcome.FAILED_TO_START)
+TELLING = (
+    (TrialState.FAIL, Outcome.OUT_OF_MEMORY),
+    (TrialState.FAIL, Outcome.TIMED_OUT),
+    (TrialState.FAIL, Outcome.FAILED_TO_START),
+    (TrialState.WAITING, Outcome.PAUSED),
+)
 BY_NUMBER, BY_VALUE, BY_DURATION = "number", "value", "duration"
 
 
@@ -99,14 +104,18 @@ class StoredTrial:
 
     @property
     def word(self) -> str:
-        if self.state is TrialState.FAIL and self.outcome in TELLING:
-            assert self.outcome is not None, "None is not telling"
-            return self.outcome.value
-        return WORDS[self.state]
+        return word_of(self.state, self.outcome)
+
+
+def word_of(state: TrialState, outcome: Outcome | None) -> str:
+    """What became of a trial; the outcome of its last attempt where that says more."""
+    if outcome is not None and (state, outcome) in TELLING:
+        return outcome.value
+    return WORDS[state]
 
 
 def known_states() -> list[str]:
-    return [*WORDS.values(), *(outcome.value for outcome in TELLING)]
+    return [*WORDS.values(), *(outcome.value for _, outcome in TELLING)]
 
 
 def check_choice(choice: Choice, objectives: Sequence[Objective]) -> None:

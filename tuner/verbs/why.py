@@ -9,16 +9,32 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState, Outcome
+from tuner.devices.usage import size_text
+from tuner.dispatch.idle import IdleCause
 from tuner.errors import ConfigError
 from tuner.store.commands import paused_by
 from tuner.verbs.attempts import StoredAttempt, read_attempts
-from tuner.verbs.dispatchers import has_our_tables, read_dispatchers
+from tuner.verbs.checkpoints import read_checkpoints
+from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.verbs.idle_now import idle_texts, read_idle_now
 from tuner.verbs.optuna_tables import TRIALS, read_curves, read_user_attributes, read_values
 from tuner.verbs.retrying import RETRY_OF_ATTR
 from tuner.verbs.shown import instant
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.trial_params import read_fixed, read_whole_params
 from tuner.view import text
+
+#: Causes that keep a device from a trial which waits. A pause is told by itself.
+_HOLD_UP = frozenset(
+    {
+        IdleCause.GATHERING,
+        IdleCause.TAKEN,
+        IdleCause.QUARANTINED,
+        IdleCause.DATABASE,
+        IdleCause.DISK_FULL,
+        IdleCause.LOST,
+    }
+)
 
 
 def explain(connection: sa.Connection, study: StoredStudy, number: int, now: datetime) -> str:
@@ -38,6 +54,8 @@ def explain(connection: sa.Connection, study: StoredStudy, number: int, now: dat
     lines += _facts(connection, study.id, trial.trial_id)
     if trial.state is TrialState.WAITING:
         lines += _why_it_waits(connection, study.id, number, attempts, now)
+    elif trial.state is TrialState.RUNNING and not (attempts and attempts[-1].is_open):
+        lines += _why_no_device(connection, read_dispatchers(connection, now, study.id), now)
     for attempt in attempts:
         lines += _attempt(attempt)
     if not attempts and trial.state is not TrialState.WAITING:
@@ -49,6 +67,8 @@ def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
     if state is TrialState.RUNNING and attempts and attempts[-1].is_open:
         last = attempts[-1]
         return f"{last.state.value} on {', '.join(last.devices)} of {last.host}"
+    if _is_paused(state, attempts):
+        return "paused"
     return {
         TrialState.WAITING: "waits",
         TrialState.RUNNING: "was asked for, and waits for devices",
@@ -56,6 +76,11 @@ def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
         TrialState.PRUNED: "pruned",
         TrialState.FAIL: "failed",
     }[state]
+
+
+def _is_paused(state: TrialState, attempts: Sequence[StoredAttempt]) -> bool:
+    is_waiting = state is TrialState.WAITING and bool(attempts)
+    return is_waiting and attempts[-1].outcome is Outcome.PAUSED
 
 
 def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
@@ -73,6 +98,16 @@ def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[
     attributes = read_user_attributes(connection, study_id, [trial_id]).get(trial_id, {})
     if RETRY_OF_ATTR in attributes:
         yield f"  repeats trial {attributes[RETRY_OF_ATTR]}"
+    saved = read_checkpoints(connection, [trial_id]).get(trial_id)
+    if saved:
+        new = saved[0]
+        number = "1 checkpoint" if len(saved) == 1 else f"{len(saved)} checkpoints, the newest"
+        yield f"  {number}: step {new.step}, {_size(new.size_bytes)}, {instant(new.saved_at)}"
+        yield f"    {new.path} on {new.host}"
+
+
+def _size(size_bytes: int) -> str:
+    return size_text(size_bytes) if size_bytes >= 1024**2 else f"{size_bytes / 1024:.1f} KiB"
 
 
 def _why_it_waits(
@@ -82,13 +117,17 @@ def _why_it_waits(
     attempts: Sequence[StoredAttempt],
     now: datetime,
 ) -> Iterator[str]:
+    if _is_paused(TrialState.WAITING, attempts):
+        yield "  It goes on once it is among the best that came to its rung; else it is pruned when"
+        yield "  the study ends."
+        return
     if not attempts:
         yield "  It was enqueued, or asked for and put back before it had devices."
-    alive = [each for each in read_dispatchers(connection, now, study_id) if each.is_alive]
+    starts = read_dispatchers(connection, now, study_id)
     paused = paused_by(connection, study_id) if has_our_tables(connection) else ""
     if paused:
         yield f"  The study is paused (by {paused}): tuner resume."
-    if not alive:
+    if not any(each.is_alive for each in starts):
         yield "  Nobody works on the study: start it again, and it is taken up."
         return
     before = (
@@ -102,6 +141,16 @@ def _why_it_waits(
     )
     n_before = connection.execute(before).scalar_one()
     yield f"  {n_before} that wait come before it; it starts when devices are free."
+    yield from _why_no_device(connection, starts, now)
+
+
+def _why_no_device(
+    connection: sa.Connection, starts: Sequence[StoredDispatcher], now: datetime
+) -> Iterator[str]:
+    """Devices that nobody has, and that are not given to any trial now."""
+    idle = read_idle_now(connection, starts, now)
+    for each in idle_texts((one for one in idle if one.cause in _HOLD_UP), now):
+        yield f"  No trial starts on {each}."
 
 
 def _attempt(attempt: StoredAttempt) -> Iterator[str]:

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tuner.notices import Notice, RunningTrial, Snapshot
+from tuner.dispatch.notices import Notice, RunningTrial, Snapshot
 from tuner.view import text
 
 #: More devices than this are counted, not drawn.
@@ -23,6 +23,8 @@ class LiveView:
         console: The terminal.
         study: Name of the study.
     """
+
+    refresh_every_s = 0.25
 
     def __init__(self, console: Console, study: str) -> None:
         self._study = study
@@ -73,6 +75,8 @@ def _counts(snapshot: Snapshot) -> Text:
     words.append(f"{snapshot.n_completed} completed", style="green")
     words.append(f"  {snapshot.n_pruned} pruned", style="yellow")
     words.append(f"  {snapshot.n_failed} failed", style="red" if snapshot.n_failed else "dim")
+    if snapshot.n_paused:
+        words.append(f"  {snapshot.n_paused} paused", style="blue")
     if snapshot.n_waiting:
         words.append(f"  {snapshot.n_waiting} waiting", style="cyan")
     return words

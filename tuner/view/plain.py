@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import IO
 
-from tuner.notices import Notice, Snapshot
+from tuner.dispatch.notices import Notice, Snapshot
 from tuner.view import text
 
 #: Between two lines on how the study stands.
@@ -17,6 +17,8 @@ class PlainView:
     Args:
         out: Where to; flushed after each line, so that `tail -f` follows.
     """
+
+    refresh_every_s = 1.0
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out

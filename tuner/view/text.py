@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from search_spaces import ParamValue
 from tuner.attempt import Ending, Outcome
-from tuner.notices import Ended, Notice, Said, Started
+from tuner.dispatch.notices import Ended, Notice, Said, Started
 from tuner.template import format_value
 
 _MINUTE_S = 60

@@ -6,8 +6,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import psutil
 import pytest
@@ -23,11 +24,14 @@ from tuner.launch.request import FunctionProgram, LaunchRequest
 from tuner.messages import Assign
 
 WAIT_S = 30.0
-PROGRAMS = """
+PROGRAMS = '''
 import os, pathlib, signal, subprocess, sys, time
 
 def exits_3(trial):
     os._exit(3)
+
+def exits_255(trial):
+    os._exit(255)
 
 def kills_itself(trial):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -53,9 +57,31 @@ def leaves_grandchild(trial):
     pathlib.Path("grandchild").write_text(str(child.pid))
     os._exit(4)
 
+MIDDLE = """
+import pathlib, subprocess, time
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+pathlib.Path("new").write_text(str(child.pid))
+pathlib.Path("new").rename("grandchild")
+time.sleep(600)
+"""
+
+def as_torchrun_does(trial):
+    _start_one_with_a_session()
+    _ready()
+    time.sleep(600)
+
+def leaves_a_session(trial):
+    _start_one_with_a_session()
+    os._exit(4)
+
+def _start_one_with_a_session():
+    subprocess.Popen([sys.executable, "-c", MIDDLE])
+    while not pathlib.Path("grandchild").exists():
+        time.sleep(0.01)
+
 def _ready():
     pathlib.Path(f"ready-{os.getpid()}").touch()
-"""
+'''
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
@@ -154,7 +180,7 @@ class LocalBench:
         }
         pids = self.launcher.launch(_requests(programs, attempt_id, self.folder, environment))
         for pid, program in zip(pids, programs, strict=True):
-            if program in ("sleeps", "stubborn", "with_grandchild"):
+            if program in ("sleeps", "stubborn", "with_grandchild", "as_torchrun_does"):
                 until((self.folder / f"ready-{pid}").exists, f"{program} runs")
         return pids
 
@@ -176,6 +202,17 @@ class LocalBench:
         until(lambda: self._has_forked(before), "one waits")
         (pid,) = our_children() - before
         return pid
+
+    def look(self) -> bool:
+        """Lets it do what it does while nothing happens."""
+        self._inbox.drain(0.0)
+        return True
+
+    def kill_fork_server(self) -> None:
+        server: Any = forkserver._forkserver
+        pid: int = server._forkserver_pid
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_process_alive(pid), "it is gone")
 
     def _has_forked(self, before: set[int]) -> bool:
         self._inbox.drain(0.0)
@@ -241,10 +278,10 @@ def children_of(pid: int) -> list[int]:
 
 def our_children() -> set[int]:
     """Processes below this one, but for multiprocessing's own, which ends with it."""
-    return {pid for pid in children_of(os.getpid()) if "resource_tracker" not in _command(pid)}
+    return {pid for pid in children_of(os.getpid()) if "resource_tracker" not in command_of(pid)}
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
     try:
         return " ".join(psutil.Process(pid).cmdline())
     except psutil.NoSuchProcess:

@@ -126,6 +126,35 @@ def test_grandchild_that_a_program_left_behind_is_ended(local: LocalBench):
     until(lambda: not is_process_alive(local.grandchild), "the grandchild is gone")
 
 
+@pytest.mark.parametrize("way", ["terminate", "kill", "close"])
+def test_sessions_that_a_program_made_end_with_their_attempt(local: LocalBench, way: str):
+    local.start("as_torchrun_does", SECOND)
+    others = local.grandchild
+    local.start("as_torchrun_does", FIRST)
+    assert local.grandchild != others
+    if way == "close":
+        local.launcher.close()
+        until(lambda: not is_process_alive(others), "nothing is left")
+    else:
+        getattr(local.launcher, way)(FIRST)
+        local.exits()
+        until(
+            lambda: local.look() and not is_process_alive(local.grandchild),
+            "what has a session of its own is gone",
+        )
+        assert is_process_alive(others), "its attempt runs"
+    until(lambda: not is_process_alive(local.grandchild), "what has a session is gone")
+
+
+def test_session_that_a_program_left_behind_is_ended(local: LocalBench):
+    local.start("leaves_a_session")
+    local.exits()
+    until(
+        lambda: local.look() and not is_process_alive(local.grandchild),
+        "what has a session of its own is gone",
+    )
+
+
 def test_no_process_is_left_after_close(local: LocalBench):
     local.start("sleeps", FIRST)
     local.start("with_grandchild", SECOND)

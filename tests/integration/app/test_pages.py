@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
 from pathlib import Path
 
 import optuna
@@ -14,7 +16,7 @@ from tests.integration.verbs import seeded
 from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
-PAGES = ("studies", "convergence", "trials", "devices", "best")
+PAGES = ("studies", "convergence", "curves", "parameters", "trials", "devices", "best")
 _TIMEOUT_S = 30
 FLOAT = optuna.distributions.FloatDistribution(0, 1)
 
@@ -135,6 +137,25 @@ def test_convergence_against_every_axis(url: str, axis: str) -> None:
     assert test.metric[0].value == "0.9"
 
 
+def test_convergence_beside_another_study_and_with_a_forecast(url: str) -> None:
+    seeded.add_study(url, "old", [create_trial(value=float(i)) for i in range(30)])
+    seeded.add_study(url, "new", [create_trial(value=0.1 * i) for i in range(30)])
+    test = opened("convergence")
+    test.main.selectbox[0].set_value("old")
+    test.main.toggle[2].set_value(True)
+    assert "the budget is open" in fine(test.run()).main.caption[0].value
+    figure = json.loads(json.loads(test.get("bidi_component")[0].proto.json)["figure"])
+    assert [each["name"] for each in figure["data"]] == ["completed", "best of old", "best so far"]
+
+
+def test_a_trial_among_its_rivals_with_the_reason(url: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("curves", trial_among_rivals=2)
+    assert test.subheader[0].value == "Trial 2"
+    assert "pruned" in test.code[0].value
+    assert test.query_params["trial"] == "2"
+
+
 def test_trials_are_filtered_by_outcome(url: str) -> None:
     seeded.add_first_study(url)
     test = opened("trials")
@@ -151,6 +172,27 @@ def test_one_trial_shows_its_attempts_and_why(url: str) -> None:
     assert any("out of memory" in each.value for each in test.code)
     fine(test.button[0].click().run())
     assert test.title[0].value == "Trials"
+
+
+def test_one_trial_shows_the_states_it_has_saved(url: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("trials", trial=3)
+    assert "Checkpoints" in [each.value for each in test.subheader]
+    shown = test.dataframe[-1].value
+    assert list(shown["attempt"]) == [2, 1]
+    assert list(shown["step"]) == [2, 2]
+    assert list(shown["size (MiB)"]) == [8192, 8192]
+    assert list(shown["path"]) == ["/studies/trial-3/step-2.pt"] * 2
+    assert list(shown["host"]) == [seeded.HERE] * 2
+    saved_at = (seeded.NOW + timedelta(seconds=62)).replace(tzinfo=None)
+    assert [each.to_pydatetime() for each in shown["saved (UTC)"]] == [saved_at] * 2
+
+
+def test_a_trial_without_a_saved_state_has_no_table_of_them(url: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("trials", trial=1)
+    assert test.title[0].value == "Trial 1"
+    assert "Checkpoints" not in [each.value for each in test.subheader]
 
 
 def test_the_address_names_the_trial(url: str) -> None:

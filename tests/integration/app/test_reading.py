@@ -26,6 +26,7 @@ from tuner.errors import StoreError
 from tuner.verbs.delete import delete_study
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.trials import Choice, read_trials
+from tuner.verbs.usage import NO_USE
 
 NOW = seeded.NOW
 #: When a dispatcher of another host has been silent for long.
@@ -256,6 +257,7 @@ def attempt(log_path: Path, host: str = seeded.HERE) -> Any:
         started_at=at,
         ended_at=at,
         finished_at=at,
+        use=NO_USE,
     )
 
 

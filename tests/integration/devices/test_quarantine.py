@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.launch.conftest import is_process_alive
 from tests.cuda_stub import compiled_cuda_stub
 from tests.e2e.study_folder import wait_until
 from tests.fakes import a_gpu
@@ -36,6 +38,45 @@ def test_self_test_tells_a_gpu_that_works(
 def test_self_test_without_a_driver_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENV_LIBRARY, "libnothing.so")
     assert start_self_test(GPU).wait(60) == 1
+
+
+#: A dispatcher whose GPU hangs, as far as that goes.
+STARTS_A_TEST = """
+import time
+from tests.fakes import a_gpu
+from tuner.devices.quarantine import start_self_test
+
+print(start_self_test(a_gpu(0)).pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_self_test_that_hangs_ends_with_a_dispatcher_that_is_killed(library: Path) -> None:
+    environment = {
+        **os.environ,
+        ENV_LIBRARY: str(library),
+        "FAKE_CUDA": "hang",
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    dispatcher = subprocess.Popen(
+        [sys.executable, "-c", STARTS_A_TEST], env=environment, stdout=subprocess.PIPE
+    )
+    assert dispatcher.stdout is not None
+    hanging = int(dispatcher.stdout.readline())
+    wait_until(lambda: str(library) in Path(f"/proc/{hanging}/maps").read_text(), "it hangs")
+    dispatcher.kill()
+    dispatcher.wait()
+    wait_until(lambda: not is_process_alive(hanging), "it is gone")
+
+
+def test_self_test_that_comes_after_its_dispatcher_ends_at_once(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENV_LIBRARY, str(library))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    command = [sys.executable, "-m", "tuner.devices.self_test", str(gone.pid)]
+    assert subprocess.run(command, check=False).returncode == 1
 
 
 class PlayedTests:

@@ -17,6 +17,7 @@ from tests.integration.dispatcher.world import (
     sleeps,
 )
 from tuner.attempt import Cause, Outcome
+from tuner.dispatch.notices import Ended, Notice
 from tuner.messages import (
     Action,
     Assign,
@@ -27,21 +28,12 @@ from tuner.messages import (
     Suggest,
     Suggested,
 )
-from tuner.notices import Ended, Notice
 from tuner.store.models import AttemptRow
 
 
 def fails(worker: FakeWorker) -> None:
     worker.later(0.1, worker.hello)
     worker.later(1.0, worker.fail)
-
-
-def runs_out_of_memory(worker: FakeWorker) -> None:
-    worker.later(0.1, worker.hello)
-    worker.later(
-        1.0,
-        lambda: worker.fail("CUDA out of memory", Outcome.OUT_OF_MEMORY, Cause.DEVICE_MEMORY),
-    )
 
 
 def crashes(worker: FakeWorker) -> None:
@@ -87,7 +79,6 @@ def writes_bytes_nobody_can_store(worker: FakeWorker) -> None:
         (prunes_itself, "pruned", "program", "PRUNED"),
         (fails, "failed", "exception", "FAIL"),
         (crashes, "failed", "signal", "FAIL"),
-        (runs_out_of_memory, "out_of_memory", "device_memory", "PRUNED"),
         (gives_no_value, "failed", "no_result", "FAIL"),
         (gives_another_value, "failed", "no_result", "FAIL"),
         (sleeps, "timed_out", "timeout", "FAIL"),

@@ -111,7 +111,9 @@ def test_device_lost_during_a_trial_gets_no_more(make_world):
     world.probe.lose(world.probe.devices()[0])
     lost.exit(1)
     world.turn()
-    assert any("GPU 0" in text and "It gets no more trials" in text for text in world.said)
+    assert any(
+        "GPU 0" in text and "It gets no trials until it is back" in text for text in world.said
+    )
     assert len(world.workers) == 2
     world.program = completes
     alive.complete()

@@ -6,7 +6,7 @@ import subprocess
 from typing import cast
 
 from tests.integration.dispatcher.test_outage import check_books
-from tests.integration.dispatcher.world import FakeWorker, completes
+from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
 from tuner.attempt import Cause, Outcome
 from tuner.devices.device import Device
 from tuner.devices.quarantine import Quarantine
@@ -108,3 +108,43 @@ def test_program_that_says_so_everywhere_fails_in_the_end(make_world):
     world = make_world(program, n_devices=2, n_trials=1, quarantine=clinic)
     result = world.run()
     assert (result.n_failed, len(world.workers)) == (1, 4)
+
+
+def loses_gpu_0(world: World) -> None:
+    """In the middle of a trial."""
+    world.program = sleeps
+    world.turn(1.0)
+    lost, other = world.workers
+    assert lost.request.assign.devices == ("GPU 0",)
+    world.probe.lose(world.probe.devices()[0])
+    world.program = completes
+    lost.exit(1)
+    other.complete()
+    world.turn(1.0)
+
+
+def test_gpu_that_was_lost_is_used_again_once_it_is_back_and_works(make_world):
+    clinic = Clinic()
+    clinic.is_mended = True
+    world = make_world(n_devices=2, n_trials=400, quarantine=clinic)
+    loses_gpu_0(world)
+    world.turn(70.0)
+    assert clinic.tested == ["GPU 0"], "it is tested after a minute"
+    assert not any("GPU 0 is back" in text for text in world.said)
+    world.probe.find(world.probe.devices()[0])
+    n_before = len(world.workers)
+    world.turn(70.0)
+    assert clinic.tested == ["GPU 0"] * 2
+    assert "GPU 0 is back" in world.said[-1]
+    assert ("GPU 0",) in {each.request.assign.devices for each in world.workers[n_before:]}
+    assert clinic.reasons == {}
+
+
+def test_gpu_that_is_back_and_does_not_work_gets_nothing(make_world):
+    clinic = Clinic()
+    world = make_world(n_devices=2, n_trials=400, quarantine=clinic)
+    loses_gpu_0(world)
+    world.probe.find(world.probe.devices()[0])
+    world.turn(200.0)
+    assert clinic.tested == ["GPU 0"] * 2
+    assert {each.request.assign.devices for each in world.workers[2:]} == {("GPU 1",)}

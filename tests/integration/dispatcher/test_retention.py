@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.dispatcher.world import FakeWorker, World, sleeps
+from tuner.dispatch.housekeeping import Sweeper
+from tuner.dispatch.notices import Said
 from tuner.files import StudyFiles
-from tuner.housekeeping import Sweeper
-from tuner.notices import Said
 from tuner.retention import End, EndedTrial, RetentionRule
 
 #: Of each trial, in bytes; nothing of it is on the disk.

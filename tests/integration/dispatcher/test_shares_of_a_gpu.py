@@ -207,6 +207,30 @@ def test_running_out_of_memory_beside_others_costs_a_retry_and_not_the_trial(mak
 
 
 def test_running_out_of_memory_alone_is_the_trials_own_failure(make_auto):
-    world = make_auto(n_trials=1, retries=0)
+    world = make_auto(n_trials=1, retries=3)
     world.program = trains_on(Gpu(world), size_bytes=90 * GIB)
     assert world.run().n_failed == 1
+    assert len(world.workers) == 2
+
+
+def test_trial_that_breaks_its_promise_is_tried_once_with_a_gpu_of_its_own(make_shared):
+    world = make_shared(QUARTER, n_trials=4)
+
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        is_held = worker.request.memory_fraction is not None and worker.request.memory_fraction < 1
+        is_greedy = worker.trial_number == 1
+        if is_greedy and is_held:
+            worker.later(
+                1.0,
+                lambda: worker.fail("no memory", Outcome.OUT_OF_MEMORY, Cause.DEVICE_MEMORY),
+            )
+        else:
+            worker.later(5.0, worker.complete)
+
+    world.program = program
+    assert world.run().n_completed == 4
+    again = next(worker for worker in world.workers if worker.id == "1.2")
+    assert again.request.memory_fraction is None
+    shares = sorted(lease.share for lease in world.rows(LeaseRow))
+    assert shares == [0.25] * 4 + [1.0]

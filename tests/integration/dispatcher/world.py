@@ -27,22 +27,28 @@ from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.budget import Budget
 from tuner.config import Direction
 from tuner.devices.device import Device
+from tuner.devices.limits import GpuLimits
 from tuner.devices.pool import DevicePool
 from tuner.devices.quarantine import Quarantine
+from tuner.devices.request import parse_device_request
+from tuner.devices.reselection import Reselection
 from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
 from tuner.devices.width import ONE, FixedWidth, LearnedWidth, Width, WidthRule
-from tuner.dispatcher import Dispatcher
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.gpu_memory import GpuMemory
+from tuner.dispatch.housekeeping import Housekeeping
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.notices import Ended, Said, Started
+from tuner.dispatch.saving import Saving
+from tuner.dispatch.terms import Result, Terms
+from tuner.errors import ConfigError
 from tuner.files import StudyFiles
-from tuner.gpu_memory import GpuMemory
-from tuner.housekeeping import Housekeeping
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
 from tuner.launch.request import FunctionProgram, LaunchRequest
-from tuner.leasing import Leasing
 from tuner.messages import Action, Decided, Finished, Hello, Report, ToWorker, Verdict
-from tuner.notices import Ended, Said, Started
 from tuner.provenance import GitState, HostFacts
 from tuner.retention import RetentionRule
 from tuner.search.study import StudySearch
@@ -50,7 +56,6 @@ from tuner.store.database import Database, open_database, store_errors
 from tuner.store.models import AttemptRow, LeaseRow
 from tuner.store.record import Recorder
 from tuner.store.starts import StartRecord
-from tuner.terms import Result, Terms
 
 SPACE = parse_space({"x": {"type": "float", "low": 0.0, "high": 1.0}})
 GRACE_S = 10.0
@@ -112,8 +117,8 @@ class FakeWorker:
         self.finish(outcome, cause=cause, detail=detail)
         self.exit(0)
 
-    def exit(self, exit_code: int) -> None:
-        self._world.launcher.exit(self.id, exit_code, self.rank)
+    def exit(self, exit_code: int, *, is_lost: bool = False) -> None:
+        self._world.launcher.exit(self.id, exit_code, self.rank, is_lost=is_lost)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         self._world.inbox.later(seconds, action)
@@ -133,16 +138,24 @@ def sleeps(worker: FakeWorker) -> None:
     worker.later(0.1, worker.hello)
 
 
-class NoLocks:
-    """There is no other tuner on this host."""
+class RecordingLocks:
+    """Another tuner of this host has what the test says; the others' claims are remembered."""
+
+    def __init__(self) -> None:
+        self.elsewhere: set[str] = set()
+        self.held: set[str] = set()
 
     def acquire(self, device: Device) -> bool:
+        if device.label in self.elsewhere:
+            return False
+        self.held.add(device.label)
         return True
 
-    def release(self, device: Device) -> None: ...
+    def release(self, device: Device) -> None:
+        self.held.discard(device.label)
 
     def owner_pid(self, device: Device) -> int | None:
-        return None
+        return 77 if device.label in self.elsewhere else None
 
 
 class World:
@@ -153,6 +166,7 @@ class World:
         program: What each worker does.
         n_devices: GPUs.
         space: Of the study.
+        n_more_devices: GPUs of this host that the study does not have, and may ask for.
         **terms: Of the dispatcher.
     """
 
@@ -180,6 +194,7 @@ class World:
         is_polite: bool = False,
         retention: RetentionRule | None = None,
         quarantine: Quarantine | None = None,
+        n_more_devices: int = 0,
     ) -> None:
         self.program = program
         self.workers: list[FakeWorker] = []
@@ -188,7 +203,9 @@ class World:
         self.inbox = FakeInbox(self.clock)
         self.channel = FakeChannel(self.inbox)
         self.launcher = FakeLauncher(self.inbox, self._launched)
-        self.probe = FakeProbe(n_devices)
+        self.probe = FakeProbe(n_devices + n_more_devices)
+        self.locks = RecordingLocks()
+        devices = self.probe.devices()[:n_devices]
         self.view = view or RecordingView()
         self.url = new_database(folder)
         self.database: Database = open_database(self.url)
@@ -204,15 +221,15 @@ class World:
         self.recorder = Recorder(
             self.database,
             start,
-            self.probe.devices(),
+            devices,
             clock=self.clock,
             n_trials=None if budget else n_trials,
         )
         self.search.sync()
         # As long as no test wants: only what a test breaks is broken.
         self.database.access.wait_at_most(60.0)
-        pool, watch = DevicePool(self.probe.devices()), DeviceWatch(self.probe)
-        sharing = Sharing(self.probe.devices()) if rule == LearnedWidth() else None
+        pool, watch = DevicePool(devices), DeviceWatch(self.probe)
+        sharing = Sharing(devices) if rule == LearnedWidth() else None
         self.files = StudyFiles(folder=folder, study="study")
         self.housekeeping = Housekeeping(self.search, self.files, retention or RetentionRule())
         self.dispatcher = Dispatcher(
@@ -226,7 +243,7 @@ class World:
                 memory=GpuMemory(pool, watch, sharing, session_of=lambda pid: pid),
                 rule=rule,
                 widths=widths,
-                standby=Standby(self.probe, NoLocks(), own_pids=frozenset) if is_polite else None,
+                standby=Standby(self.probe, self.locks, own_pids=frozenset) if is_polite else None,
                 sharing=sharing,
                 quarantine=quarantine,
             ),
@@ -249,6 +266,22 @@ class World:
             view=self.view,
             clock=self.clock,
             housekeeping=self.housekeeping,
+            saving=Saving(self.files, self.recorder),
+            reselection=self._reselection(widths),
+        )
+
+    def _reselection(self, widths: Sequence[Width]) -> Reselection:
+        def check(devices: Sequence[Device]) -> None:
+            if not any(map(DevicePool(devices).can_ever_fit, widths)):
+                raise ConfigError("No trial fits.")
+
+        return Reselection(
+            lambda: self.probe,
+            self.locks,
+            GpuLimits(),
+            parse_device_request,
+            check,
+            self.probe,
         )
 
     # -- what the test does ------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -59,6 +61,13 @@ def test_module_that_cannot_be_imported_is_shown_with_its_error(check: Check, ca
     text = str(caught.value)
     assert text.startswith("trial.function is 'user_module:train', but importing 'user_module'")
     assert words in text
+
+
+def test_fork_server_of_somebody_else_is_not_taken(check: Check):
+    other = multiprocessing.get_context("forkserver").Process(target=os.getpid)
+    other.start()
+    other.join()
+    check("def train(trial): ...\n", function())
 
 
 def test_module_that_is_not_there(check: Check):

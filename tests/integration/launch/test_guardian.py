@@ -10,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.launch.conftest import is_process_alive, our_children, until
+from tests.contract.launch.conftest import (
+    LocalBench,
+    command_of,
+    is_process_alive,
+    our_children,
+    until,
+)
 from tuner.launch.guardian import Guardian
 
 #: Our zombies, which nobody has waited for yet, look alive to the guardian for this long.
@@ -84,3 +90,30 @@ def test_signals_of_the_terminal_do_not_end_the_guardian():
         os.kill(pid, number)
     guardian.close()
     assert group.wait(10) == -15
+
+
+def test_guardian_that_was_killed_is_replaced_by_one_that_knows_all():
+    before = our_children()
+    guardian = Guardian(SHORT_S)
+    groups = [sleeper() for _ in range(3)]
+    for group in groups:
+        guardian.watch(group.pid)
+    guardian.release(groups[0].pid)
+    assert not guardian.look()
+    (pid,) = our_children() - before - {group.pid for group in groups}
+    os.kill(pid, signal.SIGKILL)
+    until(guardian.look, "its death is seen")
+    guardian.close()
+    assert [group.wait(10) for group in groups[1:]] == [-15, -15]
+    assert is_process_alive(groups[0].pid)
+    groups[0].kill()
+    groups[0].wait()
+
+
+def test_launcher_looks_after_its_guardian_while_it_waits(local: LocalBench):
+    def guardians() -> set[int]:
+        return {pid for pid in our_children() if "guardian.py" in command_of(pid)}
+
+    (before,) = guardians()
+    os.kill(before, signal.SIGKILL)
+    until(lambda: local.look() and bool(guardians() - {before}), "there is another one")

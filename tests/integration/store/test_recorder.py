@@ -391,7 +391,7 @@ def at_once(calls: Sequence[Callable[[], Recorder]]) -> list[Recorder]:
 def test_dispatcher_elsewhere_is_judged_by_its_beat(sqlite_store: Store, silent_s, is_refused):
     store = sqlite_store
     first = store.recorder(ELSEWHERE)
-    first.beat(later(100))
+    first.beat(later(100), ())
     first.commit()
     at = later(100 + silent_s)
     if is_refused:
@@ -450,7 +450,7 @@ def test_past_adds_up_earlier_starts_and_leases(store: Store):
 def test_past_counts_a_dead_dispatcher_until_its_last_beat(store: Store):
     first = store.recorder(DEAD)
     lease(first, store.attempt(), *GPUS)
-    first.beat(later(30))
+    first.beat(later(30), ())
     first.commit()
     second = store.recorder(DEAD, at=later(7 * 24 * 3600))
     assert (second.past.time_s, second.past.device_s) == (30, 60)

@@ -21,12 +21,17 @@ from tuner.store.status import database_status
 from tuner.store.upgrade import Upgrade, upgrade_database
 
 NOW = datetime(2026, 1, 3, tzinfo=UTC)
+NEW_TABLES = {
+    *(VERSION_TABLE, "tuner_claims", "tuner_commands", "tuner_checkpoints"),
+    *("tuner_usage", "tuner_attempt_usage", "tuner_idle"),
+}
 NEW_COLUMNS = {
     "peak_memory_bytes": None,
     "held_slot": 0,
     "share": 1.0,
     "end_reason": "",
     "n_batches": 0,
+    "devices": None,
 }
 
 
@@ -51,7 +56,7 @@ def without_new_columns(rows: dict[str, list[dict[str, object]]]) -> object:
     return {
         table: [{k: v for k, v in row.items() if k not in NEW_COLUMNS} for row in found]
         for table, found in rows.items()
-        if table not in (VERSION_TABLE, "tuner_claims", "tuner_commands")
+        if table not in NEW_TABLES
     }
 
 

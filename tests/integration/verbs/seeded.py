@@ -20,17 +20,22 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from search_spaces import SearchSpace, parse_space, to_json
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
+from tuner.dispatch.idle import IdleCause
 from tuner.search.identity import OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.store.database import open_database
 from tuner.store.models import (
     AttemptRow,
+    AttemptUsageRow,
+    CheckpointRow,
     DeviceRow,
     DispatcherRow,
     EventRow,
     HostRow,
+    IdleRow,
     LeaseRow,
     MetricRow,
     TunerBase,
+    UsageRow,
     table_of,
 )
 from tuner.verbs.optuna_tables import METRIC_NAMES_ATTR
@@ -49,6 +54,7 @@ SPACE = parse_space(
 )
 #: pids end at 4,194,304.
 DEAD_PID = 4_999_999
+_DEAD_PROCESS = {"pid": DEAD_PID, "process_created_at_s": 0.0}
 STUDY_FILE = "study: first\nbudget: {trials: 8}\n"
 
 
@@ -130,8 +136,19 @@ def load(url: str, name: str) -> tuple[dict[str, Any], list[FrozenTrial]]:
         return study.user_attrs, study.get_trials()
 
 
+def living_process() -> dict[str, float]:
+    """How a dispatcher that is this process is recorded."""
+    return {"pid": os.getpid(), "process_created_at_s": psutil.Process().create_time()}
+
+
 def add_dispatcher(
-    url: str, study: str, *, host: str = HERE, is_ended: bool = False, is_alive: bool = False
+    url: str,
+    study: str,
+    *,
+    host: str = HERE,
+    is_ended: bool = False,
+    is_alive: bool = False,
+    study_file: str = STUDY_FILE,
 ) -> int:
     with writing(url) as connection:
         return _insert(
@@ -139,18 +156,18 @@ def add_dispatcher(
             DispatcherRow,
             study_id=study_id(connection, study),
             host_id=_host_id(connection, host),
-            pid=os.getpid() if is_alive else DEAD_PID,
-            process_created_at_s=psutil.Process().create_time() if is_alive else 0.0,
+            **(living_process() if is_alive else _DEAD_PROCESS),
             started_at=_stored(0),
             beat_at=_stored(90),
             ended_at=_stored(90) if is_ended else None,
             end_reason="budget: 5 trials" if is_ended else "",
             seed=5,
-            study_file=STUDY_FILE,
+            study_file=study_file,
             folder="/studies",
             versions={"python": "3"},
             git_commit="abc",
             git_is_dirty=True,
+            devices=["GPU 0", "GPU 1"],
         )
 
 
@@ -203,12 +220,59 @@ def add_attempt(
             leased_at=_stored(60),
             released_at=None if is_open else _stored(63),
         )
+        _add_usage(connection, dispatcher_id, attempt_id, device_id, 100 * trial_number + number)
         of_attempt = {"dispatcher_id": dispatcher_id, "attempt_id": attempt_id}
         _insert(connection, EventRow, at=_stored(60), name="leased", detail="", **of_attempt)
         for step, value in ((1, 0.5), (2, None)):
             _insert(
                 connection, MetricRow, attempt_id=attempt_id, step=step, name="loss", value=value
             )
+        _insert(
+            connection,
+            CheckpointRow,
+            trial_id=trial_id(connection, dispatcher.study_id, trial_number),
+            attempt_id=attempt_id,
+            step=2,
+            path=f"/studies/trial-{trial_number}/step-2.pt",
+            size_bytes=2**33,
+            saved_at=_stored(62),
+        )
+
+
+def add_idle(
+    url: str, dispatcher_id: int, device: int, cause: IdleCause, *, since_s: float, until_s: float
+) -> None:
+    """A device of a dispatcher's host stood idle, in seconds after NOW."""
+    with writing(url) as connection:
+        query = sa.select(DispatcherRow.host_id).where(DispatcherRow.id == dispatcher_id)
+        device_id = _device_id(connection, connection.execute(query).scalar_one(), device)
+        row = {"dispatcher_id": dispatcher_id, "device_id": device_id, "cause": cause}
+        instants = {"began_at": _stored(since_s), "ended_at": _stored(until_s)}
+        connection.execute(sa.insert(table_of(IdleRow)), row | instants)
+
+
+def _add_usage(
+    connection: sa.Connection, dispatcher_id: int, attempt_id: int, device_id: int, place: int
+) -> None:
+    """Two seconds of an attempt at half speed, in which it took 600 J; an idle time."""
+    seen = {
+        "covered_ms": 2000,
+        "utilization_pct_ms": 100_000,
+        "utilization_max_pct": 60,
+        "memory_mib_ms": 2**30,
+        "memory_max_mib": 2**20,
+        "energy_mj": 600_000,
+    }
+    total = sa.insert(table_of(AttemptUsageRow))
+    connection.execute(total, {"attempt_id": attempt_id, "device_id": device_id, **seen})
+    of_us = {"dispatcher_id": dispatcher_id, "device_id": device_id}
+    start_s = int(NOW.timestamp()) + 10 * place
+    sample = sa.insert(table_of(UsageRow))
+    connection.execute(sample, {**of_us, "span_s": 10, "start_s": start_s, **seen})
+    idle = {"began_at": _stored(place), "ended_at": _stored(place + 0.5)}
+    connection.execute(
+        sa.insert(table_of(IdleRow)), {**of_us, **idle, "cause": IdleCause.NO_SUGGESTION}
+    )
 
 
 def add_first_study(url: str, name: str = "first") -> None:
@@ -255,7 +319,9 @@ def dump(url: str, name: str) -> dict[str, list[dict[str, object]]]:
         places: dict[str, dict[object, int]] = {}
         for each in study_tables(with_ours=True):
             query = sa.select(each.table).where(each.of_study(study_id(connection, name)))
-            rows = [dict(row) for row in connection.execute(query.order_by(each.key)).mappings()]
+            rows = [
+                dict(row) for row in connection.execute(query.order_by(*each.identity)).mappings()
+            ]
             places[each.name] = {row[each.key.name]: i for i, row in enumerate(rows)}
             for row in rows:
                 for column, target in each.references.items():

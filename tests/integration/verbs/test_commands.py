@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.integration.verbs.seeded import SPACE, a_trial, add_study
-from tuner.cli import app
+from tuner.cli.main import app
 from tuner.errors import EXIT_BAD_INPUT
 
 STUDY = "study: small\ntrial: {function: 'm:f'}\nsearch_space: {x: {type: int, low: 0, high: 9}}\n"

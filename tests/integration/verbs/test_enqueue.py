@@ -28,7 +28,7 @@ from tuner.verbs.source import Place, find_place
 
 def put(where: Place, *configurations: dict[str, object], skip_existing: bool = False) -> Enqueued:
     given = [Given(place="--params", params=each) for each in configurations]
-    return enqueue(where, given, skip_existing=skip_existing)
+    return enqueue(where, given, skip_existing=skip_existing, asked_by="ann@here")
 
 
 def test_configurations_wait_as_optuna_has_it(url: str) -> None:

@@ -139,14 +139,15 @@ def test_status_tells_what_runs_where(url: str) -> None:
     assert status.best is not None
     assert (status.best.number, status.best.params["epochs"]) == (1, 20)
     assert [each.is_alive for each in status.dispatchers] == [True]
-    assert (status.budget.trials, status.spent.trials) == (8, 6)
+    # Six are over, one runs; what waits has spent nothing.
+    assert (status.budget.trials, status.spent.trials) == (8, 7)
 
 
 def test_text_of_status(url: str) -> None:
     add_first_study(url)
     text = status_text(status_of(url, "first"), LATER)
     assert text.startswith("study first: running (")
-    assert "\nspent: 6 of 8 trials, 1 min 30 s, " in text
+    assert "\nspent: 7 of 8 trials, 1 min 30 s, " in text
     assert "\nbest: accuracy 0.9 (trial 1)\n  lr: 0.01\n" in text
     assert f"\n4      1        {HERE} GPU 1  39 s  10    accuracy 0.4\n" in text
 
@@ -158,6 +159,29 @@ def test_json_of_status(url: str) -> None:
     assert found["study"]["trials"]["completed"] == 4
     assert found["running"][0]["since"] == "2026-03-01T12:01:01Z"
     assert found["best"]["state"] == "completed"
+
+
+def test_dispatchers_are_shown_with_devices_and_what_runs(url: str) -> None:
+    add_first_study(url)
+    status = status_of(url, "first")
+    row = status_text(status, LATER).splitlines()[-1]
+    assert row.split("  ")[0] == HERE
+    assert "10 s ago" in row
+    assert "GPU 0, GPU 1" in row
+    assert row.endswith("alive")
+    runs = [each.trial for each in status.running if each.dispatcher_id == status.dispatchers[0].id]
+    assert runs
+    assert f"trial{'s' if len(runs) > 1 else ''} {', '.join(map(str, runs))} " in row
+
+
+def test_dispatcher_that_gives_no_sign_of_life_is_silent(url: str) -> None:
+    add_first_study(url)
+    much_later = NOW + timedelta(seconds=90 + 61)
+    with looking(url) as connection:
+        stored = choose_study(connection, place(url, "first"))
+        status = read_status(connection, stored, None, much_later)
+    assert (status.standing, status.exit_code) == (Standing.SILENT, 4)
+    assert status_text(status, much_later).splitlines()[-1].endswith("alive, but silent")
 
 
 def test_trials_of_a_dead_dispatcher_are_marked(url: str) -> None:

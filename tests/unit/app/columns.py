@@ -10,7 +10,10 @@ from optuna.study import StudyDirection
 from app.data.lease_columns import HostDevice, Leases, lease_columns
 from app.data.trial_columns import TrialColumns
 from app.data.words import CODES
+from tuner.attempt import AttemptState, Outcome
+from tuner.verbs.attempts import StoredAttempt
 from tuner.verbs.studies import Objective
+from tuner.verbs.usage import NO_USE
 
 NAN = float("nan")
 LOSS = Objective(name="loss", direction=StudyDirection.MINIMIZE)
@@ -59,6 +62,8 @@ def lease(
     slot: int = 0,
     share: float = 1.0,
     dispatcher: int = 1,
+    hello_s: float | None = None,
+    over_s: float | None = None,
 ) -> dict[str, object]:
     return {
         "ids": attempt * 100 + device_id,
@@ -72,6 +77,8 @@ def lease(
         "words": CODES[word],
         "started_at_s": start_s,
         "ended_at_s": end_s,
+        "hello_at_s": start_s if hello_s is None else hello_s,
+        "over_at_s": end_s if over_s is None else over_s,
         "dispatcher_ids": dispatcher,
     }
 
@@ -88,4 +95,26 @@ def leases(
         devices={each.id: each for each in known},
         known_until_s={1: until_s},
         living=frozenset({1} if is_alive else ()),
+    )
+
+
+def stored_attempt(*, seed: int = 0) -> StoredAttempt:
+    return StoredAttempt(
+        number=1,
+        state=AttemptState.FINISHED,
+        outcome=Outcome.COMPLETED,
+        cause=None,
+        detail="",
+        dispatcher_id=1,
+        host="a",
+        devices=("GPU 0",),
+        pid=None,
+        seed=seed,
+        peak_memory_bytes=None,
+        use=NO_USE,
+        log_path="",
+        leased_at=None,
+        started_at=None,
+        ended_at=None,
+        finished_at=None,
     )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import optuna
 import plotly.graph_objects as go
 import pytest
+from optuna.distributions import BaseDistribution, FloatDistribution
 
 from app.charts.convergence import convergence_figure, pareto_figure
 from app.charts.curves import curve_figure
-from app.charts.style import COLOURS
+from app.charts.parameters import Kind, parameter_figure
+from app.charts.style import BEST, COLOURS
 from app.charts.timeline import timeline_figure
 from app.data.convergence import Axis, best_so_far, pareto_front, scale_of
 from app.data.device_use import ABANDONED, bars_of
@@ -36,15 +39,15 @@ def test_every_outcome_has_a_colour() -> None:
 
 def test_points_by_outcome_and_the_best_so_far() -> None:
     figure = convergence(trials([3.0, 2.0, 4.0], words=["completed", "completed", "pruned"]))
-    assert names(figure) == ["completed", "pruned", "best so far"]
+    assert names(figure) == ["pruned", "completed", "best so far"]
     assert figure.layout.xaxis.title.text == "Trial (number)"
     assert figure.layout.yaxis.title.text == "loss (minimize)"
 
 
 def test_trials_without_a_value_stand_in_a_strip_of_their_own() -> None:
     figure = convergence(trials([3.0, NAN], words=["completed", "out_of_memory"]))
-    assert names(figure) == ["completed", "out of memory", "best so far"]
-    assert figure.data[1].yaxis == "y2"
+    assert names(figure) == ["out of memory", "completed", "best so far"]
+    assert figure.data[0].yaxis == "y2"
     assert figure.layout.yaxis.domain[0] > figure.layout.yaxis2.domain[1]
 
 
@@ -114,3 +117,23 @@ def test_curve_has_a_gap_where_a_value_is_no_number() -> None:
     assert list(figure.data[0].x) == [1, 2, 3]
     assert list(figure.data[0].y) == [0.5, None, 0.25]
     assert figure.layout.xaxis.title.text == "Step (as reported)"
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_the_best_trial_stands_out_among_parallel_coordinates(direction: str) -> None:
+    both: dict[str, BaseDistribution] = {"x": FloatDistribution(0, 1), "y": FloatDistribution(0, 1)}
+    study = optuna.create_study(direction=direction)
+    for value in (0.0, 0.4, 1.0):
+        study.add_trial(
+            optuna.create_trial(value=value, params={"x": value, "y": 0.5}, distributions=both)
+        )
+    figure = parameter_figure(
+        Kind.PARALLEL, study, ["x", "y"], f"loss ({direction})", revision="study"
+    )
+    lines = {trace.y[0]: trace.line.color for trace in figure.data if trace.mode == "lines"}
+    best = float(direction == "maximize")
+    red, green, blue = (int(BEST[at : at + 2], 16) for at in (1, 3, 5))
+    assert lines[best] == f"rgb({red}, {green}, {blue})"
+    assert len(set(lines.values())) == 3
+    assert all(each.font.color is None for each in figure.layout.annotations)
+    assert figure.layout.xaxis.ticktext[0] == f"loss<br>({direction})"

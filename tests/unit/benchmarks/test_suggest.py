@@ -62,8 +62,7 @@ def test_filled_database_is_a_study_of_optuna() -> None:
 
 @pytest.mark.parametrize("system", [TUNER, UNBOUNDED, OPTUNA])
 def test_suggestions_of_each_system_are_timed(system: str) -> None:
-    with filled(20) as database:
-        asking = asking_of(system, "tpe", database)
+    with filled(20) as database, asking_of(system, "tpe", database) as asking:
         first_ms, taken = time_suggestions(asking, n_suggestions=3, limit_s=60)
         study = optuna.load_study(study_name=STUDY, storage=database.shown_url)
     assert first_ms > 0
@@ -73,15 +72,16 @@ def test_suggestions_of_each_system_are_timed(system: str) -> None:
 
 
 def test_slow_sampler_is_timed_three_times_at_least() -> None:
-    with filled(1) as database:
-        asking = asking_of(TUNER, "random", database)
+    with filled(1) as database, asking_of(TUNER, "random", database) as asking:
         assert len(time_suggestions(asking, n_suggestions=50, limit_s=0)[1]) == 3
 
 
 def test_only_the_tuner_is_bounded() -> None:
-    with filled(1) as database:
-        searches = [asking_of(system, "tpe", database) for system in (TUNER, UNBOUNDED)]
-    kinds = [isinstance(each._search.study.sampler, BoundedSampler) for each in searches]  # type: ignore[attr-defined]
+    kinds = []
+    for system in (TUNER, UNBOUNDED):
+        with filled(1) as database, asking_of(system, "tpe", database) as asking:
+            sampler = asking._search.study.sampler  # type: ignore[attr-defined]
+            kinds.append(isinstance(sampler, BoundedSampler))
     assert kinds == [True, False]
 
 
@@ -100,6 +100,7 @@ def test_table_has_a_column_for_each_number_of_trials() -> None:
             n_suggestions=3,
             both_ms=n_trials / 8,
             both_cpu_ms=1,
+            elsewhere_ms=n_trials // 1000,
             **figures,
         )
         for n_trials in (1000, 100)
@@ -107,7 +108,7 @@ def test_table_has_a_column_for_each_number_of_trials() -> None:
     assert table(timed).splitlines() == [
         "| sampler | system | 100 | 1,000 |",
         "|---|---|---|---|",
-        "| tpe | tuner | 12.5 (1.0) | 125.0 (1.0) |",
+        "| tpe | tuner | 12.5 (1.0) | 125.0 (1.0), ready after 1 |",
     ]
 
 

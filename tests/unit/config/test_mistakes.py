@@ -78,7 +78,7 @@ KEYS = [
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
         "sampler, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
-        "checkpoints.",
+        "checkpoints, usage.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -159,7 +159,7 @@ VALUES = [
     ),
     pytest.param(
         SMALL + "sampler: 3",
-        "sampler is 3, but must be a name or a mapping: {name: tpe}.",
+        "sampler is 3, but must be a name or a mapping: {name: auto}.",
         id="sampler-number",
     ),
     pytest.param(
@@ -302,6 +302,17 @@ TRIAL = [
         SMALL + "checkpoints: {max_disk: much}",
         "checkpoints.max_disk is 'much', but must be a size, such as 8GiB or 512MiB.",
         id="max-disk",
+    ),
+    pytest.param(
+        SMALL + "usage: {every: 100ms}",
+        "usage.every is '100ms', but must be a duration above 0, such as 90s, 30m, 1h30m or 2d, "
+        "or a number of seconds.",
+        id="usage-no-duration",
+    ),
+    pytest.param(
+        SMALL + "usage: {every: 2m}",
+        "usage.every is '2m', but must be from 1s to 1m.",
+        id="usage-too-seldom",
     ),
     pytest.param(
         SMALL + "checkpoints: {max_size: 1GiB}",

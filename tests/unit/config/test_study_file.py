@@ -31,7 +31,7 @@ def test_small_file_has_the_defaults(load, folder: Path) -> None:
     assert config.storage == f"sqlite:///{folder}/digits.db"
     assert config.objectives == {"value": Direction.MINIMIZE}
     assert config.search_space is None
-    assert (config.sampler.name, config.sampler.seed, config.pruner) == ("tpe", None, None)
+    assert (config.sampler.name, config.sampler.seed, config.pruner) == ("auto", None, None)
     assert config.devices == AutoDevices()
     assert config.budget.is_open
     assert (config.trial.retries, config.trial.stop_grace_s, config.trial.timeout_s) == (
@@ -50,6 +50,11 @@ def test_checkpoints_are_read(load) -> None:
     kept = load(SMALL + "checkpoints: {keep: best 3, newest: 1, max_disk: 50GiB}").checkpoints
     assert (kept.n_best, kept.newest, kept.max_disk_bytes) == (3, 1, 50 * 1024**3)
     assert load(SMALL + "checkpoints: {keep: all}").checkpoints.n_best is None
+
+
+def test_devices_are_looked_at_every_second_unless_asked(load) -> None:
+    assert load(SMALL).usage.every_s == 1
+    assert load(SMALL + "usage: {every: 10s}").usage.every_s == 10
 
 
 def test_command_is_read_whole(load) -> None:

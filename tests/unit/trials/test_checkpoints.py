@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 from typing import IO
 
@@ -64,6 +65,18 @@ def test_save_that_fails_leaves_the_older_state(
         folder.save({"step": 2}, 2)
     assert _names(folder) == {"step-1.pt"}
     assert folder.load() == {"step": 1}
+
+
+def test_why_a_file_could_not_be_written_is_said(folder: CheckpointFolder) -> None:
+    """torch itself speaks of an unexpected position."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            folder.save({"weights": torch.zeros(1_000_000)}, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert _names(folder) == set()
 
 
 def test_nothing_has_the_final_name_before_it_is_whole(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -268,6 +269,26 @@ def test_exit_code_is_a_failure(run: Callable[..., Finished]) -> None:
     ended = run(_raiser(SystemExit(3)))
     assert (ended.outcome, ended.cause) == (Outcome.FAILED, Cause.EXIT_CODE)
     assert ended.detail == "Exit code 3."
+
+
+def test_sigterm_that_the_dispatcher_did_not_send(run: Callable[..., Finished]) -> None:
+    ended = run(_raiser(SystemExit(128 + 15)))
+    assert (ended.outcome, ended.cause) == (Outcome.CANCELLED, Cause.SIGNAL)
+    assert ended.detail.startswith("SIGTERM from outside")
+
+
+class FullDisk(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_log_that_cannot_be_written_hides_no_ending(
+    run: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", FullDisk())
+    ended = run(_raiser(ValueError("this is why")))
+    assert (ended.outcome, ended.cause) == (Outcome.FAILED, Cause.EXCEPTION)
+    assert ended.detail.endswith("this is why")
 
 
 @pytest.mark.parametrize("code", [0, None])

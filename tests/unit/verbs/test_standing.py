@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,7 @@ from optuna.trial import TrialState
 
 from tuner.budget import Budget, Spent
 from tuner.verbs.dispatchers import StoredDispatcher
-from tuner.verbs.standing import EXIT_STOPPED, Grid, Standing, judge
+from tuner.verbs.standing import EXIT_SILENT, EXIT_STOPPED, Grid, Standing, judge
 from tuner.verbs.studies import Objective, StudySummary
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -42,6 +43,7 @@ def judged(
         name="s",
         objectives=(Objective(name="value", direction=StudyDirection.MINIMIZE),),
         trials={state: counts.get(state, 0) for state in TrialState},
+        n_paused=0,
         best={},
         dispatchers=dispatchers,
         started_at=None,
@@ -54,6 +56,14 @@ def judged(
 def test_study_with_a_living_dispatcher_runs() -> None:
     found = judged(Budget(trials=1), completed=1, dispatchers=(ALIVE,))
     assert found == (Standing.RUNNING, "node1 (pid 7)")
+
+
+def test_study_whose_dispatchers_are_all_silent_does_not_run() -> None:
+    silent = replace(ALIVE, pid=8, is_silent=True)
+    found = judged(Budget(trials=1), dispatchers=(silent,))
+    assert found[0] is Standing.SILENT
+    assert found[1].startswith("node1 (pid 8) has not written anything for a minute")
+    assert judged(Budget(trials=1), dispatchers=(ALIVE, silent))[0] is Standing.RUNNING
 
 
 def test_study_whose_budget_is_reached_has_finished() -> None:
@@ -91,5 +101,6 @@ def test_exit_codes_are_fixed() -> None:
         Standing.FINISHED: 0,
         Standing.FAILED: 1,
         Standing.STOPPED: EXIT_STOPPED,
+        Standing.SILENT: EXIT_SILENT,
     }
-    assert EXIT_STOPPED == 3
+    assert (EXIT_STOPPED, EXIT_SILENT) == (3, 4)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tuner.attempt import Attempt, Cause, Ending, Outcome
-from tuner.notices import Ended, Notice, RunningTrial, Said, Snapshot, Started
+from tuner.dispatch.notices import Ended, Notice, RunningTrial, Said, Snapshot, Started
 from tuner.search.study import BestTrial
 from tuner.view import text
 from tuner.view.live import LiveView, draw
@@ -157,6 +157,7 @@ def test_draw_shows_study_progress_best_and_devices():
             left_s=600.0,
             n_failed=1,
             n_waiting=2,
+            n_paused=4,
             running=(running(7, "GPU 10"), running(8, "GPU 9", attempt_number=2, state="clearing")),
             idle_devices=("GPU 2",),
         )
@@ -164,7 +165,7 @@ def test_draw_shows_study_progress_best_and_devices():
     for words in (
         "study digits",
         "25%  3 min 20 s, about 10 min 00 s left",
-        "12 of 48 trials  5 completed  6 pruned  1 failed  2 waiting",
+        "12 of 48 trials  5 completed  6 pruned  1 failed  4 paused  2 waiting",
         "best  accuracy 0.987654  trial 2: lr 0.01235",
         "8 (attempt 2) clearing",
         "0.9123",

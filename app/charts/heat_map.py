@@ -1,0 +1,76 @@
+"""How much of each device was used, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import plotly.graph_objects as go
+
+from app.charts.style import dress
+from app.data.device_history import Bins, Window
+from app.data.lease_columns import HostDevice
+from app.data.trial_columns import Floats
+
+_ROW_PX, _FRAME_PX = 26, 110
+#: From little to much, to be told apart with red-green blindness and on black (after Viridis).
+_SCALE = ((0.0, "#e8eef7"), (0.25, "#a9c8ee"), (0.6, "#2a78d6"), (1.0, "#0b2e5c"))
+
+
+def heat_map_figure(
+    bins: Bins,
+    figures: Floats,
+    devices: Sequence[HostDevice],
+    window: Window,
+    *,
+    title: str,
+    unit: str,
+    most: float,
+    revision: str,
+) -> go.Figure:
+    """A row for each device of one host, the first one on top; where nobody looked it is empty.
+
+    Args:
+        bins: Which device and time each figure is of.
+        figures: What is shown, in `unit`.
+        devices: Of one host.
+        window: The columns.
+        title: What is shown.
+        unit: Of the figures.
+        most: The end of the colours.
+        revision: While it stays the same a refresh keeps the zoom.
+    """
+    rows = {device.id: row for row, device in enumerate(devices)}
+    places = np.array([rows.get(each, -1) for each in bins.device_ids.tolist()], dtype=np.int64)
+    columns = (bins.starts_s - window.start_s) // window.width_s
+    is_shown = (places >= 0) & (columns >= 0) & (columns < len(window.starts_s))
+    cells = np.full((len(devices), len(window.starts_s)), np.nan)
+    cells[places[is_shown], columns[is_shown]] = figures[is_shown]
+    figure = go.Figure(
+        go.Heatmap(
+            # The middle of each column: Plotly draws around it.
+            x=[_instant(start + window.width_s / 2) for start in window.starts_s.tolist()],
+            y=[device.label for device in devices],
+            z=cells,
+            zmin=0,
+            zmax=most,
+            colorscale=[list(step) for step in _SCALE],
+            colorbar={"title": {"text": f"{title} ({unit})", "side": "right"}, "thickness": 12},
+            hoverongaps=False,
+            hovertemplate=f"%{{y}}<br>%{{x}}<br>%{{z:.3g}} {unit}<extra></extra>",
+        )
+    )
+    dress(figure, revision=revision, height_px=_FRAME_PX + _ROW_PX * len(devices))
+    figure.update_xaxes(
+        title_text="Time (UTC)",
+        type="date",
+        range=[_instant(window.start_s), _instant(window.end_s)],
+    )
+    figure.update_yaxes(title_text="Device", autorange="reversed", fixedrange=True, showgrid=False)
+    return figure
+
+
+def _instant(at_s: float) -> datetime:
+    # Without a zone: a browser would show one with a zone in its own.
+    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

@@ -1,0 +1,113 @@
+"""What a page asks of a study: the same as the command line, recorded with who asked.
+
+The only part of the dashboard that writes. It opens a connection of its own for each request, and
+only after `app.data.permission` has said who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from tuner.errors import ConfigError
+from tuner.messages import Json
+from tuner.store.commands import Command, Order
+from tuner.store.models import CommandRow
+from tuner.verbs.dispatchers import has_our_tables
+from tuner.verbs.enqueue import enqueue
+from tuner.verbs.given import read_given
+from tuner.verbs.ordering import order, read_limits
+from tuner.verbs.retrying import retry
+from tuner.verbs.source import Place, StoredStudy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """Asks on behalf of one person, of one study.
+
+    Raises:
+        TunerError: Each method, if there is nobody or nothing to do it.
+    """
+
+    place: Place
+    who: str
+
+    def order(
+        self,
+        wanted: Order,
+        now: datetime,
+        *,
+        trial: int | None = None,
+        arguments: Mapping[str, Json] | None = None,
+    ) -> str:
+        """Returns what was done, for people."""
+        command = Command(
+            order=wanted, trial_number=trial, arguments=arguments or {}, asked_by=self.who
+        )
+        done = order(self.place, command, now)
+        hearers = ", ".join(done.places) or "nobody now; it holds for the next start"
+        of_what = f"trial {trial}" if trial is not None else f"study {done.study!r}"
+        return f"Asked of {of_what}: {wanted.value}. Who works on it: {hearers}."
+
+    def set_budget(self, name: str, text: str, now: datetime) -> str:
+        """`name` is `trials`, `time` or `device_hours`."""
+        limits = read_limits([f"budget.{name}={text}"])
+        done = self.order(Order.SET, now, arguments=limits)
+        return f"{done} A later start reads the study file: change it there, too."
+
+    def retry(self, number: int, now: datetime) -> str:
+        done = retry(self.place, number, now, asked_by=self.who)
+        return f"Trial {done.new_number} waits, with the parameters of trial {number}."
+
+    def enqueue(self, text: str) -> str:
+        """Configurations as YAML or JSON; never a file's name: this machine would read it."""
+        stripped = text.strip()
+        if not stripped.startswith(("{", "[")):
+            problem = "must be a configuration such as {lr: 0.1}, or a list of them in [ ]."
+            raise ConfigError(problem, key="What to try")
+        done = enqueue(self.place, read_given([stripped]), skip_existing=False, asked_by=self.who)
+        return f"Enqueued: {', '.join(f'trial {each}' for each in done.trial_numbers)}."
+
+
+def place_of(url: str, study: StoredStudy, shown_url: str) -> Place:
+    return Place(url=url, study=study.name, shown=shown_url)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Something that was asked for."""
+
+    at: datetime
+    who: str
+    what: str
+
+
+def read_asked(connection: sa.Connection, study_id: int, *, most: int = 50) -> list[Asked]:
+    """The newest first. What was enqueued or retried says so in its own trial."""
+    if not has_our_tables(connection):
+        return []
+    query = (
+        sa.select(CommandRow)
+        .where(CommandRow.study_id == study_id)
+        .order_by(CommandRow.id.desc())
+        .limit(most)
+    )
+    return [_asked(row) for row in connection.execute(query.with_only_columns(*_COLUMNS))]
+
+
+_COLUMNS = (
+    CommandRow.asked_at,
+    CommandRow.asked_by,
+    CommandRow.name,
+    CommandRow.trial_number,
+    CommandRow.arguments,
+)
+
+
+def _asked(row: sa.Row[datetime, str, str, int | None, dict[str, object]]) -> Asked:
+    what = row.name if row.trial_number is None else f"{row.name} trial {row.trial_number}"
+    told = ", ".join(f"{key}={value}" for key, value in (row.arguments or {}).items())
+    return Asked(at=row.asked_at, who=row.asked_by, what=f"{what} {told}".strip())

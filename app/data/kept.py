@@ -1,0 +1,36 @@
+"""What was made from data that have not changed since is not made again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+_MAX_KEPT = 64
+
+
+class Kept:
+    """Results by key, each with the objects that it was made from. Several threads may use it.
+
+    Reads give the same object while nothing has changed, so that identity tells.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[Hashable, tuple[tuple[object, ...], Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, sources: tuple[object, ...], make: Callable[[], T]) -> T:
+        """What was made under this key from these very objects, or now is."""
+        with self._lock:
+            held = self._kept.get(key)
+        if held is not None and all(a is b for a, b in zip(held[0], sources, strict=True)):
+            return cast("T", held[1])
+        made = make()
+        with self._lock:
+            self._kept[key] = (sources, made)
+            self._kept.move_to_end(key)
+            while len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+        return made

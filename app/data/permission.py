@@ -1,0 +1,63 @@
+"""Who may ask something of a study from a page.
+
+Nobody, unless whoever started the dashboard gave a token, or named people who log in (OpenID
+Connect, https://docs.streamlit.io/develop/concepts/connections/authentication).
+"""
+
+from __future__ import annotations
+
+import hmac
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+
+from tuner.dashboard import TOKEN_VARIABLE, USERS_VARIABLE
+
+#: Wrong tokens, from anywhere, until nobody may try for a while.
+_MAX_WRONG = 5
+_WHILE_S = 60.0
+
+
+class Doorkeeper:
+    """Knows the token. One per process, so that wrong guesses from all browsers count together.
+
+    Args:
+        environ: Holds the token, and who may log in.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._token = environ.get(TOKEN_VARIABLE, "").encode()
+        users = environ.get(USERS_VARIABLE, "").split(",")
+        self._users = frozenset(each.strip().lower() for each in users if each.strip())
+        self._wrong_at: deque[float] = deque(maxlen=_MAX_WRONG)
+        self._lock = threading.Lock()
+
+    @property
+    def has_token(self) -> bool:
+        return bool(self._token)
+
+    @property
+    def has_users(self) -> bool:
+        return bool(self._users)
+
+    def knows(self, email: str | None) -> bool:
+        """Whether somebody who has logged in may ask for things."""
+        return email is not None and email.lower() in self._users
+
+    def admits(self, told: str, now_s: float | None = None) -> bool:
+        """Whether a token is the right one. It takes as long for a wrong one.
+
+        Args:
+            told: What was typed.
+            now_s: Of a monotonic clock.
+        """
+        at = time.monotonic() if now_s is None else now_s
+        with self._lock:
+            is_closed = len(self._wrong_at) == _MAX_WRONG and at - self._wrong_at[0] < _WHILE_S
+            is_right = hmac.compare_digest(told.encode(), self._token) and self.has_token
+            if is_closed:
+                return False
+            if not is_right:
+                self._wrong_at.append(at)
+            return is_right

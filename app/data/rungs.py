@@ -1,0 +1,63 @@
+"""The steps at which a study's pruner compares trials, from the study file it was last run with."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from optuna.pruners import BasePruner, HyperbandPruner, PatientPruner, SuccessiveHalvingPruner
+from pydantic import ValidationError
+
+from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.config import PrunerConfig
+from tuner.config.study import AUTO
+from tuner.errors import ConfigError
+from tuner.search.auto import picked_pruner
+from tuner.search.pruners import build_pruner
+from tuner.store.models import DispatcherRow
+from tuner.verbs.dispatchers import has_our_tables
+
+_MAX_RUNGS = 20
+
+
+def read_rungs(connection: sa.Connection, study_id: int, last_step: int) -> list[int]:
+    """Rungs up to a step; none where the pruner has none, or finds them from its trials."""
+    if not has_our_tables(connection):
+        return []
+    query = (
+        sa.select(DispatcherRow.study_file)
+        .where(DispatcherRow.study_id == study_id)
+        .order_by(DispatcherRow.id.desc())
+        .limit(1)
+    )
+    return rungs_of(connection.execute(query).scalar() or "", last_step)
+
+
+def rungs_of(study_file: str, last_step: int) -> list[int]:
+    """The same, from the text of a study file."""
+    try:
+        document = read_yaml(study_file)
+        if not isinstance(document, dict):
+            return []
+        config = PrunerConfig.model_validate(document.get("pruner") or AUTO)
+        if config.name == AUTO:
+            objectives = document.get("objectives")
+            config, _ = picked_pruner(len(objectives) if isinstance(objectives, dict) else 1)
+        pruner = build_pruner(config, 1)
+    except (YamlError, ValidationError, ConfigError):
+        return []  # A file that only its flags have put right.
+    return [rung for rung in _all_rungs(pruner) if rung <= last_step]
+
+
+def _all_rungs(pruner: BasePruner) -> list[int]:
+    if isinstance(pruner, PatientPruner):
+        pruner = pruner._wrapped_pruner or pruner
+    if isinstance(pruner, SuccessiveHalvingPruner):
+        first, factor = pruner._min_resource, pruner._reduction_factor
+        skipped = pruner._min_early_stopping_rate
+    elif isinstance(pruner, HyperbandPruner):
+        # Its brackets begin one rung later each: together they have the rungs of the first.
+        first, factor, skipped = pruner._min_resource, pruner._reduction_factor, 0
+    else:
+        return []
+    if not isinstance(first, int):
+        return []
+    return [first * factor ** (skipped + rung) for rung in range(_MAX_RUNGS)]

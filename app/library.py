@@ -1,0 +1,20 @@
+"""Where a page finds Plotly's program, which is the one of the Python package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plotly
+
+#: With its version: a browser may keep it for good.
+LIBRARY_PATH = f"/plotly-{plotly.__version__}.js"
+
+
+def library_file() -> Path:
+    return Path(plotly.__file__).with_name("package_data") / "plotly.min.js"
+
+
+def figure_script() -> str:
+    """An ES module whose default export, `mount`, draws a figure into an element."""
+    folder = Path(__file__).parent / "views"
+    return "".join((folder / name).read_text() for name in ("sketch.js", "figure.js"))

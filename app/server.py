@@ -1,0 +1,74 @@
+"""The dashboard's server: `python -m app.server --host 127.0.0.1 --port 8501`.
+
+It has imported and read what a first page needs before somebody asks, and it serves Plotly's
+program itself. Which database it shows stands in its environment (`tuner.dashboard`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import threading
+from pathlib import Path
+
+from starlette.middleware import Middleware
+from streamlit.starlette import App
+
+import app.main
+from app.assets import Assets
+from app.data.look import look_at
+from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+from tuner.errors import TunerError
+
+_MAIN = Path(app.main.__file__)
+_LOG = logging.getLogger(__name__)
+
+
+def _end_with_the_parent() -> None:
+    """Ends this server when whoever started it is gone: its end of the pipe closes then."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _read_ahead() -> None:
+    """What the first page will ask for; whatever is wrong will be said there."""
+    try:
+        look = look_at(os.environ[DATABASE_VARIABLE])
+        studies = look.studies()
+        name = os.environ.get(STUDY_VARIABLE)
+        study = studies.get(name) if name else None
+        if study or studies:
+            look.trials(study or list(studies.values())[-1])
+    except TunerError as error:
+        _LOG.info("Nothing was read ahead: %s", error)
+
+
+def settings(host: str, port: int) -> dict[str, object]:
+    """Of Streamlit, by the names of its own options."""
+    return {
+        "server.address": host,
+        "server.port": port,
+        "server.headless": True,
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": False,
+        "client.toolbarMode": "viewer",
+        "client.showErrorDetails": "none",
+        "logger.level": "warning",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8501)
+    told = parser.parse_args()
+    threading.Thread(target=_read_ahead, daemon=True, name="read ahead").start()
+    threading.Thread(target=_end_with_the_parent, daemon=True, name="parent").start()
+    App(_MAIN, middleware=[Middleware(Assets)]).run(config=settings(told.host, told.port))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Learning curves: what every trial reported, and one trial among its rivals."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from app.charts.many_curves import CurveAxes, many_curves_figure
+from app.charts.style import to_json
+from app.data.curve_columns import MAX_CURVES, Curves, pick
+from app.data.trial_columns import TrialColumns
+from app.views import shell
+from app.views.figure import show_figure
+from app.views.shell import Shown
+
+_PICK_KEY = "trial_among_rivals"
+#: A click reruns the figure alone; the number above it, and the address, are others then.
+_REDRAW_KEY = "curves_redraw"
+
+
+def page() -> None:
+    st.title("Learning curves")
+    shell.page_of_a_study(_page)
+
+
+def _page(shown: Shown) -> None:
+    _begin_with_a_trial()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.number_input(
+            "Trial among its rivals (number)",
+            min_value=0,
+            step=1,
+            value=None,
+            width=260,
+            key=_PICK_KEY,
+            placeholder="none; or click a curve",
+        )
+        log_x = st.toggle("log x")
+        log_y = st.toggle("log y")
+    shell.live("curves", lambda: _curves(shown, log_x=log_x, log_y=log_y))
+
+
+def _begin_with_a_trial() -> None:
+    if _PICK_KEY not in st.session_state:
+        st.session_state[_PICK_KEY] = shell.chosen_trial()
+    shell.choose_trial(st.session_state[_PICK_KEY])
+
+
+def _pick(number: int) -> None:
+    st.session_state[_PICK_KEY] = number
+    st.session_state[_REDRAW_KEY] = True
+
+
+def _curves(shown: Shown, *, log_x: bool, log_y: bool) -> None:
+    if st.session_state.pop(_REDRAW_KEY, False):
+        st.rerun()
+    picked: int | None = st.session_state.get(_PICK_KEY)
+    name = shown.objectives[0].name if len(shown.objectives) == 1 else "reported value"
+    axes = CurveAxes(name=f"{name} (as reported)", log_x=log_x, log_y=log_y)
+    figure, n_drawn, n_all = draw_curves(shown, axes, picked)
+    if not n_drawn:
+        st.info("No trial has reported anything yet.")
+        return
+    if n_all > MAX_CURVES:
+        st.caption(
+            f"{n_drawn} curves of {n_all} trials: those that run, the best, the newest, and some "
+            "of all times; of each curve the extremes."
+        )
+    show_figure(figure, key="curves", on_trial=_pick)
+    if picked is not None:
+        _why(shown, picked)
+
+
+def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> tuple[str, int, int]:
+    """The figure as JSON, how many curves it has, and how many trials there are."""
+    look = shown.look
+    trials = look.trials(shown.study)
+    is_maximized = shown.objectives[0].is_maximized
+
+    def chosen() -> TrialColumns:
+        return trials.where(pick(trials, is_maximized=is_maximized, also=picked))
+
+    some = look.kept.get(("picked", shown.study, picked), (trials,), chosen)
+    curves = look.curves(shown.study, some)
+
+    def make() -> tuple[str, int, int]:
+        figure = many_curves_figure(
+            curves,
+            some,
+            axes,
+            rungs=look.rungs(shown.study, _last_step(curves)) if curves else (),
+            picked=picked,
+            revision=shown.revision,
+        )
+        return to_json(figure), len(curves), len(trials)
+
+    return look.kept.get(("curves", shown.study, axes, picked), (some, curves), make)
+
+
+def _last_step(curves: Curves) -> int:
+    return int(max(np.max(curve.steps) for curve in curves.values()))
+
+
+def _why(shown: Shown, number: int) -> None:
+    found = shown.look.trial(shown.study, number, shell.now())
+    if found is None:
+        st.warning(f"There is no trial {number} in study {shown.study.name}.")
+        return
+    st.subheader(f"Trial {number}")
+    st.code(found.why, language=None, wrap_lines=True)
+    st.button("All about this trial", on_click=shell.open_trial, args=(number,))

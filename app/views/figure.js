@@ -1,0 +1,162 @@
+// Draws one Plotly figure and keeps it: a refresh goes to Plotly.react, which leaves the zoom, and
+// what was hidden, alone while `layout.uirevision` stays the same. Streamlit's own chart element
+// is made anew when its data change, and the zoom with it.
+// A range that the figure itself gives, such as that of a timeline that grows, wins over a zoom in
+// Plotly; here it does not (`zoomed`).
+const PARTS = new WeakMap();
+let loading;
+
+function library(url) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = new URL(url, window.location.origin).href;
+    script.onload = () => resolve(window.Plotly);
+    script.onerror = () => reject(new Error(`${url} can't be loaded`));
+    document.head.append(script);
+  });
+  return loading;
+}
+
+function dressed(layout, element) {
+  const style = getComputedStyle(element);
+  const value = (name, other) => style.getPropertyValue(name).trim() || other;
+  const text = value("--st-text-color", "#31333f");
+  const line = value("--st-border-color", "rgba(128, 128, 128, 0.25)");
+  const background = value("--st-background-color", "#ffffff");
+  const narrow = element.clientWidth < 500;
+  const font = { color: text, size: narrow ? 10 : 12, family: value("--st-font", "sans-serif") };
+  const done = { ...layout, font, width: element.clientWidth || undefined };
+  done.hoverlabel = { bgcolor: background, bordercolor: text, font: { color: text } };
+  done.modebar = { bgcolor: "rgba(0,0,0,0)", color: line, activecolor: text };
+  for (const name of Object.keys(layout).filter((each) => /^[xy]axis\d*$/.test(each))) {
+    done[name] = { gridcolor: line, linecolor: line, tickcolor: line, ...layout[name] };
+    // Plotly writes a zoom into the range that it was given.
+    if (layout[name].range) done[name].range = [...layout[name].range];
+  }
+  if (layout.meta?.own_background) done.paper_bgcolor = done.plot_bgcolor = background;
+  return done;
+}
+
+function sameRange(axis, one, other) {
+  const [a, b] = one.map((each) => axis.r2l(each));
+  const [c, d] = other.map((each) => axis.r2l(each));
+  return Math.max(Math.abs(a - c), Math.abs(b - d)) <= 1e-6 * Math.abs(b - a);
+}
+
+// The figure's own ranges, except where somebody has zoomed since they were drawn.
+function zoomed(part, layout) {
+  const { given, div } = part;
+  if (!given || !div._fullLayout || given.uirevision !== layout.uirevision) return layout;
+  const kept = { ...layout };
+  for (const name of Object.keys(given).filter((each) => given[each]?.range && layout[each]?.range)) {
+    const axis = div._fullLayout[name];
+    if (axis?.range && !sameRange(axis, axis.range, given[name].range)) {
+      kept[name] = { ...layout[name], range: [...axis.range] };
+    }
+  }
+  return kept;
+}
+
+// What a double click leads back to: the range as it is given now, not the first one.
+function remember(part, layout) {
+  part.given = layout;
+  for (const [name, { range }] of Object.entries(layout).filter(([, each]) => each?.range)) {
+    const axis = part.div._fullLayout[name];
+    if (axis) [axis._rangeInitial0, axis._rangeInitial1] = range;
+  }
+}
+
+async function saved(part) {
+  const { figure, url, name } = part;
+  const whole = await (await fetch(new URL(url, window.location.origin))).text();
+  const text = JSON.stringify(figure).replaceAll("<", "\\u003c");
+  const page = `<!doctype html><meta charset="utf-8"><title>${encodeURIComponent(name)}</title>
+<script>${whole}<\/script><div id="figure"></div>
+<script>const f = ${text}; Plotly.newPlot("figure", f.data, f.layout, { responsive: true });<\/script>`;
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([page], { type: "text/html" }));
+  link.download = `${name}.html`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+function buttons(part) {
+  const icon = { width: 24, height: 24, path: "M5 20h14v-2H5v2zM19 9h-4V3H9v6H5l7 7 7-7z" };
+  const html = { name: "html", title: "Save as HTML", icon, click: () => saved(part) };
+  return {
+    displaylogo: false,
+    modeBarButtonsToAdd: part.url ? [html] : [],
+    modeBarButtonsToRemove: ["select2d", "lasso2d"],
+    toImageButtonOptions: { format: "png", filename: part.name, scale: 2 },
+  };
+}
+
+async function draw(part) {
+  const { data, layout } = part.figure;
+  if (!window.Plotly && !part.sketched) {
+    const { font, modebar } = dressed(layout, part.div);
+    part.sketched = sketch(part.div, part.figure, { text: font.color, line: modebar.color });
+    if (part.sketched) part.div.dataset.drawn = "sketch";
+    // The picture is on the screen before the browser is busy with the program.
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  }
+  const Plotly = await library(part.url);
+  if (!part.div.isConnected || part.figure.data !== data) return;
+  if (!part.div._fullLayout) part.div.replaceChildren();
+  part.width = part.div.clientWidth;
+  // The same object each time: with another configuration Plotly begins anew, without the zoom.
+  part.buttons ??= buttons(part);
+  const look = dressed(zoomed(part, layout), part.div);
+  await Plotly.react(part.div, data, look, part.buttons);
+  remember(part, layout);
+  part.div.dataset.drawn = "plotly";
+  part.div.dataset.colour = part.div._fullLayout.font.color;
+  if (part.hears) return;
+  part.hears = true;
+  part.div.on("plotly_click", (event) => {
+    const trial = event.points[0]?.customdata;
+    if (Number.isInteger(trial)) part.tell(trial);
+  });
+}
+
+function begun(parentElement) {
+  const div = document.createElement("div");
+  div.style.width = "100%";
+  parentElement.append(div);
+  const part = { div, hears: false, width: div.clientWidth };
+  const again = () => part.figure && draw(part);
+  part.sizes = new ResizeObserver(() => div.clientWidth !== part.width && again());
+  part.sizes.observe(div);
+  part.scheme = window.matchMedia("(prefers-color-scheme: dark)");
+  part.recolour = () => requestAnimationFrame(again);
+  part.scheme.addEventListener("change", part.recolour);
+  // Streamlit also ends a component before it hands it new data, and begins it again at once.
+  part.end = () => {
+    part.ending = setTimeout(() => ended(parentElement, part), 1000);
+  };
+  PARTS.set(parentElement, part);
+  return part;
+}
+
+function ended(parentElement, part) {
+  part.sizes.disconnect();
+  part.scheme.removeEventListener("change", part.recolour);
+  window.Plotly?.purge(part.div);
+  part.div.remove();
+  PARTS.delete(parentElement);
+}
+
+export default function mount({ data, parentElement, setTriggerValue }) {
+  const part = PARTS.get(parentElement) ?? begun(parentElement);
+  clearTimeout(part.ending);
+  if (part.text === data.figure) return part.end;
+  part.text = data.figure;
+  part.figure = JSON.parse(data.figure);
+  part.url = data.library;
+  part.name = data.name;
+  part.tell = (trial) => data.is_heard && setTriggerValue("trial", trial);
+  part.div.style.minHeight = `${part.figure.layout.height ?? 300}px`;
+  draw(part);
+  return part.end;
+}

@@ -1,0 +1,109 @@
+"""How the objective depends on the parameters."""
+
+from __future__ import annotations
+
+import optuna
+import streamlit as st
+
+from app.charts.parameters import MAX_PAIRED, MAX_TRIALS, Kind, importance_figure, parameter_figure
+from app.charts.style import to_json
+from app.data.sample import (
+    MAX_FOR_IMPORTANCE,
+    importances,
+    pick_rows,
+    shared_names,
+    spread_rows,
+    study_of,
+)
+from app.data.trial_columns import Numbers, TrialColumns
+from app.views import shell
+from app.views.figure import show_figure
+from app.views.shell import Shown
+
+_PAIRED = (Kind.CONTOUR, Kind.RANK)
+_MIN_TRIALS = 2
+
+
+def page() -> None:
+    st.title("Parameters")
+    shell.page_of_a_study(_page)
+
+
+def _page(shown: Shown) -> None:
+    names = [each.name for each in shown.objectives]
+    place = 0
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        kind = st.segmented_control(
+            "Figure", list(Kind), format_func=lambda each: each.value, default=Kind.PARALLEL
+        )
+        if len(names) > 1:
+            place = names.index(st.selectbox("Objective", names, width=220))
+    shell.live("parameters", lambda: _figures(shown, kind or Kind.PARALLEL, place))
+
+
+def _figures(shown: Shown, kind: Kind, place: int) -> None:
+    trials = shown.look.trials(shown.study)
+    n_able = int(trials.is_candidate.sum())
+    if n_able < _MIN_TRIALS:
+        st.info(f"{_MIN_TRIALS} trials must have completed; {n_able} have.")
+        return
+    found = _importances(shown, trials, place)
+    most = MAX_TRIALS[kind]
+    is_maximized = shown.objectives[place].is_maximized
+    rows = pick_rows(trials, place, is_maximized=is_maximized, most=most)
+    study = _study(shown, trials, place, most, rows)
+    names = [name for name in found if name in shared_names(study)] or shared_names(study)
+    if not names:
+        st.info("No parameter that all completed trials have was given different values.")
+        return
+    if found:
+        figure = importance_figure(found, revision=shown.revision)
+        st.subheader("Importance")
+        if n_able > MAX_FOR_IMPORTANCE:
+            st.caption(f"Told from {MAX_FOR_IMPORTANCE} of {n_able} completed trials.")
+        show_figure(figure, key="importance")
+    if kind in _PAIRED:
+        names = _pair(names)
+        if len(names) < 2:
+            st.info("Two parameters at least.")
+            return
+    st.subheader(kind.value.capitalize())
+    if n_able > most:
+        st.caption(f"{most} of {n_able} completed trials: the best, and the newest.")
+    objective = shown.objectives[place]
+
+    def make() -> str:
+        title = f"{objective.name} ({objective.direction.name.lower()})"
+        return to_json(parameter_figure(kind, study, names, title, revision=shown.revision))
+
+    key = ("parameters", shown.study, kind, place, tuple(names))
+    show_figure(shown.look.kept.get(key, (study,), make), key="parameters")
+
+
+def _pair(names: list[str]) -> list[str]:
+    if len(names) <= 2:
+        return names
+    chosen: list[str] = st.multiselect(
+        f"Parameters (2 to {MAX_PAIRED})", names, names[:2], max_selections=MAX_PAIRED
+    )
+    return chosen
+
+
+def _study(
+    shown: Shown, trials: TrialColumns, place: int, most: int, rows: Numbers
+) -> optuna.Study:
+    look, objective = shown.look, shown.objectives[place]
+
+    def make() -> optuna.Study:
+        params = look.params(shown.study, trials)
+        return study_of(trials, rows, objective, place, params, look.distributions(shown.study))
+
+    return look.kept.get(("study", shown.study, place, most), (trials,), make)
+
+
+def _importances(shown: Shown, trials: TrialColumns, place: int) -> dict[str, float]:
+    def make() -> dict[str, float]:
+        rows = spread_rows(trials, MAX_FOR_IMPORTANCE)
+        return importances(_study(shown, trials, place, MAX_FOR_IMPORTANCE, rows))
+
+    return shown.look.kept.get(("importances", shown.study, place), (trials,), make)

@@ -1,0 +1,94 @@
+"""The way in for those who may ask something of a study."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import cache
+
+import streamlit as st
+
+from app.data.control import Control, place_of
+from app.data.permission import Doorkeeper
+from app.views.shell import Shown
+from tuner.dashboard import DATABASE_VARIABLE
+
+_WHO_KEY = "who controls"
+_TOKEN_KEY, _NAME_KEY = "control token", "control name"
+_MAX_NAME = 60
+
+
+@cache
+def _doorkeeper() -> Doorkeeper:
+    return Doorkeeper(os.environ)
+
+
+def control_of(shown: Shown) -> Control | None:
+    """None for those who may only look."""
+    who = _who()
+    if who is None:
+        return None
+    url = os.environ[DATABASE_VARIABLE]
+    return Control(place=place_of(url, shown.study, shown.look.shown_url), who=who)
+
+
+def _who() -> str | None:
+    if st.session_state.get(_WHO_KEY):
+        return str(st.session_state[_WHO_KEY])
+    email = _email()
+    if _doorkeeper().has_users and _doorkeeper().knows(email):
+        return f"{email} (dashboard)"
+    return None
+
+
+def _email() -> str | None:
+    """Of who has logged in. Only a checked address counts: anybody may state another's."""
+    user = st.user.to_dict()
+    if not user.get("is_logged_in") or user.get("email_verified") is False:
+        return None
+    email = user.get("email")
+    return str(email) if email else None
+
+
+def door() -> None:
+    """Where a token is given, or somebody logs in; or why nothing can be asked for."""
+    keeper = _doorkeeper()
+    if not keeper.has_token and not keeper.has_users:
+        st.info(
+            "This dashboard only shows. Started with `--token-file FILE`, or with "
+            "TUNER_DASHBOARD_TOKEN in its environment, it also lets those who know the token "
+            "pause, stop, retry and enqueue."
+        )
+        return
+    if keeper.has_users:
+        _login()
+    if keeper.has_token:
+        with st.form("token", clear_on_submit=True, width=420):
+            st.text_input("Token", type="password", key=_TOKEN_KEY, autocomplete="off")
+            st.text_input("Your name, for the record", key=_NAME_KEY, max_chars=_MAX_NAME)
+            st.form_submit_button("Unlock", on_click=_unlock)
+    if st.session_state.pop("control refused", False):
+        st.error("That is not the token. After five wrong ones nobody can try for a minute.")
+
+
+def _login() -> None:
+    email = _email()
+    if email is None:
+        st.button("Log in", on_click=st.login)
+        return
+    st.warning(f"{email} is not among those who may ask for something.")
+    st.button("Log out", on_click=st.logout)
+
+
+def _unlock() -> None:
+    if _doorkeeper().admits(str(st.session_state.get(_TOKEN_KEY, ""))):
+        name = str(st.session_state.get(_NAME_KEY, "")).strip()[:_MAX_NAME] or "somebody"
+        st.session_state[_WHO_KEY] = f"{name} (dashboard)@{socket.gethostname()}"
+    else:
+        st.session_state["control refused"] = True
+    st.session_state[_TOKEN_KEY] = ""
+
+
+def lock() -> None:
+    """Only looks from now on."""
+    st.session_state[_WHO_KEY] = None

@@ -1,0 +1,94 @@
+"""How soon a search is how good, on recorded learning curves, beside its peers: same seeds, paired.
+
+    python -m benchmarks.search_quality CURVES.npz ... --seeds 20 --workers 4 32
+    python -m benchmarks.search_quality CURVES.npz ... --systems random "tuner, auto" --jobs 1
+
+Prints progress, then Markdown tables; writes a JSON file, and a picture. See docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.machine import package_versions, this_machine
+from benchmarks.results import write_json
+from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
+from benchmarks.search_quality.loop import play
+from benchmarks.search_quality.systems import SYSTEMS, seeded
+from benchmarks.search_quality.tasks import Task, read_task
+
+PACKAGES = ("tuner", "optuna", "ray", "syne-tune", "torch", "numpy")
+
+
+@functools.cache
+def _task(path: Path) -> Task:
+    return read_task(path)
+
+
+def run_one(
+    case: tuple[Path, str, int, int], *, restart_s: float, n_medians: float
+) -> Judged | None:
+    """Plays one search; None where the tuner is not installed."""
+    path, system, n_workers, seed = case
+    task = _task(path)
+    try:
+        search = seeded(system, task, seed)
+    except ModuleNotFoundError:
+        return None
+    played = play(search, task, n_workers=n_workers, restart_s=restart_s, n_medians=n_medians)
+    return judge(played, task, system=system, n_workers=n_workers, seed=seed)
+
+
+def run_all(args: argparse.Namespace) -> Iterator[Judged]:
+    cases = [
+        (path, system, n_workers, seed)
+        for n_workers in args.workers
+        for system in args.systems
+        for path in args.curves
+        for seed in range(args.seeds)
+    ]
+    one = functools.partial(run_one, restart_s=args.restart, n_medians=args.medians)
+    with ProcessPoolExecutor(args.jobs) as pool:
+        for case, judged in zip(cases, pool.map(one, cases), strict=True):
+            if judged is None:
+                print(f"{case[1]} is not installed: left out", file=sys.stderr)
+                continue
+            print(
+                f"{judged.task} {judged.system}, {judged.n_workers} workers, seed {judged.seed}: "
+                f"area {judged.area:.3f}, end {judged.end:.3f}",
+                file=sys.stderr,
+                flush=True,
+            )
+            yield judged
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality")
+    parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--workers", type=int, nargs="+", default=[4, 32])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--restart", type=float, default=5.0, help="seconds an attempt takes more")
+    parser.add_argument("--medians", type=float, default=10.0, help="time, in whole trainings")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--picture", type=Path)
+    args = parser.parse_args(argv)
+    judged = list(run_all(args))
+    print(f"{this_machine()}\n\n{tables(judged)}")
+    if args.output is not None:
+        figures = [asdict(each) for each in judged]
+        write_json(args.output, {"versions": package_versions(PACKAGES), "figures": figures})
+    if args.picture is not None:
+        write_picture(judged, args.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Plays one search on recorded curves: workers that train, on a clock that jumps."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+from benchmarks.search_quality.tasks import Task
+from search_spaces import ParamValue
+from tuner.simulate.curves import Curve
+
+
+class Verdict(Enum):
+    GO_ON = "go on"
+    STOP = "stop"
+    PAUSE = "pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """What a worker does next."""
+
+    trial: int
+    params: Mapping[str, ParamValue]
+
+
+class Search(Protocol):
+    """A tuner's sampler and pruner."""
+
+    def next(self) -> Next:
+        """For a worker that is free: a new trial, or one that was paused."""
+
+    def report(self, trial: int, step: int, value: float) -> Verdict:
+        """After each step but the last."""
+
+    def complete(self, trial: int, step: int, value: float) -> None:
+        """After the last step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bettered:
+    """The best value so far, from this instant on."""
+
+    at_s: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of a search."""
+
+    #: By any report.
+    reported: Sequence[Bettered]
+    #: By the ends of whole trainings alone.
+    completed: Sequence[Bettered]
+    end_s: float
+    n_trials: int
+    #: Of this machine, in sampler and pruner, for each trial that was begun.
+    search_ms: float
+
+
+@dataclass(slots=True)
+class _Training:
+    curve: Curve
+    done: int = 0
+
+
+@dataclass(slots=True)
+class _Best:
+    steps: list[Bettered] = field(default_factory=list)
+
+    def take(self, at_s: float, value: float) -> None:
+        if not self.steps or value > self.steps[-1].value:
+            self.steps.append(Bettered(at_s=at_s, value=value))
+
+
+def play(
+    search: Search, task: Task, *, n_workers: int, restart_s: float, n_medians: float
+) -> Played:
+    """
+    Args:
+        search: The tuner.
+        task: What it searches on.
+        n_workers: That train at a time.
+        restart_s: What each attempt costs before it trains.
+        n_medians: How long: in whole trainings, of the median configuration, one after the other.
+    """
+    end_s, took_s = n_medians * task.full_s, 0.0
+    trainings: dict[int, _Training] = {}
+    coming: list[tuple[float, int, int]] = []
+    order = itertools.count()
+    reported, completed = _Best(), _Best()
+
+    def begin(now_s: float) -> None:
+        nonlocal took_s
+        began_s = time.perf_counter()
+        chosen = search.next()
+        took_s += time.perf_counter() - began_s
+        if chosen.trial not in trainings:
+            trainings[chosen.trial] = _Training(task.table.curve(chosen.params))
+        go_on(now_s + restart_s, chosen.trial)
+
+    def go_on(now_s: float, trial: int) -> None:
+        training = trainings[trial]
+        seconds, done = training.curve.seconds, training.done
+        takes_s = float(seconds[done] - (seconds[done - 1] if done else 0.0))
+        heapq.heappush(coming, (now_s + takes_s, next(order), trial))
+
+    for _ in range(n_workers):
+        begin(0.0)
+    while coming[0][0] <= end_s:
+        now_s, _, trial = heapq.heappop(coming)
+        training = trainings[trial]
+        value = float(training.curve.values[training.done])
+        training.done += 1
+        reported.take(now_s, value)
+        is_last = training.done == training.curve.n_steps
+        began_s = time.perf_counter()
+        verdict = Verdict.STOP
+        if is_last:
+            completed.take(now_s, value)
+            search.complete(trial, training.done, value)
+        else:
+            verdict = search.report(trial, training.done, value)
+        took_s += time.perf_counter() - began_s
+        if verdict is Verdict.GO_ON:
+            go_on(now_s, trial)
+        else:
+            begin(now_s)
+    return Played(
+        reported=reported.steps,
+        completed=completed.steps,
+        end_s=end_s,
+        n_trials=len(trainings),
+        search_ms=took_s * 1e3 / len(trainings),
+    )

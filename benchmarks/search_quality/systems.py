@@ -1,0 +1,270 @@
+"""The tuners that are compared: ours, Optuna's, and the ASHA of Ray Tune and of Syne Tune."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.exceptions import ExperimentalWarning
+from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.trial import TrialState
+
+from benchmarks.search_quality.by_rung import RungFedTPE
+from benchmarks.search_quality.loop import Next, Search, Verdict
+from benchmarks.search_quality.tasks import Task
+from search_spaces import ParamValue, SearchSpace
+from tuner.config.study import Source, validate_study
+from tuner.search.asha import AshaPruner
+from tuner.search.auto import pruner_of, sampler_of
+from tuner.search.rungs import RungTable
+
+MakeSearch = Callable[[Task, int], Search]
+"""From a task and a seed."""
+
+_REDUCTION = 3
+#: Twice the parameters of the tasks.
+_N_LEAST = 14
+
+
+class OptunaSearch:
+    """A sampler and a pruner of Optuna's interface, on a study in memory.
+
+    Args:
+        space: What is searched.
+        sampler: Chooses configurations.
+        pruner: Stops trials.
+    """
+
+    def __init__(self, space: SearchSpace, sampler: BaseSampler, pruner: BasePruner) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._space = space
+        self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        self._trials: dict[int, optuna.Trial] = {}
+        self._paused = _Paused(pruner) if _promotes(pruner) else None
+
+    def next(self) -> Next:
+        if self._paused is not None and (number := self._paused.promote()) is not None:
+            return Next(trial=number, params={})
+        trial = self.study.ask()
+        self._trials[trial.number] = trial
+        return Next(trial=trial.number, params=self._space.suggest(trial))
+
+    def report(self, trial: int, step: int, value: float) -> Verdict:
+        live = self._trials[trial]
+        live.report(value, step)
+        if self._paused is not None:
+            return self._paused.judge(trial, step, value)
+        if live.should_prune():
+            self.study.tell(live, state=TrialState.PRUNED)
+            return Verdict.STOP
+        return Verdict.GO_ON
+
+    def complete(self, trial: int, step: int, value: float) -> None:
+        self._trials[trial].report(value, step)
+        self.study.tell(self._trials[trial], value)
+        if self._paused is not None:
+            self._paused.table.length = step
+
+
+def _promotes(pruner: BasePruner) -> bool:
+    return isinstance(pruner, AshaPruner) and pruner.promotes
+
+
+class _Paused:
+    """ASHA that promotes, as `tuner/search/promotion.py` has it, without a database."""
+
+    def __init__(self, pruner: BasePruner) -> None:
+        assert isinstance(pruner, AshaPruner)
+        self.table: RungTable = pruner.new_table()
+
+    def promote(self) -> int | None:
+        number = next(self.table.promotable(), None)
+        if number is not None:
+            self.table.unpause(number)
+        return number
+
+    def judge(self, trial: int, step: int, value: float) -> Verdict:
+        rung = self.table.rung_at(step)
+        if rung < 0 or not self.table.come(trial, rung, -value) or self.table.is_end(rung):
+            return Verdict.GO_ON
+        if self.table.standing(trial, rung).goes_on:
+            return Verdict.GO_ON
+        self.table.pause(trial)
+        return Verdict.PAUSE
+
+
+class RaySearch:
+    """Ray Tune's ASHA, asked without a cluster; configurations are drawn at random.
+
+    Args:
+        task: What is searched.
+        seed: Of the configurations.
+    """
+
+    def __init__(self, task: Task, seed: int) -> None:
+        from ray.tune.schedulers import AsyncHyperBandScheduler
+
+        self._drawn = _Drawn(task.space, seed)
+        self._scheduler: Any = AsyncHyperBandScheduler(
+            time_attr="training_iteration",
+            metric="value",
+            mode="max",
+            max_t=task.table.values.shape[1],
+            grace_period=1,
+            reduction_factor=_REDUCTION,
+        )
+        self._trials: list[Any] = []
+
+    def next(self) -> Next:
+        number = len(self._trials)
+        self._trials.append(SimpleNamespace(trial_id=str(number)))
+        self._scheduler.on_trial_add(None, self._trials[-1])
+        return Next(trial=number, params=self._drawn.draw())
+
+    def report(self, trial: int, step: int, value: float) -> Verdict:
+        result = {"training_iteration": step, "value": value}
+        said = self._scheduler.on_trial_result(None, self._trials[trial], result)
+        return Verdict.GO_ON if said == "CONTINUE" else Verdict.STOP
+
+    def complete(self, trial: int, step: int, value: float) -> None:
+        result = {"training_iteration": step, "value": value}
+        self._scheduler.on_trial_complete(None, self._trials[trial], result)
+
+
+class SyneTuneSearch:
+    """Syne Tune's ASHA, asked without a backend; configurations are drawn at random.
+
+    Args:
+        task: What is searched.
+        seed: Of the configurations, which are drawn here and not by Syne Tune.
+    """
+
+    def __init__(self, task: Task, seed: int) -> None:
+        from syne_tune.config_space import uniform
+        from syne_tune.optimizer.baselines import ASHA
+
+        self._drawn = _Drawn(task.space, seed)
+        self._scheduler: Any = ASHA(
+            {"unused": uniform(0.0, 1.0)},
+            metric="value",
+            do_minimize=False,
+            time_attr="epoch",
+            max_t=task.table.values.shape[1],
+            grace_period=1,
+            reduction_factor=_REDUCTION,
+            random_seed=seed,
+        )
+        self._trials: list[Any] = []
+
+    def next(self) -> Next:
+        number = len(self._trials)
+        self._trials.append(SimpleNamespace(trial_id=number, config={}))
+        self._scheduler.on_trial_add(self._trials[-1])
+        return Next(trial=number, params=self._drawn.draw())
+
+    def report(self, trial: int, step: int, value: float) -> Verdict:
+        said = self._scheduler.on_trial_result(self._trials[trial], {"epoch": step, "value": value})
+        return Verdict.GO_ON if said == "CONTINUE" else Verdict.STOP
+
+    def complete(self, trial: int, step: int, value: float) -> None:
+        self._scheduler.on_trial_complete(self._trials[trial], {"epoch": step, "value": value})
+
+
+class _Drawn:
+    """Configurations at random, as Optuna draws them."""
+
+    def __init__(self, space: SearchSpace, seed: int) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._space = space
+        self._study = optuna.create_study(sampler=RandomSampler(seed=seed))
+
+    def draw(self) -> Mapping[str, ParamValue]:
+        return self._space.suggest(self._study.ask())
+
+
+def _optuna(
+    sampler: Callable[..., BaseSampler], pruner: Callable[[int], BasePruner], task: Task, seed: int
+) -> Search:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        return OptunaSearch(task.space, sampler(seed=seed), pruner(task.table.values.shape[1]))
+
+
+def _tpe_by_rung(seed: int) -> BaseSampler:
+    return RungFedTPE(TPESampler(seed=seed), n_least=_N_LEAST)
+
+
+def _none(_: int) -> BasePruner:
+    return NopPruner()
+
+
+def _asha(first: int) -> Callable[[int], BasePruner]:
+    return lambda _: SuccessiveHalvingPruner(min_resource=first, reduction_factor=_REDUCTION)
+
+
+def _hyperband(n_steps: int) -> BasePruner:
+    return HyperbandPruner(min_resource=1, max_resource=n_steps, reduction_factor=_REDUCTION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ours:
+    """A sampler and a pruner as a study file has them; None for what the platform picks."""
+
+    sampler: Mapping[str, Any] | None = None
+    pruner: Mapping[str, Any] | None = None
+
+    def __call__(self, task: Task, seed: int) -> Search:
+        parts = {"sampler": self.sampler, "pruner": self.pruner}
+        study = {
+            "study": "curves",
+            "objectives": {"accuracy": "maximize"},
+            "trial": {"function": "train:train"},
+            "search_space": task.space.to_mapping(),
+            **{key: part for key, part in parts.items() if part is not None},
+        }
+        source = Source(path=Path("/"), file="study.yaml", text="")
+        config = validate_study(study, source=source, environ={}, origins={})
+        return OptunaSearch(task.space, sampler_of(config, seed=seed), pruner_of(config))
+
+
+def _asha_of_ours(first: int, mode: str = "stop") -> dict[str, Any]:
+    return {"name": "asha", "mode": mode, "min_resource": first}
+
+
+AUTO, RANDOM = "tuner, auto", "random"
+PEERS: Mapping[str, MakeSearch] = {
+    RANDOM: functools.partial(_optuna, RandomSampler, _none),
+    "Optuna, random + ASHA": functools.partial(_optuna, RandomSampler, _asha(1)),
+    "Optuna, TPE": functools.partial(_optuna, TPESampler, _none),
+    "Optuna, TPE + ASHA": functools.partial(_optuna, TPESampler, _asha(1)),
+    "Optuna, TPE + ASHA from 3": functools.partial(_optuna, TPESampler, _asha(3)),
+    "Optuna, TPE + Hyperband": functools.partial(_optuna, TPESampler, _hyperband),
+    "Ray Tune, random + ASHA": RaySearch,
+    "Syne Tune, random + ASHA": SyneTuneSearch,
+}
+OURS: Mapping[str, MakeSearch] = {
+    AUTO: Ours(),
+    "random + ASHA from 2": Ours(sampler={"name": "random"}),
+    "TPE + ASHA from 2": Ours(sampler={"name": "tpe"}),
+    "TPE by rung + ASHA": functools.partial(_optuna, _tpe_by_rung, _asha(1)),
+    "curve_gp alone": Ours(pruner={"name": "none"}),
+    "curve_gp + ASHA from 1": Ours(pruner=_asha_of_ours(1)),
+    "curve_gp + ASHA from 3": Ours(pruner=_asha_of_ours(3)),
+    "curve_gp, none at random": Ours(sampler={"name": "curve_gp", "random_share": 0.0}),
+    "curve_gp + ASHA, promote": Ours(pruner=_asha_of_ours(2, "promote")),
+}
+SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS}
+
+
+def seeded(name: str, task: Task, seed: int) -> Search:
+    """A search by its name; the same seed means the same draws wherever it can."""
+    np.random.seed(seed)
+    return SYSTEMS[name](task, seed)

@@ -1,0 +1,42 @@
+"""`python -m tests.chaos --minutes 30 --seed 7 --database postgresql --output chaos.json`."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from tests.chaos.chaos import Chaos, run_chaos
+from tests.chaos.table import table_of, write_json
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--database", choices=["postgresql", "sqlite"], default="postgresql")
+    parser.add_argument("--promote", action="store_true", help="trials pause and are resumed")
+    parser.add_argument("--interval", type=float, default=5.0, help="seconds between two faults")
+    parser.add_argument("--output", type=Path, default=Path("chaos.json"))
+    parser.add_argument("--folder", type=Path, help="kept; else a temporary one")
+    given = parser.parse_args()
+    chaos = Chaos(
+        seconds=60 * given.minutes,
+        seed=given.seed,
+        database=given.database,
+        interval_s=given.interval,
+        promotes=given.promote,
+    )
+    with tempfile.TemporaryDirectory(prefix="tuner-chaos-") as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        result = run_chaos(chaos, folder)
+    write_json(result, given.output)
+    print(table_of(result))
+    for finding in result.findings:
+        print(f"LOST: {finding}")
+    return 1 if result.findings else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

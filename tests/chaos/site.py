@@ -1,0 +1,190 @@
+"""A study in a folder of its own: its file, its dispatchers, what its trials leave behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos import checked
+from tests.chaos.keeper import Keeper, on_host
+from tests.chaos.step_log import StepLog
+from tests.e2e.study_folder import StudyFolder
+from tests.nvml_stub import NvmlStub, StubGpu
+from tuner.files import StudyFiles
+from tuner.search.asha import AshaPruner
+
+ENV_ID = "CHAOS_ID"
+#: What a user may set who lives with machines that misbehave.
+RETRIES = 3
+MAX_DISK_MIB = 6
+#: One in three goes on from the reports of steps 1, 3 and 9.
+_ASHA = {"min_resource": 1, "reduction_factor": 3}
+RUNGS = AshaPruner(**_ASHA).new_table()
+_DISK = "size=12m"
+N_GPUS = 3
+
+
+@dataclass(kw_only=True)
+class Site:
+    """One study, and all that works on it.
+
+    Args:
+        study: Its name.
+        folder: The user's folder.
+        keepers: Of its dispatchers.
+        has_own_disk: Whether its files are on a small disk, which can be filled.
+        gpus: The stand-in GPUs; None for CPU slots.
+        promotes: Whether trials pause at rungs, and the best of them go on.
+    """
+
+    study: str
+    folder: StudyFolder
+    keepers: list[Keeper]
+    has_own_disk: bool
+    gpus: NvmlStub | None = None
+    promotes: bool = False
+    n_trials: int = 0
+    #: By trial: ends that count against its retries, at most.
+    charged: Counter[int] = field(default_factory=Counter)
+    #: Trial and step of checkpoints that were cut off.
+    torn: set[tuple[int, int]] = field(default_factory=set)
+    lost_gpus: set[int] = field(default_factory=set)
+    #: Since the dispatcher's start, which takes no lost one up again.
+    withdrawn_gpus: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.log = StepLog(self.folder.path.parent / "steps.log")
+
+    @property
+    def files(self) -> StudyFiles:
+        return StudyFiles(folder=self.folder.path, study=self.study)
+
+    @property
+    def url(self) -> str:
+        return self.folder.env["STORAGE"]
+
+    @property
+    def first_aim(self) -> int:
+        """The step to which some trial gets soon."""
+        return checked.SAVE_EVERY if self.promotes else checked.N_STEPS
+
+    def allow(self, n_trials: int) -> None:
+        """Writes the study file anew with a larger budget."""
+        self.n_trials = n_trials
+        width = {"cpus": "{ranks}"} if self.gpus is None else {"gpus": 1}
+        ranks = {"ranks": {"type": "categorical", "choices": [1, 2]}}
+        self.folder.study(
+            study=self.study,
+            storage="${STORAGE}",
+            trial={
+                "function": "checked:train",
+                "resources": width,
+                "retries": RETRIES,
+                "stall_timeout": "6s",
+                "stop_grace": "3s",
+            },
+            search_space={
+                "x": {"type": "float", "low": 0, "high": 1},
+                **({} if self.gpus else ranks),
+            },
+            sampler={"name": "random", "seed": 1},
+            pruner={"name": "asha", **_ASHA} if self.promotes else "none",
+            devices="cpu:3" if self.gpus is None else "all",
+            budget={"trials": n_trials},
+            checkpoints={"keep": "best 30", "newest": 3, "max_disk": f"{MAX_DISK_MIB}MiB"},
+        )
+
+    def start(self) -> None:
+        for keeper in self.keepers:
+            keeper.start()
+
+    def keep(self) -> bool:
+        """Starts again what has ended too early; says whether all have reached the budget."""
+        for keeper in self.keepers:
+            if keeper.poll() not in (None, 0):
+                self.withdrawn_gpus = set(self.lost_gpus)
+                keeper.start()
+        return all(keeper.poll() == 0 for keeper in self.keepers)
+
+    def show_gpus(self) -> None:
+        """Tells the stand-in library which GPUs there are, and which are lost."""
+        assert self.gpus is not None
+        lost = frozenset({"lost"})
+        self.gpus.write(
+            [
+                StubGpu(
+                    uuid=f"GPU-{number}aaa",
+                    flags=lost if number in self.lost_gpus else frozenset(),
+                )
+                for number in range(N_GPUS)
+            ]
+        )
+
+    def close(self) -> None:
+        for keeper in self.keepers:
+            keeper.end()
+        if self.has_own_disk:
+            subprocess.run(["umount", "--lazy", str(self.files.root.parent)], check=True)
+
+
+def make_site(
+    parent: Path,
+    *,
+    study: str,
+    url: str,
+    chaos_id: str,
+    n_dispatchers: int = 1,
+    gpus: NvmlStub | None = None,
+    cuda_library: Path | None = None,
+    promotes: bool = False,
+) -> Site:
+    """Lays out a study's folder; the second dispatcher is on a host of its own where that works."""
+    folder_path = parent / study / "user"
+    temporary = parent / study / "tmp"
+    folder_path.mkdir(parents=True)
+    temporary.mkdir()
+    env = {
+        "STORAGE": url,
+        ENV_ID: chaos_id,
+        checked.ENV_LOG: str(parent / study / "steps.log"),
+        "TMPDIR": str(temporary),
+        "OMP_NUM_THREADS": "1",
+    }
+    if gpus is not None:
+        env |= gpus.env | {"TUNER_CUDA_LIBRARY": str(cuda_library)}
+    folder = StudyFolder(path=folder_path, env=env)
+    folder.write("checked.py", Path(checked.__file__).read_text())
+    keepers = [
+        Keeper(
+            name=f"dispatcher-{number}",
+            folder=folder_path,
+            env=folder.environment(),
+            prefix=on_host(f"{study}-host-{number}") if number and is_root() else (),
+        )
+        for number in range(n_dispatchers)
+    ]
+    has_own_disk = gpus is None and is_root()
+    site = Site(
+        study=study,
+        folder=folder,
+        keepers=keepers,
+        has_own_disk=has_own_disk,
+        gpus=gpus,
+        promotes=promotes,
+    )
+    if has_own_disk:
+        mount_point = site.files.root.parent
+        mount_point.mkdir()
+        disk = ["mount", "-t", "tmpfs", "-o", _DISK, "tuner-chaos", str(mount_point)]
+        subprocess.run(disk, check=True)
+    if gpus is not None:
+        site.show_gpus()
+    return site
+
+
+def is_root() -> bool:
+    """Who may mount a disk and be another host."""
+    return os.geteuid() == 0

@@ -1,0 +1,64 @@
+"""Debian's Chromium, and dashboards for it to look at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
+
+import pytest
+
+from tests.e2e.study_folder import Running, StudyFolder, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+BROWSER_MS = 60_000
+
+
+def missing(what: str) -> NoReturn:
+    reason = f"{what}: pip install playwright; apt-get install chromium fonts-dejavu-core"
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("There is no Playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        missing("There is no Chromium")
+    quiet = ("disable-background-networking", "disable-component-update", "disable-sync")
+    words = [f"--{each}" for each in ("no-sandbox", "disable-gpu", "no-first-run", *quiet)]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=words)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Page:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(BROWSER_MS)
+    return page
+
+
+def free_port() -> int:
+    with socket.socket() as lent:
+        lent.bind(("127.0.0.1", 0))
+        return int(lent.getsockname()[1])
+
+
+def dashboard(folder: StudyFolder, *words: str) -> tuple[Running, str]:
+    """`tuner dashboard WORDS` once it answers, and its address."""
+    port = free_port()
+    server = folder.start_tuner("dashboard", *words, "--port", str(port))
+    where = f"http://127.0.0.1:{port}"
+    wait_until(lambda: where in server.out, "it says where it is")
+    return server, where

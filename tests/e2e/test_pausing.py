@@ -1,0 +1,107 @@
+"""Promotion with real processes: paused, resumed from the checkpoint, and nothing done twice."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+import optuna
+from optuna.trial import TrialState
+
+from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.servers import Server
+from tuner.errors import EXIT_BUDGET_REACHED
+
+N_TRIALS, N_STEPS = 9, 9
+
+TRAIN = """
+import os, time
+import optuna, torch
+
+def train(trial):
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+    state = trial.load_checkpoint()
+    done, total = (state["step"], state["total"]) if state else (0, 0.0)
+    for step in range(done + 1, 10):
+        time.sleep(0.05)
+        total += trial.params.x * step
+        with open("steps.txt", "a") as file:
+            file.write(f"{trial.number} {step}\\n")
+        trial.report(trial.params.x, step=step)
+        trial.save_checkpoint({"step": step, "total": total, "w": torch.zeros(3)}, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return total
+"""
+
+
+def a_study(folder: StudyFolder, storage: str = "sqlite:///small.db") -> None:
+    folder.write("forecast.py", TRAIN)
+    folder.study(
+        storage=storage,
+        objectives={"value": "maximize"},
+        search_space={"x": {"type": "float", "low": 0.0, "high": 1.0}},
+        sampler={"name": "random", "seed": 3},
+        pruner={"name": "asha", "min_resource": 1, "reduction_factor": 3},
+        devices="cpu:2",
+        budget={"trials": N_TRIALS},
+    )
+
+
+def check(folder: StudyFolder, url: str | None = None, *, n_repeated: int = 0) -> None:
+    """All trials are over, and who completed did each step once, over all its attempts."""
+    url = url or f"sqlite:///{folder.path / 'small.db'}"
+    study = optuna.load_study(study_name=None, storage=url)
+    trials = study.get_trials()
+    assert len(trials) == N_TRIALS
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE, TrialState.PRUNED}
+    for trial in study.get_trials(states=(TrialState.COMPLETE,)):
+        expected = sum(trial.params["x"] * step for step in range(1, N_STEPS + 1))
+        assert abs(trial.values[0] - expected) < 1e-9
+        assert sorted(trial.intermediate_values) == list(range(1, N_STEPS + 1))
+    steps = (folder.path / "steps.txt").read_text().splitlines()
+    assert len(steps) - len(set(steps)) <= n_repeated
+
+
+def test_winners_are_resumed_and_no_step_is_done_twice(study_folder: StudyFolder) -> None:
+    a_study(study_folder)
+    study_folder.write("go", "")
+    assert study_folder.tune().code == EXIT_BUDGET_REACHED
+    check(study_folder)
+    assert "paused" in [attempt.outcome for attempt in study_folder.attempts()]
+    # Of those that completed, somebody was paused on the way.
+    resumed = study_folder.rows(
+        "SELECT trial_id FROM tuner_attempts WHERE outcome = 'completed' AND number > 1"
+    )
+    assert resumed
+
+
+def test_a_dispatcher_killed_among_paused_trials_loses_none(study_folder: StudyFolder) -> None:
+    a_study(study_folder)
+    study_folder.write("go", "")
+    running = study_folder.start()
+    paused = "SELECT 1 FROM tuner_attempts WHERE outcome = 'paused'"
+    wait_until((study_folder.path / "steps.txt").exists, "a trial runs")
+    wait_until(lambda: len(study_folder.rows(paused)) >= 3, "three trials pause")
+    running.signal(signal.SIGKILL)
+    running.wait()
+    assert "paused" in study_folder.tuner("trials").out
+    assert re.search(r"trials: .*\d+ paused", study_folder.tuner("status").out)
+    assert study_folder.tune().code == EXIT_BUDGET_REACHED
+    # Of the two that ran, each may do one step again that it had not saved.
+    check(study_folder, n_repeated=2)
+
+
+def test_two_dispatchers_share_what_is_paused(
+    study_folder: StudyFolder, postgresql: Server
+) -> None:
+    url = postgresql.new_database()
+    study_folder.env["STORAGE"] = url
+    a_study(study_folder, "${STORAGE}")
+    fleet = [study_folder.start() for _ in range(2)]
+    wait_until(lambda: all(": started on" in one.out for one in fleet), "both have trials")
+    study_folder.write("go", "")
+    assert [one.wait().code for one in fleet] == [EXIT_BUDGET_REACHED] * 2
+    check(study_folder, url)
+    postgresql.drop_database(url)

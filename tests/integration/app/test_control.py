@@ -1,0 +1,127 @@
+"""Buttons that do what the command line does, for those who know the token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from streamlit.testing.v1 import AppTest
+
+from app.views import permission
+from tests.databases import new_database
+from tests.integration.verbs import seeded
+from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE, TOKEN_VARIABLE
+
+TOKEN = "correct horse battery"
+_TIMEOUT_S = 30
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    url = new_database(tmp_path)
+    seeded.add_first_study(url)
+    monkeypatch.setenv(DATABASE_VARIABLE, url)
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
+    permission._doorkeeper.cache_clear()
+    yield url
+    permission._doorkeeper.cache_clear()
+
+
+def opened(page: str, **state: object) -> AppTest:
+    script = f"from app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
+    test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
+    for key, value in state.items():
+        test.session_state[key] = value
+    return test.run()
+
+
+def unlocked(token: str = TOKEN) -> AppTest:
+    test = opened("control")
+    test.text_input(key="control token").set_value(token)
+    test.text_input(key="control name").set_value("Ann")
+    return press(test, "Unlock")
+
+
+def press(test: AppTest, label: str) -> AppTest:
+    (button,) = [each for each in test.button if each.label == label]
+    done = button.click().run()
+    assert [each.message for each in done.exception] == []
+    return done
+
+
+def commands(url: str) -> list[tuple[object, ...]]:
+    with seeded.looking(url) as connection:
+        query = sa.text("SELECT name, trial_number, asked_by FROM tuner_commands ORDER BY id")
+        return [tuple(row) for row in connection.execute(query)]
+
+
+def test_without_the_token_there_is_no_button(url: str) -> None:
+    test = opened("control")
+    assert [each.label for each in test.button] == ["Unlock"]
+    assert [each.label for each in opened("trials", trial=4).button] == ["All trials"]
+
+
+def test_a_dashboard_without_a_token_only_shows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE)
+    permission._doorkeeper.cache_clear()
+    test = opened("control")
+    assert list(test.button) == []
+    assert "only shows" in test.info[0].value
+
+
+def test_a_wrong_token_is_refused(url: str) -> None:
+    test = unlocked("wrong")
+    assert "not the token" in test.error[0].value
+    assert [each.label for each in test.button] == ["Unlock"]
+
+
+def test_pause_is_recorded_with_who_asked(url: str) -> None:
+    test = press(unlocked(), "Pause study")
+    assert "Asked of study 'first': pause" in test.success[0].value
+    ((name, trial, who),) = commands(url)
+    assert (name, trial) == ("pause", None)
+    assert str(who).startswith("Ann (dashboard)@")
+    assert list(test.dataframe[0].value["what"]) == ["pause"]
+
+
+def test_the_token_is_nowhere_on_the_page(url: str) -> None:
+    test = press(unlocked(), "Resume study")
+    assert TOKEN not in str(test.main) + str(test.sidebar) + str(dict(test.query_params))
+    assert "control token" not in test.session_state
+    assert [each.label for each in press(test, "Lock").button] == ["Unlock"]
+
+
+def test_what_makes_no_sense_is_refused_in_words(url: str) -> None:
+    test = unlocked()
+    test.text_area[0].set_value("/etc/passwd")
+    assert "must be a configuration" in press(test, "Enqueue").error[0].value
+    assert "lr" in opened_enqueue(unlocked(), "{lr: lots}").error[0].value
+
+
+def opened_enqueue(test: AppTest, text: str) -> AppTest:
+    test.text_area[0].set_value(text)
+    return press(test, "Enqueue")
+
+
+def test_enqueue_and_retry_make_trials_that_say_who_asked(url: str) -> None:
+    test = opened_enqueue(unlocked(), "{lr: 0.01}")
+    assert test.success[0].value == "Enqueued: trial 8."
+    page = opened("trials", trial=0, **{"who controls": "Ann (dashboard)@here"})
+    assert "Trial 9 waits" in press(page, "Retry trial").success[0].value
+    with seeded.looking(url) as connection:
+        query = "SELECT value_json FROM trial_user_attributes WHERE \"key\" = 'tuner:asked_by'"
+        found = [row[0] for row in connection.execute(sa.text(query))]
+        noted = connection.execute(sa.text("SELECT name, asked_by FROM tuner_commands")).all()
+    assert [(name, who.partition("@")[0]) for name, who in noted] == [("retry", "Ann (dashboard)")]
+    assert len(found) == 2
+    assert all(each.startswith('"Ann (dashboard)@') for each in found)
+
+
+def test_budget_is_changed_by_the_same_words(url: str) -> None:
+    test = unlocked()
+    (value,) = [each for each in test.text_input if each.label == "New value"]
+    value.set_value("many")
+    assert "budget.trials" in press(test, "Change").error[0].value

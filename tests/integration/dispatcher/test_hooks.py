@@ -1,0 +1,284 @@
+"""Hooks are real programs here, small ones; what they are told and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.fakes import RecordingView
+from tuner.attempt import Attempt, Cause, Ending, Outcome
+from tuner.dispatch.notices import Ended, Said, Snapshot
+from tuner.dispatch.terms import Result
+from tuner.errors import DeviceError
+from tuner.search.study import BestTrial
+from tuner.view.hooks import Hook, Hooks, HookTerms
+
+BEST = BestTrial(number=3, values={"loss": 0.5}, params={"lr": 0.1, "kind": "a"})
+SNAPSHOT = Snapshot(
+    n_completed=1,
+    n_pruned=2,
+    n_failed=3,
+    n_waiting=0,
+    n_begun=6,
+    n_trials=8,
+    running=(),
+    idle_devices=(),
+    left_to_others={},
+    best=BEST,
+    elapsed_s=1.0,
+    fraction=None,
+    left_s=None,
+    is_stopping=False,
+)
+RESULT = Result(
+    is_interrupted=False, reason="budget reached: 8 trials", n_completed=4, n_pruned=2, n_failed=1
+)
+#: Keeps what it is told, one line for each start.
+KEEP = ("sh", "-c", 'cat >> told.jsonl; echo heard "$0"', "me")
+PATIENCE_S = 20.0
+
+
+def ended(number: int, outcome: Outcome = Outcome.COMPLETED, **fields: Any) -> Ended:
+    attempt = Attempt(
+        trial_id=number,
+        trial_number=number,
+        number=2,
+        seed=0,
+        leased_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    is_completed = outcome is Outcome.COMPLETED
+    ending = Ending(
+        outcome=outcome,
+        cause=None if is_completed else Cause.EXCEPTION,
+        detail="" if is_completed else "ValueError: x",
+        values={"loss": 0.5} if is_completed else {},
+    )
+    given = {"is_best": is_completed, "will_retry": False, **fields}
+    return Ended(
+        attempt=attempt, ending=ending, log_path="/logs/a.log", params={"lr": 0.1}, **given
+    )
+
+
+class HooksOfATest:
+    """Hooks in a folder of the test's, and a view that remembers."""
+
+    def __init__(self, folder: Path, **terms: Any) -> None:
+        self.folder = folder
+        self.view = RecordingView()
+        commands = {hook: KEEP for hook in Hook}
+        given = HookTerms(
+            commands=commands, study="digits", folder=folder, log=folder / "hooks.log"
+        )
+        self.hooks = Hooks(replace(given, **terms), self.view)
+
+    @property
+    def told(self) -> list[dict[str, Any]]:
+        path = self.folder / "told.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def said(self) -> list[str]:
+        return [notice.text for notice in self.view.notices if isinstance(notice, Said)]
+
+    def happens(self, *notices: Ended) -> None:
+        for notice in notices:
+            self.hooks.show(notice)
+        self.hooks.refresh(SNAPSHOT)
+
+    def finish(self, wait: Callable[[float], bool] | None = None) -> None:
+        self.hooks.finish(RESULT, BEST, wait or sleep)
+
+
+def sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., HooksOfATest]]:
+    made: list[HooksOfATest] = []
+
+    def make(**terms: Any) -> HooksOfATest:
+        made.append(HooksOfATest(tmp_path, **terms))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.hooks.__exit__(None, None, None)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up_at_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up_at_s
+        time.sleep(0.01)
+
+
+def test_best_trial_is_told_with_all_that_is_known(make) -> None:
+    world = make()
+    world.happens(ended(3))
+    wait_until(lambda: bool(world.told))
+    assert world.told == [
+        {
+            "hook": "on_best",
+            "study": "digits",
+            "trial": 3,
+            "attempt": 2,
+            "outcome": "completed",
+            "cause": None,
+            "detail": "",
+            "values": {"loss": 0.5},
+            "params": {"lr": 0.1},
+            "log": "/logs/a.log",
+            "best": {"trial": 3, "values": {"loss": 0.5}, "params": {"lr": 0.1, "kind": "a"}},
+        }
+    ]
+
+
+def test_failed_trial_is_told_once_it_is_given_up(make) -> None:
+    world = make()
+    world.happens(
+        ended(1, Outcome.FAILED, will_retry=True),
+        ended(2, Outcome.PRUNED),
+        ended(4, is_best=False),
+        ended(5, Outcome.TIMED_OUT),
+    )
+    world.finish()
+    failure, finish = sorted(world.told, key=lambda told: told["hook"])
+    assert (failure["hook"], failure["trial"], failure["outcome"]) == ("on_failure", 5, "timed_out")
+    assert (failure["cause"], failure["detail"]) == ("exception", "ValueError: x")
+    assert finish["hook"] == "on_finish"
+
+
+def test_end_of_the_study_is_told_and_waited_for(make) -> None:
+    world = make(commands={Hook.FINISH: ("sh", "-c", "sleep 0.3; cat > told.jsonl")})
+    world.happens(ended(3))
+    world.finish()
+    assert world.told == [
+        {
+            "hook": "on_finish",
+            "study": "digits",
+            "reason": "budget reached: 8 trials",
+            "is_interrupted": False,
+            "counts": {"completed": 4, "pruned": 2, "failed": 1},
+            "best": {"trial": 3, "values": {"loss": 0.5}, "params": {"lr": 0.1, "kind": "a"}},
+        }
+    ]
+    assert world.said == []
+
+
+def test_study_that_ends_by_an_error_is_told_too(make) -> None:
+    world = make()
+    world.happens()
+    with pytest.raises(DeviceError), world.hooks:
+        raise DeviceError("No device of the study is left.")
+    (told,) = world.told
+    assert told["reason"] == "No device of the study is left."
+    assert told["counts"] == {"completed": 1, "pruned": 2, "failed": 3}
+
+
+def test_what_programs_print_is_in_a_log(make) -> None:
+    world = make()
+    world.happens(ended(3))
+    world.finish()
+    log = (world.folder / "hooks.log").read_text()
+    assert "on_best, trial 3\n" in log
+    assert log.count("heard me\n") == 2
+
+
+def test_program_that_fails_is_said_once(make) -> None:
+    world = make(commands={Hook.FAILURE: ("sh", "-c", "exit 3")})
+    for number in range(3):
+        world.happens(ended(number, Outcome.FAILED))
+    world.finish()
+    assert world.said == [
+        "on_failure ended with exit code 3. The study goes on. "
+        f"What it printed: {world.folder / 'hooks.log'}"
+    ]
+
+
+def test_program_that_is_gone_is_said(make) -> None:
+    world = make(commands={Hook.BEST: ("./gone",), Hook.FINISH: KEEP})
+    world.happens(ended(3))
+    world.finish()
+    assert [said.partition(". ")[0] for said in world.said] == [
+        "on_best could not be started: No such file or directory"
+    ]
+    assert [told["hook"] for told in world.told] == ["on_finish"]
+
+
+def test_program_that_hangs_is_ended_with_all_that_it_started(make) -> None:
+    hang = "trap '' TERM; sleep 600 & echo $! > child; wait; wait; sleep 600"
+    world = make(commands={Hook.BEST: ("sh", "-c", hang)}, limit_s=0.3, grace_s=0.2)
+    world.happens(ended(3))
+    wait_until((world.folder / "child").exists)
+    world.finish()
+    assert "on_best did not end within 0.3 s, and was ended." in world.said[0]
+    child = int((world.folder / "child").read_text())
+    wait_until(lambda: not is_alive(child))
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_program_that_does_not_read_much_blocks_nobody(make) -> None:
+    world = make(commands={Hook.FAILURE: ("sh", "-c", "exit 0")})
+    huge = replace(
+        ended(1, Outcome.FAILED), ending=Ending(outcome=Outcome.FAILED, detail="x" * 10**6)
+    )
+    world.happens(huge)
+    world.finish()
+    assert world.said == []
+
+
+def test_best_trials_that_wait_are_replaced_by_the_newest(make) -> None:
+    wait = "while [ ! -e go ]; do sleep 0.02; done; cat >> told.jsonl"
+    world = make(commands={Hook.BEST: ("sh", "-c", wait)})
+    for number in range(6):
+        world.happens(ended(number))
+    (world.folder / "go").touch()
+    world.finish()
+    assert sorted(told["trial"] for told in world.told) == [0, 1, 5]
+
+
+def test_end_is_told_before_what_waits_and_what_is_left_out_is_counted(make) -> None:
+    wait = "while [ ! -e go ]; do sleep 0.02; done; cat >> told.jsonl"
+    world = make(commands={Hook.FAILURE: ("sh", "-c", wait), Hook.FINISH: KEEP})
+    for number in range(5):
+        world.happens(ended(number, Outcome.FAILED))
+    looks = iter(range(1000))
+
+    def let_go_then_end(seconds: float) -> bool:
+        (world.folder / "go").touch()
+        sleep(seconds)
+        return any(told["hook"] == "on_finish" for told in world.told) or next(looks) > 500
+
+    world.finish(let_go_then_end)
+    assert "on_finish" in [told["hook"] for told in world.told]
+    assert len(world.told) < 6 or world.said == []
+
+
+def test_line_has_an_end(make) -> None:
+    wait = "while [ ! -e go ]; do sleep 0.02; done; cat >> told.jsonl"
+    world = make(commands={Hook.FAILURE: ("sh", "-c", wait)})
+    world.happens(*(ended(number, Outcome.FAILED) for number in range(110)))
+    assert world.said[0].startswith("on_failure could not be told of more: 100 programs wait.")
+    world.finish(lambda _: True)
+    assert world.said[-1] == "Programs of hooks that were not started: 108."
+
+
+def test_nothing_is_started_where_no_hook_is_named(make) -> None:
+    world = make(commands={})
+    world.happens(ended(3), ended(4, Outcome.FAILED))
+    world.finish()
+    assert world.told == []
+    assert not (world.folder / "hooks.log").exists()

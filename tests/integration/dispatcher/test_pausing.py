@@ -1,0 +1,198 @@
+"""Trials that pause at a rung: their devices go to others, and the best of them go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from tests.integration.dispatcher.world import FakeWorker, Program, World
+from tuner.attempt import Cause, Outcome
+from tuner.budget import Budget
+from tuner.checkpoint_files import file_of
+from tuner.messages import Action
+from tuner.search.asha import AshaPruner
+from tuner.store.models import AttemptRow
+from tuner.store.optuna_rows import PAUSED_KEY
+
+LAST_STEP = 9
+
+
+def quality_of(number: int) -> float:
+    """In no order."""
+    return float(number * 5 % 12)
+
+
+def saving(
+    quality: Callable[[int], float] = quality_of,
+    *,
+    saves: bool = True,
+    seen: list[tuple[int, int]] | None = None,
+) -> Program:
+    """A program of nine steps that saves each, and goes on after the last one that it saved."""
+
+    def program(worker: FakeWorker) -> None:
+        folder = Path(worker.request.assign.checkpoint_dir)
+        saved = [int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.pt")]
+        done = max(saved, default=0)
+
+        def step(number: int) -> None:
+            told = {verdict.action for verdict in worker.verdicts} - {Action.CONTINUE}
+            if told:
+                is_stopped = told == {Action.STOP}
+                outcome = Outcome.CANCELLED if is_stopped else Outcome.PRUNED
+                cause = Cause.INTERRUPTED if is_stopped else Cause.PRUNER
+                worker.finish(outcome, cause=cause, detail="told")
+                worker.exit(0)
+                return
+            if number > LAST_STEP:
+                worker.complete(quality(worker.trial_number))
+                return
+            if saves:
+                folder.mkdir(parents=True, exist_ok=True)
+                file_of(folder, number).write_bytes(b"state")
+            if seen is not None:
+                seen.append((worker.trial_number, number))
+            worker.report(number, quality(worker.trial_number))
+            worker.later(1.0, lambda: step(number + 1))
+
+        worker.later(0.1, worker.hello)
+        worker.later(0.5, lambda: step(done + 1))
+
+    return program
+
+
+@pytest.fixture
+def pausing(tmp_path: Path) -> Callable[..., World]:
+    def make(program: Program, **terms: object) -> World:
+        pruner = AshaPruner(min_resource=1, reduction_factor=3)
+        return World(tmp_path, program, pruner=pruner, **terms)  # type: ignore[arg-type]
+
+    return make
+
+
+def outcomes(world: World) -> list[str]:
+    return [row.outcome.value for row in world.rows(AttemptRow)]
+
+
+def test_the_best_go_on_and_nobody_repeats_a_step(pausing: Callable[..., World]) -> None:
+    seen: list[tuple[int, int]] = []
+    world = pausing(saving(seen=seen), n_trials=12, n_devices=2)
+    result = world.run()
+    assert len(seen) == len(set(seen)), "a step was done twice"
+    assert 1 <= result.n_completed <= 12 // 3
+    assert result.n_completed + result.n_pruned == 12
+    assert outcomes(world).count("paused") >= 12 - result.n_completed
+    best = max(range(12), key=quality_of)
+    assert world.search.best is not None
+    assert world.search.best.number == best
+    assert [step for number, step in seen if number == best] == list(range(1, LAST_STEP + 1))
+    attempts = [row.number for row in world.rows(AttemptRow) if row.outcome.value == "completed"]
+    assert attempts != [1], "the winner was resumed"
+
+
+def test_what_is_left_at_the_end_is_pruned_at_its_last_step(pausing: Callable[..., World]) -> None:
+    world = pausing(saving(), n_trials=12)
+    world.run()
+    trials = world.stored_trials()
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE, TrialState.PRUNED}
+    for trial in trials:
+        last = max(trial.intermediate_values)
+        if trial.state is TrialState.PRUNED:
+            assert trial.value == trial.intermediate_values[last]
+            assert last < LAST_STEP
+        assert trial.system_attrs.get(PAUSED_KEY) is None
+
+
+def test_a_study_of_few_trials_has_a_winner_too(pausing: Callable[..., World]) -> None:
+    world = pausing(saving(), n_trials=2)
+    assert world.run().n_completed == 1
+
+
+def test_other_tools_see_a_paused_trial_wait(pausing: Callable[..., World]) -> None:
+    world = pausing(saving(), n_trials=6, n_devices=1)
+    world.turn_until(lambda: world.search.n_paused == 2)
+    waiting = [trial for trial in world.stored_trials() if trial.state is TrialState.WAITING]
+    assert [trial.system_attrs[PAUSED_KEY] for trial in waiting] == [1, 1]
+    assert world.search.count()[TrialState.WAITING] == 0
+    assert world.search.n_begun == len(world.stored_trials())
+
+
+def test_trials_without_checkpoints_are_stopped_and_people_hear_once(
+    pausing: Callable[..., World],
+) -> None:
+    world = pausing(saving(saves=False), n_trials=12)
+    world.run()
+    assert "paused" not in outcomes(world)
+    assert "pruned" in outcomes(world)
+    assert sum("cannot be paused" in text for text in world.said) == 1
+
+
+def test_ctrl_c_leaves_paused_trials_to_the_next_start(
+    pausing: Callable[..., World], tmp_path: Path
+) -> None:
+    seen: list[tuple[int, int]] = []
+    world = pausing(saving(seen=seen), n_trials=12, n_devices=1)
+    world.turn_until(lambda: world.search.n_paused >= 3)
+    n_paused = world.search.n_paused
+    world.interrupt()
+    assert world.run().is_interrupted
+    assert world.search.n_paused >= n_paused - 1
+    world.close()
+    again = World(
+        tmp_path,
+        saving(seen=seen),
+        pruner=AshaPruner(min_resource=1, reduction_factor=3),
+        n_trials=12,
+    )
+    assert again.search.n_paused == world.search.n_paused
+    result = again.run()
+    assert result.n_completed + result.n_pruned == 12
+    assert result.n_completed >= 1
+    assert len(seen) == len(set(seen))
+
+
+def test_another_pruner_lets_paused_trials_simply_go_on(
+    pausing: Callable[..., World], tmp_path: Path
+) -> None:
+    world = pausing(saving(), n_trials=4, n_devices=1)
+    world.turn_until(lambda: world.search.n_paused == 2)
+    world.interrupt()
+    world.run()
+    world.close()
+    again = World(tmp_path, saving(), pruner=optuna.pruners.NopPruner(), n_trials=4)
+    assert again.run().n_completed == 4
+
+
+def test_a_value_that_is_no_number_is_not_paused(pausing: Callable[..., World]) -> None:
+    world = pausing(saving(lambda number: float("nan") if number == 0 else number), n_trials=6)
+    world.run()
+    assert outcomes(world)[0] == "pruned"
+
+
+def test_a_budget_of_time_ends_the_study_with_its_paused_trials(
+    pausing: Callable[..., World],
+) -> None:
+    world = pausing(saving(), budget=Budget(time_s=30.0))
+    result = world.run()
+    states = world.stored_states()
+    assert "WAITING" not in states
+    assert "RUNNING" not in states
+    assert result.n_pruned > 0
+
+
+def test_of_two_dispatchers_one_gets_a_promoted_trial(pausing: Callable[..., World]) -> None:
+    world = pausing(saving(), n_trials=6, n_devices=1)
+    world.turn_until(lambda: world.search.n_paused == 2)
+    number = min(world.search.study.paused())
+    trial = world.stored_trials()[number]
+    # The other one was quicker: it has it already.
+    study = optuna.load_study(study_name="study", storage=world.url)
+    assert study._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
+    promotion = world.search._promotion
+    assert promotion is not None
+    assert promotion.take(number) is None
+    assert number not in promotion.paused

@@ -1,0 +1,47 @@
+"""A fork server that is killed: what it started is lost, and no failure of any trial."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from tests.contract.launch.conftest import LocalBench, is_process_alive, until
+from tuner.attempt import AttemptId
+from tuner.launch.inbox import WorkerExited
+
+
+def exits_of(local: LocalBench, n: int) -> list[WorkerExited]:
+    found: list[WorkerExited] = []
+    while len(found) < n:
+        found += local.exits()
+    return sorted(found, key=lambda each: each.attempt_id)
+
+
+def test_its_workers_are_ended_and_lost(local: LocalBench) -> None:
+    pids = [local.start("sleeps", "1.1"), local.start("with_grandchild", "2.1")]
+    family = [*pids, local.grandchild]
+    local.kill_fork_server()
+    lost = exits_of(local, 2)
+    assert [(each.attempt_id, each.is_lost) for each in lost] == [("1.1", True), ("2.1", True)]
+    until(lambda: not any(map(is_process_alive, family)), "nothing of them is left")
+
+
+def test_next_one_starts_from_a_new_server(local: LocalBench) -> None:
+    local.start("sleeps", "1.1")
+    waiting = local.forked_ahead()
+    local.kill_fork_server()
+    exits_of(local, 1)
+    # Not the one that waited, whose end nobody could tell.
+    pid = local.start("sleeps", "1.2")
+    assert pid != waiting
+    until(lambda: not is_process_alive(waiting), "that one has ended")
+    os.kill(pid, signal.SIGKILL)
+    (ended,) = exits_of(local, 1)
+    assert (ended.attempt_id, ended.exit_code) == (AttemptId("1.2"), -signal.SIGKILL)
+    assert not ended.is_lost
+
+
+def test_exit_code_255_of_a_program_is_its_own(local: LocalBench) -> None:
+    local.start("exits_255")
+    (ended,) = exits_of(local, 1)
+    assert (ended.exit_code, ended.is_lost) == (255, False)

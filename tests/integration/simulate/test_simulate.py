@@ -1,0 +1,106 @@
+"""Studies on the virtual clock, with the real dispatcher, sampler and pruners."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.budget import Budget
+from tuner.config import PrunerConfig, StudyConfig, load_study_file
+from tuner.simulate.curves import CurveTable, read_table
+from tuner.simulate.run import Simulated, simulate
+from tuner.simulate.verb import simulate_study
+
+N_STEPS, STEP_S = 9, 10.0
+STUDY = """
+study: played
+storage: sqlite:///played.db
+objectives: {accuracy: maximize}
+trial: {function: "m:f"}
+search_space:
+  lr: {type: float, low: 0.0, high: 1.0}
+sampler: {name: random}
+pruner: {name: asha, min_resource: 1, reduction_factor: 3}
+budget: {trials: 27}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study file, and beside it curves whose order never changes."""
+    x = np.linspace(0.0, 1.0, 101)
+    steps = np.arange(1, N_STEPS + 1)
+    np.savez(
+        tmp_path / "curves.npz",
+        names=np.array(["lr"]),
+        x=x[:, None],
+        value=x[:, None] * (1 - 0.5**steps),
+        seconds=np.ones((101, 1)) * STEP_S * steps,
+    )
+    file = tmp_path / "study.yaml"
+    file.write_text(STUDY)
+    return file
+
+
+def play(study: Path, name: str, **options: object) -> Simulated:
+    config: StudyConfig = load_study_file(study, environ={})
+    table: CurveTable = read_table(study.parent / "curves.npz", config.search_space)  # type: ignore[arg-type]
+    chosen = {"seed": 0, "n_devices": 2, "restart_s": 5.0, "budget": Budget(trials=27), **options}
+    pruner = PrunerConfig.model_validate({"name": name})
+    return simulate(config, table, pruner=pruner, **chosen)  # type: ignore[arg-type]
+
+
+def test_without_a_pruner_time_is_what_the_curves_say(study: Path) -> None:
+    run = play(study, "none", n_devices=3)
+    whole_s = 5.0 + N_STEPS * STEP_S
+    assert run.n_trials == run.n_completed == run.n_attempts == 27
+    assert run.n_reports == 27 * N_STEPS
+    assert run.device_s == pytest.approx(27 * whole_s)
+    assert run.makespan_s == pytest.approx(9 * whole_s, abs=2.0)
+    assert run.idle_share == pytest.approx(0.0, abs=0.01)
+
+
+def test_promotion_finds_the_best_and_spends_less(study: Path) -> None:
+    whole, promoted = play(study, "none"), play(study, "asha")
+    assert promoted.n_trials == 27
+    assert promoted.best[-1].value == pytest.approx(whole.best[-1].value)
+    assert promoted.device_s < 0.6 * whole.device_s
+    assert promoted.n_attempts > 27, "somebody was resumed"
+    # No step is played twice, but for the report of one that had only its end left.
+    assert promoted.n_reports <= whole.n_reports
+
+
+def test_the_same_seed_plays_the_same(study: Path) -> None:
+    first, again = play(study, "asha", seed=3), play(study, "asha", seed=3)
+    assert first.best == again.best
+    assert first.makespan_s == again.makespan_s
+    assert play(study, "asha", seed=4).best != first.best
+
+
+def test_a_budget_of_time_ends_it_on_the_virtual_clock(study: Path) -> None:
+    run = play(study, "none", budget=Budget(time_s=300.0))
+    whole_s = 5.0 + N_STEPS * STEP_S
+    assert 300.0 <= run.makespan_s <= 300.0 + whole_s + 2.0
+
+
+def test_the_verb_shows_each_pruner_and_draws_a_picture(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = study.parent / "picture.html"
+    simulate_study(
+        study,
+        study.parent / "curves.npz",
+        n_devices=2,
+        n_seeds=2,
+        pruners=None,
+        restart_s=5.0,
+        picture=picture,
+        environ={},
+    )
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("asha", "median", "none", "device-hours", "a second"))
+    text = picture.read_text()
+    assert "device-hours" in text
+    assert "https://cdn" not in text.partition("<script")[0]

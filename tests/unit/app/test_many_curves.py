@@ -1,0 +1,90 @@
+"""Which curves are drawn, how they are thinned out, and where rungs are."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from app.charts.many_curves import CurveAxes, many_curves_figure
+from app.data.curve_columns import MAX_CURVES, Curve, pick, thinned
+from app.data.rungs import rungs_of
+from tests.unit.app.columns import NAN, trials
+
+AXES = CurveAxes(name="loss", log_x=False, log_y=False)
+
+
+def test_a_short_curve_stays_whole() -> None:
+    curve = thinned(np.arange(5.0), np.array([3.0, NAN, 2.0, 1.0, 0.0]))
+    assert curve.steps.tolist() == [0.0, 2.0, 3.0, 4.0]
+
+
+def test_a_long_curve_keeps_its_ends_and_its_peaks() -> None:
+    values = np.zeros(10_000)
+    values[4_321], values[8_765] = 7.0, -3.0
+    curve = thinned(np.arange(10_000.0), values)
+    assert len(curve.steps) < 50
+    assert {0.0, 4_321.0, 8_765.0, 9_999.0} <= set(curve.steps.tolist())
+    assert (np.diff(curve.steps) > 0).all()
+
+
+def test_of_many_trials_the_best_the_newest_and_the_asked_one_are_drawn() -> None:
+    n = 5 * MAX_CURVES
+    columns = trials(list(range(n)))
+    rows = pick(columns, is_maximized=False, also=3_333)
+    assert len(rows) <= MAX_CURVES
+    assert {0, 99, n - 1, n - 300, 3_333} <= set(rows.tolist())
+    assert (np.diff(rows) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("pruner", "rungs"),
+    [
+        ("{name: asha, min_resource: 1, reduction_factor: 3}", [1, 3, 9, 27]),
+        (
+            "{name: hyperband, min_resource: 2, max_resource: 32, reduction_factor: 2}",
+            [2, 4, 8, 16],
+        ),
+        (
+            "{name: asha, min_resource: 2, reduction_factor: 2, min_early_stopping_rate: 1}",
+            [4, 8, 16],
+        ),
+        ("asha", [1, 3, 9, 27]),
+        ("successive_halving", []),
+        ("median", []),
+        ("{name: none}", []),
+        ("{name: no such pruner}", []),
+    ],
+    ids=["asha", "hyperband", "later", "asha as it comes", "auto", "median", "none", "wrong"],
+)
+def test_rungs_of_a_study_file(pruner: str, rungs: list[int]) -> None:
+    assert rungs_of(f"study: a\npruner: {pruner}\n", last_step=30) == rungs
+
+
+@pytest.mark.parametrize("text", ["study: a", "{study: a, pruner: auto}"])
+def test_rungs_of_what_is_picked(text: str) -> None:
+    assert rungs_of(text, last_step=30) == [2, 6, 18]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[", "objectives: {loss: minimize, time: minimize}"],
+    ids=["empty", "torn", "several objectives"],
+)
+def test_no_rungs_without_a_pruner(text: str) -> None:
+    assert rungs_of(text, last_step=30) == []
+
+
+def test_figure_fades_the_pruned_and_shows_the_picked_over_all() -> None:
+    columns = trials([1.0, 2.0, 3.0], words=["completed", "pruned", "completed"])
+    curves = {n: Curve(steps=np.arange(3.0), values=np.full(3, float(n))) for n in range(3)}
+    figure = many_curves_figure(curves, columns, AXES, rungs=[1], picked=2, revision="a")
+    drawn = json.loads(figure.to_json())
+    told = [each["name"] for each in drawn["data"] if each.get("showlegend", True)]
+    assert told == ["pruned (1)", "completed (2)", "trial 2"]
+    plain = many_curves_figure(curves, columns, AXES, rungs=[], picked=None, revision="a")
+    pruned, _, completed, _ = plain.data
+    assert pruned.opacity < completed.opacity
+    assert drawn["layout"]["shapes"][0]["x0"] == 1
+    assert drawn["layout"]["annotations"][0]["text"] == "rung 1"

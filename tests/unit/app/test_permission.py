@@ -1,0 +1,40 @@
+"""Who is let in, and that guessing is slow."""
+
+from __future__ import annotations
+
+from app.data.permission import Doorkeeper
+
+TOKEN = "correct horse battery"
+
+
+def keeper(**environ: str) -> Doorkeeper:
+    return Doorkeeper({"TUNER_DASHBOARD_TOKEN": TOKEN, **environ})
+
+
+def test_the_token_lets_in_and_another_does_not() -> None:
+    assert keeper().admits(TOKEN, 0.0)
+    assert not keeper().admits("wrong", 0.0)
+    assert not keeper().admits("", 0.0)
+    assert not keeper().admits("ü", 0.0)
+
+
+def test_without_a_token_nobody_is_let_in() -> None:
+    for environ in ({}, {"TUNER_DASHBOARD_TOKEN": ""}):
+        assert not Doorkeeper(environ).admits("", 0.0)
+        assert not Doorkeeper(environ).has_token
+
+
+def test_after_five_wrong_ones_nobody_is_let_in_for_a_minute() -> None:
+    door = keeper()
+    assert not any(door.admits("wrong", float(second)) for second in range(5))
+    assert not door.admits(TOKEN, 59.0)
+    assert door.admits(TOKEN, 60.0)
+
+
+def test_only_those_who_are_named_may_ask_after_a_login() -> None:
+    door = keeper(TUNER_DASHBOARD_USERS="Ann@example.org, bob@example.org,")
+    assert door.knows("ann@example.org")
+    assert not door.knows("eve@example.org")
+    assert not door.knows(None)
+    assert not keeper().knows("ann@example.org")
+    assert not keeper().has_users

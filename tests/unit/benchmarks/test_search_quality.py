@@ -1,0 +1,138 @@
+"""Searches that are played on recorded curves: when what happens, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
+from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
+from benchmarks.search_quality.systems import AUTO, OURS, SYSTEMS, seeded
+from benchmarks.search_quality.tasks import Task, read_task
+
+N_STEPS = 9
+NOT_HERE = {"Ray Tune, random + ASHA", "Syne Tune, random + ASHA"}
+NAMES = (
+    "batch_size",
+    "learning_rate",
+    "momentum",
+    "weight_decay",
+    "num_layers",
+    "max_units",
+    "max_dropout",
+)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    """The larger the momentum the better; a step takes a second."""
+    rng = np.random.default_rng(0)
+    low, high = [16, 1e-4, 0.1, 1e-5, 1, 64, 0], [512, 0.1, 0.99, 0.1, 5, 1024, 1]
+    x = rng.uniform(low, high, size=(200, len(NAMES)))
+    value = x[:, 2:3] * np.arange(1, N_STEPS + 1)
+    seconds = np.tile(np.arange(1.0, N_STEPS + 1), (200, 1))
+    np.savez(tmp_path / "lcbench_1.npz", names=np.array(NAMES), x=x, value=value, seconds=seconds)
+    return read_task(tmp_path / "lcbench_1.npz")
+
+
+class Scripted:
+    """Trials of one configuration, each with its verdicts; what it was told, in order."""
+
+    def __init__(self, verdicts: Mapping[int, Mapping[int, Verdict]]) -> None:
+        self._verdicts = verdicts
+        self.told: list[tuple[int, int]] = []
+        self.completed: list[int] = []
+        self.resumable: list[int] = []
+        self._n = 0
+
+    def next(self) -> Next:
+        if self.resumable:
+            return Next(trial=self.resumable.pop(), params={})
+        params = dict(zip(NAMES, (64, 1e-2, 0.9, 1e-3, 3, 256, 0.5), strict=True))
+        self._n += 1
+        return Next(trial=self._n - 1, params=params)
+
+    def report(self, trial: int, step: int, value: float) -> Verdict:
+        self.told.append((trial, step))
+        verdict = self._verdicts.get(trial, {}).get(step, Verdict.GO_ON)
+        if verdict is Verdict.PAUSE:
+            self.resumable.append(trial)
+        return verdict
+
+    def complete(self, trial: int, step: int, value: float) -> None:
+        self.completed.append(trial)
+
+
+def test_a_trial_that_is_stopped_makes_room_for_the_next(task: Task) -> None:
+    search = Scripted({0: {2: Verdict.STOP}})
+    played = play(search, task, n_workers=1, restart_s=1.0, n_medians=1.0)
+    # Trial 0: a start and two steps until 3; the next: a start, and steps at 5 to 9.
+    assert search.told == [(0, 1), (0, 2), *((1, step) for step in range(1, 6))]
+    assert (played.end_s, played.n_trials) == (9.0, 2)
+    assert [each.at_s for each in played.reported] == [2.0, 3.0, 7.0, 8.0, 9.0]
+
+
+def test_a_trial_that_is_paused_goes_on_where_it_was_and_pays_its_start_again(task: Task) -> None:
+    search = Scripted({0: {2: Verdict.PAUSE}})
+    played = play(search, task, n_workers=1, restart_s=1.0, n_medians=12 / 9)
+    assert search.told == [(0, step) for step in range(1, N_STEPS)]
+    assert search.completed == [0]
+    assert [each.at_s for each in played.completed] == [11.0]
+
+
+def test_the_regret_is_judged_over_time(task: Task) -> None:
+    half = task.best - (task.best - task.median) / 2
+    steps = [Bettered(at_s=2.0, value=half), Bettered(at_s=6.0, value=task.best)]
+    played = Played(reported=steps, completed=steps[1:], end_s=10.0, n_trials=3, search_ms=1.0)
+    judged = judge(played, task, system="random", n_workers=4, seed=0)
+    assert judged.area == pytest.approx(0.2 * 1.0 + 0.4 * 0.5)
+    assert judged.area_completed == pytest.approx(0.6)
+    assert judged.end == 0.0
+
+
+@pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - NOT_HERE))
+def test_every_system_plays(task: Task, name: str) -> None:
+    search = seeded(name, task, seed=1)
+    played = play(search, task, n_workers=2, restart_s=0.5, n_medians=8.0)
+    assert played.n_trials > 2
+    assert played.reported
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_the_seed_decides(task: Task, name: str) -> None:
+    runs = [
+        play(seeded(name, task, seed), task, n_workers=2, restart_s=0.5, n_medians=5.0)
+        for seed in (1, 1, 2)
+    ]
+    assert runs[0].reported == runs[1].reported
+    assert runs[0].reported != runs[2].reported
+
+
+def test_tables_and_picture(tmp_path: Path, task: Task) -> None:
+    def judged(system: str, seed: int, area: float) -> Judged:
+        return Judged(
+            task="1",
+            system=system,
+            n_workers=4,
+            seed=seed,
+            area=area,
+            area_completed=area,
+            end=0.1,
+            n_trials=10,
+            search_ms=1.0,
+            steps=[(0.0, 1.0), (area, 0.1)],
+        )
+
+    all_of_them = [
+        judged(system, seed, area + seed / 100)
+        for system, area in (("random", 0.4), ("Optuna, TPE", 0.5), (AUTO, 0.3))
+        for seed in range(2)
+    ]
+    text = tables(all_of_them)
+    assert "| tuner, auto | 0.305 ± 0.005 / 0.100 | 0.305 | 0.305 | 0.30 |" in text
+    assert "tuner, auto / random: 0.75 (mean area)" in text
+    write_picture(all_of_them, tmp_path / "picture.html")
+    assert "tuner, auto" in (tmp_path / "picture.html").read_text()

@@ -1,0 +1,154 @@
+"""`curve_gp` learns from what was reported on the way, and from where in the curve it was."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+
+import optuna
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from tuner.search.curve_sampler import CurveGPSampler, common_space
+
+SPACE: dict[str, BaseDistribution] = {
+    "x": FloatDistribution(0.0, 1.0),
+    "kind": CategoricalDistribution(["plain", "wide"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+def a_trial(
+    x: float,
+    curve: Mapping[int, float],
+    state: TrialState = TrialState.PRUNED,
+    *,
+    kind: str = "plain",
+    constraints: Mapping[str, float] | None = None,
+) -> FrozenTrial:
+    return create_trial(
+        state=state,
+        value=curve[max(curve)] if state is TrialState.COMPLETE else None,
+        params={"x": x, "kind": kind},
+        distributions=SPACE,
+        intermediate_values=dict(curve),
+        constraints=dict(constraints or {}),
+    )
+
+
+def a_study(
+    *trials: FrozenTrial, seed: int = 0, direction: str = "maximize", share: float = 0.0
+) -> optuna.Study:
+    sampler = CurveGPSampler(seed=seed, n_startup_trials=5, random_share=share)
+    study = optuna.create_study(direction=direction, sampler=sampler)
+    study.add_trials(trials)
+    return study
+
+
+def curve_of(x: float, n_steps: int) -> dict[int, float]:
+    """Best at 0.8 in the end, but the smaller x the better after one step."""
+    return {
+        step: (1.0 - (x - 0.8) ** 2) * math.log(step) + 0.5 * (1.0 - x)
+        for step in range(1, n_steps + 1)
+    }
+
+
+def suggested(study: optuna.Study, n: int = 8) -> list[float]:
+    """One after the other; none of them ever reports."""
+    return [study.ask(SPACE).params["x"] for _ in range(n)]
+
+
+def test_short_curves_do_not_mislead_it_where_long_ones_say_otherwise() -> None:
+    places = [k / 20 for k in range(21)]
+    pruned = [a_trial(x, curve_of(x, 1)) for x in places]
+    completed = [a_trial(x, curve_of(x, 50), TrialState.COMPLETE) for x in (0.1, 0.4, 0.7, 1.0)]
+    study = a_study(*pruned, *completed)
+    best_after_one_step = max(places, key=lambda x: curve_of(x, 1)[1])
+    assert best_after_one_step == 0.0
+    assert statistics.median(suggested(study)) == pytest.approx(0.8, abs=0.2)
+
+
+def test_pruned_trials_alone_are_enough() -> None:
+    study = a_study(*(a_trial(k / 20, curve_of(k / 20, 30)) for k in range(21)))
+    assert statistics.median(suggested(study)) == pytest.approx(0.8, abs=0.2)
+
+
+def test_a_loss_is_minimized() -> None:
+    trials = [
+        a_trial(k / 20, {step: -v for step, v in curve_of(k / 20, 30).items()}) for k in range(21)
+    ]
+    study = a_study(*trials, direction="minimize")
+    assert statistics.median(suggested(study)) == pytest.approx(0.8, abs=0.2)
+
+
+def test_a_choice_that_is_better_is_taken() -> None:
+    trials = [
+        a_trial(k / 10, {1: k / 100 + (kind == "wide")}, kind=kind)
+        for k in range(11)
+        for kind in ("plain", "wide")
+    ]
+    study = a_study(*trials)
+    kinds = [study.ask(SPACE).params["kind"] for _ in range(8)]
+    assert kinds.count("wide") >= 6
+
+
+def test_trials_that_run_are_not_suggested_again() -> None:
+    study = a_study(*(a_trial(k / 20, curve_of(k / 20, 30)) for k in range(21)))
+    found = suggested(study, 6)
+    assert len({round(x, 3) for x in found}) == len(found)
+
+
+def test_it_stays_away_from_what_broke_a_constraint() -> None:
+    def trials(constraints: dict[str, float]) -> list[FrozenTrial]:
+        bad = [a_trial(0.7 + k / 100, {1: 0.9}, constraints=constraints) for k in range(10)]
+        return [*(a_trial(k / 10, {1: k / 20}) for k in range(7)), *bad]
+
+    allowed, refused = a_study(*trials({})), a_study(*trials({"tuner:memory": 1.0}))
+    assert statistics.fmean(0.68 < x < 0.82 for x in suggested(allowed)) > 0.5
+    assert statistics.fmean(0.68 < x < 0.82 for x in suggested(refused)) < 0.5
+
+
+def test_the_first_trials_are_drawn_at_random() -> None:
+    study = a_study(*(a_trial(0.5, {1: 0.5}) for _ in range(4)))
+    assert study.ask(SPACE).relative_params == {}
+    study.add_trial(a_trial(0.5, {1: 0.5}))
+    assert study.ask(SPACE).relative_params.keys() == {"x", "kind"}
+
+
+def test_trials_that_have_not_reported_are_no_start() -> None:
+    study = a_study(a_trial(0.5, {1: 0.5}))
+    for _ in range(10):
+        assert study.ask(SPACE).relative_params == {}
+
+
+def test_some_of_the_later_ones_are_drawn_at_random_too() -> None:
+    study = a_study(*(a_trial(k / 20, curve_of(k / 20, 30)) for k in range(21)), share=1 / 3)
+    drawn = sum(not study.ask(SPACE).relative_params for _ in range(30))
+    assert 3 <= drawn <= 20
+
+
+def test_the_seed_decides() -> None:
+    trials = [a_trial(k / 20, curve_of(k / 20, 3)) for k in range(21)]
+    assert suggested(a_study(*trials, seed=1), 3) == suggested(a_study(*trials, seed=1), 3)
+    assert suggested(a_study(*trials, seed=1), 3) != suggested(a_study(*trials, seed=2), 3)
+
+
+def test_the_space_is_what_ended_trials_have_in_common() -> None:
+    only_x = create_trial(
+        params={"x": 0.1}, distributions={"x": SPACE["x"]}, state=TrialState.PRUNED
+    )
+    asked = create_trial(state=TrialState.RUNNING)
+    assert common_space([a_trial(0.5, {}), only_x, asked]).keys() == {"x"}
+    assert common_space([a_trial(0.5, {}, TrialState.RUNNING)]).keys() == {"x", "kind"}
+
+
+@pytest.mark.parametrize("arguments", [{"n_startup_trials": 0}, {"random_share": 1.5}])
+def test_arguments_out_of_range_are_refused(arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="but must be"):
+        CurveGPSampler(**arguments)

@@ -1,0 +1,73 @@
+"""The regression that `curve_gp` predicts with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from tuner.search.gaussian_process import Array, GaussianProcess
+
+
+def waves(x: Array) -> Array:
+    y: Array = np.sin(6.0 * x[:, 0]) * np.cos(3.0 * x[:, 1])
+    return (y - y.mean()) / y.std()
+
+
+def points(n: int, d: int = 2, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).random((n, d))
+
+
+def test_it_predicts_as_another_implementation_with_the_same_parameters() -> None:
+    x, asked = points(20), points(7, seed=1)
+    y = waves(x)
+    process = GaussianProcess([0.4, 0.7])
+    process.condition(x, y)
+    kernel = ConstantKernel(1.0) * Matern([0.4, 0.7], nu=2.5) + WhiteKernel(0.01 + 1e-6)
+    other = GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(x, y)
+    theirs, spread = other.predict(asked, return_std=True)
+    mean, deviation = process.predict(asked)
+    assert mean == pytest.approx(theirs, abs=1e-6)
+    # Theirs is that of the next observation, noise included.
+    assert deviation**2 + 0.01 + 1e-6 == pytest.approx(spread**2, abs=1e-6)
+
+
+def test_what_it_learns_predicts_better_than_what_it_assumed() -> None:
+    x, asked = points(60), points(200, seed=1)
+    y = waves(np.vstack([x, asked]))
+    assumed, learned = GaussianProcess([2.0, 0.05]), GaussianProcess([2.0, 0.05])
+    learned.fit(x, y[:60], n_steps=30)
+    errors = []
+    for process in (assumed, learned):
+        process.condition(x, y[:60])
+        errors.append(float(np.abs(process.predict(asked)[0] - y[60:]).mean()))
+    assert errors[1] < errors[0] / 2
+
+
+def test_an_input_that_does_nothing_gets_a_long_scale() -> None:
+    x = points(80, d=3)
+    process = GaussianProcess([0.5, 0.5, 0.5])
+    process.fit(x, waves(x), n_steps=30)
+    scales = process.length_scales
+    assert scales[2] > 2 * max(scales[:2])
+
+
+def test_points_that_lie_on_each_other_do_no_harm() -> None:
+    x = np.repeat(points(3), 20, axis=0)
+    y = waves(x)
+    process = GaussianProcess([0.5, 0.5])
+    process.fit(x, y)
+    process.condition(x, y)
+    mean, deviation = process.predict(x[::20])
+    assert mean == pytest.approx(y[::20], abs=0.1)
+    assert np.isfinite(deviation).all()
+
+
+def test_far_from_everything_it_knows_only_its_prior() -> None:
+    x = points(20)
+    process = GaussianProcess([0.1, 0.1])
+    process.condition(x, waves(x))
+    mean, deviation = process.predict(np.array([[50.0, 50.0]]))
+    assert mean == pytest.approx([0.0])
+    assert deviation == pytest.approx([1.0])

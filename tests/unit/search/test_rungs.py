@@ -1,0 +1,99 @@
+"""Rungs: who goes on, by the rule of the paper, whatever the order in which trials come."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.search.rungs import RungTable
+
+
+def table(losses: Sequence[float] = (), *, first: int = 1, factor: int = 3) -> RungTable:
+    """Trials by number, all at rung 0."""
+    made = RungTable(first=first, factor=factor)
+    for number, loss in enumerate(losses):
+        made.come(number, 0, loss)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("step", "rung"), [(0, -1), (1, -1), (2, 0), (5, 0), (6, 1), (17, 1), (18, 2), (54, 3)]
+)
+def test_rungs_lie_at_powers_of_the_factor(step: int, rung: int) -> None:
+    assert table(first=2).rung_at(step) == rung
+
+
+def test_nobody_goes_on_before_so_many_came() -> None:
+    made = table([0.1, 0.2])
+    standing = made.standing(0, 0)
+    assert not standing.goes_on
+    assert math.isnan(standing.bar)
+    made.come(2, 0, 0.3)
+    assert made.standing(0, 0).goes_on
+    assert not made.standing(1, 0).goes_on
+    assert made.standing(1, 0).bar == 0.1
+
+
+def test_who_waits_is_promoted_once_enough_worse_ones_came() -> None:
+    made = table([0.2])
+    made.pause(0)
+    assert list(made.promotable()) == []
+    made.come(1, 0, 0.3)
+    made.come(2, 0, 0.4)
+    assert next(made.promotable()) == 0
+    made.unpause(0)
+    assert list(made.promotable()) == []
+
+
+def test_the_highest_rung_comes_first() -> None:
+    made = table([0.5, 0.4, 0.6, 0.1, 0.7, 0.8])
+    for number in (0, 1, 2):
+        made.come(number, 1, 0.5 + number / 10)
+    for number in (0, 1, 2, 3):
+        made.pause(number)
+    assert list(made.promotable()) == [0, 3]
+    assert made.leader() == 0
+
+
+def test_a_rung_that_was_skipped_was_come_to() -> None:
+    made = table()
+    assert made.come(7, 2, 0.5) == [0, 1, 2]
+    assert made.come(7, 2, 0.1) == []
+    assert made.rung_of(7) == 2
+    assert made.losses_at(0) == made.losses_at(2) == {7: 0.5}
+    assert made.losses_at(3) == {}
+    assert made.n_came == [1, 1, 1]
+
+
+def test_pausing_twice_and_ending_without_a_pause_do_no_harm() -> None:
+    made = table([0.3])
+    made.pause(0)
+    made.pause(0)
+    made.pause(99)
+    assert set(made.paused) == {0}
+    made.unpause(0)
+    made.unpause(0)
+    assert made.leader() is None
+
+
+@given(
+    losses=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60),
+    factor=st.integers(2, 5),
+)
+def test_as_many_go_on_as_the_paper_says_and_no_better_one_waits(
+    losses: list[float], factor: int
+) -> None:
+    made = table(losses, factor=factor)
+    for number in range(len(losses)):
+        made.pause(number)
+    promoted = []
+    while (number := next(made.promotable(), None)) is not None:
+        made.unpause(number)
+        promoted.append(number)
+    assert len(promoted) == len(losses) // factor
+    in_order = sorted(range(len(losses)), key=lambda each: (losses[each], each))
+    assert promoted == in_order[: len(promoted)]

@@ -1,0 +1,177 @@
+"""`tuner pause`, `resume`, `stop`, `set`, `retry`, `why`: a study that runs, from any terminal.
+
+What is asked for is written into the study's database, with who and when; whoever works on the
+study reads it within a second or two. As in `tuner.cli.main`, a command imports what it needs
+when it is called.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.edge import Edge
+from tuner.cli.studies import Debug, Source, Study
+
+if TYPE_CHECKING:
+    from tuner.messages import Json
+    from tuner.verbs.ordering import Ordered
+    from tuner.verbs.source import Place
+
+app = typer.Typer()
+
+_ANSWER_S = 10.0
+_LOOK_EVERY_S = 0.2
+
+_EDGE = {
+    "interrupted": "Interrupted. Nothing was asked for.",
+    "accident": "Nothing was asked for. With --debug it shows where; please report that.",
+}
+
+
+@app.command()
+def pause(source: Source = "study.yaml", study: Study = None, debug: Debug = False) -> None:
+    """Lets no trial of a study start until `tuner resume`; those that run go on."""
+    with Edge(debug, **_EDGE):
+        _order("pause", source, study)
+
+
+@app.command()
+def resume(source: Source = "study.yaml", study: Study = None, debug: Debug = False) -> None:
+    """Lets trials of a paused study start again."""
+    with Edge(debug, **_EDGE):
+        _order("resume", source, study)
+
+
+@app.command()
+def stop(
+    source: Source = "study.yaml",
+    study: Study = None,
+    trial: Annotated[int | None, typer.Option("--trial", help="Only this one.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Ends a study wherever it runs, as Ctrl-C does there; or ends one trial, as if pruned."""
+    with Edge(debug, **_EDGE):
+        _order("stop", source, study, trial=trial)
+
+
+@app.command("set")
+def set_(
+    limits: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY=VALUE...", help="As budget.trials=200 or devices=[0,1]."),
+    ],
+    source: Annotated[
+        str, typer.Option("--in", help="A study file, a database URL, or an SQLite file.")
+    ] = "study.yaml",
+    study: Study = None,
+    host: Annotated[
+        str | None, typer.Option(help="Which machine gets other devices, where several work on it.")
+    ] = None,
+    pid: Annotated[
+        int | None, typer.Option(help="Which dispatcher, where several are on one machine.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Changes the budget or the devices of a study that runs."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.ordering import read_limits
+
+        _order("set", source, study, arguments=read_limits(limits), host=host, pid=pid)
+        print("A later start reads the study file: change it there, too.", flush=True)
+
+
+@app.command()
+def retry(
+    trial: Annotated[int, typer.Option("--trial", help="One that has ended.")],
+    source: Source = "study.yaml",
+    study: Study = None,
+    debug: Debug = False,
+) -> None:
+    """Lets the configuration of a trial be tried once more, before all others."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.ordering import whoever_asks
+        from tuner.verbs.retrying import retry as retry_trial
+        from tuner.verbs.source import find_place
+
+        place, now = find_place(source, study, os.environ), datetime.now(UTC)
+        done = retry_trial(place, trial, now, asked_by=whoever_asks())
+        print(
+            f"Trial {done.new_number} of study {done.study!r} waits, with the parameters of trial "
+            f"{done.trial_number}. Whoever works on the study takes it next.",
+            flush=True,
+        )
+
+
+@app.command()
+def why(
+    trial: Annotated[int, typer.Argument(help="Its number.")],
+    source: Source = "study.yaml",
+    study: Study = None,
+    debug: Debug = False,
+) -> None:
+    """Explains a trial: what it waits for, why it was pruned, what failed."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.source import choose_study, find_place, reading
+        from tuner.verbs.why import explain
+
+        place, now = find_place(source, study, os.environ), datetime.now(UTC)
+        with reading(place) as (_, connection):
+            print(explain(connection, choose_study(connection, place), trial, now), flush=True)
+
+
+def _order(
+    name: str,
+    source: str,
+    study: str | None,
+    *,
+    trial: int | None = None,
+    arguments: dict[str, Json] | None = None,
+    host: str | None = None,
+    pid: int | None = None,
+) -> None:
+    from tuner.store.commands import Command, Order
+    from tuner.verbs.ordering import order, whoever_asks
+    from tuner.verbs.source import find_place
+
+    wanted = Command(
+        order=Order(name),
+        trial_number=trial,
+        arguments=arguments or {},
+        asked_by=whoever_asks(),
+    )
+    place = find_place(source, study, os.environ)
+    done = order(place, wanted, datetime.now(UTC), host=host, pid=pid)
+    if done.command.to is not None:
+        _print_answer(place, done)
+        return
+    hearers = ", ".join(done.places) or "nobody now; it holds for the next start"
+    print(f"Asked of study {done.study!r}: {name}. Who works on it: {hearers}.", flush=True)
+
+
+def _print_answer(place: Place, done: Ordered) -> None:
+    """Waits for what the dispatcher says: what it can have, it alone can tell."""
+    from tuner.errors import ConfigError
+    from tuner.verbs.ordering import read_answer
+    from tuner.verbs.source import reading
+
+    (hearer,) = done.places
+    give_up_at_s = time.monotonic() + _ANSWER_S
+    while time.monotonic() < give_up_at_s:
+        with reading(place) as (_, connection):
+            answer = read_answer(connection, done)
+        if answer is not None and answer.is_refusal:
+            raise ConfigError(answer.text)
+        if answer is not None:
+            print(f"{hearer}: {answer.text}", flush=True)
+            return
+        time.sleep(_LOOK_EVERY_S)
+    print(
+        f"Asked of {hearer}, which has not answered within {_ANSWER_S:g} s. It does so once it "
+        "can: tuner status shows its devices.",
+        flush=True,
+    )

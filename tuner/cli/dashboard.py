@@ -1,0 +1,54 @@
+"""`tuner dashboard`: the pages of a database in a browser."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.edge import Edge
+from tuner.cli.studies import Debug, Source, Study
+
+app = typer.Typer()
+
+_EDGE = {
+    "interrupted": "Interrupted. The dashboard only reads: nothing was changed.",
+    "accident": "The dashboard only reads: nothing was changed. With --debug it shows where.",
+}
+
+
+@app.command()
+def dashboard(
+    source: Source = "study.yaml",
+    study: Study = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens.")] = 8501,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="0.0.0.0 lets other machines in; whoever reaches it sees everything, logs too."
+        ),
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Its first line lets those who know it pause, stop, retry and enqueue in the "
+            "browser. TUNER_DASHBOARD_TOKEN does the same; without either it only shows."
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Shows how studies converge and what every device does, live, in a browser."""
+    with Edge(debug, **_EDGE):
+        from tuner.dashboard import check_installed, read_token, serve
+        from tuner.verbs.source import choose_study, find_place, reading
+
+        check_installed()
+        token = read_token(token_file, os.environ)
+        place = find_place(source, study, os.environ)
+        with reading(place) as (_, connection):
+            # Refused here and not in a browser: a database or a study that is not there.
+            if study is not None:
+                choose_study(connection, place)
+        raise typer.Exit(serve(place, host=host, port=port, environ=os.environ, token=token))

@@ -1,0 +1,104 @@
+"""`tuner db status` and `tuner db upgrade`: what is in a study's database, and its schema."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.edge import Edge
+from tuner.config import load_study_file
+from tuner.config.storage_url import resolve_storage
+from tuner.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tuner.store.status import DatabaseStatus
+    from tuner.store.upgrade import Upgrade
+
+app = typer.Typer(
+    name="db",
+    help="A study's database: what is in it, and bringing it up to date.",
+    no_args_is_help=True,
+)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        help="A study file, or a database URL; '${VARIABLE}' and '${file:PATH}' are filled in, so "
+        "that a password is not on the command line."
+    ),
+]
+
+
+@app.command()
+def status(source: Source = "study.yaml") -> None:
+    """Shows the kind of the database, the revision of its tables, and how much is in it."""
+    with Edge(False):
+        from tuner.store.status import database_status
+
+        print(_status_text(database_status(_storage_of(source))))
+
+
+@app.command()
+def upgrade(source: Source = "study.yaml") -> None:
+    """Brings the tuner's tables up to date, when no study of the database is being run.
+
+    An SQLite file is copied first. MySQL cannot take a change back that failed half way: make a
+    backup of it (mysqldump).
+    """
+    with Edge(False):
+        from tuner.clock import SystemClock
+        from tuner.store.database import open_database
+        from tuner.store.upgrade import upgrade_database
+
+        url = _storage_of(source)
+        done = upgrade_database(url, host=socket.gethostname(), at=SystemClock().now().utc)
+        print(_upgrade_text(done))
+        if done.before is not None:
+            # Says what to do, should Optuna's own tables be those of an older Optuna.
+            open_database(url, read_only=True).close()
+
+
+def _storage_of(source: str) -> str:
+    if "://" not in source:
+        return load_study_file(Path(source), environ=os.environ).storage
+    try:
+        return resolve_storage(source, folder=Path.cwd(), environ=os.environ)
+    except ValueError as error:
+        raise ConfigError(str(error), key="The database URL") from error
+
+
+def _status_text(status: DatabaseStatus) -> str:
+    from tuner.store.models import SCHEMA_REVISION
+
+    revision = status.revision or "none yet: python -m tuner.run makes its tables"
+    if status.revision is not None and status.revision < SCHEMA_REVISION:
+        revision += f", older than this tuner's {SCHEMA_REVISION}: tuner db upgrade"
+    if status.revision is not None and status.revision > SCHEMA_REVISION:
+        revision += f", newer than this tuner's {SCHEMA_REVISION}: pip install -U tuner"
+    facts = {
+        "database": status.url,
+        "server": status.server,
+        "schema": revision,
+        "optuna": status.optuna_revision or "none yet",
+        "size": f"{status.size_bytes / 2**20:,.1f} MiB",
+    }
+    width = max(map(len, status.rows), default=0)
+    lines = [f"{name:<9} {value}" for name, value in facts.items()]
+    return "\n".join([*lines, *(f"  {name:<{width}} {n:>12,}" for name, n in status.rows.items())])
+
+
+def _upgrade_text(done: Upgrade) -> str:
+    from tuner.store.models import SCHEMA_REVISION
+
+    if done.before is None:
+        return "There is nothing to upgrade: the database has none of the tuner's tables yet."
+    if done.before == SCHEMA_REVISION:
+        return f"The database is at schema {SCHEMA_REVISION} already. Nothing was done."
+    lines = [f"The database is at schema {SCHEMA_REVISION} now; it was at {done.before}."]
+    if done.backup is not None:
+        lines.append(f"As it was before: {done.backup}")
+    return "\n".join(lines)

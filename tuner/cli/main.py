@@ -1,0 +1,239 @@
+"""The command line: `tuner run`, `validate`, `init`, `devices`, `logs`, `best`.
+
+Each command imports what it needs when it is called: a study starts half a second sooner.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tuner.cli import control, dashboard, db, report, simulate, studies
+from tuner.cli.edge import Edge
+from tuner.config import load_study_file
+from tuner.config.storage_url import without_passwords
+from tuner.errors import EXIT_BAD_INPUT
+from tuner.files import StudyFiles
+from tuner.formats import Format
+from tuner.start import run_study
+
+DEFAULT_FILE = Path("study.yaml")
+_WIDTH_OF_A_FILE = 240
+
+app = typer.Typer(
+    name="tuner",
+    help="Hyperparameter tuning that owns your GPUs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(db.app)
+app.add_typer(studies.app)
+app.add_typer(control.app)
+app.add_typer(dashboard.app)
+app.add_typer(simulate.app)
+app.add_typer(report.app)
+
+StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Overrides a key, as sampler.seed=1."),
+]
+Trials = Annotated[int | None, typer.Option("--trials", help="Overrides budget.trials.")]
+Study = Annotated[str | None, typer.Option("--study", help="Overrides the study's name.")]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[-- WORDS]", help="Appended to the trial's command."),
+]
+
+
+@app.command()
+def run(
+    file: StudyFile = DEFAULT_FILE,
+    words: Words = None,
+    overrides: Overrides = None,
+    trials: Trials = None,
+    study: Study = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Shows what would be started, and starts nothing.")
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Serves figures for Prometheus; 0: any free port."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="Where it listens; 0.0.0.0: at all addresses of this machine.")
+    ] = "127.0.0.1",
+    debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
+) -> None:
+    """Tunes on every device of this machine. The same command again continues."""
+    with Edge(debug):
+        config = load_study_file(
+            file,
+            overrides=overrides or (),
+            environ=os.environ,
+            study=study,
+            trials=trials,
+            extra_arguments=words or (),
+        )
+        if dry_run:
+            from tuner import reports
+
+            print(reports.dry_run(config, os.environ))
+            return
+        console = Console()
+        serve_at = None if metrics_port is None else (metrics_host, metrics_port)
+        end = run_study(config, console, os.environ, serve_at)
+        from tuner import reports
+
+        print(reports.summary(end, config, _command_line()))
+        raise typer.Exit(end.exit_code)
+
+
+@app.command()
+def validate(
+    file: StudyFile = DEFAULT_FILE,
+    overrides: Overrides = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
+) -> None:
+    """Checks a study file: its keys, its program, the devices, the database. Starts nothing."""
+    with Edge(debug):
+        from tuner import reports
+
+        config = load_study_file(file, overrides=overrides or (), environ=os.environ)
+        print(reports.validate(config, os.environ))
+
+
+@app.command()
+def init(
+    file: StudyFile = DEFAULT_FILE,
+    force: Annotated[bool, typer.Option("--force", help="Overwrites the file.")] = False,
+) -> None:
+    """Writes a study file that explains each key."""
+    with Edge(False):
+        from tuner import reports
+
+        print(reports.init(file, force=force))
+
+
+@app.command()
+def devices(
+    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False,
+    interval_s: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds between two looks of --watch.")
+    ] = 1.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One line of JSON for each look.")
+    ] = False,
+) -> None:
+    """Lists this machine's devices: memory, use, who holds them."""
+    with Edge(False):
+        from tuner.devices.table import open_table
+        from tuner.view.devices import show_devices, watch_devices
+
+        # A UUID that is broken over lines cannot be copied or searched for.
+        console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
+        with open_table(os.environ) as look:
+            if watch:
+                watch_devices(console, look, interval_s=interval_s, as_json=as_json)
+            else:
+                show_devices(console, look(), as_json=as_json)
+
+
+@app.command()
+def logs(
+    trial: Annotated[int, typer.Argument(help="Number of the trial.")],
+    file: StudyFile = DEFAULT_FILE,
+    attempt: Annotated[int | None, typer.Option(help="Absent: the last one.")] = None,
+    rank: Annotated[int, typer.Option(help="Which process of a trial on several devices.")] = 0,
+    study: Study = None,
+) -> None:
+    """Prints what a trial printed."""
+    with Edge(False):
+        from tuner import reports
+
+        config = load_study_file(file, environ=os.environ, study=study)
+        path = reports.find_log(
+            StudyFiles(folder=config.folder, study=config.study), trial, attempt, rank
+        )
+        print(path, file=sys.stderr)
+        sys.stdout.write(path.read_text(errors="replace"))
+
+
+@app.command()
+def best(
+    source: Annotated[str, typer.Argument(help="A study file, or a database URL.")] = str(
+        DEFAULT_FILE
+    ),
+    top: Annotated[int, typer.Option("--top", min=1, help="How many configurations.")] = 1,
+    form: Annotated[Format, typer.Option("--format", help="How they are printed.")] = Format.YAML,
+    study: Study = None,
+) -> None:
+    """Prints the best configurations of a study."""
+    with Edge(False):
+        from tuner.configurations import load_top, render
+
+        storage = source
+        if "://" not in source:
+            config = load_study_file(Path(source), environ=os.environ, study=study)
+            storage, study = config.storage, config.study
+        print(render(load_top(storage, study, n=top), form))
+
+
+# Without a handler Python's own would print an accident's traceback.
+logging.getLogger("tuner").addHandler(logging.NullHandler())
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"tuner {importlib.metadata.version('tuner')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version."),
+    ] = False,
+) -> None:
+    """Hyperparameter tuning that owns your GPUs."""
+
+
+def main() -> None:
+    """Entry point of the `tuner` program."""
+    app()
+
+
+def run_main() -> None:
+    """Entry point of `python -m tuner.run`."""
+    _only(run, "python -m tuner.run")
+
+
+def best_main() -> None:
+    """Entry point of `python -m tuner.best`."""
+    _only(best, "python -m tuner.best")
+
+
+def _only(command: Callable[..., None], name: str) -> None:
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command()(command)
+    single(prog_name=name)
+
+
+def _command_line() -> str:
+    """What the user typed, to be typed again."""
+    program = Path(sys.argv[0]).name
+    start = "python -m tuner.run" if program == "run.py" else program
+    return without_passwords(" ".join([start, *sys.argv[1:]]))
+
+
+assert EXIT_BAD_INPUT == 2, "Typer's own exit code for a wrong command line"

@@ -1,0 +1,277 @@
+"""`tuner studies`, `status`, `trials` and the commands that change stored studies.
+
+Each takes a study file, a database URL or an SQLite file, and works while a study runs. As in
+`tuner.cli.main`, a command imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli.edge import Edge
+from tuner.errors import ConfigError
+
+app = typer.Typer()
+
+_EDGE = {
+    "interrupted": "Interrupted. Nothing was changed.",
+    "accident": "Nothing was changed. With --debug it shows where; please report that.",
+}
+_EDGE_OF_DELETE = {
+    "interrupted": "Interrupted. A study goes as a whole or not at all: `tuner studies` shows it.",
+    "accident": "A study goes as a whole or not at all: `tuner studies` shows it.",
+}
+
+Source = Annotated[
+    str, typer.Argument(help="A study file, a database URL, or an SQLite file.", show_default=True)
+]
+Study = Annotated[str | None, typer.Option("--study", help="Which study of the database.")]
+Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")]
+
+
+@app.command()
+def studies(source: Source = "study.yaml", as_json: Json = False, debug: Debug = False) -> None:
+    """Lists all studies of a database: trials, best values, who works on them."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.show_studies import studies_text
+        from tuner.verbs.shown import as_json as json_of
+        from tuner.verbs.source import find_place, reading
+        from tuner.verbs.studies import read_studies
+
+        place, now = find_place(source, None, os.environ), datetime.now(UTC)
+        with reading(place) as (_, connection):
+            found = read_studies(connection, now)
+        _print(json_of(found) if as_json else studies_text(found, now, place.shown))
+
+
+@app.command()
+def status(
+    source: Source = "study.yaml",
+    study: Study = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Shows how a study stands and what runs where.
+
+    Exit code: 0 it runs, or has reached its budget; 1 it has ended and every trial failed;
+    2 there is no such study; 3 nobody works on it and its budget is not reached; 4 whoever
+    works on it has given no sign of life for a minute.
+    """
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.show_studies import status_text
+        from tuner.verbs.shown import as_json as json_of
+        from tuner.verbs.source import choose_study, find_place, reading
+        from tuner.verbs.status import read_status
+
+        place, now = find_place(source, study, os.environ), datetime.now(UTC)
+        budget = place.config.budget if place.config else None
+        with reading(place) as (_, connection):
+            found = read_status(connection, choose_study(connection, place), budget, now)
+        _print(json_of(found) if as_json else status_text(found, now))
+        raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def trials(
+    source: Source = "study.yaml",
+    study: Study = None,
+    states: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="completed, pruned, failed, running, waiting or an outcome."),
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(help="number, value, duration or an objective's name.")
+    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="The best so many.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="The newest so many.")] = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="For spreadsheets.")] = False,
+    reports: Annotated[bool, typer.Option("--reports", help="Curves too; with --json.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Prints the trials of a study, the newest last."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs import show_trials
+        from tuner.verbs.source import choose_study, find_place, reading
+        from tuner.verbs.studies import read_objectives
+        from tuner.verbs.trials import Choice, read_trials
+
+        place = find_place(source, study, os.environ)
+        choice = Choice(states=frozenset(states or ()), sort=sort, top=top, last=last)
+        with reading(place) as (_, connection):
+            stored = choose_study(connection, place)
+            objectives = read_objectives(connection)[stored.id]
+            found = read_trials(
+                connection,
+                stored.id,
+                objectives,
+                choice,
+                now=datetime.now(UTC),
+                with_reports=reports and as_json,
+            )
+        if as_json:
+            _print(show_trials.trials_json(found))
+        elif as_csv:
+            sys.stdout.write(show_trials.trials_csv(found, objectives))
+        else:
+            _print(show_trials.trials_text(found, objectives))
+
+
+@app.command()
+def export(
+    file: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    source: Source = "study.yaml",
+    study: Study = None,
+    force: Annotated[bool, typer.Option("--force", help="Replaces the file.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Writes a study to a file: an SQLite database with that study alone."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.exports import export_study
+        from tuner.verbs.source import find_place
+
+        done = export_study(find_place(source, study, os.environ), file, force=force)
+        _print(f"Study {done.study!r} with {_n_trials(done.n_trials)} is in {file}.")
+
+
+@app.command("import")
+def import_(
+    origin: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|URL", help="What `tuner export` has written, or a database of Optuna."
+        ),
+    ],
+    source: Annotated[
+        str, typer.Argument(help="Where to: a study file, a database URL, or an SQLite file.")
+    ] = "study.yaml",
+    study: Annotated[str | None, typer.Option("--study", help="Which study of FILE|URL.")] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="Its name here.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Copies a study of a file, or of another database, into a database."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.exports import check_importable, import_study
+        from tuner.verbs.source import find_place
+
+        check_importable(origin)
+        done = import_study(
+            find_place(origin, study, os.environ),
+            new_name,
+            lambda name: find_place(source, name, os.environ, is_new=True),
+        )
+        _print(
+            f"Study {done.study!r} with {_n_trials(done.n_trials)} is in {done.target.shown} now."
+        )
+
+
+@app.command()
+def enqueue(
+    params: Annotated[
+        list[str],
+        typer.Option(
+            "--params",
+            metavar="MAPPING|FILE",
+            help="As '{lr: 0.1}', or a .yaml, .json or .csv file with one or many.",
+        ),
+    ],
+    source: Source = "study.yaml",
+    study: Study = None,
+    skip_existing: Annotated[
+        bool, typer.Option("--skip-existing", help="Leaves out what was tried or waits.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Lets configurations be tried before all others; what is not given is sampled."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.enqueue import enqueue as enqueue_all
+        from tuner.verbs.given import read_given
+        from tuner.verbs.ordering import whoever_asks
+        from tuner.verbs.show_changes import enqueued_text
+        from tuner.verbs.source import find_place
+
+        given = read_given(params)
+        place = find_place(source, study, os.environ, is_new=True)
+        done = enqueue_all(place, given, skip_existing=skip_existing, asked_by=whoever_asks())
+        _print(enqueued_text(done, place.config))
+
+
+@app.command()
+def copy(
+    new_name: Annotated[str, typer.Option("--to", help="Name of the new study.")],
+    source: Source = "study.yaml",
+    study: Study = None,
+    space: Annotated[
+        Path | None,
+        typer.Option("--space", help="Study file, or .yaml of a space alone, to be searched now."),
+    ] = None,
+    to_storage: Annotated[
+        str | None, typer.Option("--to-storage", help="Another database to put it into.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Starts a study from the trials of an earlier one; those that fit its space are copied."""
+    with Edge(debug, **_EDGE):
+        from tuner.verbs.copying import copy_study
+        from tuner.verbs.new_study import plan_copy
+        from tuner.verbs.show_changes import copied_text
+
+        plan = plan_copy(source, study, new_name, space, to_storage, os.environ)
+        done = copy_study(plan.origin, plan.target, plan.space, plan.config)
+        _print(copied_text(done, plan.target, plan.config))
+
+
+@app.command()
+def delete(
+    source: Source = "study.yaml",
+    study: Study = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="Its logs and checkpoints too; needs a study file.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Does not ask.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Deletes a study that nobody works on."""
+    with Edge(debug, **_EDGE_OF_DELETE):
+        from tuner.verbs import delete as verb
+        from tuner.verbs.show_changes import deleted_text, question
+        from tuner.verbs.source import find_place
+
+        place, now = find_place(source, study, os.environ), datetime.now(UTC)
+        verb.check_is_named(place, with_files=files)
+        extent = verb.measure(place, now)
+        extent_of_files = verb.measure_files(place) if files else None
+        if not yes:
+            _confirm(question(extent, extent_of_files, place))
+        verb.delete_study(place, datetime.now(UTC))
+        if extent_of_files is not None:
+            verb.delete_files(extent_of_files)
+        _print(deleted_text(extent, extent_of_files))
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question}\nNobody is here to be asked. Confirm with --yes.")
+    try:
+        is_wanted = typer.confirm(question)
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
+    if not is_wanted:
+        _print("Nothing was deleted.")
+        raise typer.Exit(1)
+
+
+def _n_trials(n: int) -> str:
+    return f"{n} trial" + ("" if n == 1 else "s")
+
+
+def _print(text: str) -> None:
+    # At once, so that the edge hears of a reader that has gone away.
+    print(text, flush=True)

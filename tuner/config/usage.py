@@ -1,0 +1,31 @@
+"""`usage`: how often the tuner looks at what devices do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, PlainValidator
+
+from tuner.config.duration import parse_duration
+from tuner.config.model import Model
+
+_LEAST_S, _MOST_S = 1.0, 60.0
+
+
+def read_every(value: object) -> float:
+    """Reads the time from one look to the next, in seconds.
+
+    Raises:
+        ValueError: If it is no duration, or too short or too long; to be read after the key.
+    """
+    every_s = parse_duration(value)
+    if not _LEAST_S <= every_s <= _MOST_S:
+        raise ValueError(f"is {value!r}, but must be from 1s to 1m.")
+    return every_s
+
+
+class UsageConfig(Model):
+    """What is recorded of the devices' use."""
+
+    #: From one look at all devices to the next.
+    every_s: Annotated[float, PlainValidator(read_every)] = Field(default=_LEAST_S, alias="every")

@@ -1,0 +1,58 @@
+"""What a device does at one instant, in more figures than are needed to hand it out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from tuner.devices.device import DeviceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessReading:
+    """One process on a device."""
+
+    #: The head of its session: of all processes of a rank it is the rank.
+    session: int
+    #: None where the device does not tell it, as also below.
+    memory_bytes: int | None
+    utilization_pct: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReading:
+    """One look at a device. A figure that it does not give is None."""
+
+    #: Of a CPU slot: of its cores; above 100 where a program takes more than its slot.
+    utilization_pct: int | None = None
+    memory_used_bytes: int | None = None
+    power_mw: int | None = None
+    temperature_c: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    #: Since the last look; None at the first one.
+    pcie_rx_kib: int | None = None
+    pcie_tx_kib: int | None = None
+    nvlink_rx_kib: int | None = None
+    nvlink_tx_kib: int | None = None
+    processes: tuple[ProcessReading, ...] = ()
+
+
+#: The sessions of the attempts that hold each device.
+Sessions = Mapping[DeviceId, Collection[int]]
+
+
+class Telemetry(Protocol):
+    """Reads devices again and again. Used by one thread, which nobody waits for."""
+
+    def read(self, sessions: Sessions, now_s: float) -> Mapping[DeviceId, DeviceReading]:
+        """All devices now; one that cannot be read is left out.
+
+        Args:
+            sessions: Whose processes are ours.
+            now_s: The present, on the monotonic clock.
+        """
+
+    def close(self) -> None:
+        """Lets the driver go. Safe to call twice."""

@@ -1,0 +1,747 @@
+"""The loop that asks, leases, launches, reads reports, decides and records.
+
+One thread owns all state. `tick` is a list of short steps, none of which waits; time comes in as
+an argument. `talk` hears what workers say, `stopping` brings attempts to an end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from optuna.trial import TrialState
+
+from tuner.attempt import (
+    AttemptId,
+    AttemptState,
+    Cause,
+    Ending,
+    Outcome,
+)
+from tuner.budget import Spent
+from tuner.clock import Clock, Instant
+from tuner.devices.device import Device
+from tuner.devices.reselection import Reselection
+from tuner.dispatch.activity import Activity
+from tuner.dispatch.device_changes import DeviceChanges, Refused
+from tuner.dispatch.foresight import Foresight
+from tuner.dispatch.grants import Candidate, Grant
+from tuner.dispatch.housekeeping import Housekeeping
+from tuner.dispatch.idle import IdleCause, StudyFacts
+from tuner.dispatch.launching import Launching
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.live import LiveAttempt, ending_of
+from tuner.dispatch.moves import move
+from tuner.dispatch.notices import Ended, Notice, Said, Started, View
+from tuner.dispatch.orders import Orders, changed, told, told_of_refusal
+from tuner.dispatch.others import Others
+from tuner.dispatch.outage import Outage
+from tuner.dispatch.retries import Retries
+from tuner.dispatch.room import Room
+from tuner.dispatch.sampling import Sampler
+from tuner.dispatch.saving import Saving
+from tuner.dispatch.settling import Settling
+from tuner.dispatch.snapshot import StoreState, take_snapshot
+from tuner.dispatch.stalls import Stalls
+from tuner.dispatch.stopping import Stopping
+from tuner.dispatch.streak import N_ALIKE, Streak, said_last
+from tuner.dispatch.talk import Talk
+from tuner.dispatch.terms import Result, Terms
+from tuner.dispatch.usage import Usage
+from tuner.errors import EXIT_STUDY_FAILED, DeviceError, StoreError
+from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
+from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
+from tuner.launch.plan import TrialPlan
+from tuner.launch.protocols import Channel, Events, Launcher
+from tuner.search.study import StudySearch
+from tuner.store.commands import REFUSED, Command, Order
+from tuner.store.record import Recorder
+
+_log = logging.getLogger(__name__)
+
+_TICK_S = 0.25
+#: While a GPU's memory is awaited it is looked at this often.
+_CLEARING_TICK_S = 0.05
+_BEAT_EVERY_S = 10.0
+_HOPELESS = "its first attempts all failed in the same way"
+_CLEARING_NOTE_AFTER_S = 30.0
+#: After Ctrl-C, for a database that does not answer.
+_LAST_WAIT_S = 30.0
+
+
+class Dispatcher:
+    """Runs one study on the devices of one host.
+
+    Args:
+        search: The study: what to try, what to give up.
+        recorder: Where everything that happens is written.
+        launcher: Starts and ends workers.
+        channel: Where workers report.
+        leasing: Hands out devices.
+        plan: What all attempts share.
+        terms: Budget and time limits.
+        view: Who watches.
+        clock: The time.
+        activity: What attempts do; None where nobody looks.
+        housekeeping: Removes checkpoints that the study does not keep; None keeps all.
+        saving: Tells the database of checkpoints; None where nobody looks.
+        reselection: Chooses other devices where somebody asks for them; None where they are fixed.
+        sampler: Looks at what devices do; None where nobody does.
+    """
+
+    def __init__(
+        self,
+        *,
+        search: StudySearch,
+        recorder: Recorder,
+        launcher: Launcher,
+        channel: Channel,
+        leasing: Leasing,
+        plan: TrialPlan,
+        terms: Terms,
+        view: View,
+        clock: Clock,
+        activity: Activity | None = None,
+        housekeeping: Housekeeping | None = None,
+        saving: Saving | None = None,
+        reselection: Reselection | None = None,
+        sampler: Sampler | None = None,
+    ) -> None:
+        self._search = search
+        self._recorder = recorder
+        self._launcher = launcher
+        self._channel = channel
+        self._leasing = leasing
+        self._plan = plan
+        self._terms = terms
+        self._view = view
+        self._clock = clock
+        self._housekeeping = housekeeping
+        self._saving = saving
+        self._live: dict[AttemptId, LiveAttempt] = {}
+        #: Those of them that are to be launched once the database knows of them.
+        self._intended: list[LiveAttempt] = []
+        #: Trials that are too wide for the devices that are left.
+        self._parked: list[Candidate] = []
+        self._notices: list[Notice] = []
+        self._n_signals = 0
+        #: Why no trial starts any more and those that run are to end; empty while they may.
+        self._stop_reason = ""
+        self._streak = Streak(is_over=search.has_ended_well)
+        self._room = Room(plan.files.root, self._say)
+        #: Of this start.
+        self._device_s = 0.0
+        self._started_at = clock.now()
+        start_s = self._started_at.monotonic_s
+        self._committed_at_s = self._beat_at_s = self._shown_at_s = start_s
+        self._others = Others(
+            search,
+            recorder.fleet,
+            self._say,
+            now=self._started_at,
+            counts_devices=terms.budget.device_hours is not None,
+        )
+        self._foresight = Foresight()
+        self._activity = activity
+        self._usage = Usage(recorder, sampler)
+        #: Whether the search had nothing for a device that was free.
+        self._found_nothing = False
+        self._is_making_suggestion = False
+        self._outage = Outage(recorder, self._say)
+        self._talk = self._new_talk()
+        self._stopping = self._new_stopping()
+        self._settling = self._new_settling()
+        self._launching = self._new_launching()
+        self._orders = Orders(recorder.commands, self._say)
+        self._device_changes = DeviceChanges(reselection, leasing, recorder)
+        self._end_reason = ""
+
+    def _new_talk(self) -> Talk:
+        return Talk(
+            search=self._search,
+            recorder=self._recorder,
+            channel=self._channel,
+            leasing=self._leasing,
+            plan=self._plan,
+            terms=self._terms,
+            outage=self._outage,
+        )
+
+    def _new_stopping(self) -> Stopping:
+        is_working = self._activity.is_working if self._activity else lambda live: True
+        return Stopping(
+            recorder=self._recorder,
+            launcher=self._launcher,
+            channel=self._channel,
+            terms=self._terms,
+            stalls=Stalls(self._terms.stall_timeout_s, is_working),
+        )
+
+    def _new_settling(self) -> Settling:
+        return Settling(
+            search=self._search,
+            recorder=self._recorder,
+            leasing=self._leasing,
+            files=self._plan.files,
+            retries=Retries(self._terms.retries),
+            saving=self._saving,
+            say=self._say,
+        )
+
+    def _new_launching(self) -> Launching:
+        return Launching(
+            recorder=self._recorder,
+            launcher=self._launcher,
+            channel=self._channel,
+            leasing=self._leasing,
+            plan=self._plan,
+            timeout_s=self._terms.launch_timeout_s,
+        )
+
+    @property
+    def device_s(self) -> float:
+        """Seconds for which attempts of this start held devices, each device by itself."""
+        return self._device_s
+
+    def run(self, events: Events) -> Result:
+        """Works until the budget is reached or the user ends it, and every attempt is over.
+
+        Raises:
+            StoreError: If the database refuses, or does not answer at the end and the user does
+                not want to wait for it.
+            DeviceError: If no device is left.
+        """
+        happened: Sequence[Event] = ()
+        while True:
+            self.tick(self._clock.now(), happened)
+            if self._is_done():
+                break
+            happened = events.drain(self._patience_s())
+        self._put_back_waiting()
+        if not self._stop_reason:
+            self._search.end_paused()
+        if self._saving is not None:
+            self._saving.finish()
+        self._usage.hand_over()
+        self._recorder.end(self._clock.now().utc, self._end_reason)
+        self._write_the_rest(events)
+        return self._result()
+
+    def keep_house(self) -> None:
+        """After `run`: removes the checkpoints that the study does not keep."""
+        if self._housekeeping is None:
+            return
+        self._housekeeping.finish()
+        self._forget_removed(self._housekeeping)
+        try:
+            self._recorder.write_removals()
+        except StoreError as error:
+            # The study is over and well; only what `tuner why` shows of files is out of date.
+            _log.warning("Removed checkpoints are not told to the database: %s", error)
+
+    def _forget_removed(self, housekeeping: Housekeeping) -> None:
+        for number in housekeeping.take_removed():
+            if self._saving is not None:
+                self._saving.forget(number)
+
+    def tick(self, now: Instant, happened: Iterable[Event]) -> None:
+        """One round: hear what happened, act on it, write it down, show it."""
+        self._hear(now, happened)
+        self._stopping.enforce_deadlines(list(self._live.values()), now)
+        self._release_cleared_devices(now)
+        with self._outage.watch(now):
+            self._use_database(now)
+        self._note_use(now)
+        self._outage.tell(now)
+        self._tell_people(now)
+
+    def _note_use(self, now: Instant) -> None:
+        idle = self._leasing.idle
+        study = self._facts(now) if idle else StudyFacts()
+        self._usage.note(now, self._live.values(), idle, study)
+
+    def _facts(self, now: Instant) -> StudyFacts:
+        n_waiting = self._leasing.n_waiting
+        is_over = bool(self._why_no_more(now, is_new_trial=not n_waiting))
+        return StudyFacts(
+            is_over=is_over or (self._found_nothing and not n_waiting),
+            is_paused=bool(self._orders.paused_by),
+            is_database_away=self._outage.is_on,
+            is_disk_full=self._room.is_awaited,
+            is_gathering=self._leasing.is_gathering,
+        )
+
+    def _use_database(self, now: Instant) -> None:
+        if self._outage.is_on and not self._recovers(now):
+            return
+        for command in self._orders.hear(now):
+            self._obey(now, command)
+        self._others.heed(now)
+        self._fill_devices(now)
+        self._beat(now)
+        self._usage.heed(now)
+        self._record(now)
+        if self._housekeeping is not None:
+            self._notices += [Said(text=note) for note in self._housekeeping.heed(now)]
+            self._forget_removed(self._housekeeping)
+        if self._saving is not None:
+            self._saving.heed(now, lambda: (live.attempt for live in self._live.values()))
+        self._ask_ahead(now)
+
+    # -- hearing -----------------------------------------------------------------------------
+
+    def _hear(self, now: Instant, happened: Iterable[Event]) -> None:
+        for event in happened:
+            match event:
+                case Received(source=source, message=message):
+                    live = self._live.get(message.attempt_id)
+                    # Else it speaks for an attempt that is over.
+                    if live is not None and live.attempt.state is not AttemptState.CLEARING:
+                        self._talk.hear(now, live, source, message)
+                case WorkerExited():
+                    self._hear(now, self._channel.read_rest(event.attempt_id))
+                    self._reap(now, event)
+                case SignalReceived():
+                    self._interrupt(now)
+                case _:
+                    assert_never(event)
+
+    # -- endings -----------------------------------------------------------------------------
+
+    def _reap(self, now: Instant, exited: WorkerExited) -> None:
+        """A process is gone. With the last one the trial has an ending; devices are awaited."""
+        live = self._live[exited.attempt_id]
+        rank = live.ranks[exited.rank]
+        rank.exit_code, rank.is_lost = exited.exit_code, exited.is_lost
+        if not live.is_signalled:
+            live.note_end(rank)
+            live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
+        if live.running_ranks:
+            return
+        self._channel.dismiss(exited.attempt_id)
+        is_killed = any((rank.exit_code or 0) < 0 for rank in live.ranks)
+        number, ending = ending_of(
+            live,
+            objectives=self._search.objectives,
+            output_of=lambda number: last_lines(self._launching.log_of(live.attempt, number)),
+            n_oom_kills=count_oom_kills() if is_killed else live.n_oom_kills,
+        )
+        self._conclude(now, live, ending, rank=number)
+
+    def _conclude(self, now: Instant, live: LiveAttempt, ending: Ending, rank: int = 0) -> None:
+        """The attempt is over; `rank` is the one whose log tells why."""
+        live.deadline_s = None
+        ending = self._settling.paused_or_pruned(live, ending)
+        ending = replace(ending, detail=readable(ending.detail))
+        self._leasing.ended(live.grant, ending.outcome, live.torch_peak_bytes, now.monotonic_s)
+        if ending.cause is Cause.DEVICE_FAULT:
+            broken = live.grant.devices
+            if len(live.ranks) == len(broken):
+                broken = (broken[rank],)
+            self._leasing.keep_apart(broken, said_last(ending), now.monotonic_s)
+        live.attempt = replace(live.attempt, ending=ending, peak_memory_bytes=live.grant.peak_bytes)
+        params = self._search.params_of(live.attempt.trial_id)
+        before = self._search.best
+        # One that reports may end well yet.
+        has_hope = any(
+            each.last_step is not None
+            for each in self._live.values()
+            if each is not live and each.attempt.state is not AttemptState.CLEARING
+        )
+        has_room = not self._room.heed(ending, now.monotonic_s)
+        is_row = has_room and self._streak.note(ending)
+        is_hopeless = is_row and not has_hope and not self._stop_reason
+        self._stop_reason = self._stop_reason or (_HOPELESS if is_hopeless else "")
+        is_told = ending.outcome is Outcome.CANCELLED and bool(self._stop_reason)
+        is_ours = is_told or not has_room or ending.outcome is Outcome.LOST
+        will_retry = self._settling.settle(
+            live,
+            ending,
+            is_ours=is_ours,
+            may_retry=self._stop_reason != _HOPELESS,
+            is_stopping=bool(self._stop_reason),
+        )
+        move(self._recorder, live, AttemptState.CLEARING, now, params=params)
+        self._notices.append(
+            Ended(
+                attempt=live.attempt,
+                ending=ending,
+                is_best=self._search.best is not before,
+                will_retry=will_retry,
+                log_path=str(self._launching.log_of(live.attempt, rank)),
+                params=live.params or params,
+            )
+        )
+        if is_hopeless:
+            self._stop(
+                now,
+                _HOPELESS,
+                f"Stopping: {N_ALIKE} attempts failed in the same way and none has ended well, so "
+                f"that further ones would fail too:\n    {said_last(ending)}\n"
+                "Correct the program and start the same command again.",
+            )
+
+    # -- what people ask for -----------------------------------------------------------------
+
+    def _obey(self, now: Instant, command: Command) -> None:
+        detail = told(command)
+        if "devices" in command.arguments:
+            try:
+                detail = f"{detail} {self._change_devices(now, command)}"
+            except Refused as error:
+                detail = told_of_refusal(command, str(error))
+                self._recorder.note(REFUSED, at=now.utc, detail=detail)
+                self._say(detail)
+                return
+        self._recorder.note(command.order.value, at=now.utc, detail=detail)
+        match command.order:
+            case Order.STOP if command.trial_number is not None:
+                self._stop_trial(now, command)
+                return
+            case Order.STOP if self._stop_reason:
+                return
+            case Order.STOP:
+                self._stop(now, f"stopped by {command.asked_by}", told(command))
+                return
+            case Order.SET:
+                budget = changed(self._terms.budget, command)
+                self._terms = replace(self._terms, budget=budget)
+                self._recorder.allow(budget.trials)
+            case Order.PAUSE:
+                self._put_back_waiting()
+            case Order.RESUME | Order.RETRY:
+                pass  # It is looked up where trials start.
+            case _:
+                assert_never(command.order)
+        self._say(detail)
+
+    def _change_devices(self, now: Instant, command: Command) -> str:
+        """
+        Raises:
+            Refused: With the reason.
+        """
+        done = self._device_changes.carry_out(command.arguments["devices"])
+        held = [device for live in self._live.values() for device in live.grant.devices]
+        self._usage.look_at(list(dict.fromkeys([*self._leasing.devices, *held])))
+        self._unpark()
+        self._recorder.beat(now.utc, self._leasing.devices)
+        return done
+
+    def _unpark(self) -> None:
+        """What is left of the devices may be wide enough now."""
+        while self._parked:
+            self._leasing.put(self._parked.pop())
+
+    def _stop_trial(self, now: Instant, command: Command) -> None:
+        for live in self._live.values():
+            is_meant = live.attempt.trial_number == command.trial_number
+            if is_meant and live.attempt.state is not AttemptState.CLEARING:
+                self._say(told(command))
+                self._stopping.tell(live, now, Cause.COMMANDED, told(command))
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    def _interrupt(self, now: Instant) -> None:
+        """Ctrl-C: once lets trials end or save, twice kills."""
+        self._n_signals += 1
+        if self._n_signals == 1:
+            self._stop(
+                now,
+                "interrupted",
+                "Stopping: no trial starts any more; those that run have "
+                f"{self._terms.stop_grace_s:g} s to end or save. Ctrl-C again kills them.",
+            )
+            return
+        for live in self._live.values():
+            if live.attempt.state is not AttemptState.CLEARING:
+                self._stopping.kill(live, now)
+
+    def _stop(self, now: Instant, reason: str, text: str) -> None:
+        """Lets what runs end or save, and starts nothing any more."""
+        self._stop_reason = self._end_reason = reason
+        self._say(text)
+        self._put_back_waiting()
+        while self._intended:
+            live = self._intended.pop()
+            cancelled = Ending(outcome=Outcome.CANCELLED, cause=Cause.INTERRUPTED)
+            self._conclude(now, live, cancelled)
+        for live in self._live.values():
+            if live.attempt.state is not AttemptState.CLEARING:
+                self._stopping.tell(live, now)
+
+    def _put_back_waiting(self) -> None:
+        """What has no devices yet waits for a later start."""
+        for candidate in [*self._leasing.take_all(), *self._parked]:
+            self._search.put_back(candidate.asked.trial_id)
+        self._parked.clear()
+
+    # -- devices -----------------------------------------------------------------------------
+
+    def _release_cleared_devices(self, now: Instant) -> None:
+        clearing = [
+            live for live in self._live.values() if live.attempt.state is AttemptState.CLEARING
+        ]
+        for live in clearing:
+            if self._is_clear(live, now):
+                self._finish(live, now)
+
+    def _is_clear(self, live: LiveAttempt, now: Instant) -> bool:
+        unclear = self._leasing.find_unclear(live.grant, live.pids)
+        if unclear is not None:
+            self._note_wait(live, unclear, now)
+        return unclear is None
+
+    def _note_wait(self, live: LiveAttempt, device: Device, now: Instant) -> None:
+        ended_at = live.attempt.ended_at
+        waited_s = (now.utc - ended_at).total_seconds() if ended_at else 0.0
+        if waited_s > _CLEARING_NOTE_AFTER_S and not live.is_wait_noted:
+            live.is_wait_noted = True
+            self._say(
+                f"{device.label} waits: memory of {live.attempt} is not back after "
+                f"{waited_s:.0f} s. `nvidia-smi` shows which process holds it."
+            )
+
+    def _finish(self, live: LiveAttempt, now: Instant) -> None:
+        move(self._recorder, live, AttemptState.FINISHED, now)
+        self._foresight.ended(now.monotonic_s - live.leased_at_s)
+        self._device_s += self._held_s(live, now)
+        self._leasing.release(live.grant)
+        self._usage.has_changed = True
+        if self._activity is not None:
+            self._activity.forget(live.attempt.id)
+        if self._saving is not None:
+            self._saving.ended(live.attempt)
+        del self._live[live.attempt.id]
+
+    def _fill_devices(self, now: Instant) -> None:
+        if self._leasing.look(now.monotonic_s):
+            self._unpark()
+        while self._leasing.may_have_room and self._may_start(now):
+            grant = self._leasing.next(partial(self._ask_for_devices, now))
+            if grant is None:
+                break
+            # Not at the beginning of the round: asking took its time, in which it held nothing.
+            self._intend(self._clock.now(), grant)
+        self._launch_intended(self._clock.now())
+        for candidate in self._leasing.unplaceable():
+            self._parked.append(candidate)
+            self._say(f"Trial {candidate.asked.number} is wider than what is left here; it waits.")
+        for note in self._leasing.notes:
+            self._say(note)
+        self._leasing.notes.clear()
+
+    def _may_start(self, now: Instant) -> bool:
+        if self._orders.paused_by or self._why_no_more(now, is_new_trial=False):
+            return False
+        return self._room.is_there(now.monotonic_s)
+
+    def _ask_for_devices(self, now: Instant) -> Candidate | None:
+        began = self._clock.now()
+        candidate = self._ask(now)
+        waiting = [device.id for device in self._leasing.pool.free]
+        self._usage.spent(IdleCause.NO_SUGGESTION, began, self._clock.now(), waiting)
+        self._found_nothing = candidate is None and not self._is_making_suggestion
+        return candidate
+
+    def _ask(self, now: Instant) -> Candidate | None:
+        self._is_making_suggestion = False
+        if self._why_no_more(now, is_new_trial=False):
+            return None
+        is_last = bool(self._why_no_more(now, is_new_trial=True))
+        began_s = self._clock.now().monotonic_s
+        asked = self._search.resume(is_last=is_last and not self._live)
+        if asked is None and is_last:
+            return None
+        # Whoever makes it wakes the loop.
+        self._is_making_suggestion = asked is None and not self._search.is_ready
+        if self._is_making_suggestion:
+            return None
+        asked = asked or self._search.ask()
+        candidate = None if asked is None else self._settling.candidate(asked)
+        here_s = self._clock.now().monotonic_s - began_s
+        self._foresight.asked(here_s + self._search.suggestion_s)
+        return candidate
+
+    def _ask_ahead(self, now: Instant) -> None:
+        """Asks for the trial of the device that is free next, where devices would wait for it."""
+        n_devices = len(self._leasing.pool.devices)
+        if not self._live or not self._leasing.may_look_ahead or self._orders.paused_by:
+            return
+        if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
+            return
+        candidate = self._ask(now)
+        if candidate is not None:
+            self._leasing.put(candidate)
+
+    def _leaves_last_ones(self, n_devices: int) -> bool:
+        """Whether so few trials are left that other dispatchers may have a device for them."""
+        n_trials = self._terms.budget.trials
+        if n_trials is None or not self._recorder.fleet.others:
+            return False
+        return n_trials - self._search.n_begun < 2 * n_devices
+
+    def _intend(self, now: Instant, grant: Grant) -> None:
+        live = self._launching.intend(now, grant)
+        self._live[live.attempt.id] = live
+        self._intended.append(live)
+
+    def _launch_intended(self, now: Instant) -> None:
+        if self._intended:
+            self._record(now, must=True)
+        while self._intended:
+            live = self._intended.pop(0)
+            ending = self._launching.launch(now, live)
+            if ending is not None:
+                self._conclude(now, live, ending)
+                continue
+            self._usage.has_changed = True
+            started = Started(attempt=live.attempt, devices=live.labels, params=live.params)
+            self._notices.append(started)
+
+    # -- ends of the study -------------------------------------------------------------------
+
+    def _why_no_more(self, now: Instant, *, is_new_trial: bool) -> str:
+        """Why no further trial starts; empty while one may."""
+        if self._stop_reason:
+            return self._stop_reason
+        if is_new_trial and self._search.is_exhausted:
+            return "every configuration of the space was tried"
+        reached = self._terms.budget.reached(self._spent(now), is_new_trial=is_new_trial)
+        return f"budget reached: {reached}" if reached else ""
+
+    def _is_done(self) -> bool:
+        if self._live:
+            return False
+        is_new_trial = self._leasing.n_waiting == 0
+        now = self._clock.now()
+        self._end_reason = self._why_no_more(now, is_new_trial=is_new_trial)
+        if self._orders.paused_by and not self._end_reason:
+            return False
+        if self._outage.is_on:
+            # Who else works on the study, and whether a trial waits, is not known.
+            return bool(self._stop_reason)
+        if not self._end_reason and self._leasing.is_stuck:
+            left = "Too few devices" if self._leasing.pool.devices else "No device"
+            error = DeviceError(
+                f"{left} of the study is left for a trial; the rest is lost. "
+                "Nothing more can run here."
+            )
+            error.exit_code = EXIT_STUDY_FAILED
+            self._put_back_waiting()
+            self._recorder.commit()
+            raise error
+        if not self._end_reason:
+            return False
+        if self._why_no_more(now, is_new_trial=False):
+            return True
+        must_wait = True
+        with self._outage.watch(now):
+            must_wait = self._others.must_be_waited_for(now)
+        # The next round takes it up: what the others have done may be known since just now.
+        return not must_wait and not self._search.lacks_a_winner
+
+    def _spent(self, now: Instant) -> Spent:
+        held_s = 0.0
+        if self._terms.budget.device_hours is not None:
+            held_s = sum(self._held_s(live, now) for live in self._live.values())
+        return Spent(
+            trials=self._search.n_begun,
+            time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
+            device_s=self._recorder.fleet.device_s_elsewhere + self._device_s + held_s,
+        )
+
+    def _held_s(self, live: LiveAttempt, now: Instant) -> float:
+        return (now.monotonic_s - live.leased_at_s) * live.grant.lease.n_devices_held
+
+    def _result(self) -> Result:
+        counts = self._search.count()
+        return Result(
+            is_interrupted=bool(self._stop_reason) and self._stop_reason != _HOPELESS,
+            is_hopeless=self._stop_reason == _HOPELESS,
+            reason=self._end_reason,
+            n_completed=counts[TrialState.COMPLETE],
+            n_pruned=counts[TrialState.PRUNED] - self._search.n_infeasible,
+            n_failed=counts[TrialState.FAIL] + self._search.n_infeasible,
+        )
+
+    def _say(self, text: str) -> None:
+        self._notices.append(Said(text=text))
+
+    # -- a database that does not answer -----------------------------------------------------
+
+    def _recovers(self, now: Instant) -> bool:
+        """Writes all that waited, where the database answers again."""
+        if not self._outage.may_be_over(now):
+            return False
+        self._recorder.commit()
+        waiting = [*self._leasing.waiting, *self._parked]
+        in_hand = [live.attempt.trial_id for live in self._live.values()]
+        self._recorder.give_up_all_but(in_hand + [each.asked.trial_id for each in waiting])
+        self._outage.end(now)
+        return True
+
+    def _write_the_rest(self, events: Events) -> None:
+        """The last commit. A user who wants an end waits for the database a while at most."""
+        give_up_at_s = self._clock.now().monotonic_s + _LAST_WAIT_S
+        while True:
+            now = self._clock.now()
+            with self._outage.watch(now):
+                if not self._outage.is_on or self._outage.may_be_over(now):
+                    self._recorder.commit()
+                    self._outage.end(now)
+            if not self._outage.is_on:
+                break
+            self._outage.tell(now)
+            self._tell_people(now)
+            is_told = any(isinstance(each, SignalReceived) for each in events.drain(_TICK_S))
+            if is_told or (self._stop_reason and now.monotonic_s >= give_up_at_s):
+                raise self._outage.give_up(self._search.unsaved())
+        self._tell_people(self._clock.now(), is_last=True)
+
+    # -- records -----------------------------------------------------------------------------
+
+    def _beat(self, now: Instant) -> None:
+        if now.monotonic_s - self._beat_at_s >= _BEAT_EVERY_S:
+            self._beat_at_s = now.monotonic_s
+            self._recorder.beat(now.utc, self._leasing.devices)
+
+    def _record(self, now: Instant, *, must: bool = False) -> None:
+        is_due = now.monotonic_s - self._committed_at_s >= self._terms.commit_every_s
+        # What people are told must be in the database first.
+        if must or is_due or self._notices:
+            self._recorder.commit()
+            self._committed_at_s = now.monotonic_s
+
+    def _tell_people(self, now: Instant, *, is_last: bool = False) -> None:
+        # What is not in the database yet is told once it is.
+        can_tell = [n for n in self._notices if isinstance(n, Said) or not self._outage.is_on]
+        for notice in can_tell:
+            self._view.show(notice)
+        self._notices = [notice for notice in self._notices if notice not in can_tell]
+        if is_last or now.monotonic_s - self._shown_at_s >= self._view.refresh_every_s:
+            self._shown_at_s = now.monotonic_s
+            snapshot = take_snapshot(
+                self._search,
+                tuple(self._live.values()),
+                self._leasing,
+                budget=self._terms.budget,
+                spent=self._spent(now),
+                now=now,
+                started_at_s=self._started_at.monotonic_s,
+                is_stopping=bool(self._stop_reason),
+                store=StoreState(
+                    lag_s=now.monotonic_s - self._committed_at_s,
+                    n_unsaved_reports=self._recorder.n_waiting_reports,
+                ),
+                idle=self._usage.causes,
+            )
+            self._view.refresh(snapshot)
+
+    def _patience_s(self) -> float:
+        """How long to wait for news."""
+        lives = self._live.values()
+        is_clearing = any(live.attempt.state is AttemptState.CLEARING for live in lives)
+        return _CLEARING_TICK_S if is_clearing else _TICK_S

@@ -1,0 +1,179 @@
+"""Why a device stands idle: a pure function of how the study and the device stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from tuner.attempt import AttemptState
+from tuner.devices.device import DeviceId
+
+
+class IdleCause(Enum):
+    """Why no trial computes on a device."""
+
+    #: The sampler is at work on the next trial.
+    NO_SUGGESTION = "no_suggestion"
+    #: An attempt has it, whose processes have not said hello.
+    STARTING = "starting"
+    #: An attempt had it, whose memory is not back.
+    CLEARING = "waiting_for_memory"
+    #: A trial waits for more devices than are free.
+    GATHERING = "gathering"
+    TAKEN = "taken"
+    PAUSED = "paused"
+    QUARANTINED = "quarantined"
+    #: The budget is reached, the space is searched, or somebody ends the study.
+    NOTHING_LEFT = "nothing_left"
+    #: The database does not answer, so that nothing may be started.
+    DATABASE = "database"
+    #: A trial found its disk full: none starts until there is room.
+    DISK_FULL = "disk_full"
+    LOST = "lost"
+
+
+#: For people.
+CAUSE_WORDS: Mapping[IdleCause, str] = {
+    IdleCause.NO_SUGGESTION: "no suggestion ready",
+    IdleCause.STARTING: "starting",
+    IdleCause.CLEARING: "waiting for memory",
+    IdleCause.GATHERING: "gathering for a wide trial",
+    IdleCause.TAKEN: "taken by somebody else",
+    IdleCause.PAUSED: "paused",
+    IdleCause.QUARANTINED: "quarantined",
+    IdleCause.NOTHING_LEFT: "nothing left to do",
+    IdleCause.DATABASE: "database away",
+    IdleCause.DISK_FULL: "disk full",
+    IdleCause.LOST: "lost",
+}
+#: A stored idle time whose end is later than so many seconds ago is one of the present.
+FRESH_S = 20.0
+
+#: What an attempt that holds a device has of it while it does not compute. Not stored: the
+#: instants of the attempt tell it.
+IDLE_STATES: Mapping[AttemptState, IdleCause] = {
+    AttemptState.LEASED: IdleCause.STARTING,
+    AttemptState.CLEARING: IdleCause.CLEARING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyFacts:
+    """What keeps a study from starting trials."""
+
+    #: Nothing is left to do.
+    is_over: bool = False
+    is_paused: bool = False
+    is_database_away: bool = False
+    is_disk_full: bool = False
+    #: The next trial needs more devices than are free.
+    is_gathering: bool = False
+
+
+def why_idle(own: IdleCause | None, study: StudyFacts) -> IdleCause:
+    """The cause for a device that no attempt holds.
+
+    Args:
+        own: What is the matter with the device itself: TAKEN, QUARANTINED or LOST.
+        study: How the study stands.
+    """
+    if own is not None:
+        return own
+    if study.is_database_away:
+        return IdleCause.DATABASE
+    if study.is_over:
+        return IdleCause.NOTHING_LEFT
+    if study.is_paused:
+        return IdleCause.PAUSED
+    if study.is_disk_full:
+        return IdleCause.DISK_FULL
+    return IdleCause.GATHERING if study.is_gathering else IdleCause.NO_SUGGESTION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleSpan:
+    """A time in which a device had no trial."""
+
+    device_id: DeviceId
+    cause: IdleCause
+    began_at: datetime
+    ended_at: datetime
+    #: Whether it is written down already, with an earlier end.
+    is_known: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    cause: IdleCause
+    began_at: datetime
+    until: datetime
+    is_known: bool = False
+
+
+class IdleLog:
+    """Remembers when devices stood idle, and why, until somebody writes it down.
+
+    What has no length is not remembered.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[DeviceId, _Open] = {}
+        self._past: list[IdleSpan] = []
+        #: Of each device, until when everything is accounted for.
+        self._told_until: dict[DeviceId, datetime] = {}
+
+    def note(self, at: datetime, causes: Mapping[DeviceId, IdleCause]) -> None:
+        """How it stands from now on: all devices that are idle, each with its cause."""
+        for device_id in [each for each in self._open if each not in causes]:
+            self._end(device_id, at)
+        for device_id, cause in causes.items():
+            span = self._open.get(device_id)
+            if span is not None and span.cause is cause:
+                span.until = max(span.until, at)
+                continue
+            if span is not None:
+                self._end(device_id, at)
+            began_at = max(at, self._told_until.get(device_id, at))
+            self._open[device_id] = _Open(cause=cause, began_at=began_at, until=began_at)
+
+    def spent(
+        self, cause: IdleCause, since: datetime, until: datetime, devices: Iterable[DeviceId]
+    ) -> None:
+        """Devices stood idle for a time that is over."""
+        for device_id in devices:
+            if device_id in self._open:
+                self._end(device_id, since)
+            began_at = max(since, self._told_until.get(device_id, since))
+            if until > began_at:
+                self._past.append(
+                    IdleSpan(device_id=device_id, cause=cause, began_at=began_at, ended_at=until)
+                )
+                self._told_until[device_id] = until
+
+    def take(self) -> list[IdleSpan]:
+        """What was not taken before; what lasts is given again and again, with a later end."""
+        taken, self._past = self._past, []
+        for device_id, span in self._open.items():
+            if span.until > span.began_at:
+                taken.append(_span(device_id, span))
+                span.is_known = True
+        return taken
+
+    def _end(self, device_id: DeviceId, at: datetime) -> None:
+        span = self._open.pop(device_id)
+        span.until = max(span.until, at)
+        self._told_until[device_id] = span.until
+        if span.until > span.began_at:
+            self._past.append(_span(device_id, span))
+
+
+def _span(device_id: DeviceId, span: _Open) -> IdleSpan:
+    return IdleSpan(
+        device_id=device_id,
+        cause=span.cause,
+        began_at=span.began_at,
+        ended_at=span.until,
+        is_known=span.is_known,
+    )

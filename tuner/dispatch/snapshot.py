@@ -1,0 +1,95 @@
+"""How a study stands, gathered for people from the parts that know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from optuna.trial import TrialState
+
+from tuner.budget import Budget, Spent
+from tuner.clock import Instant
+from tuner.devices.device import DeviceId
+from tuner.dispatch.idle import IdleCause
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.live import LiveAttempt
+from tuner.dispatch.notices import RunningTrial, Snapshot
+from tuner.search.study import StudySearch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreState:
+    """How far the database is behind."""
+
+    #: Since the last commit.
+    lag_s: float
+    n_unsaved_reports: int
+
+
+def take_snapshot(
+    search: StudySearch,
+    live: Sequence[LiveAttempt],
+    leasing: Leasing,
+    *,
+    budget: Budget,
+    spent: Spent,
+    now: Instant,
+    started_at_s: float,
+    is_stopping: bool,
+    store: StoreState,
+    idle: Mapping[DeviceId, IdleCause],
+) -> Snapshot:
+    """
+    Args:
+        search: The study.
+        live: Attempts that hold devices.
+        leasing: The devices.
+        budget: What the study may spend.
+        spent: What it has spent.
+        now: The present.
+        started_at_s: When this dispatcher started, on the monotonic clock.
+        is_stopping: Whether the user has asked for an end.
+        store: What the database does not know yet.
+        idle: Why devices stand idle.
+    """
+    counts = search.count()
+    fraction = budget.fraction(spent)
+    elapsed_s = now.monotonic_s - started_at_s
+    return Snapshot(
+        n_completed=counts[TrialState.COMPLETE],
+        n_pruned=counts[TrialState.PRUNED] - search.n_infeasible,
+        n_failed=counts[TrialState.FAIL] + search.n_infeasible,
+        n_waiting=counts[TrialState.WAITING],
+        n_paused=search.n_paused,
+        n_begun=spent.trials,
+        n_trials=budget.trials,
+        running=tuple(_running(each, search, now) for each in live),
+        idle_devices=tuple(device.label for device in leasing.pool.free),
+        left_to_others=leasing.left_to_others,
+        best=search.best,
+        elapsed_s=elapsed_s,
+        fraction=fraction,
+        left_s=elapsed_s * (1 - fraction) / fraction if fraction else None,
+        is_stopping=is_stopping,
+        idle_causes={
+            device.label: idle[device.id].value
+            for device in leasing.pool.devices
+            if device.id in idle
+        },
+        n_queued=counts[TrialState.WAITING] + leasing.n_waiting,
+        store_lag_s=store.lag_s,
+        n_unsaved_reports=store.n_unsaved_reports,
+    )
+
+
+def _running(live: LiveAttempt, search: StudySearch, now: Instant) -> RunningTrial:
+    return RunningTrial(
+        number=live.attempt.trial_number,
+        attempt_number=live.attempt.number,
+        devices=live.labels,
+        state=live.attempt.state.value,
+        elapsed_s=now.monotonic_s - live.leased_at_s,
+        step=live.last_step,
+        values=live.last_values,
+        params=live.params or search.params_of(live.attempt.trial_id),
+    )

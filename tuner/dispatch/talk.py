@@ -1,0 +1,155 @@
+"""What workers say, and what they are told."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tuner import messages
+from tuner.attempt import AttemptState
+from tuner.clock import Instant
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.live import LiveAttempt, Step
+from tuner.dispatch.moves import move
+from tuner.dispatch.outage import Outage
+from tuner.dispatch.terms import Terms
+from tuner.launch.inbox import SourceId
+from tuner.launch.plan import TrialPlan
+from tuner.launch.protocols import Channel
+from tuner.messages import Action
+from tuner.search.study import StudySearch
+from tuner.store.record import Recorder
+
+
+class Talk:
+    """Hears the messages of the attempts that hold devices, and answers them.
+
+    Args:
+        search: The study, which judges reports.
+        recorder: Where metrics and states are written.
+        channel: Where workers report.
+        leasing: Is told that a trial is at work.
+        plan: What all attempts share.
+        terms: Time limits.
+        outage: Where a pruner cannot read what it needs.
+    """
+
+    def __init__(
+        self,
+        *,
+        search: StudySearch,
+        recorder: Recorder,
+        channel: Channel,
+        leasing: Leasing,
+        plan: TrialPlan,
+        terms: Terms,
+        outage: Outage,
+    ) -> None:
+        self._search = search
+        self._recorder = recorder
+        self._channel = channel
+        self._leasing = leasing
+        self._plan = plan
+        self._terms = terms
+        self._outage = outage
+
+    def hear(
+        self, now: Instant, live: LiveAttempt, source: SourceId, message: messages.FromWorker
+    ) -> None:
+        """
+        Args:
+            now: The present.
+            live: Whose message it is.
+            source: The connection that it came by.
+            message: What was said.
+        """
+        match message:
+            case messages.Hello():
+                self._hear_hello(now, live, source, message)
+            case messages.Report():
+                self._hear_report(now, live, source, message)
+            case messages.Decided():
+                # From rank 0, for the others.
+                live.decided = message
+                self._channel.broadcast(live.attempt.id, message)
+            case messages.Suggest():
+                self._channel.send(source, self._suggested(live, message))
+            case messages.SetAttribute():
+                self._search.set_attribute(live.attempt.trial_id, message.key, message.value)
+            case messages.SetConstraint():
+                self._search.set_constraint(live.attempt.trial_id, message.key, message.value)
+            case messages.Finished():
+                self._hear_finished(now, live, message)
+            case _:
+                assert_never(message)
+
+    def _hear_hello(
+        self, now: Instant, live: LiveAttempt, source: SourceId, hello: messages.Hello
+    ) -> None:
+        if not hello.is_worker:
+            # A script below the worker; the worker's own came with its launch.
+            devices = live.grant.devices
+            self._channel.send(source, self._plan.assign(live.attempt, devices, live.params))
+        if live.told is Action.STOP:
+            self._channel.send(source, verdict_on(live, step=-1))
+        if hello.is_worker and hello.rank < len(live.ranks):
+            live.ranks[hello.rank].source = source
+        if hello.rank and live.decided is not None:
+            self._channel.send(source, live.decided)
+        is_complete = all(rank.source is not None for rank in live.ranks)
+        if is_complete and live.attempt.state is AttemptState.LEASED:
+            move(self._recorder, live, AttemptState.RUNNING, now)
+            live.deadline_s = None
+            if self._terms.timeout_s is not None:
+                live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.timeout_s)
+
+    def _hear_report(
+        self, now: Instant, live: LiveAttempt, source: SourceId, report: messages.Report
+    ) -> None:
+        trial_id = live.attempt.trial_id
+        if live.attempt.number > 1 and live.last_step is None:
+            self._search.forget_curve_from(trial_id, report.step)
+        live.last_step, live.last_values = report.step, report.values
+        live.heard_at_s = now.monotonic_s
+        self._leasing.reported(live.grant, now.monotonic_s)
+        # A pruner may have to read what was reported before this start.
+        with self._outage.watch(now):
+            # Also of a trial that is to end: it may have saved its state by then, and go on there.
+            decision = self._search.report(trial_id, report.step, report.values)
+            if live.told is not Action.STOP:
+                live.told, live.told_reason = decision.action, decision.reason
+        self._answer(live, source, report.step)
+        extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
+        if extra:
+            self._recorder.metrics(live.attempt.id, report.step, extra)
+
+    def _answer(self, live: LiveAttempt, source: SourceId, step: int) -> None:
+        """The verdict goes to whoever reported; commands of other ranks end with rank 0's."""
+        verdict = verdict_on(live, step)
+        self._channel.send(source, verdict)
+        if verdict.action is not Action.CONTINUE and source == live.ranks[0].source:
+            for rank in live.ranks[1:]:
+                if rank.source is not None:
+                    self._channel.send(rank.source, verdict)
+
+    def _hear_finished(self, now: Instant, live: LiveAttempt, finished: messages.Finished) -> None:
+        if finished.rank >= len(live.ranks):
+            return
+        rank = live.ranks[finished.rank]
+        rank.finished = finished
+        if not live.is_signalled:
+            live.note_end(rank)
+            live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
+
+    def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
+        try:
+            value = self._search.suggest(live.attempt.trial_id, asked.name, asked.distribution)
+        except (ValueError, KeyError, TypeError) as error:
+            return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, error=str(error))
+        return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, value=value)
+
+
+def verdict_on(live: LiveAttempt, step: int) -> messages.Verdict:
+    """What an attempt is told at a step; -1 for at once."""
+    return messages.Verdict(
+        attempt_id=live.attempt.id, step=step, action=live.told, reason=live.told_reason
+    )

@@ -1,0 +1,39 @@
+"""On what terms the dispatcher works, and what it has to say at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.budget import Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On what terms attempts run."""
+
+    budget: Budget
+    retries: int = 0
+    #: Of one attempt, from its worker's hello; None for no limit.
+    timeout_s: float | None = None
+    #: In which an attempt neither reports nor works; None for no limit.
+    stall_timeout_s: float | None = None
+    #: From being told to end to SIGTERM, and from there to SIGKILL.
+    stop_grace_s: float = 10.0
+    #: From launch to the worker's hello.
+    launch_timeout_s: float = 120.0
+    #: Reports wait at most this long for the database; a crash loses no more of them.
+    commit_every_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """How the study stood when the dispatcher ended."""
+
+    is_interrupted: bool
+    #: Whether it ended because the program fails whatever its parameters are.
+    is_hopeless: bool = False
+    #: The budget that was reached, or what else ended the study; for people.
+    reason: str
+    n_completed: int
+    n_pruned: int
+    n_failed: int

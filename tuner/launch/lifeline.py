@@ -1,0 +1,73 @@
+"""Lets the kernel kill what runs for a dispatcher once nobody is left who would end it.
+
+The guardian ends the workers of a dead dispatcher, but somebody may kill both at once. So these
+two, the owners, hold a FIFO open for writing, and each worker holds it for reading, with SIGKILL
+for its process group as the signal of its hang-up (F_SETOWN, F_SETSIG and O_ASYNC in fcntl(2)).
+That needs no thread in a training process and no moment at which the program looks up, and it
+reaches what the program has started. Linux only: elsewhere there is no F_SETSIG, and such a worker
+ends when it next speaks.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+from io import FileIO
+from pathlib import Path
+
+NAME = "lifeline"
+
+
+class Lifeline:
+    """An owner's end.
+
+    Args:
+        folder: Where the FIFO is made; only this user may enter it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / NAME
+        os.mkfifo(self.path, 0o600)
+        # Also for reading, as else there would have to be a worker first.
+        self._file = FileIO(os.open(self.path, os.O_RDWR | os.O_NONBLOCK))
+
+    @property
+    def fd(self) -> int:
+        """For whoever shall own the workers, too."""
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Lets go of it. Safe to call twice."""
+        self._file.close()
+
+
+def hold(path: str | Path, *, is_alone: bool = False) -> int | None:
+    """Ends this process's group as soon as no owner is left.
+
+    Args:
+        path: Of the FIFO.
+        is_alone: Whether it ends this process alone.
+
+    Returns:
+        A descriptor: closed, this holds no more. None where there is no such thing.
+
+    Raises:
+        FileNotFoundError: If somebody has removed the FIFO.
+    """
+    if not hasattr(fcntl, "F_SETSIG"):
+        return None
+    # Each needs a description of its own: the signal and whom it is for belong to that.
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid() if is_alone else -os.getpgrp())
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+    try:
+        os.read(fd, 1)
+    except BlockingIOError:
+        return fd
+    # The owners went before the kernel was told.
+    if not is_alone:
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return fd

@@ -1,0 +1,53 @@
+"""ASHA by name in a study file: stops trials at rungs, or pauses them and promotes the best."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from optuna.pruners import SuccessiveHalvingPruner
+
+from tuner.search.rungs import RungTable
+
+Mode = Literal["promote", "stop"]
+
+
+class AshaPruner(SuccessiveHalvingPruner):
+    """Asynchronous successive halving (Li et al., arXiv:1810.05934).
+
+    With `mode="promote"` a trial pauses at each rung, its checkpoint kept, until it is among the
+    best `1 / reduction_factor` of those that came there; who does not pause (Optuna by itself)
+    and trials that save no checkpoints are pruned at the rung as `mode="stop"` does, which is
+    Optuna's own.
+
+    Args:
+        min_resource: Steps until the first rung, from 1. `"auto"` is 1, and with `mode="stop"` a
+            hundredth of the steps of the first trial that completes, as in Optuna.
+        reduction_factor: One in so many goes on from a rung.
+        min_early_stopping_rate: The first rung is left out so many times.
+        bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
+        mode: `promote` or `stop`.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    def __init__(
+        self,
+        min_resource: str | int = "auto",
+        reduction_factor: int = 3,
+        min_early_stopping_rate: int = 0,
+        bootstrap_count: int = 0,
+        mode: str = "promote",
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode is {mode!r}, but must be promote or stop.")
+        if mode == "promote" and min_resource == "auto":
+            min_resource = 1
+        super().__init__(min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count)
+        self.promotes = mode == "promote"
+
+    def new_table(self) -> RungTable:
+        """Rungs where this pruner has them; only while it promotes."""
+        assert isinstance(self._min_resource, int)
+        first = self._min_resource * self._reduction_factor**self._min_early_stopping_rate
+        return RungTable(first=first, factor=self._reduction_factor)

@@ -1,0 +1,116 @@
+"""What a study gets whose file names no sampler, or no pruner."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
+
+from search_spaces import SearchSpace
+from tuner.config import PrunerConfig, SamplerConfig, StudyConfig
+from tuner.config.study import AUTO
+from tuner.search.named import Place
+from tuner.search.pruners import build_pruner
+from tuner.search.samplers import build_sampler
+
+#: With more, a Gaussian process that looks at some hundred of them has nothing ahead of TPE.
+_MANY_TRIALS = 2000
+#: After the first step the order of trials says little, and often the wrong thing.
+_FIRST_RUNG = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A sampler and a pruner, and for people why each."""
+
+    sampler: SamplerConfig
+    sampler_reason: str
+    pruner: PrunerConfig
+    pruner_reason: str
+
+
+_NAMED = "named in the study file"
+
+
+def choose(config: StudyConfig) -> Choice:
+    """Picks what the study file leaves open.
+
+    Raises:
+        ConfigError: If it gives arguments to what it leaves open.
+    """
+    sampler, sampler_reason = config.sampler, _NAMED
+    if sampler.name == AUTO:
+        _refuse_arguments(sampler.arguments.keys() - {"seed"}, "sampler", config)
+        name, sampler_reason = _sampler(config)
+        sampler = SamplerConfig.model_validate({"name": name, **sampler.arguments})
+    pruner, pruner_reason = config.pruner, _NAMED
+    if pruner is None or pruner.name == AUTO:
+        _refuse_arguments(pruner.arguments.keys() if pruner else (), "pruner", config)
+        pruner, pruner_reason = picked_pruner(len(config.objectives))
+    return Choice(
+        sampler=sampler,
+        sampler_reason=sampler_reason,
+        pruner=pruner,
+        pruner_reason=pruner_reason,
+    )
+
+
+def sampler_of(config: StudyConfig, *, seed: int) -> BaseSampler:
+    """The study's sampler, named or picked.
+
+    Args:
+        config: The study.
+        seed: From the file or drawn; it wins over the one in the file.
+
+    Raises:
+        ConfigError: If the sampler cannot be made, or cannot search this space.
+    """
+    return build_sampler(
+        choose(config).sampler,
+        config.search_space,
+        seed=seed,
+        n_objectives=len(config.objectives),
+        file=config.file,
+    )
+
+
+def pruner_of(config: StudyConfig) -> BasePruner:
+    """The study's pruner, named or picked.
+
+    Raises:
+        ConfigError: If the pruner cannot be made.
+    """
+    return build_pruner(choose(config).pruner, len(config.objectives), file=config.file)
+
+
+def _sampler(config: StudyConfig) -> tuple[str, str]:
+    space, n_trials = config.search_space, config.budget.trials
+    if len(config.objectives) > 1:
+        return "tpe", "there are several objectives"
+    if not isinstance(space, SearchSpace):
+        return "tpe", "the space is the program's own, and may change from trial to trial"
+    if any(parameter.when for parameter in space.parameters):
+        return "tpe", "some parameters have conditions"
+    if n_trials is not None and n_trials > _MANY_TRIALS:
+        return "tpe", f"there are more than {_MANY_TRIALS} trials"
+    return "curve_gp", "it learns from what trials report on their way, however far they come"
+
+
+def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
+    """Where the study file names none; and for people why."""
+    if n_objectives > 1:
+        return PrunerConfig.model_validate("none"), "there are several objectives"
+    asha = {"name": "asha", "mode": "stop", "min_resource": _FIRST_RUNG}
+    reason = f"two of three trials end at steps {_FIRST_RUNG}, {_FIRST_RUNG * 3} ..., the others go"
+    return PrunerConfig.model_validate(asha), f"{reason} on to the end"
+
+
+def _refuse_arguments(names: Collection[str], key: str, config: StudyConfig) -> None:
+    if names:
+        place = Place(file=config.file, key=key).below(min(names))
+        raise place.error(f"is given, but no {key} that takes it. Name one: {_EXAMPLES[key]}.")
+
+
+_EXAMPLES = {"sampler": "{name: tpe}", "pruner": "{name: asha}"}

@@ -1,0 +1,131 @@
+"""Regression with a Gaussian process, small and quick: one length scale an input, and noise.
+
+The kernel is Matérn 5/2 and the parameters are those of the largest posterior density (Rasmussen
+and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, equations 2.25, 2.26, 2.30
+and 4.17), with log-normal priors, so that a handful of points cannot make it sure of anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+#: Of the logarithms; outputs have mean 0 and variance 1.
+_VARIANCE_PRIOR = (0.0, 1.0)
+_NOISE_PRIOR = (math.log(0.01), 1.5)
+_LENGTH_SPREAD = 1.0
+_JITTER = 1e-6
+_SQRT_5 = math.sqrt(5.0)
+
+
+class GaussianProcess:
+    """A Gaussian process with mean 0.
+
+    Args:
+        length_scales: [d], the likeliest ones before anything is known; inputs are about 0 to 1.
+    """
+
+    def __init__(self, length_scales: Sequence[float]) -> None:
+        spreads = [_VARIANCE_PRIOR[1], _NOISE_PRIOR[1], *(_LENGTH_SPREAD for _ in length_scales)]
+        means = [_VARIANCE_PRIOR[0], _NOISE_PRIOR[0], *map(math.log, length_scales)]
+        self._prior_mean = torch.tensor(means, dtype=torch.float64)
+        self._prior_spread = torch.tensor(spreads, dtype=torch.float64)
+        #: Logarithms of variance, noise and length scales.
+        self._logs = self._prior_mean.clone()
+        self._x = torch.zeros((0, len(length_scales)), dtype=torch.float64)
+        self._factor = torch.zeros((0, 0), dtype=torch.float64)
+        self._weights = torch.zeros(0, dtype=torch.float64)
+
+    @property
+    def length_scales(self) -> list[float]:
+        """[d], as far as they are known."""
+        return [float(each) for each in self._logs[2:].exp()]
+
+    def fit(self, x: Array, y: Array, *, n_steps: int = 12) -> None:
+        """Finds the likeliest parameters, from the ones that it has.
+
+        Args:
+            x: [n, d], inputs.
+            y: [n], outputs, with mean 0 and variance 1.
+            n_steps: Of the optimizer (L-BFGS), at most.
+        """
+        points, outputs = torch.from_numpy(x), torch.from_numpy(y)
+        logs = self._logs.clone().requires_grad_(True)
+        optimizer = torch.optim.LBFGS([logs], max_iter=n_steps, line_search_fn="strong_wolfe")
+
+        def loss() -> float:
+            optimizer.zero_grad()
+            value = self._loss(logs, points, outputs)
+            value.backward()  # type: ignore[no-untyped-call]  # torch has no type for it.
+            return float(value.detach())
+
+        try:
+            optimizer.step(loss)  # type: ignore[no-untyped-call]  # Nor for this.
+        except RuntimeError:
+            return  # Points that lie on each other; what it had still holds.
+        if bool(torch.isfinite(logs).all()):
+            self._logs = logs.detach()
+
+    def condition(self, x: Array, y: Array) -> None:
+        """Takes in what was observed, in place of all before.
+
+        Args:
+            x: [n, d], inputs.
+            y: [n], outputs.
+        """
+        self._x = torch.from_numpy(x)
+        self._factor = _cholesky(self._covariance(self._logs, self._x))
+        self._weights = torch.cholesky_solve(torch.from_numpy(y)[:, None], self._factor)[:, 0]
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """What the noiseless function is at other points.
+
+        Args:
+            x: [m, d], inputs.
+
+        Returns:
+            [m] means and [m] standard deviations.
+        """
+        cross = _kernel(self._logs, torch.from_numpy(x), self._x)
+        mean = cross @ self._weights
+        known = torch.linalg.solve_triangular(self._factor, cross.T, upper=False)
+        variance = self._logs[0].exp() - (known**2).sum(dim=0)
+        return mean.numpy(), variance.clamp_min(1e-12).sqrt().numpy()
+
+    def _covariance(self, logs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        noise = (logs[1].exp() + _JITTER) * torch.eye(len(x), dtype=torch.float64)
+        return _kernel(logs, x, x) + noise
+
+    def _loss(self, logs: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The negative logarithm of the posterior density, without constants."""
+        factor = torch.linalg.cholesky(self._covariance(logs, x))
+        weights = torch.cholesky_solve(y[:, None], factor)[:, 0]
+        unlikely = ((logs - self._prior_mean) / self._prior_spread).square().sum()
+        loss: torch.Tensor = 0.5 * (y @ weights) + factor.diagonal().log().sum() + 0.5 * unlikely
+        return loss
+
+
+def _kernel(logs: torch.Tensor, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    scales = logs[2:].exp()
+    # Not zero, where a root has no slope.
+    squares = ((x / scales)[:, None, :] - (other / scales)[None, :, :]).square().sum(dim=2) + 1e-12
+    far = _SQRT_5 * squares.sqrt()
+    kernel: torch.Tensor = logs[0].exp() * (1.0 + far + far.square() / 3.0) * torch.exp(-far)
+    return kernel
+
+
+def _cholesky(matrix: torch.Tensor) -> torch.Tensor:
+    """Of a matrix that rounding may have made a little less than positive."""
+    eye = torch.eye(len(matrix), dtype=torch.float64)
+    for exponent in (0, 1e-6, 1e-4, 1e-2):
+        factor, failed = torch.linalg.cholesky_ex(matrix + exponent * eye)
+        if not int(failed):
+            break
+    found: torch.Tensor = factor
+    return found

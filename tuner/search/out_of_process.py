@@ -1,0 +1,211 @@
+"""A sampler whose suggestions take long: they are made in another process, and fetched when ready.
+
+Who asks it first (`is_ready`) is never held up. Who does not, waits.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, GPSampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from tuner.search.bounded import BoundedSampler
+from tuner.search.curve_points import is_informative, thinned
+from tuner.search.curve_sampler import CurveGPSampler
+from tuner.search.suggester import (
+    Answer,
+    Failure,
+    Request,
+    SlowSampler,
+    Suggester,
+    SuggesterLost,
+)
+
+_log = logging.getLogger(__name__)
+
+_RUNNING = TrialState.RUNNING
+
+
+class OutOfProcessSampler(BaseSampler):
+    """Makes the suggestions of a Gaussian process in a process of its own.
+
+    Only what the sampler says of all parameters together is made there. Single parameters, of the
+    first trials or of a space that changes, cost nothing and are drawn here.
+
+    Args:
+        bounded: What the sampler is shown.
+        inner: The sampler. Its copy in the other process makes the suggestions; this one does
+            should that process be ended by somebody.
+    """
+
+    def __init__(self, bounded: BoundedSampler, inner: SlowSampler) -> None:
+        self._bounded = bounded
+        self._inner = inner
+        self._suggester = Suggester(inner)
+        #: Whether the process is gone: suggestions are made here then, and hold the loop up.
+        self.is_lost = False
+        #: For which space the suggestion is that is in the making, or ready.
+        self._space: Mapping[str, BaseDistribution] | None = None
+        self._ready: Answer | None = None
+        #: How long the newest suggestion was in the making there.
+        self.took_s = 0.0
+
+    @property
+    def pid(self) -> int:
+        """Of the process, which is the head of a process group of its own."""
+        return self._suggester.pid
+
+    def fileno(self) -> int:
+        """Readable when there is something to `hear`, and once the process is gone."""
+        return self._suggester.fileno()
+
+    def is_ready(self, study: optuna.Study) -> bool:
+        """Whether the next trial's parameters can be had at once; begins to make them else."""
+        self.hear()
+        if self._ready is not None or self.is_lost:
+            return True
+        if self._space is not None:
+            return False
+        trials = self._bounded.shown(study)
+        space = self._bounded.infer_relative_search_space(study, create_trial(state=_RUNNING))
+        if self._is_left_to_chance(trials, space):
+            return True
+        self._begin(study, trials, space)
+        return False
+
+    def hear(self) -> None:
+        """Takes a suggestion in that was made meanwhile."""
+        self._hear(timeout_s=0.0)
+
+    def close(self) -> None:
+        """Ends the process. Safe to call twice."""
+        self._suggester.close()
+
+    # -- as Optuna calls it ------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return str(self._bounded)
+
+    def reseed_rng(self) -> None:
+        self._bounded.reseed_rng()
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        return self._bounded.infer_relative_search_space(study, trial)
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        made = self._take(study, search_space)
+        if made is None:
+            return self._bounded.sample_relative(study, trial, search_space)
+        if isinstance(made, Failure):
+            made.error.add_note(made.trace)
+            raise made.error
+        self.took_s = made.took_s
+        for key, value in made.system_attrs.items():
+            study._storage.set_trial_system_attr(trial._trial_id, key, value)
+        return dict(made.params)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        return self._bounded.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        self._bounded.before_trial(study, trial)
+
+    def after_trial(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        self._bounded.after_trial(study, trial, state, values)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _take(self, study: optuna.Study, space: dict[str, BaseDistribution]) -> Answer | None:
+        """What was made for this space, waited for where need be; None where it is made here."""
+        self._wait()
+        if self._space != space:
+            self._space = self._ready = None
+            trials = self._bounded.shown(study)
+            if self._is_left_to_chance(trials, space):
+                return None
+            self._begin(study, trials, space)
+            self._wait()
+        made, self._ready, self._space = self._ready, None, None
+        return made
+
+    def _is_left_to_chance(
+        self, trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]
+    ) -> bool:
+        if isinstance(self._inner, CurveGPSampler):
+            n_known, n_startup = sum(map(is_informative, trials)), self._inner.n_startup_trials
+        else:
+            n_known = sum(trial.state is TrialState.COMPLETE for trial in trials)
+            n_startup = self._inner._n_startup_trials
+        return not space or n_known < n_startup
+
+    def _begin(
+        self,
+        study: optuna.Study,
+        trials: Sequence[FrozenTrial],
+        space: Mapping[str, BaseDistribution],
+    ) -> None:
+        bare = [_bare(each, with_curve=isinstance(self._inner, CurveGPSampler)) for each in trials]
+        request = Request(directions=study.directions, trials=bare, space=space)
+        self._space = space
+        try:
+            self._suggester.ask(request)
+        except SuggesterLost:
+            self._lose()
+
+    def _wait(self) -> None:
+        while self._space is not None and self._ready is None and not self.is_lost:
+            self._hear(timeout_s=None)
+
+    def _hear(self, timeout_s: float | None) -> None:
+        if self.is_lost:
+            return
+        try:
+            self._suggester.hear(timeout_s)
+        except SuggesterLost:
+            self._lose()
+        self._ready = self._suggester.take() or self._ready
+
+    def _lose(self) -> None:
+        _log.warning("The process that makes suggestions was ended; they are made here now.")
+        self.is_lost = True
+        if self._ready is None:
+            self._space = None
+
+
+def out_of_process(sampler: BaseSampler) -> OutOfProcessSampler | None:
+    """The sampler with a process for its suggestions; None where these take no time."""
+    if isinstance(sampler, BoundedSampler) and isinstance(
+        sampler.inner, GPSampler | CurveGPSampler
+    ):
+        return OutOfProcessSampler(sampler, sampler.inner)
+    return None
+
+
+def _bare(trial: FrozenTrial, *, with_curve: bool) -> FrozenTrial:
+    """Without what a Gaussian process never looks at, and what may be large."""
+    bare = copy.copy(trial)
+    bare.intermediate_values = thinned(trial) if with_curve else {}
+    bare.user_attrs = {}
+    return bare

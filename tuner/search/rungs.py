@@ -1,0 +1,156 @@
+"""The steps at which trials are compared, and how each trial stands there. No I/O.
+
+Rungs lie at `first`, `first * factor`, `first * factor ** 2` ... steps, and the best `1 / factor`
+of those that came to one go on to the next: successive halving, asynchronous (ASHA; Li et al., "A
+System for Massively Parallel Hyperparameter Tuning", MLSys 2020, arXiv:1810.05934, algorithm 2).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class _Rung:
+    #: Loss (the smaller the better) and number of each trial that came here, in order.
+    came: list[tuple[float, int]] = field(default_factory=list)
+    #: Those of them that wait here.
+    paused: list[tuple[float, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a trial stands at a rung."""
+
+    rung: int
+    loss: float
+    #: How many are better.
+    place: int
+    n_came: int
+    #: The loss of the last one that goes on; NaN while none does.
+    bar: float
+    goes_on: bool
+
+
+class RungTable:
+    """Who came to which rung, with what, and who waits there.
+
+    Args:
+        first: The step of rung 0, from 1.
+        factor: One in so many goes on, from 2; each rung lies at so many times the step before it.
+    """
+
+    def __init__(self, *, first: int, factor: int) -> None:
+        self.first = first
+        self.factor = factor
+        #: The last step of a trial, once one has completed: nobody waits there.
+        self.length: int | None = None
+        self._rungs: list[_Rung] = []
+        #: By trial number: its loss at each rung that it came to.
+        self._losses: dict[int, list[float]] = {}
+        self._paused: dict[int, int] = {}
+
+    def step_of(self, rung: int) -> int:
+        return int(self.first * self.factor**rung)
+
+    def rung_at(self, step: int) -> int:
+        """The highest rung that a step has come to; -1 below the first."""
+        rung = -1
+        while self.step_of(rung + 1) <= step:
+            rung += 1
+        return rung
+
+    def rung_of(self, number: int) -> int:
+        """The highest rung that a trial came to; -1 for none."""
+        return len(self._losses.get(number, ())) - 1
+
+    def come(self, number: int, rung: int, loss: float) -> list[int]:
+        """A trial has come to a rung; what it skipped on the way counts as come to with the same.
+
+        Args:
+            number: Of the trial.
+            rung: Which.
+            loss: The smaller the better, not NaN.
+
+        Returns:
+            The rungs that are new to it.
+        """
+        losses = self._losses.setdefault(number, [])
+        new = list(range(len(losses), rung + 1))
+        for each in new:
+            while len(self._rungs) <= each:
+                self._rungs.append(_Rung())
+            insort(self._rungs[each].came, (loss, number))
+            losses.append(loss)
+        return new
+
+    def standing(self, number: int, rung: int) -> Standing:
+        """How a trial stands among those that came to a rung, itself among them."""
+        entry = (self._losses[number][rung], number)
+        return self._standing(rung, entry)
+
+    def pause(self, number: int) -> None:
+        """The trial waits at its highest rung."""
+        if number not in self._paused and (rung := self.rung_of(number)) >= 0:
+            self._paused[number] = rung
+            insort(self._rungs[rung].paused, (self._losses[number][rung], number))
+
+    def unpause(self, number: int) -> None:
+        """The trial waits no more: it runs again, or is over."""
+        rung = self._paused.pop(number, None)
+        if rung is not None:
+            paused = self._rungs[rung].paused
+            del paused[bisect_left(paused, (self._losses[number][rung], number))]
+
+    @property
+    def paused(self) -> Set[int]:
+        """Numbers of the trials that wait at a rung."""
+        return self._paused.keys()
+
+    def promotable(self) -> Iterator[int]:
+        """Trials that wait and have earned to go on: from the highest rung, there the best first.
+
+        Whoever takes one calls `unpause` before the next is asked for.
+        """
+        for index in reversed(range(len(self._rungs))):
+            paused = self._rungs[index].paused
+            if paused and (self.is_end(index) or self._standing(index, paused[0]).goes_on):
+                yield paused[0][1]
+
+    def is_end(self, rung: int) -> bool:
+        """Whether a trial that came to a rung has nothing left to do but to end."""
+        return self.length is not None and self.step_of(rung) >= self.length
+
+    def leader(self) -> int | None:
+        """Of the trials that wait at the highest rung the best; None where none waits."""
+        for rung in reversed(self._rungs):
+            if rung.paused:
+                return rung.paused[0][1]
+        return None
+
+    def losses_at(self, rung: int) -> dict[int, float]:
+        """By number, of all that came to a rung."""
+        if not 0 <= rung < len(self._rungs):
+            return {}
+        return {number: loss for loss, number in self._rungs[rung].came}
+
+    @property
+    def n_came(self) -> list[int]:
+        """How many trials came to each rung."""
+        return [len(rung.came) for rung in self._rungs]
+
+    def _standing(self, rung: int, entry: tuple[float, int]) -> Standing:
+        came = self._rungs[rung].came
+        place = bisect_left(came, entry)
+        n_going = len(came) // self.factor
+        return Standing(
+            rung=rung,
+            loss=entry[0],
+            place=place,
+            n_came=len(came),
+            bar=came[n_going - 1][0] if n_going else math.nan,
+            goes_on=place < n_going,
+        )

@@ -1,0 +1,160 @@
+"""Recorded learning curves, and what a configuration between them would have done."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from optuna.distributions import CategoricalDistribution
+
+from search_spaces import Parameter, ParamValue, SearchSpace
+from tuner.errors import ConfigError
+
+Floats = npt.NDArray[np.float64]
+
+#: Nearest recorded configurations that a curve is made of.
+N_NEAR = 5
+_KEYS = ("names", "x", "value", "seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """What one training reports, and when."""
+
+    #: [n_steps], of step 1 and on; NaN from where the recording ends.
+    values: Floats
+    #: [n_steps], seconds since the training began.
+    seconds: Floats
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.values)
+
+
+class CurveTable:
+    """Curves of many configurations of one program.
+
+    A configuration that is not among them gets the mean of its nearest ones, by the inverse square
+    of their distance, each parameter scaled to its range (logarithmically where the space is).
+
+    Args:
+        space: What the study searches; each of its parameters must be in the table.
+        names: Parameters, in the order of the columns of `x`.
+        x: [n, n_names], the configurations.
+        values: [n, n_steps], what they reported.
+        seconds: [n, n_steps], when, since their training began.
+
+    Raises:
+        ConfigError: If the table lacks a parameter of the space, or a shape is wrong.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        *,
+        names: Sequence[str],
+        x: Floats,
+        values: Floats,
+        seconds: Floats,
+    ) -> None:
+        _check_shapes(names, x, values, seconds)
+        self._parameters = space.parameters
+        for parameter in self._parameters:
+            _check_parameter(parameter, names)
+        columns = [list(names).index(each.name) for each in self._parameters]
+        scaled = [_scaled(p, x[:, i]) for p, i in zip(self._parameters, columns, strict=True)]
+        self._points: Floats = np.stack(scaled, axis=1)
+        self._values, self._seconds = values, seconds
+
+    @property
+    def values(self) -> Floats:
+        """[n, n_steps], as recorded."""
+        return self._values
+
+    @property
+    def full_seconds(self) -> Floats:
+        """[n], what each whole training took."""
+        return np.asarray(self._seconds[:, -1])
+
+    def curve(self, params: Mapping[str, ParamValue]) -> Curve:
+        """The curve of a configuration."""
+        point = [
+            float(_scaled(each, np.array([params[each.name]], dtype=float))[0])
+            for each in self._parameters
+        ]
+        distances = ((self._points - np.array(point)) ** 2).sum(axis=1)
+        near = np.argpartition(distances, min(N_NEAR, len(distances) - 1))[:N_NEAR]
+        weights = 1.0 / (distances[near] + 1e-12)
+        weights /= weights.sum()
+        return Curve(values=weights @ self._values[near], seconds=weights @ self._seconds[near])
+
+
+def read_table(path: Path, space: SearchSpace) -> CurveTable:
+    """Reads a table from a `.npz` file with `names`, `x`, `value` and `seconds`.
+
+    Raises:
+        ConfigError: If it cannot be read, or does not fit the space.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [key for key in _KEYS if key not in file]
+            if missing:
+                raise ConfigError(
+                    f"{path} has no {', '.join(missing)}. A table of curves has names [d], "
+                    "x [n, d], value [n, steps] and seconds [n, steps]."
+                )
+            arrays: dict[str, Any] = {key: file[key] for key in _KEYS}
+    except FileNotFoundError as error:
+        raise ConfigError(f"There is no file {path}.", key="--curves") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path} is no .npz file of arrays: {error}", key="--curves") from error
+    return CurveTable(
+        space,
+        names=[str(name) for name in arrays["names"]],
+        x=np.asarray(arrays["x"], dtype=float),
+        values=np.asarray(arrays["value"], dtype=float),
+        seconds=np.asarray(arrays["seconds"], dtype=float),
+    )
+
+
+def _check_shapes(names: Sequence[str], x: Floats, values: Floats, seconds: Floats) -> None:
+    n = len(x)
+    is_right = x.ndim == values.ndim == 2 and x.shape[1] == len(names) and len(values) == n
+    if not is_right or seconds.shape != values.shape or n < 2 or values.shape[1] < 1:
+        raise ConfigError(
+            f"The table has {len(names)} names, x {x.shape}, value {values.shape} and seconds "
+            f"{seconds.shape}, but must have [d], [n, d], [n, steps] and [n, steps], n from 2.",
+            key="--curves",
+        )
+    if not (np.isfinite(seconds).all() and (np.diff(seconds, axis=1) >= 0).all()):
+        raise ConfigError("seconds must grow along each curve.", key="--curves")
+
+
+def _check_parameter(parameter: Parameter, names: Sequence[str]) -> None:
+    if parameter.name not in names:
+        raise ConfigError(
+            f"The space has {parameter.name!r}, but the table has {', '.join(names)}. "
+            "Name the columns as the study file does.",
+            key="--curves",
+        )
+    if isinstance(parameter.distribution, CategoricalDistribution):
+        raise ConfigError(
+            f"{parameter.name!r} is categorical, and a table has numbers. Give it as an int.",
+            key="--curves",
+        )
+
+
+def _scaled(parameter: Parameter, column: Floats) -> Floats:
+    """0 to 1 between the ends of the parameter's range."""
+    distribution = parameter.distribution
+    assert not isinstance(distribution, CategoricalDistribution)
+    low, high = float(distribution.low), float(distribution.high)
+    if distribution.log:
+        low, high, column = math.log(low), math.log(high), np.log(np.maximum(column, 1e-300))
+    return np.asarray((column - low) / ((high - low) or 1.0))

@@ -1,0 +1,227 @@
+"""One simulated study, from an empty database to its end."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import sqlalchemy as sa
+
+from tuner.budget import Budget
+from tuner.config import Direction, PrunerConfig, StudyConfig
+from tuner.devices.cpu import CpuProbe
+from tuner.devices.pool import DevicePool
+from tuner.devices.watch import DeviceWatch
+from tuner.devices.width import ONE, FixedWidth
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.gpu_memory import GpuMemory
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.notices import Notice, Snapshot
+from tuner.dispatch.terms import Terms
+from tuner.files import StudyFiles
+from tuner.launch.plan import TrialPlan
+from tuner.launch.request import FunctionProgram
+from tuner.provenance import GitState, host_facts, package_versions
+from tuner.search.auto import pruner_of, sampler_of
+from tuner.search.decision import Decision
+from tuner.search.study import AskedTrial, StudySearch
+from tuner.simulate.curves import CurveTable
+from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
+from tuner.store.buffered_storage import BufferedStorage
+from tuner.store.database import open_database
+from tuner.store.record import Recorder
+from tuner.store.starts import StartRecord
+
+#: On the virtual clock; nobody waits for these records, and nothing of them is lost.
+_COMMIT_EVERY_S = float("inf")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What a study did on the virtual clock."""
+
+    pruner: str
+    seed: int
+    n_devices: int
+    #: From the first start to the last end.
+    makespan_s: float
+    #: That devices were held.
+    device_s: float
+    #: The best value so far, whenever it was bettered.
+    best: Sequence[Reported]
+    n_trials: int
+    n_completed: int
+    n_attempts: int
+    n_reports: int
+    #: Of this machine.
+    took_s: float
+    #: Of it, spent in the sampler and the pruner.
+    search_s: float
+
+    @property
+    def idle_share(self) -> float:
+        """Of the devices' time until the end."""
+        return 1.0 - self.device_s / (self.makespan_s * self.n_devices or 1.0)
+
+
+class _SavedFiles(StudyFiles):
+    """Every trial that is played saves each step."""
+
+    def has_checkpoint(self, trial_number: int) -> bool:
+        return True
+
+
+class _Unseen:
+    """A view that nobody looks at."""
+
+    refresh_every_s = math.inf
+
+    def show(self, notice: Notice) -> None: ...
+
+    def refresh(self, snapshot: Snapshot) -> None: ...
+
+
+class _TimedSearch(StudySearch):
+    """Measures what sampler and pruner take."""
+
+    search_s = 0.0
+
+    def ask(self) -> AskedTrial | None:
+        began_s = time.perf_counter()
+        asked = super().ask()
+        self.search_s += time.perf_counter() - began_s
+        return asked
+
+    def report(self, trial_id: int, step: int, values: Mapping[str, float]) -> Decision:
+        began_s = time.perf_counter()
+        decision = super().report(trial_id, step, values)
+        self.search_s += time.perf_counter() - began_s
+        return decision
+
+
+def simulate(
+    config: StudyConfig,
+    table: CurveTable,
+    *,
+    pruner: PrunerConfig,
+    seed: int,
+    n_devices: int,
+    restart_s: float,
+    budget: Budget,
+) -> Simulated:
+    """Plays a study once.
+
+    Args:
+        config: Its space, sampler and objective.
+        table: What its configurations do.
+        pruner: Instead of the one in the file.
+        seed: Of the sampler.
+        n_devices: Each takes one trial at a time.
+        restart_s: What an attempt costs before it trains.
+        budget: When it ends, on the virtual clock.
+    """
+    began_s = time.perf_counter()
+    clock = VirtualClock()
+    (objective,) = config.objectives
+    players = Players(clock, table.curve, objective=objective, restart_s=restart_s)
+    with ExitStack() as stack:
+        folder = stack.enter_context(TemporaryDirectory(prefix="tuner-simulate-"))
+        database = stack.enter_context(closing(open_database(f"sqlite:///{folder}/study.db")))
+        sa.event.listen(database.engine, "connect", _never_wait_for_the_disk)
+        database.engine.dispose()
+        search = _search(config, database.storage, pruner, seed)
+        devices = CpuProbe(n_devices)
+        recorder = Recorder(
+            database,
+            _start(search.study_id, seed),
+            devices.devices(),
+            clock=clock,
+            n_trials=budget.trials,
+        )
+        search.sync()
+        dispatcher = Dispatcher(
+            search=search,
+            recorder=recorder,
+            launcher=players,
+            channel=players,
+            leasing=_leasing(devices),
+            plan=_plan(config, Path(folder), seed),
+            terms=Terms(budget=budget, commit_every_s=_COMMIT_EVERY_S),
+            view=_Unseen(),
+            clock=clock,
+        )
+        result = dispatcher.run(players)
+        n_trials = search.n_begun
+    is_maximized = config.objectives[objective] is Direction.MAXIMIZE
+    return Simulated(
+        pruner=pruner.name,
+        seed=seed,
+        n_devices=n_devices,
+        makespan_s=clock.elapsed_s,
+        device_s=dispatcher.device_s,
+        best=best_so_far(players.reports, is_maximized=is_maximized),
+        n_trials=n_trials,
+        n_completed=result.n_completed,
+        n_attempts=players.n_attempts,
+        n_reports=len(players.reports),
+        took_s=time.perf_counter() - began_s,
+        search_s=search.search_s,
+    )
+
+
+def _never_wait_for_the_disk(connection: sqlite3.Connection, _record: object) -> None:
+    """Nobody needs this database after a crash."""
+    connection.execute("PRAGMA synchronous=OFF")
+
+
+def _start(study_id: int, seed: int) -> StartRecord:
+    return StartRecord(
+        study_id=study_id,
+        host=host_facts(),
+        seed=seed,
+        study_file="",
+        folder="",
+        versions=package_versions(),
+        git=GitState(),
+    )
+
+
+def _leasing(devices: CpuProbe) -> Leasing:
+    pool, watch = DevicePool(devices.devices()), DeviceWatch(devices)
+    return Leasing(
+        pool=pool,
+        watch=watch,
+        memory=GpuMemory(pool, watch, None),
+        rule=FixedWidth(width=ONE),
+        widths=(ONE,),
+    )
+
+
+def _plan(config: StudyConfig, folder: Path, seed: int) -> TrialPlan:
+    return TrialPlan(
+        program=FunctionProgram(module="simulated", function="train"),
+        files=_SavedFiles(folder=folder, study=config.study),
+        study=config.study,
+        seed=seed,
+        objectives=tuple(config.objectives),
+    )
+
+
+def _search(
+    config: StudyConfig, storage: BufferedStorage, pruner: PrunerConfig, seed: int
+) -> _TimedSearch:
+    config = config.model_copy(update={"pruner": pruner})
+    return _TimedSearch(
+        storage,
+        config.study,
+        objectives=config.objectives,
+        space=config.search_space,
+        sampler=sampler_of(config, seed=seed),
+        pruner=pruner_of(config),
+    )
