@@ -41,6 +41,8 @@ _MAX_SPARES = 16
 #: At the end, for what workers have left behind.
 _STRAYS_S = 2.0
 _LOOK_EVERY_S = 0.01
+#: The exit code that multiprocessing gives where the fork server could not tell it.
+_NOBODY_KNOWS = 255
 _INT = struct.Struct("i")
 
 
@@ -201,8 +203,10 @@ class LocalLauncher:
     def _reap(self, key: _Key) -> Iterable[Event]:
         worker = self._workers.pop(key)
         self._inbox.forget(worker.process.sentinel)
-        # The fork server alone knows how a process ends; where it is gone, its pipe is empty.
-        is_lost = not _n_readable(worker.process.sentinel)
+        # The fork server alone knows how a process ends; where it is gone, its pipe is empty, and
+        # multiprocessing makes 255 of that. The pipe alone does not tell: at each start of another
+        # process multiprocessing reads the exit codes that have come.
+        is_empty = not _n_readable(worker.process.sentinel)
         worker.process.join()
         exit_code = worker.process.exitcode
         # What the program started and left behind would keep the device.
@@ -214,7 +218,7 @@ class LocalLauncher:
             attempt_id=attempt_id,
             rank=rank,
             exit_code=1 if exit_code is None else exit_code,
-            is_lost=is_lost,
+            is_lost=is_empty and exit_code == _NOBODY_KNOWS,
         )
 
     def _end_strays(self) -> bool:

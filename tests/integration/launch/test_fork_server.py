@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 
@@ -45,3 +46,11 @@ def test_exit_code_255_of_a_program_is_its_own(local: LocalBench) -> None:
     local.start("exits_255")
     (ended,) = exits_of(local, 1)
     assert (ended.exit_code, ended.is_lost) == (255, False)
+
+
+def test_one_that_ended_while_another_was_started_is_not_lost(local: LocalBench) -> None:
+    local.start("exits_3")
+    # As it does at each start, multiprocessing reads the exit codes that have come.
+    until(lambda: not multiprocessing.active_children(), "its exit code is read")
+    (ended,) = exits_of(local, 1)
+    assert (ended.exit_code, ended.is_lost) == (3, False)
