@@ -51,6 +51,7 @@ PAGES = {
 #: On a page, at least.
 FIGURES = {"convergence": 1, "curves": 1, "parameters": 2, "trial": 1, "devices": 2}
 _BROWSER_MS = 90_000
+_HOVER_MS = 250
 #: Every figure is drawn in the colours that the page has now.
 IN_ITS_COLOURS = """() => [...document.querySelectorAll("[data-drawn=plotly]")].every(each =>
   each.dataset.colour === getComputedStyle(each).getPropertyValue("--st-text-color").trim())"""
@@ -147,8 +148,8 @@ def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) 
                 page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
                 page.wait_for_function(IN_ITS_COLOURS)
                 # Colours that are still on their way are there at once.
-                path = folder / f"{name}-{size}-{scheme}.png"
-                page.screenshot(path=path, animations="disabled", style=NOT_FADED)
+                picture = folder / f"{name}-{size}-{scheme}.png"
+                page.screenshot(path=picture, animations="disabled", style=NOT_FADED)
             assert page.locator('[data-testid="stException"]').count() == 0
             assert page.get_by_role("dialog").count() == 0
             assert page.locator('[data-testid="stAlertContentError"]').count() == 0
@@ -161,10 +162,18 @@ def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) 
 
 
 def click_on(page: Page, number: int) -> None:
-    found = page.wait_for_function(_POINT, arg=number).json_value()
-    page.mouse.move(*found)
-    page.wait_for_function(_IS_BELOW, arg=number)
-    page.mouse.click(*found)
+    """What is still drawn above a figure moves it, so that its point is looked for anew."""
+    page.wait_for_function(_POINT, arg=number)
+    for _ in range(_BROWSER_MS // _HOVER_MS):
+        found = page.evaluate(_POINT, arg=number)
+        if found is not None:
+            page.mouse.move(*found)
+            page.wait_for_timeout(_HOVER_MS)
+            if page.evaluate(_IS_BELOW, arg=number):
+                page.mouse.click(*found)
+                return
+            page.mouse.move(0, 0)
+    pytest.fail(f"The mouse never came onto the point of trial {number}.")
 
 
 def test_a_click_chooses_a_trial(address: str, page: Page) -> None:
