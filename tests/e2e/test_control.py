@@ -58,7 +58,7 @@ def said(running: Running, words: str) -> Callable[[], bool]:
 
 
 def test_pause_and_resume(folder: StudyFolder, running: Running) -> None:
-    paused = folder.tuner("pause")
+    paused = folder.tuner("pause", "small")
     assert paused.code == 0
     assert f"(pid {running.process.pid})" in paused.out
     wait_until(said(running, "Paused: no trial starts until"), "it is paused")
@@ -79,7 +79,7 @@ def test_stop_one_trial(folder: StudyFolder, running: Running) -> None:
     wait_until(said(running, "Trial 1 is stopped (asked for by"), "it hears")
     wait_until(lambda: folder.states()[1] == "PRUNED", "the trial has ended")
     assert folder.states()[0] == "RUNNING"
-    told = folder.tuner("why", "1")
+    told = folder.tuner("why", "small", "1")
     assert "Trial 1 of study 'small': pruned" in told.out
     assert "attempt 1: pruned (commanded)" in told.out
     assert "Trial 1 is stopped (asked for by" in told.out
@@ -94,7 +94,7 @@ def test_stop_the_study_and_start_it_again(folder: StudyFolder, running: Running
     assert ended.code == EXIT_INTERRUPTED
     assert "stopped by" in ended.out
     assert folder.states() == ["WAITING"] * 2
-    waiting = folder.tuner("why", "0").out
+    waiting = folder.tuner("why", "study.yaml", "0").out
     assert "Nobody works on the study: start it again" in waiting
     assert "nothing to stop" in refused(folder.tuner("stop"))
     let_go(folder)
@@ -103,7 +103,7 @@ def test_stop_the_study_and_start_it_again(folder: StudyFolder, running: Running
 
 
 def test_set_changes_the_budget(folder: StudyFolder, running: Running) -> None:
-    done = folder.tuner("set", "budget.trials=6")
+    done = folder.tuner("set", "study.yaml", "budget.trials=6")
     assert done.code == 0
     assert "change it there, too" in done.out
     wait_until(said(running, "Changed: budget.trials=6"), "it hears")
@@ -119,7 +119,7 @@ def test_set_changes_the_devices(folder: StudyFolder, running: Running) -> None:
     assert "It has cpu:0, cpu:1, cpu:2 now." in done.out
     wait_until(lambda: running.out.count(": started on") == 3, "a third trial runs")
     assert "cpu:0, cpu:1, cpu:2" in folder.tuner("status").out
-    fewer = folder.tuner("set", "devices=cpu:1", "budget.trials=8")
+    fewer = folder.tuner("set", "small", "devices=cpu:1", "budget.trials=8")
     assert "cpu:1, cpu:2 get no trial any more and are given back" in fewer.out
     let_go(folder)
     ended = running.wait()
@@ -158,6 +158,9 @@ def test_devices_that_are_not_there_are_refused(folder: StudyFolder, running: Ru
         (("retry", "--trial", "0"), "Trial 0 runs now: there is nothing to repeat."),
         (("retry", "--trial", "9"), "There is no trial 9 in study 'small'."),
         (("why", "9"), "There is no trial 9 in study 'small'."),
+        (("why", "9", "small"), "is given '9 small', but takes a study and a trial's number"),
+        (("why", "smal", "1"), "has no study 'smal'. Did you mean 'small'?"),
+        (("set", "none.yaml", "budget.trials=5"), "none.yaml: there is no such file."),
         (("pause", "--study", "other"), "has no study 'other'"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.edge import Edge
-from tuner.cli.studies import Debug, Source, Study
+from tuner.cli.studies import A_STUDY, STUDY_FILE, Debug, Source, Study
 
 if TYPE_CHECKING:
     from tuner.messages import Json
@@ -34,14 +34,14 @@ _EDGE = {
 
 
 @app.command()
-def pause(source: Source = "study.yaml", study: Study = None, debug: Debug = False) -> None:
+def pause(source: Source = STUDY_FILE, study: Study = None, debug: Debug = False) -> None:
     """Lets no trial of a study start until `tuner resume`; those that run go on."""
     with Edge(debug, **_EDGE):
         _order("pause", source, study)
 
 
 @app.command()
-def resume(source: Source = "study.yaml", study: Study = None, debug: Debug = False) -> None:
+def resume(source: Source = STUDY_FILE, study: Study = None, debug: Debug = False) -> None:
     """Lets trials of a paused study start again."""
     with Edge(debug, **_EDGE):
         _order("resume", source, study)
@@ -49,7 +49,7 @@ def resume(source: Source = "study.yaml", study: Study = None, debug: Debug = Fa
 
 @app.command()
 def stop(
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     trial: Annotated[int | None, typer.Option("--trial", help="Only this one.")] = None,
     debug: Debug = False,
@@ -61,13 +61,13 @@ def stop(
 
 @app.command("set")
 def set_(
-    limits: Annotated[
+    words: Annotated[
         list[str],
-        typer.Argument(metavar="KEY=VALUE...", help="As budget.trials=200 or devices=[0,1]."),
+        typer.Argument(
+            metavar="[STUDY] KEY=VALUE...",
+            help=f"{A_STUDY} Then budget.trials=200, devices=[0,1] or the like.",
+        ),
     ],
-    source: Annotated[
-        str, typer.Option("--in", help="A study file, a database URL, or an SQLite file.")
-    ] = "study.yaml",
     study: Study = None,
     host: Annotated[
         str | None, typer.Option(help="Which machine gets other devices, where several work on it.")
@@ -79,16 +79,18 @@ def set_(
 ) -> None:
     """Changes the budget or the devices of a study that runs."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.ordering import read_limits
+        from tuner.verbs.ordering import read_limits, split_source
 
-        _order("set", source, study, arguments=read_limits(limits), host=host, pid=pid)
+        source, pairs = split_source(words)
+        limits = read_limits(pairs)
+        _order("set", source or STUDY_FILE, study, arguments=limits, host=host, pid=pid)
         print("A later start reads the study file: change it there, too.", flush=True)
 
 
 @app.command()
 def retry(
     trial: Annotated[int, typer.Option("--trial", help="One that has ended.")],
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     debug: Debug = False,
 ) -> None:
@@ -109,17 +111,20 @@ def retry(
 
 @app.command()
 def why(
-    trial: Annotated[int, typer.Argument(help="Its number.")],
-    source: Source = "study.yaml",
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[STUDY] TRIAL", help=f"{A_STUDY} Then the trial's number."),
+    ],
     study: Study = None,
     debug: Debug = False,
 ) -> None:
     """Explains a trial: what it waits for, why it was pruned, what failed."""
     with Edge(debug, **_EDGE):
         from tuner.verbs.source import choose_study, find_place, reading
-        from tuner.verbs.why import explain
+        from tuner.verbs.why import explain, read_words
 
-        place, now = find_place(source, study, os.environ), datetime.now(UTC)
+        source, trial = read_words(words)
+        place, now = find_place(source or STUDY_FILE, study, os.environ), datetime.now(UTC)
         with reading(place) as (_, connection):
             print(explain(connection, choose_study(connection, place), trial, now), flush=True)
 

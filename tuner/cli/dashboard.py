@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.edge import Edge
-from tuner.cli.studies import Debug, Source, Study
+from tuner.cli.studies import STUDY_FILE, Debug, Source, Study
 
 app = typer.Typer()
 
@@ -21,7 +21,7 @@ _EDGE = {
 
 @app.command()
 def dashboard(
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens.")] = 8501,
     host: Annotated[

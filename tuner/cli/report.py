@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.edge import Edge
-from tuner.cli.studies import Debug, Source, Study
+from tuner.cli.studies import STUDY_FILE, Debug, Source, Study
 
 app = typer.Typer()
 
@@ -22,7 +22,7 @@ _EDGE = {
 
 @app.command()
 def report(
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Is replaced where it is there.")

@@ -28,16 +28,21 @@ _EDGE_OF_DELETE = {
     "accident": "A study goes as a whole or not at all: `tuner studies` shows it.",
 }
 
-Source = Annotated[
-    str, typer.Argument(help="A study file, a database URL, or an SQLite file.", show_default=True)
-]
+STUDY_FILE = "study.yaml"
+#: What each verb takes.
+A_STUDY = (
+    "A study file, a database URL, an SQLite file, or the name of a study in the database of "
+    f"{STUDY_FILE}."
+)
+
+Source = Annotated[str, typer.Argument(metavar="[STUDY]", help=A_STUDY, show_default=True)]
 Study = Annotated[str | None, typer.Option("--study", help="Which study of the database.")]
 Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")]
 
 
 @app.command()
-def studies(source: Source = "study.yaml", as_json: Json = False, debug: Debug = False) -> None:
+def studies(source: Source = STUDY_FILE, as_json: Json = False, debug: Debug = False) -> None:
     """Lists all studies of a database: trials, best values, who works on them."""
     with Edge(debug, **_EDGE):
         from tuner.verbs.show_studies import studies_text
@@ -53,7 +58,7 @@ def studies(source: Source = "study.yaml", as_json: Json = False, debug: Debug =
 
 @app.command()
 def status(
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -80,7 +85,7 @@ def status(
 
 @app.command()
 def trials(
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     states: Annotated[
         list[str] | None,
@@ -127,7 +132,7 @@ def trials(
 @app.command()
 def export(
     file: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     force: Annotated[bool, typer.Option("--force", help="Replaces the file.")] = False,
     debug: Debug = False,
@@ -182,7 +187,7 @@ def enqueue(
             help="As '{lr: 0.1}', or a .yaml, .json or .csv file with one or many.",
         ),
     ],
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     skip_existing: Annotated[
         bool, typer.Option("--skip-existing", help="Leaves out what was tried or waits.")
@@ -206,7 +211,7 @@ def enqueue(
 @app.command()
 def copy(
     new_name: Annotated[str, typer.Option("--to", help="Name of the new study.")],
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     space: Annotated[
         Path | None,
@@ -230,7 +235,7 @@ def copy(
 
 @app.command()
 def delete(
-    source: Source = "study.yaml",
+    source: Source = STUDY_FILE,
     study: Study = None,
     files: Annotated[
         bool, typer.Option("--files", help="Its logs and checkpoints too; needs a study file.")

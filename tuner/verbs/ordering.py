@@ -143,6 +143,13 @@ def whoever_asks() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
+def split_source(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The study that is named before KEY=VALUE words, and those; None where none is."""
+    first, *rest = words
+    is_pair = "=" in first and "://" not in first.partition("=")[0]
+    return (None, list(words)) if is_pair or not rest else (first, rest)
+
+
 def read_limits(pairs: Sequence[str]) -> dict[str, Json]:
     """Reads `budget.trials=200` or `devices=[0,1]`.
 

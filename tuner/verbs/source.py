@@ -18,6 +18,8 @@ from tuner.verbs.optuna_tables import STUDIES
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _MAX_NAMES = 8
+#: Of this folder; its database is where a study that is named alone is looked for.
+_STUDY_FILE = "study.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,8 @@ def find_place(
     """Reads what the user named.
 
     Args:
-        source: The path of a study file or of an SQLite file, or a database URL.
+        source: The path of a study file or of an SQLite file, a database URL, or the name of a
+            study in the database of this folder's study.yaml.
         study: `--study`, which wins over the study file.
         environ: Fills `${VARIABLE}` in a URL.
         is_new: Whether the study need not be there yet.
@@ -74,6 +77,9 @@ def find_place(
     if is_sqlite(path):
         url = sa.URL.create("sqlite", database=str(path.resolve()))
         return Place(url=url.render_as_string(), study=study, shown=source)
+    is_name = study is None and not is_new and not path.suffix and not path.exists()
+    if is_name and Path(_STUDY_FILE).exists():
+        return find_place(_STUDY_FILE, source, environ)
     config = load_study_file(path, environ=environ, study=study)
     place = place_of(config)
     if is_new or study is None or place.exists:
