@@ -91,6 +91,7 @@ class Tuner:
     def ask(self) -> tuple[int, Params]:
         self.elsewhere_s = 0.0
         while not self._search.is_ready:
+            assert self._aside is not None, "what is made here is ready at once"
             began_s = time.perf_counter()
             # As the loop waits: for whatever wakes it.
             select.select([self._aside], [], [])

@@ -85,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{this_machine()}\n\n{tables(judged)}")
     if args.output is not None:
         figures = [asdict(each) for each in judged]
-        write_json(args.output, {"versions": package_versions(PACKAGES), "figures": figures})
+        packages = package_versions(Path(sys.executable), PACKAGES)
+        write_json(args.output, packages=packages, figures=figures)
     if args.picture is not None:
         write_picture(judged, args.picture)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
 from benchmarks.search_quality.systems import AUTO, OURS, SYSTEMS, seeded
@@ -136,3 +138,12 @@ def test_tables_and_picture(tmp_path: Path, task: Task) -> None:
     assert "tuner, auto / random: 0.75 (mean area)" in text
     write_picture(all_of_them, tmp_path / "picture.html")
     assert "tuner, auto" in (tmp_path / "picture.html").read_text()
+
+
+def test_the_command_writes_figures_down(tmp_path: Path, task: Task) -> None:
+    output = tmp_path / "figures.json"
+    words = ["--systems", "random", "--workers", "2", "--seeds", "1", "--jobs", "1"]
+    main([str(tmp_path / "lcbench_1.npz"), *words, "--output", str(output)])
+    written = json.loads(output.read_text())
+    assert [each["system"] for each in written["results"]] == ["random"]
+    assert "optuna" in written["packages"]
