@@ -24,7 +24,9 @@ from search_spaces import ParamValue, SearchSpace
 from tuner.config.study import Source, validate_study
 from tuner.search.asha import AshaPruner
 from tuner.search.auto import pruner_of, sampler_of
-from tuner.search.rungs import RungTable
+from tuner.search.brackets import Brackets
+from tuner.search.growing_rungs import CurveOf, GrowingTable
+from tuner.search.hyperband import AsyncHyperbandPruner
 
 MakeSearch = Callable[[Task, int], Search]
 """From a task and a seed."""
@@ -48,7 +50,7 @@ class OptunaSearch:
         self._space = space
         self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
-        self._paused = _Paused(pruner) if _promotes(pruner) else None
+        self._paused = _Paused(pruner, self._curve_of) if _promotes(pruner) else None
 
     def next(self) -> Next:
         if self._paused is not None and (number := self._paused.promote()) is not None:
@@ -71,33 +73,44 @@ class OptunaSearch:
         self._trials[trial].report(value, step)
         self.study.tell(self._trials[trial], value)
         if self._paused is not None:
-            self._paused.table.length = step
+            self._paused.brackets.length = step
+
+    def _curve_of(self, number: int) -> Mapping[int, float]:
+        return self.study.get_trials(deepcopy=False)[number].intermediate_values
 
 
 def _promotes(pruner: BasePruner) -> bool:
-    return isinstance(pruner, AshaPruner) and pruner.promotes
+    return isinstance(pruner, AshaPruner | AsyncHyperbandPruner) and pruner.promotes
 
 
 class _Paused:
     """ASHA that promotes, as `tuner/search/promotion.py` has it, without a database."""
 
-    def __init__(self, pruner: BasePruner) -> None:
-        assert isinstance(pruner, AshaPruner)
-        self.table: RungTable = pruner.new_table()
+    def __init__(self, pruner: BasePruner, curve_of: CurveOf) -> None:
+        assert isinstance(pruner, AshaPruner | AsyncHyperbandPruner)
+        self._pruner = pruner
+        self._curve_of = curve_of
+        self.brackets = Brackets(pruner.new_table)
+        self.brackets.length = pruner.max_resource
 
     def promote(self) -> int | None:
-        number = next(self.table.promotable(), None)
+        number = self.brackets.promotable()
         if number is not None:
-            self.table.unpause(number)
+            self.brackets.unpause(number)
         return number
 
     def judge(self, trial: int, step: int, value: float) -> Verdict:
-        rung = self.table.rung_at(step)
-        if rung < 0 or not self.table.come(trial, rung, -value) or self.table.is_end(rung):
+        if trial not in self.brackets:
+            self.brackets.put(trial, self._pruner.first_rung(trial, self.brackets.length))
+        table = self.brackets.table_of(trial)
+        rung = -1 if table is None else table.rung_at(step)
+        if table is None or rung < 0 or not table.come(trial, rung, -value) or table.is_end(rung):
             return Verdict.GO_ON
-        if self.table.standing(trial, rung).goes_on:
+        if isinstance(table, GrowingTable):
+            table.grow(rung, self._curve_of)
+        if table.standing(trial, rung).goes_on:
             return Verdict.GO_ON
-        self.table.pause(trial)
+        self.brackets.pause(trial)
         return Verdict.PAUSE
 
 
@@ -232,6 +245,9 @@ class Ours:
         }
         source = Source(path=Path("/"), file="study.yaml", text="")
         config = validate_study(study, source=source, environ={}, origins={})
+        config = config.model_copy(
+            update={"sampler": config.sampler.model_copy(update={"seed": seed})}
+        )
         return OptunaSearch(task.space, sampler_of(config, seed=seed), pruner_of(config))
 
 
@@ -259,6 +275,9 @@ OURS: Mapping[str, MakeSearch] = {
     "curve_gp + ASHA from 1": Ours(pruner=_asha_of_ours(1)),
     "curve_gp + ASHA from 3": Ours(pruner=_asha_of_ours(3)),
     "curve_gp, none at random": Ours(sampler={"name": "curve_gp", "random_share": 0.0}),
+    "random + ASHA, promote": Ours(sampler={"name": "random"}, pruner=_asha_of_ours(1, "promote")),
+    "random + Hyperband, promote": Ours(sampler={"name": "random"}, pruner={"name": "hyperband"}),
+    "random + PASHA": Ours(sampler={"name": "random"}, pruner={"name": "pasha"}),
     "curve_gp + ASHA, promote": Ours(pruner=_asha_of_ours(2, "promote")),
 }
 SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS}

@@ -22,7 +22,7 @@ RETRIES = 3
 MAX_DISK_MIB = 6
 #: One in three goes on from the reports of steps 1, 3 and 9.
 _ASHA = {"min_resource": 1, "reduction_factor": 3}
-RUNGS = AshaPruner(**_ASHA).new_table()
+RUNGS = AshaPruner(**_ASHA).new_table(_ASHA["min_resource"])
 _DISK = "size=12m"
 N_GPUS = 3
 

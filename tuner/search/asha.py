@@ -31,6 +31,9 @@ class AshaPruner(SuccessiveHalvingPruner):
         ValueError: If a value is out of its range.
     """
 
+    has_brackets = False
+    max_resource: int | None = None
+
     def __init__(
         self,
         min_resource: str | int = "auto",
@@ -46,8 +49,15 @@ class AshaPruner(SuccessiveHalvingPruner):
         super().__init__(min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count)
         self.promotes = mode == "promote"
 
-    def new_table(self) -> RungTable:
-        """Rungs where this pruner has them; only while it promotes."""
-        assert isinstance(self._min_resource, int)
-        first = self._min_resource * self._reduction_factor**self._min_early_stopping_rate
+    def new_table(self, first: int) -> RungTable:
+        """Rungs from a step on."""
         return RungTable(first=first, factor=self._reduction_factor)
+
+    def is_first_rung(self, step: int) -> bool:
+        """Whether this is the step at which trials are compared first."""
+        return step == self.first_rung(0, None)
+
+    def first_rung(self, number: int, length: int | None) -> int:
+        """The step at which trials are compared first; for all the same, while it promotes."""
+        assert isinstance(self._min_resource, int)
+        return int(self._min_resource * self._reduction_factor**self._min_early_stopping_rate)

@@ -82,7 +82,12 @@ def pruner_of(config: StudyConfig) -> BasePruner:
     Raises:
         ConfigError: If the pruner cannot be made.
     """
-    return build_pruner(choose(config).pruner, len(config.objectives), file=config.file)
+    return build_pruner(
+        choose(config).pruner,
+        len(config.objectives),
+        seed=config.sampler.seed or 0,
+        file=config.file,
+    )
 
 
 def _sampler(config: StudyConfig) -> tuple[str, str]:

@@ -253,7 +253,8 @@ def _construct(cls: type[T], arguments: Mapping[str, object], *, name: str, plac
         try:
             return cls(**arguments)
         except (ValueError, TypeError) as error:
-            raise place.error(f"is refused by Optuna's {name}: {error}") from error
+            whose = "Optuna's " if cls.__module__.startswith("optuna.") else ""
+            raise place.error(f"is refused by {whose}{name}: {error}") from error
         except ImportError as error:
             problem = f"is '{name}', which needs {error.name or error}."
             raise place.error(f"{problem} Run: pip install 'tuner[samplers]'") from error

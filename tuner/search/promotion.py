@@ -8,19 +8,51 @@ later start nor another dispatcher has to read a curve.
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from typing import Protocol
 
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
-from tuner.search.asha import AshaPruner
+from tuner.search.brackets import Brackets
 from tuner.search.decision import Decision
+from tuner.search.growing_rungs import GrowingTable
+from tuner.search.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs import RungTable, Standing
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.optuna_rows import PAUSED_KEY
 
 _RUNG_KEY = "completed_rung_"
+#: With the trial that showed that the largest rung must grow: which one is the largest since.
+_TOP_KEY = "tuner:largest_rung"
+
+
+class RungPruner(Protocol):
+    """Says where the rungs are at which trials pause."""
+
+    #: Whether trials pause, and the best of them go on.
+    promotes: bool
+    #: Whether each trial is in a bracket of its own draw.
+    has_brackets: bool
+    #: Steps of a whole trial, where the study file says it.
+    max_resource: int | None
+
+    def new_table(self, first: int) -> RungTable:
+        """The rungs of the bracket that begins at a step."""
+
+    def is_first_rung(self, step: int) -> bool:
+        """Whether a bracket begins at a step."""
+
+    def first_rung(self, number: int, length: int | None) -> int:
+        """
+        Args:
+            number: Of a trial.
+            length: Steps of a trial that has completed; None before one has.
+
+        Returns:
+            Where the trial's bracket begins.
+        """
 
 
 def is_paused(trial: FrozenTrial) -> bool:
@@ -40,7 +72,7 @@ class Promotion:
 
     def __init__(
         self,
-        pruner: AshaPruner,
+        pruner: RungPruner,
         storage: BufferedStorage,
         study_id: int,
         direction: StudyDirection,
@@ -48,32 +80,40 @@ class Promotion:
         self._storage = storage
         self._study_id = study_id
         self._sign = -1.0 if direction is StudyDirection.MAXIMIZE else 1.0
-        self.table: RungTable = pruner.new_table()
+        self._pruner = pruner
+        self.brackets = Brackets(pruner.new_table)
+        self.brackets.length = pruner.max_resource
+        #: Of the longest trial that has completed.
+        self._length: int | None = None
         for trial in storage.get_all_trials(study_id, deepcopy=False):
             self.take_in(trial)
 
     @property
     def paused(self) -> Set[int]:
         """Numbers of the trials that wait at a rung."""
-        return self.table.paused
+        return self.brackets.paused
 
     def take_in(self, trial: FrozenTrial) -> None:
         """A trial as it is stored, here or by others."""
-        rung = 0
-        while (value := trial.system_attrs.get(f"{_RUNG_KEY}{rung}")) is not None:
-            self.table.come(trial.number, rung, self._loss(value))
-            rung += 1
-        if trial.state is TrialState.COMPLETE and self.table.length is None:
+        if (table := self._known_table_of(trial)) is not None:
+            rung = 0
+            while (value := trial.system_attrs.get(f"{_RUNG_KEY}{rung}")) is not None:
+                table.come(trial.number, rung, self._loss(value))
+                rung += 1
+            if (top := trial.system_attrs.get(_TOP_KEY)) is not None and table.top is not None:
+                table.top = max(table.top, top)
+        if trial.state is TrialState.COMPLETE and self._length is None:
             self.note_length(trial)
         if is_paused(trial):
-            self.table.pause(trial.number)
+            self.brackets.pause(trial.number)
         else:
-            self.table.unpause(trial.number)
+            self.brackets.unpause(trial.number)
 
     def note_length(self, trial: FrozenTrial) -> None:
         """A trial has completed, so that its last step is that of the program."""
         last = max(trial.intermediate_values, default=0)
-        self.table.length = max(self.table.length or 0, last) or None
+        self._length = max(self._length or 0, last) or None
+        self.brackets.length = self._length or self._pruner.max_resource
 
     def decide(self, trial: FrozenTrial, step: int, value: float, name: str) -> Decision:
         """What becomes of a trial that has reported.
@@ -87,31 +127,35 @@ class Promotion:
         standing = self.judge(trial, step, value)
         if standing is None:
             return Decision(action=Action.CONTINUE)
-        if standing.loss == math.inf:
-            return Decision(action=Action.PRUNE, reason=self.explain(standing, name))
-        if standing.goes_on:
+        if standing.goes_on and standing.loss < math.inf:
             return Decision(action=Action.CONTINUE)
-        return Decision(action=Action.PAUSE, reason=self.explain(standing, name))
+        action = Action.PAUSE if standing.loss < math.inf else Action.PRUNE
+        return Decision(action=action, reason=self.explain(trial.number, standing, name))
 
     def judge(self, trial: FrozenTrial, step: int, value: float) -> Standing | None:
         """How a trial stands at the rung that a report has brought it to; None between rungs.
 
         A value that is not a number is worse than all others.
         """
-        rung = self.table.rung_at(step)
-        new = self.table.come(trial.number, rung, self._loss(value)) if rung >= 0 else []
-        if not new or self.table.is_end(rung):
+        table = self._table_of(trial)
+        rung = -1 if table is None else table.rung_at(step)
+        if table is None or rung < 0:
+            return None
+        new = table.come(trial.number, rung, self._loss(value))
+        if not new or table.is_end(rung):
             return None
         for each in new:
             self._storage.set_trial_system_attr(trial._trial_id, f"{_RUNG_KEY}{each}", value)
-        return self.table.standing(trial.number, rung)
+        if isinstance(table, GrowingTable) and table.grow(rung, self._curve_of):
+            self._storage.set_trial_system_attr(trial._trial_id, _TOP_KEY, table.top)
+        return table.standing(trial.number, rung)
 
     def pause(self, trial: FrozenTrial) -> None:
         """Lets a trial that has no device any more wait at its rung."""
         step = max(trial.intermediate_values, default=0)
         self._storage.set_trial_system_attr(trial._trial_id, PAUSED_KEY, step)
         self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
-        self.table.pause(trial.number)
+        self.brackets.pause(trial.number)
 
     def resume(self, *, is_last: bool) -> int | None:
         """Takes the trial that goes on next, for this dispatcher; gives its id.
@@ -120,39 +164,79 @@ class Promotion:
             is_last: Where nobody has earned it: the best of the highest rung goes on.
         """
         while True:
-            number = next(self.table.promotable(), None)
+            number = self.brackets.promotable()
             if number is None and is_last:
-                number = self.table.leader()
+                number = self.brackets.leader()
             if number is None:
                 return None
-            if (trial_id := self.take(number)) is not None:
+            table = self.brackets.table_of(number)
+            rung = table.rung_of(number) if table is not None else -1
+            trial_id = self.take(number)
+            if trial_id is None:
+                continue
+            if table is None or table.rung_of(number) == rung:
                 return trial_id
+            # Another dispatcher has let it go on meanwhile: it waits at a higher rung.
+            self.pause(self._storage.get_trial(trial_id))
 
     def take(self, number: int) -> int | None:
         """Takes a trial that waits at a rung; None where another dispatcher was quicker."""
-        self.table.unpause(number)
+        self.brackets.unpause(number)
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):
             return None  # What it is now is read with the next look at the others.
+        self.take_in(self._storage.get_trial(trial_id))
         self._storage.set_trial_system_attr(trial_id, PAUSED_KEY, None)
         return trial_id
 
-    def explain(self, standing: Standing, name: str) -> str:
+    def explain(self, number: int, standing: Standing, name: str) -> str:
         """
         Args:
-            standing: Of a trial that does not go on.
+            number: Of a trial that does not go on.
+            standing: Its own.
             name: Of the objective.
 
         Returns:
             A sentence without the full stop.
         """
-        value, step = self._sign * standing.loss, self.table.step_of(standing.rung)
-        told = f"at rung {standing.rung} (step {step}), {name} {value:.6g}"
-        best = f"the best 1 in {self.table.factor} of the {standing.n_came} trials that came there"
+        table = self.brackets.table_of(number)
+        assert table is not None
+        value = self._sign * standing.loss
+        where = f"at rung {standing.rung} (step {table.step_of(standing.rung)})"
+        if self._pruner.has_brackets:
+            where += f" of the bracket from step {table.first}"
+        told = f"{where}, {name} {value:.6g}"
+        if standing.is_at_top:
+            return f"{told}: that is the largest rung while it changes the order of trials no more"
+        best = f"the best 1 in {table.factor} of the {standing.n_came} trials that came there"
         if math.isnan(standing.bar):
-            return f"{told}: nobody goes on before {self.table.factor} trials came there"
+            return f"{told}: nobody goes on before {table.factor} trials came there"
         worse = "below" if self._sign < 0 else "above"
         return f"{told} is {worse} {self._sign * standing.bar:.6g}, which {best} have"
+
+    def _table_of(self, trial: FrozenTrial) -> RungTable | None:
+        """The rungs of a trial, which gets its bracket where it has none yet."""
+        table = self._known_table_of(trial)
+        if trial.number in self.brackets:
+            return table
+        first = self._pruner.first_rung(trial.number, self._length)
+        self._storage.set_trial_system_attr(trial._trial_id, FIRST_RUNG_KEY, first)
+        self.brackets.put(trial.number, first)
+        return self.brackets.table_of(trial.number)
+
+    def _known_table_of(self, trial: FrozenTrial) -> RungTable | None:
+        """The rungs of a trial; None where it has none, has no bracket yet, or another pruner's."""
+        if trial.number not in self.brackets:
+            first = trial.system_attrs.get(FIRST_RUNG_KEY)
+            if first is None and not self._pruner.has_brackets:
+                first = self._pruner.first_rung(trial.number, None)
+            if first is not None and self._pruner.is_first_rung(first):
+                self.brackets.put(trial.number, first)
+        return self.brackets.table_of(trial.number)
+
+    def _curve_of(self, number: int) -> Mapping[int, float]:
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        return self._storage.get_trial(trial_id).intermediate_values
 
     def _loss(self, value: float) -> float:
         return math.inf if math.isnan(value) else self._sign * value

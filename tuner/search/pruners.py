@@ -1,7 +1,8 @@
-"""Pruners by name: `asha`, which is ours, and Optuna's: `hyperband`, `median`, `none` ..."""
+"""Pruners by name: `asha`, `hyperband`, `pasha`, which are ours, and Optuna's: `median` ..."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,19 +11,42 @@ from optuna.pruners import BasePruner, NopPruner
 
 from tuner.config import PrunerConfig
 from tuner.search.asha import AshaPruner
-from tuner.search.named import Catalogue, Place, catalogue, make, require_packages, split_name
+from tuner.search.hyperband import AsyncHyperbandPruner
+from tuner.search.named import (
+    Catalogue,
+    Part,
+    Place,
+    accepts,
+    catalogue,
+    make,
+    require_packages,
+    split_name,
+)
+from tuner.search.pasha import PashaPruner
 
 _OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
-PRUNERS: Catalogue[BasePruner] = replace(_OPTUNAS, classes={**_OPTUNAS.classes, "asha": AshaPruner})
+_OURS: Mapping[str, type[BasePruner]] = {
+    "asha": AshaPruner,
+    "hyperband": AsyncHyperbandPruner,
+    "pasha": PashaPruner,
+}
+#: Optuna's own of a name that is ours.
+_RENAMED = {f"optuna_{name}": each for name, each in _OPTUNAS.classes.items() if name in _OURS}
+PRUNERS: Catalogue[BasePruner] = replace(
+    _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS, **_RENAMED}
+)
 _PACKAGES = {"wilcoxon": ("scipy",)}
 
 
-def build_pruner(config: PrunerConfig, n_objectives: int, *, file: str | None = None) -> BasePruner:
+def build_pruner(
+    config: PrunerConfig, n_objectives: int, *, seed: int = 0, file: str | None = None
+) -> BasePruner:
     """Makes the pruner of a study.
 
     Args:
         config: Its name and arguments.
         n_objectives: How many values a trial has.
+        seed: For a pruner that draws lots and has no seed of its own.
         file: The study file as the user named it.
 
     Raises:
@@ -30,7 +54,7 @@ def build_pruner(config: PrunerConfig, n_objectives: int, *, file: str | None = 
             if there are several objectives.
     """
     place = Place(file=file, key="pruner")
-    pruner = _make(config.name, config.arguments, place)
+    pruner = _make(config.name, config.arguments, place, seed=seed)
     if n_objectives > 1 and not isinstance(pruner, NopPruner):
         raise place.error(
             f"is '{config.name}', but Optuna's pruners compare one value and this study has "
@@ -39,13 +63,16 @@ def build_pruner(config: PrunerConfig, n_objectives: int, *, file: str | None = 
     return pruner
 
 
-def _make(shown: object, arguments: Mapping[str, object], place: Place) -> BasePruner:
+def _make(shown: object, arguments: Mapping[str, object], place: Place, *, seed: int) -> BasePruner:
     name = PRUNERS.canonical(shown, place)
     require_packages(str(shown), _PACKAGES.get(name, ()), place)
-    parts = {"BasePruner": _nested_pruner}
-    return make(PRUNERS.classes[name], arguments, name=str(shown), place=place, parts=parts)
+    cls = PRUNERS.classes[name]
+    if accepts(cls, "seed"):
+        arguments = {"seed": seed, **arguments}
+    parts: dict[str, Part] = {"BasePruner": functools.partial(_nested_pruner, seed=seed)}
+    return make(cls, arguments, name=str(shown), place=place, parts=parts)
 
 
-def _nested_pruner(value: object, place: Place) -> BasePruner:
+def _nested_pruner(value: object, place: Place, *, seed: int) -> BasePruner:
     shown, arguments = split_name(value, place)
-    return _make(shown, arguments, place)
+    return _make(shown, arguments, place, seed=seed)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import optuna
 from optuna.pruners import BasePruner, SuccessiveHalvingPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
+from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.step_ranks import RankedPruner
 
 
@@ -32,7 +34,11 @@ def why_pruned(study: optuna.Study, pruner: BasePruner, trial: FrozenTrial, name
     if isinstance(pruner, RankedPruner):
         return f"{told}: {_beside_completed(study, pruner, trial, name)}"
     if isinstance(pruner, SuccessiveHalvingPruner):
-        return f"{told}{_at_rung(study, pruner, trial, name)}"
+        others = study.get_trials(deepcopy=False)
+        return f"{told}{_at_rung(others, study.direction, pruner, trial, name)}"
+    if isinstance(pruner, AsyncHyperbandPruner) and (its := pruner.bracket_of(study, trial)):
+        reason = _at_rung(its.trials, study.direction, its.halving, trial, name)
+        return f"{told} in the bracket from step {its.first}{reason}"
     return told
 
 
@@ -50,22 +56,22 @@ def _beside_completed(
 
 
 def _at_rung(
-    study: optuna.Study, pruner: SuccessiveHalvingPruner, trial: FrozenTrial, name: str
+    others: Sequence[FrozenTrial],
+    direction: StudyDirection,
+    pruner: SuccessiveHalvingPruner,
+    trial: FrozenTrial,
+    name: str,
 ) -> str:
     rung = 0
     while f"completed_rung_{rung + 1}" in trial.system_attrs:
         rung += 1
     key = f"completed_rung_{rung}"
-    reached = [
-        other.system_attrs[key]
-        for other in study.get_trials(deepcopy=False)
-        if key in other.system_attrs
-    ]
+    reached = [other.system_attrs[key] for other in others if key in other.system_attrs]
     if key not in trial.system_attrs or len(reached) <= pruner._bootstrap_count:
         return ""
-    in_order = sorted(reached, reverse=study.direction is StudyDirection.MAXIMIZE)
+    in_order = sorted(reached, reverse=direction is StudyDirection.MAXIMIZE)
     bar = in_order[max(0, len(in_order) // pruner._reduction_factor - 1)]
-    least = "at least" if study.direction is StudyDirection.MAXIMIZE else "at most"
+    least = "at least" if direction is StudyDirection.MAXIMIZE else "at most"
     return (
         f": rung {rung} is passed with {name} {least} {bar:.6g}, by the best 1 in "
         f"{pruner._reduction_factor} of the {len(reached)} trials that have come to it"

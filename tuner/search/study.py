@@ -20,6 +20,7 @@ from tuner.config import Direction
 from tuner.messages import Action, Json
 from tuner.search.asha import AshaPruner
 from tuner.search.decision import Decision
+from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.incumbent import BestTrial, Incumbent
 from tuner.search.out_of_process import OutOfProcessSampler
@@ -82,7 +83,11 @@ class StudySearch:
         self._asked: dict[int, optuna.Trial] = {}
         self._incumbent = Incumbent(self.study, self.objectives, self.params_of)
         self._promotion: Promotion | None = None
-        if isinstance(pruner, AshaPruner) and pruner.promotes and len(objectives) == 1:
+        if (
+            isinstance(pruner, AshaPruner | AsyncHyperbandPruner)
+            and pruner.promotes
+            and len(objectives) == 1
+        ):
             self._promotion = Promotion(pruner, storage, study_id, directions[0])
             self.study.paused = lambda: self._paused
         #: Where trials turned out to save no checkpoints: they end where others would pause.

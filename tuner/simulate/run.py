@@ -216,7 +216,8 @@ def _plan(config: StudyConfig, folder: Path, seed: int) -> TrialPlan:
 def _search(
     config: StudyConfig, storage: BufferedStorage, pruner: PrunerConfig, seed: int
 ) -> _TimedSearch:
-    config = config.model_copy(update={"pruner": pruner})
+    sampler = config.sampler.model_copy(update={"seed": seed})
+    config = config.model_copy(update={"pruner": pruner, "sampler": sampler})
     return _TimedSearch(
         storage,
         config.study,

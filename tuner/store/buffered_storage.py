@@ -25,7 +25,7 @@ from tuner.store.access import Access
 from tuner.store.engine import open_engine
 from tuner.store.growing_curve import grown
 from tuner.store.held_trials import HeldTrials
-from tuner.store.optuna_reads import read_new
+from tuner.store.optuna_reads import TrialHead, read_new, read_trials
 from tuner.store.ownership import Ownership
 
 #: Reports that wait for a database that does not answer; about 500 MB.
@@ -195,9 +195,10 @@ class BufferedStorage(HeldTrials):
     ) -> bool:
         trial = self._updatable(trial_id)
         if state == TrialState.RUNNING:
-            if trial.state != TrialState.WAITING or not self._claim(trial_id):
+            claimed = self._claim(trial) if trial.state == TrialState.WAITING else None
+            if claimed is None:
                 return False
-            trial.datetime_start = datetime.now()
+            trial = claimed
         trial.state = state
         if values is not None:
             trial.values = list(values)
@@ -284,20 +285,24 @@ class BufferedStorage(HeldTrials):
         before = read_new(connection, study_id, after_id=newest_id)
         return trial_id, number, [each for each in before if each.number < number]
 
-    def _claim(self, trial_id: int) -> bool:
+    def _claim(self, trial: FrozenTrial) -> FrozenTrial | None:
+        """Gives a trial as it is stored, which may have run elsewhere since the last look."""
         self.flush()
-        return self._access.run(lambda c: self._claim_in(c, trial_id))
+        return self._access.run(lambda c: self._claim_in(c, trial))
 
-    def _claim_in(self, connection: sa.Connection, trial_id: int) -> bool:
-        if self._ownership is None:
-            return optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
-        self._ownership.begin(connection)
-        if not self._ownership.may_begin_waiting(connection, trial_id):
-            return False
-        is_taken = optuna_rows.claim_waiting_trial(connection, trial_id, datetime.now())
-        if is_taken:
+    def _claim_in(self, connection: sa.Connection, trial: FrozenTrial) -> FrozenTrial | None:
+        trial_id, started_at = trial._trial_id, datetime.now()
+        if self._ownership is not None:
+            self._ownership.begin(connection)
+            if not self._ownership.may_begin_waiting(connection, trial_id):
+                return None
+        if not optuna_rows.claim_waiting_trial(connection, trial_id, started_at):
+            return None
+        if self._ownership is not None:
             self._ownership.claim(connection, trial_id)
-        return is_taken
+        study_id, number = self._places[trial_id]
+        head = TrialHead(trial_id, number, TrialState.RUNNING, started_at, None)
+        return read_trials(connection, study_id, [head])[0]
 
     def _buffer_whole_trial(self, trial: FrozenTrial) -> None:
         """What a template brings beyond its state: parameters, values, curves, attributes."""

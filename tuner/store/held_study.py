@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable
+from datetime import datetime
 from operator import attrgetter
 
 from optuna.distributions import BaseDistribution
@@ -102,6 +103,11 @@ def _insert(trials: list[FrozenTrial], trial: FrozenTrial) -> None:
         trials.insert(bisect_left(trials, trial.number, key=_NUMBER), trial)
 
 
-def may_have_moved(before: FrozenTrial | None, state: TrialState) -> bool:
-    """One that waits changes with its state only; one that runs has ever more reports."""
-    return before is None or before.state != state or state == TrialState.RUNNING
+def may_have_moved(
+    before: FrozenTrial | None, state: TrialState, started_at: datetime | None
+) -> bool:
+    """One that waits changes only by being started; one that runs has ever more reports."""
+    if before is None or before.state != state or state == TrialState.RUNNING:
+        return True
+    # Between two looks it may have run, and wait again.
+    return before.datetime_start != started_at

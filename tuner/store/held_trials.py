@@ -135,7 +135,11 @@ class HeldTrials(StudyCalls):
             if stamp is not None and stamp == self._stamps.get(study_id):
                 return []
             heads = read_heads(connection, study_id, after_id=newest_id, of=known)
-            moved = [head for head in heads if may_have_moved(known.get(head.trial_id), head.state)]
+            moved = [
+                head
+                for head in heads
+                if may_have_moved(known.get(head.trial_id), head.state, head.started_at)
+            ]
             return read_trials(connection, study_id, moved) if moved else []
 
         changed = self._access.run(read)

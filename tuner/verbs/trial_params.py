@@ -12,6 +12,7 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 
 from search_spaces import AnySpace, ParamValue, SearchSpace, from_json
 from tuner.messages import RETURNED_PARAMS_ATTR
+from tuner.search.hyperband import FIRST_RUNG_KEY
 from tuner.search.identity import SPACE_ATTR
 from tuner.verbs.optuna_tables import (
     FIXED_PARAMS_ATTR,
@@ -80,6 +81,15 @@ def read_fixed(
 ) -> dict[int, dict[str, ParamValue]]:
     """What enqueued trials were told to try."""
     return _attributes(connection, SYSTEM_ATTRS, study_id, trial_ids, key=FIXED_PARAMS_ATTR)
+
+
+def read_first_rung(connection: sa.Connection, study_id: int, trial_id: int) -> int | None:
+    """The step at which a trial's bracket begins, 0 for no rung; None for a trial in no bracket."""
+    found: Mapping[int, Any] = _attributes(
+        connection, SYSTEM_ATTRS, study_id, [trial_id], key=FIRST_RUNG_KEY
+    )
+    first: int | None = found.get(trial_id)
+    return first
 
 
 @functools.lru_cache(maxsize=1024)

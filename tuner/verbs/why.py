@@ -21,7 +21,7 @@ from tuner.verbs.optuna_tables import TRIALS, read_curves, read_user_attributes,
 from tuner.verbs.retrying import RETRY_OF_ATTR
 from tuner.verbs.shown import instant
 from tuner.verbs.source import StoredStudy
-from tuner.verbs.trial_params import read_fixed, read_whole_params
+from tuner.verbs.trial_params import read_first_rung, read_fixed, read_whole_params
 from tuner.view import text
 
 #: Causes that keep a device from a trial which waits. A pause is told by itself.
@@ -108,6 +108,9 @@ def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[
     if curve:
         last = max(curve)
         yield f"  reports: {len(curve)}, the last at step {last}: {curve[last]:.6g}"
+    first = read_first_rung(connection, study_id, trial_id)
+    if first is not None:
+        yield f"  bracket: {f'compared first at step {first}' if first else 'trained to its end'}"
     attributes = read_user_attributes(connection, study_id, [trial_id]).get(trial_id, {})
     if RETRY_OF_ATTR in attributes:
         yield f"  repeats trial {attributes[RETRY_OF_ATTR]}"

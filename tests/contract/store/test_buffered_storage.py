@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from optuna.storages import BaseStorage
 from optuna.testing.pytest_storages import StorageTestCase
+from optuna.trial import TrialState
 
 from tuner.store.database import open_database
 
@@ -183,3 +184,34 @@ def test_numbers_are_right_where_the_database_returns_none_from_an_insert(
     assert [study.ask().number for _ in range(2)] == [2, 1]
     assert [trial.number for trial in study.get_trials()] == [0, 1, 2]
     database.close()
+
+
+def test_a_trial_that_ran_elsewhere_and_waits_again_is_taken_as_it_is_now(url: str) -> None:
+    here, there = open_database(url), open_database(url)
+    study = optuna.create_study(storage=there.storage, study_name="s")
+    trial_id = there.storage.create_new_trial(study._study_id)
+    there.storage.set_trial_state_values(trial_id, TrialState.WAITING)
+    there.storage.flush()
+    (known,) = here.storage.get_all_trials(study._study_id)
+    assert known.state is TrialState.WAITING
+    assert there.storage.set_trial_state_values(trial_id, TrialState.RUNNING)
+    there.storage.set_trial_intermediate_value(trial_id, 1, 0.5)
+    there.storage.set_trial_system_attr(trial_id, "rung", 1)
+    there.storage.set_trial_state_values(trial_id, TrialState.WAITING)
+    there.storage.flush()
+    # Optuna's columns for instants hold whole seconds on MySQL, so that a look may miss it there.
+    if not url.startswith("mysql"):
+        (seen,) = here.storage.refresh(study._study_id)
+        assert seen.intermediate_values == {1: 0.5}
+        assert not here.storage.refresh(study._study_id), "nothing has happened since"
+    assert here.storage.set_trial_state_values(trial_id, TrialState.RUNNING)
+    taken = here.storage.get_trial(trial_id)
+    assert (taken.state, taken.intermediate_values) == (TrialState.RUNNING, {1: 0.5})
+    assert taken.system_attrs == {"rung": 1}
+    here.storage.set_trial_intermediate_value(trial_id, 1, 0.25)
+    here.storage.set_trial_system_attr(trial_id, "rung", 2)
+    here.storage.flush()
+    (stored,) = optuna.load_study(study_name="s", storage=url).get_trials()
+    assert (stored.intermediate_values, stored.system_attrs) == ({1: 0.25}, {"rung": 2})
+    here.close()
+    there.close()

@@ -15,6 +15,8 @@ from tuner.budget import Budget
 from tuner.checkpoint_files import file_of
 from tuner.messages import Action
 from tuner.search.asha import AshaPruner
+from tuner.search.hyperband import AsyncHyperbandPruner
+from tuner.search.pasha import PashaPruner
 from tuner.store.models import AttemptRow
 from tuner.store.optuna_rows import PAUSED_KEY
 
@@ -153,6 +155,30 @@ def test_ctrl_c_leaves_paused_trials_to_the_next_start(
     assert result.n_completed + result.n_pruned == 12
     assert result.n_completed >= 1
     assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    "make_pruner",
+    [lambda: AsyncHyperbandPruner(max_resource=LAST_STEP), AsyncHyperbandPruner, PashaPruner],
+    ids=["hyperband", "hyperband-auto", "pasha"],
+)
+def test_other_pruners_pause_and_survive_a_stop_too(
+    make_pruner: Callable[[], optuna.pruners.BasePruner], tmp_path: Path
+) -> None:
+    seen: list[tuple[int, int]] = []
+    world = World(tmp_path, saving(seen=seen), pruner=make_pruner(), n_trials=12, n_devices=2)
+    world.turn_until(lambda: world.search.n_paused >= 2)
+    world.interrupt()
+    assert world.run().is_interrupted
+    n_paused = world.search.n_paused
+    world.close()
+    again = World(tmp_path, saving(seen=seen), pruner=make_pruner(), n_trials=12)
+    assert again.search.n_paused == n_paused
+    result = again.run()
+    assert result.n_completed + result.n_pruned == 12
+    assert len(seen) == len(set(seen)), "a step was done twice"
+    assert again.search.best is not None
+    assert again.search.best.number == max(range(12), key=quality_of)
 
 
 def test_another_pruner_lets_paused_trials_simply_go_on(

@@ -20,6 +20,7 @@ from tests.integration.verbs.seeded import (
     place,
 )
 from tuner.dispatch.idle import IdleCause
+from tuner.search.hyperband import FIRST_RUNG_KEY
 from tuner.store.optuna_rows import PAUSED_KEY
 from tuner.verbs.show_studies import status_text
 from tuner.verbs.shown import as_json
@@ -105,3 +106,13 @@ def test_trial_that_was_put_back_is_not_spent(url: str) -> None:
     resumed = create_trial(state=TrialState.WAITING, system_attrs={PAUSED_KEY: None})
     add_study(url, "first", [resumed, create_trial(state=TrialState.WAITING)])
     assert status(url).spent.trials == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "told"), [(9, "compared first at step 9"), (0, "trained to its")]
+)
+def test_the_bracket_of_a_trial_is_told(url: str, first: int, told: str) -> None:
+    trial = a_trial({"lr": 0.01, "optimizer": "adamw"}, state=TrialState.RUNNING)
+    trial.system_attrs = {FIRST_RUNG_KEY: first}
+    add_study(url, "first", [trial])
+    assert f"\n  bracket: {told}" in why(url, 0)

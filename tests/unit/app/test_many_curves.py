@@ -51,12 +51,25 @@ def test_of_many_trials_the_best_the_newest_and_the_asked_one_are_drawn() -> Non
             [4, 8, 16],
         ),
         ("asha", [1, 3, 9, 27]),
+        ("{name: optuna_hyperband, min_resource: 4, reduction_factor: 2}", [4, 8, 16]),
+        ("pasha", [1, 3, 9, 27]),
         ("successive_halving", []),
         ("median", []),
         ("{name: none}", []),
         ("{name: no such pruner}", []),
     ],
-    ids=["asha", "hyperband", "later", "asha as it comes", "auto", "median", "none", "wrong"],
+    ids=[
+        "asha",
+        "hyperband",
+        "later",
+        "asha as it comes",
+        "optuna_hyperband",
+        "pasha",
+        "auto",
+        "median",
+        "none",
+        "wrong",
+    ],
 )
 def test_rungs_of_a_study_file(pruner: str, rungs: list[int]) -> None:
     assert rungs_of(f"study: a\npruner: {pruner}\n", last_step=30) == rungs

@@ -8,6 +8,8 @@ from optuna import pruners
 from tuner.config import PrunerConfig
 from tuner.errors import ConfigError
 from tuner.search.asha import AshaPruner
+from tuner.search.hyperband import AsyncHyperbandPruner
+from tuner.search.pasha import PashaPruner
 from tuner.search.pruners import PRUNERS, build_pruner
 
 MINIMAL = {
@@ -29,7 +31,7 @@ def is_pruner(name: str) -> bool:
 def test_every_pruner_of_optuna_has_a_name() -> None:
     known = {each.__name__ for each in PRUNERS.classes.values()}
     optunas = {name for name in pruners.__all__ if is_pruner(name)}
-    assert known == optunas | {"AshaPruner"}
+    assert known == optunas | {"AshaPruner", "AsyncHyperbandPruner", "PashaPruner"}
 
 
 @pytest.mark.parametrize("name", PRUNERS.names)
@@ -43,7 +45,10 @@ def test_pruner_by_name_is_made(name: str) -> None:
     [
         ("asha", AshaPruner),
         ("successive_halving", pruners.SuccessiveHalvingPruner),
-        ("hyperband", pruners.HyperbandPruner),
+        ("hyperband", AsyncHyperbandPruner),
+        ("optuna_hyperband", pruners.HyperbandPruner),
+        ("pasha", PashaPruner),
+        ("HyperbandPruner", pruners.HyperbandPruner),
         ("none", pruners.NopPruner),
         ("nop", pruners.NopPruner),
         ("MedianPruner", pruners.MedianPruner),
@@ -51,6 +56,19 @@ def test_pruner_by_name_is_made(name: str) -> None:
 )
 def test_name_is_the_one_that_people_use(name: str, cls: type) -> None:
     assert type(build(name)) is cls
+
+
+@pytest.mark.parametrize("wrapping", [{}, {"name": "patient", "patience": 1}])
+def test_a_pruner_that_draws_lots_has_the_studys_seed(wrapping: dict[str, object]) -> None:
+    named = {"name": "hyperband", "max_resource": 27}
+    arguments = {**wrapping, "wrapped_pruner": named} if wrapping else named
+    drawn = []
+    for seed in (3, 4):
+        made = build_pruner(PrunerConfig.model_validate(arguments), 1, seed=seed)
+        made = made._wrapped_pruner if isinstance(made, pruners.PatientPruner) else made
+        assert isinstance(made, AsyncHyperbandPruner)
+        drawn.append([made.first_rung(number, None) for number in range(30)])
+    assert drawn[0] != drawn[1]
 
 
 def test_none_is_allowed_for_several_objectives() -> None:
@@ -77,7 +95,8 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {},
             "pruner.name is 'ahsa', but must be one of asha, hyperband, median, none, nop, "
-            "patient, percentile, successive_halving, threshold, wilcoxon. Did you mean 'asha'?",
+            "optuna_hyperband, pasha, patient, percentile, successive_halving, threshold, "
+            "wilcoxon. Did you mean 'asha'?",
             id="unknown-name",
         ),
         pytest.param(
@@ -100,9 +119,55 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             "asha",
             1,
             {"min_resource": 0},
-            "pruner is refused by Optuna's asha: The value of `min_resource` is 0, but must be "
+            "pruner is refused by asha: The value of `min_resource` is 0, but must be "
             "either `min_resource >= 1` or 'auto'",
+            id="refused",
+        ),
+        pytest.param(
+            "successive_halving",
+            1,
+            {"reduction_factor": 1},
+            "pruner is refused by Optuna's successive_halving: The value of `reduction_factor` is "
+            "1, but must be `reduction_factor >= 2`",
             id="refused-by-optuna",
+        ),
+        pytest.param(
+            "hyperband",
+            1,
+            {"min_resource": 9, "max_resource": 3},
+            "pruner is refused by hyperband: max_resource is 3, but must be at least "
+            "min_resource, which is 9.",
+            id="too-short",
+        ),
+        pytest.param(
+            "hyperband",
+            1,
+            {"max_resource": "all"},
+            "pruner is refused by hyperband: max_resource is 'all', but must be a number or auto.",
+            id="no-number",
+        ),
+        pytest.param(
+            "pasha",
+            1,
+            {"mode": "stop"},
+            "pruner.mode is not an argument of pasha. The arguments of pasha are min_resource, "
+            "reduction_factor.",
+            id="cannot-stop",
+        ),
+        pytest.param(
+            "hyperband",
+            1,
+            {"mode": "pause"},
+            "pruner is refused by hyperband: mode is 'pause', but must be promote or stop.",
+            id="mode",
+        ),
+        pytest.param(
+            "hyperband",
+            1,
+            {"min_resource": 0},
+            "pruner is refused by hyperband: The value of `min_resource` is 0, but must be "
+            "either `min_resource >= 1` or 'auto'",
+            id="no-step",
         ),
         pytest.param(
             "asha",
@@ -123,7 +188,9 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {"patience": 1, "wrapped_pruner": {"name": "mediann"}},
             "pruner.wrapped_pruner.name is 'mediann', but must be one of asha, hyperband, median, "
-            "none, nop, patient, percentile, successive_halving, threshold, wilcoxon. "
+            "none, nop, optuna_hyperband, pasha, patient, percentile, successive_halving, "
+            "threshold, "
+            "wilcoxon. "
             "Did you mean 'median'?",
             id="wrapped",
         ),

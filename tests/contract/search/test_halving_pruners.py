@@ -1,0 +1,199 @@
+"""What each pruner with rungs of ours promises, whether its trials pause or end there."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.pruners import BasePruner
+from optuna.trial import TrialState
+
+from tests.contract.search.halving_study import (
+    N_STEPS,
+    MakePruner,
+    Player,
+    ended,
+    quality_of,
+    searches,
+)
+from tests.databases import new_database
+from tuner.config import Direction
+from tuner.search.asha import AshaPruner
+from tuner.search.hyperband import AsyncHyperbandPruner
+from tuner.search.pasha import PashaPruner
+
+PROMOTING: dict[str, MakePruner] = {
+    "asha": partial(AshaPruner, min_resource=1, reduction_factor=3),
+    "hyperband": partial(AsyncHyperbandPruner, max_resource=N_STEPS),
+    "hyperband-auto": AsyncHyperbandPruner,
+    "pasha": PashaPruner,
+}
+STOPPING: dict[str, MakePruner] = {
+    "asha": partial(AshaPruner, min_resource=1, mode="stop"),
+    "hyperband": partial(AsyncHyperbandPruner, max_resource=N_STEPS, mode="stop"),
+    "hyperband-auto": partial(AsyncHyperbandPruner, mode="stop"),
+}
+ALL = {
+    **{f"{name}, promote": each for name, each in PROMOTING.items()},
+    **{f"{name}, stop": each for name, each in STOPPING.items()},
+}
+
+promoting = pytest.mark.parametrize("make_pruner", PROMOTING.values(), ids=PROMOTING)
+whichever = pytest.mark.parametrize("make_pruner", ALL.values(), ids=ALL)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return new_database(tmp_path)
+
+
+def best_of(n_trials: int) -> int:
+    return max(range(n_trials), key=lambda number: quality_of(number, N_STEPS))
+
+
+# -- who goes on -------------------------------------------------------------------------------
+
+
+@promoting
+def test_the_best_completes_and_nobody_repeats_a_step(make_pruner: MakePruner, url: str) -> None:
+    player = Player(n_trials=30)
+    with searches(url, make_pruner) as views:
+        player.play(views)
+        trials = player.end(views[0])
+    assert ended(trials)
+    assert len(player.seen) == len(set(player.seen)), "a step was done twice"
+    assert len(player.seen) < 30 * N_STEPS / 2, "weak trials were trained to their ends"
+    assert trials[best_of(30)].state is TrialState.COMPLETE
+    assert player.paused
+
+
+@whichever
+def test_the_same_study_is_decided_the_same(make_pruner: MakePruner, tmp_path: Path) -> None:
+    seen = []
+    for name in ("first", "again"):
+        (tmp_path / name).mkdir()
+        player = Player(n_trials=20)
+        with searches(new_database(tmp_path / name), make_pruner) as views:
+            player.play(views)
+        seen.append(player.seen)
+    assert seen[0] == seen[1]
+
+
+@whichever
+def test_a_dispatcher_that_starts_anew_at_each_turn_decides_the_same(
+    make_pruner: MakePruner, tmp_path: Path
+) -> None:
+    seen = []
+    for name in ("one start", "many"):
+        (tmp_path / name).mkdir()
+        url, player, goes_on = new_database(tmp_path / name), Player(n_trials=14), True
+        if name == "one start":
+            with searches(url, make_pruner) as views:
+                player.play(views)
+        while name == "many" and goes_on:
+            with searches(url, make_pruner) as views:
+                goes_on = player.turn(views[0])
+        seen.append(player.seen)
+    assert seen[0] == seen[1]
+
+
+@whichever
+def test_three_dispatchers_take_no_trial_twice(make_pruner: MakePruner, url: str) -> None:
+    player = Player(n_trials=30)
+    with searches(url, make_pruner, n=3) as views:
+        player.play(views)
+        for each in views:
+            each.sync()
+        assert len({each.n_paused for each in views}) == 1
+        trials = player.end(views[0])
+    assert ended(trials)
+    assert len(player.seen) == len(set(player.seen))
+    assert trials[best_of(30)].state is TrialState.COMPLETE
+
+
+@whichever
+@pytest.mark.parametrize("direction", list(Direction))
+def test_the_direction_counts(make_pruner: MakePruner, url: str, direction: Direction) -> None:
+    sign = 1.0 if direction is Direction.MAXIMIZE else -1.0
+    player = Player(n_trials=30, quality=lambda number, step: sign * quality_of(number, step))
+    with searches(url, make_pruner, direction=direction) as views:
+        player.play(views)
+        trials = player.end(views[0])
+    assert trials[best_of(30)].state is TrialState.COMPLETE
+    assert TrialState.PRUNED in {each.state for each in trials}
+
+
+@promoting
+def test_a_study_of_two_trials_has_a_winner(make_pruner: MakePruner, url: str) -> None:
+    player = Player(n_trials=2)
+    with searches(url, make_pruner) as views:
+        player.play(views)
+        assert TrialState.COMPLETE in {each.state for each in player.end(views[0])}
+
+
+# -- what programs do --------------------------------------------------------------------------
+
+
+@whichever
+def test_a_value_that_is_no_number_stops_nobody_but_its_trial(
+    make_pruner: MakePruner, url: str
+) -> None:
+    def quality(number: int, step: int) -> float:
+        return math.nan if number % 4 == 0 and step >= 2 else quality_of(number, step)
+
+    player = Player(n_trials=30, quality=quality)
+    with searches(url, make_pruner) as views, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        player.play(views)
+        trials = player.end(views[0])
+    assert ended(trials)
+    good = [each for each in range(30) if each % 4]
+    best = max(good, key=lambda number: quality_of(number, N_STEPS))
+    assert trials[best].state is TrialState.COMPLETE
+    compared = [each for each in trials if each.system_attrs.get("tuner:first_rung") != 0]
+    bad = [each for each in compared if each.number % 4 == 0]
+    assert TrialState.COMPLETE not in {each.state for each in bad}
+
+
+@whichever
+def test_without_a_report_nothing_is_pruned(make_pruner: MakePruner) -> None:
+    study = optuna.create_study(pruner=make_pruner())
+    assert not study.ask().should_prune()
+
+
+@whichever
+def test_optuna_by_itself_runs_it(make_pruner: Callable[[], BasePruner]) -> None:
+    """Nobody pauses there: who does not pass a rung is pruned."""
+    study = optuna.create_study(
+        direction="maximize", pruner=make_pruner(), sampler=optuna.samplers.RandomSampler(0)
+    )
+
+    def objective(trial: optuna.Trial) -> float:
+        for step in range(1, N_STEPS + 1):
+            trial.report(quality_of(trial.number, step), step)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return quality_of(trial.number, N_STEPS)
+
+    study.optimize(objective, n_trials=31)
+    states = [each.state for each in study.trials]
+    assert TrialState.PRUNED in states
+    assert states[best_of(31)] is TrialState.COMPLETE
+    assert TrialState.FAIL not in states
+
+
+@promoting
+def test_without_checkpoints_trials_are_stopped(make_pruner: MakePruner, url: str) -> None:
+    player = Player(n_trials=30)
+    with searches(url, make_pruner) as views:
+        assert views[0].stop_instead_of_pausing()
+        player.play(views)
+        trials = player.end(views[0])
+    assert ended(trials)
+    assert not player.paused
+    assert trials[best_of(30)].state is TrialState.COMPLETE
