@@ -36,7 +36,8 @@ class OutOfProcessSampler(BaseSampler):
     """Makes the suggestions of a Gaussian process in a process of its own.
 
     Only what the sampler says of all parameters together is made there. Single parameters, of the
-    first trials or of a space that changes, cost nothing and are drawn here.
+    first trials or of a space that changes, cost nothing and are drawn here; so are, as many again
+    at most, those of further trials while the process still imports torch and others run.
 
     Args:
         bounded: What the sampler is shown.
@@ -53,6 +54,9 @@ class OutOfProcessSampler(BaseSampler):
         #: For which space the suggestion is that is in the making, or ready.
         self._space: Mapping[str, BaseDistribution] | None = None
         self._ready: Answer | None = None
+        #: Trials that were left to chance because the process was not awake yet.
+        self._n_stand_ins = 0
+        self._stands_in = False
         #: How long the newest suggestion was in the making there.
         self.took_s = 0.0
 
@@ -70,14 +74,16 @@ class OutOfProcessSampler(BaseSampler):
         self.hear()
         if self._ready is not None or self.is_lost:
             return True
-        if self._space is not None:
-            return False
-        trials = self._bounded.shown(study)
-        space = self._bounded.infer_relative_search_space(study, create_trial(state=_RUNNING))
-        if self._is_left_to_chance(trials, space):
-            return True
-        self._begin(study, trials, space)
-        return False
+        is_new = self._space is None
+        if is_new:
+            trials = self._bounded.shown(study)
+            space = self._bounded.infer_relative_search_space(study, create_trial(state=_RUNNING))
+            if self._is_left_to_chance(trials, space):
+                return True
+        self._stands_in = self._may_stand_in(study)
+        if is_new and not self._stands_in:
+            self._begin(study, trials, space)
+        return self._stands_in
 
     def hear(self) -> None:
         """Takes a suggestion in that was made meanwhile."""
@@ -103,6 +109,10 @@ class OutOfProcessSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
+        if self._stands_in:
+            self._stands_in = False
+            self._n_stand_ins += 1
+            return {}
         made = self._take(study, search_space)
         if made is None:
             return self._bounded.sample_relative(study, trial, search_space)
@@ -154,11 +164,25 @@ class OutOfProcessSampler(BaseSampler):
         self, trials: Sequence[FrozenTrial], space: Mapping[str, BaseDistribution]
     ) -> bool:
         if isinstance(self._inner, CurveGPSampler):
-            n_known, n_startup = sum(map(is_informative, trials)), self._inner.n_startup_trials
+            n_known = sum(map(is_informative, trials))
         else:
             n_known = sum(trial.state is TrialState.COMPLETE for trial in trials)
-            n_startup = self._inner._n_startup_trials
-        return not space or n_known < n_startup
+        return not space or n_known < self._n_startup_trials
+
+    @property
+    def _n_startup_trials(self) -> int:
+        if isinstance(self._inner, CurveGPSampler):
+            return self._inner.n_startup_trials
+        return self._inner._n_startup_trials
+
+    def _may_stand_in(self, study: optuna.Study) -> bool:
+        """Whether chance may take the place of a process that is not awake yet.
+
+        One trial after the other is the same with the same seed, however long the imports take.
+        """
+        if self._suggester.is_awake or self._n_stand_ins >= self._n_startup_trials:
+            return False
+        return bool(study._get_trials(deepcopy=False, states=(_RUNNING,)))
 
     def _begin(
         self,

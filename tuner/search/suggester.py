@@ -76,6 +76,8 @@ class Suggester:
         self._connection.send(sampler)
         #: Whether it has imported everything and has nothing to do: then sending never waits.
         self._is_idle = False
+        #: Whether it has ever been idle: until then it takes seconds to import torch.
+        self.is_awake = False
         self._request: Request | None = None
         self._answer: Answer | None = None
 
@@ -108,7 +110,7 @@ class Suggester:
             self._answer = self._connection.recv()
         except (EOFError, OSError) as error:
             raise SuggesterLost from error
-        self._is_idle = True
+        self._is_idle = self.is_awake = True
         self._send_once_idle()
 
     def _send_once_idle(self) -> None:

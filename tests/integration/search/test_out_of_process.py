@@ -6,6 +6,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import optuna
 import psutil
@@ -107,6 +108,31 @@ def test_first_trials_wait_for_nothing(aside: OutOfProcessSampler) -> None:
     study = a_study(aside, N_STARTUP - 1)
     assert aside.is_ready(study)
     assert study.ask(DISTRIBUTIONS).params.keys() == {"x", "y"}
+
+
+def test_while_it_imports_and_others_run_chance_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    wait = f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n"
+    (tmp_path / "sitecustomize.py").write_text(wait)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    sampler = out_of_process(gaussian(N_STARTUP))
+    assert sampler is not None
+    study = a_study(sampler, 8)
+    assert not sampler.is_ready(study), "nobody works meanwhile, so that it is waited for"
+    study.add_trial(create_trial(state=TrialState.RUNNING))
+    for _ in range(N_STARTUP):
+        assert sampler.is_ready(study)
+        trial = study.ask(DISTRIBUTIONS)
+        assert trial.relative_params == {}
+        assert trial.params.keys() == {"x", "y"}
+    assert not sampler.is_ready(study), "as many again as at the start, and no more"
+    go.touch()
+    while not sampler.is_ready(study):
+        wait_for(sampler)
+    assert study.ask(DISTRIBUTIONS).relative_params.keys() == {"x", "y"}
+    sampler.close()
 
 
 def test_who_asks_whether_it_is_ready_is_not_held_up(aside: OutOfProcessSampler) -> None:
