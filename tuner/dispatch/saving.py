@@ -72,7 +72,9 @@ class Saving:
         if not stored:
             return ""
         newest = stored[0]
-        if str(folder / Path(newest.path).name) not in found:
+        is_there = str(folder / Path(newest.path).name) in found
+        # It may have been replaced by newer ones, which no look has found yet.
+        if not is_there and all(each.saved_at <= newest.saved_at for each in found.values()):
             return _told_of_loss(trial_number, newest, folder, found)
         # One folder, which may have another path on each machine.
         self._known[trial_number] = {}

@@ -47,6 +47,7 @@ class AshaPruner(SuccessiveHalvingPruner):
         if mode == "promote" and min_resource == "auto":
             min_resource = 1
         super().__init__(min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count)
+        self.reduction_factor = reduction_factor
         self.promotes = mode == "promote"
 
     def new_table(self, first: int) -> RungTable:
@@ -58,6 +59,6 @@ class AshaPruner(SuccessiveHalvingPruner):
         return step == self.first_rung(0, None)
 
     def first_rung(self, number: int, length: int | None) -> int:
-        """The step at which trials are compared first; for all the same, while it promotes."""
-        assert isinstance(self._min_resource, int)
-        return int(self._min_resource * self._reduction_factor**self._min_early_stopping_rate)
+        """The step at which trials are compared first; for all the same."""
+        least = self._min_resource or 1
+        return int(least * self._reduction_factor**self._min_early_stopping_rate)

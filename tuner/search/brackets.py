@@ -6,7 +6,7 @@ starts slowly is not lost in all of them (Li et al., JMLR 18, 2018, arXiv:1603.0
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Collection, Set
 
 from tuner.search.rungs import RungTable
 
@@ -39,6 +39,11 @@ class Brackets:
         self._length = length
         for table in self._tables.values():
             table.length = length
+
+    @property
+    def tables(self) -> Collection[RungTable]:
+        """Of the brackets to which trials have come."""
+        return self._tables.values()
 
     def put(self, number: int, first: int) -> None:
         """A trial is in the bracket that begins at a step, for good; `NEVER` for none."""

@@ -8,7 +8,7 @@ later start nor another dispatcher has to read a curve.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Protocol
 
 from optuna.study import StudyDirection
@@ -19,6 +19,7 @@ from tuner.search.brackets import Brackets
 from tuner.search.decision import Decision
 from tuner.search.growing_rungs import GrowingTable
 from tuner.search.hyperband import FIRST_RUNG_KEY
+from tuner.search.pareto_rungs import ParetoTable
 from tuner.search.rungs import RungTable, Standing
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.optuna_rows import PAUSED_KEY
@@ -26,6 +27,8 @@ from tuner.store.optuna_rows import PAUSED_KEY
 _RUNG_KEY = "completed_rung_"
 #: With the trial that showed that the largest rung must grow: which one is the largest since.
 _TOP_KEY = "tuner:largest_rung"
+#: With a completed trial of several objectives, of which the storage holds no curve.
+_LAST_STEP_KEY = "tuner:last_step"
 
 
 class RungPruner(Protocol):
@@ -37,6 +40,8 @@ class RungPruner(Protocol):
     has_brackets: bool
     #: Steps of a whole trial, where the study file says it.
     max_resource: int | None
+    #: One in so many goes on from a rung.
+    reduction_factor: int
 
     def new_table(self, first: int) -> RungTable:
         """The rungs of the bracket that begins at a step."""
@@ -67,7 +72,7 @@ class Promotion:
         pruner: Says where the rungs are.
         storage: Holds the study.
         study_id: Of the study.
-        direction: Of its objective.
+        directions: Of its objectives, in order.
     """
 
     def __init__(
@@ -75,13 +80,19 @@ class Promotion:
         pruner: RungPruner,
         storage: BufferedStorage,
         study_id: int,
-        direction: StudyDirection,
+        directions: Sequence[StudyDirection],
     ) -> None:
         self._storage = storage
         self._study_id = study_id
-        self._sign = -1.0 if direction is StudyDirection.MAXIMIZE else 1.0
+        self._signs = [-1.0 if each is StudyDirection.MAXIMIZE else 1.0 for each in directions]
         self._pruner = pruner
-        self.brackets = Brackets(pruner.new_table)
+        #: Whether trials end where others would pause.
+        self._stops = not pruner.promotes
+        #: By trial number: the last report, where the storage has none (several objectives).
+        self._last_steps: dict[int, int] = {}
+        #: Trials that go on to their end, whoever is better.
+        self._unbound: set[int] = set()
+        self.brackets = Brackets(self._new_table)
         self.brackets.length = pruner.max_resource
         #: Of the longest trial that has completed.
         self._length: int | None = None
@@ -98,7 +109,7 @@ class Promotion:
         if (table := self._known_table_of(trial)) is not None:
             rung = 0
             while (value := trial.system_attrs.get(f"{_RUNG_KEY}{rung}")) is not None:
-                table.come(trial.number, rung, self._loss(value))
+                self._come(table, trial.number, rung, value if self._has_several else [value])
                 rung += 1
             if (top := trial.system_attrs.get(_TOP_KEY)) is not None and table.top is not None:
                 table.top = max(table.top, top)
@@ -111,48 +122,67 @@ class Promotion:
 
     def note_length(self, trial: FrozenTrial) -> None:
         """A trial has completed, so that its last step is that of the program."""
-        last = max(trial.intermediate_values, default=0)
+        last = trial.system_attrs.get(_LAST_STEP_KEY, max(trial.intermediate_values, default=0))
         self._length = max(self._length or 0, last) or None
         self.brackets.length = self._length or self._pruner.max_resource
 
-    def decide(self, trial: FrozenTrial, step: int, value: float, name: str) -> Decision:
+    def completes(self, trial: FrozenTrial) -> None:
+        """Notes the last step of a trial that is about to complete, where no curve tells it."""
+        if (step := self._last_steps.get(trial.number)) is not None:
+            self._storage.set_trial_system_attr(trial._trial_id, _LAST_STEP_KEY, step)
+
+    def stop_from_now(self) -> None:
+        """Trials end where others would pause."""
+        self._stops = True
+        for table in self.brackets.tables:
+            table.n_least = 1
+
+    def decide(
+        self, trial: FrozenTrial, step: int, values: Sequence[float], names: Sequence[str]
+    ) -> Decision:
         """What becomes of a trial that has reported.
 
         Args:
             trial: It.
             step: Of the report.
-            value: Of the report; one that is not a number ends the trial at a rung.
-            name: Of the objective, for people.
+            values: Of the objectives; one that is not a number ends the trial at a rung.
+            names: Of the objectives, for people.
         """
-        standing = self.judge(trial, step, value)
+        standing = self.judge(trial, step, values)
         if standing is None:
             return Decision(action=Action.CONTINUE)
         if standing.goes_on and standing.loss < math.inf:
             return Decision(action=Action.CONTINUE)
-        action = Action.PAUSE if standing.loss < math.inf else Action.PRUNE
-        return Decision(action=action, reason=self.explain(trial.number, standing, name))
+        may_pause = standing.loss < math.inf and not self._stops
+        reason = self.explain(trial.number, standing, values, names)
+        return Decision(action=Action.PAUSE if may_pause else Action.PRUNE, reason=reason)
 
-    def judge(self, trial: FrozenTrial, step: int, value: float) -> Standing | None:
+    def judge(self, trial: FrozenTrial, step: int, values: Sequence[float]) -> Standing | None:
         """How a trial stands at the rung that a report has brought it to; None between rungs.
 
         A value that is not a number is worse than all others.
         """
+        if self._has_several:
+            self._last_steps[trial.number] = step
         table = self._table_of(trial)
         rung = -1 if table is None else table.rung_at(step)
         if table is None or rung < 0:
             return None
-        new = table.come(trial.number, rung, self._loss(value))
+        new = self._come(table, trial.number, rung, values)
         if not new or table.is_end(rung):
             return None
+        noted = list(values) if self._has_several else values[0]
         for each in new:
-            self._storage.set_trial_system_attr(trial._trial_id, f"{_RUNG_KEY}{each}", value)
+            self._storage.set_trial_system_attr(trial._trial_id, f"{_RUNG_KEY}{each}", noted)
         if isinstance(table, GrowingTable) and table.grow(rung, self._curve_of):
             self._storage.set_trial_system_attr(trial._trial_id, _TOP_KEY, table.top)
+        if trial.number in self._unbound:
+            return None
         return table.standing(trial.number, rung)
 
     def pause(self, trial: FrozenTrial) -> None:
         """Lets a trial that has no device any more wait at its rung."""
-        step = max(trial.intermediate_values, default=0)
+        step = max(trial.intermediate_values, default=self._last_steps.get(trial.number, 0))
         self._storage.set_trial_system_attr(trial._trial_id, PAUSED_KEY, step)
         self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
         self.brackets.pause(trial.number)
@@ -161,12 +191,12 @@ class Promotion:
         """Takes the trial that goes on next, for this dispatcher; gives its id.
 
         Args:
-            is_last: Where nobody has earned it: the best of the highest rung goes on.
+            is_last: Where nobody has earned it: the best of the highest rung goes on to its end.
         """
         while True:
             number = self.brackets.promotable()
-            if number is None and is_last:
-                number = self.brackets.leader()
+            if number is None and is_last and (number := self.brackets.leader()) is not None:
+                self._unbound.add(number)
             if number is None:
                 return None
             table = self.brackets.table_of(number)
@@ -189,30 +219,58 @@ class Promotion:
         self._storage.set_trial_system_attr(trial_id, PAUSED_KEY, None)
         return trial_id
 
-    def explain(self, number: int, standing: Standing, name: str) -> str:
+    def explain(
+        self, number: int, standing: Standing, values: Sequence[float], names: Sequence[str]
+    ) -> str:
         """
         Args:
             number: Of a trial that does not go on.
             standing: Its own.
-            name: Of the objective.
+            values: What it has reported.
+            names: Of the objectives.
 
         Returns:
             A sentence without the full stop.
         """
         table = self.brackets.table_of(number)
         assert table is not None
-        value = self._sign * standing.loss
         where = f"at rung {standing.rung} (step {table.step_of(standing.rung)})"
         if self._pruner.has_brackets:
             where += f" of the bracket from step {table.first}"
-        told = f"{where}, {name} {value:.6g}"
+        told = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, values, strict=True))
+        told = f"{where}, {told}"
         if standing.is_at_top:
             return f"{told}: that is the largest rung while it changes the order of trials no more"
         best = f"the best 1 in {table.factor} of the {standing.n_came} trials that came there"
-        if math.isnan(standing.bar):
+        if standing.n_came < table.factor and not self._stops:
             return f"{told}: nobody goes on before {table.factor} trials came there"
-        worse = "below" if self._sign < 0 else "above"
-        return f"{told} is {worse} {self._sign * standing.bar:.6g}, which {best} have"
+        if isinstance(table, ParetoTable):
+            front = table.front_of(number, standing.rung) + 1
+            return f"{told}: on Pareto front {front} of those there, and not among {best}"
+        if math.isnan(standing.loss) or math.isinf(standing.loss):
+            return told
+        worse = "below" if self._signs[0] < 0 else "above"
+        return f"{told} is {worse} {self._signs[0] * standing.bar:.6g}, which {best} have"
+
+    @property
+    def _has_several(self) -> bool:
+        return len(self._signs) > 1
+
+    def _new_table(self, first: int) -> RungTable:
+        table = self._pruner.new_table(first)
+        if self._has_several:
+            table = ParetoTable(first=first, factor=self._pruner.reduction_factor)
+        table.n_least = int(self._stops)
+        return table
+
+    def _come(self, table: RungTable, number: int, rung: int, values: Sequence[float]) -> list[int]:
+        losses = [
+            math.inf if math.isnan(value) else sign * value
+            for sign, value in zip(self._signs, values, strict=True)
+        ]
+        if isinstance(table, ParetoTable):
+            return table.come_with(number, rung, losses)
+        return table.come(number, rung, losses[0])
 
     def _table_of(self, trial: FrozenTrial) -> RungTable | None:
         """The rungs of a trial, which gets its bracket where it has none yet."""
@@ -237,6 +295,3 @@ class Promotion:
     def _curve_of(self, number: int) -> Mapping[int, float]:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         return self._storage.get_trial(trial_id).intermediate_values
-
-    def _loss(self, value: float) -> float:
-        return math.inf if math.isnan(value) else self._sign * value

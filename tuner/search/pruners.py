@@ -35,6 +35,7 @@ _RENAMED = {f"optuna_{name}": each for name, each in _OPTUNAS.classes.items() if
 PRUNERS: Catalogue[BasePruner] = replace(
     _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS, **_RENAMED}
 )
+_FOR_SEVERAL_OBJECTIVES = (NopPruner, AshaPruner, AsyncHyperbandPruner)
 _PACKAGES = {"wilcoxon": ("scipy",)}
 
 
@@ -55,10 +56,11 @@ def build_pruner(
     """
     place = Place(file=file, key="pruner")
     pruner = _make(config.name, config.arguments, place, seed=seed)
-    if n_objectives > 1 and not isinstance(pruner, NopPruner):
+    if n_objectives > 1 and type(pruner) not in _FOR_SEVERAL_OBJECTIVES:
         raise place.error(
-            f"is '{config.name}', but Optuna's pruners compare one value and this study has "
-            f"{n_objectives} objectives. Remove pruner, or use {{name: none}}."
+            f"is '{config.name}', which compares one value, and this study has {n_objectives} "
+            "objectives. Use {name: asha} or {name: hyperband}, which compare by Pareto rank, or "
+            "remove pruner."
         )
     return pruner
 

@@ -11,14 +11,18 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
+from typing import TypeAlias
+
+Entry: TypeAlias = tuple[float, int]
+"""Loss, the smaller the better, and number of a trial."""
 
 
 @dataclass(slots=True)
 class _Rung:
-    #: Loss (the smaller the better) and number of each trial that came here, in order.
-    came: list[tuple[float, int]] = field(default_factory=list)
+    #: Of each trial that came here, in order.
+    came: list[Entry] = field(default_factory=list)
     #: Those of them that wait here.
-    paused: list[tuple[float, int]] = field(default_factory=list)
+    paused: list[Entry] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,8 @@ class RungTable:
         self.length: int | None = None
         #: The largest rung for now: nobody goes on from it; None for no largest.
         self.top: int | None = None
+        #: As many pass a rung however few came there: 1 where nobody can wait for others.
+        self.n_least = 0
         self._rungs: list[_Rung] = []
         #: By trial number: its loss at each rung that it came to.
         self._losses: dict[int, list[float]] = {}
@@ -120,9 +126,9 @@ class RungTable:
         Whoever takes one calls `unpause` before the next is asked for.
         """
         for index in reversed(range(len(self._rungs))):
-            paused = self._rungs[index].paused
-            if paused and (self.is_end(index) or self._standing(index, paused[0]).goes_on):
-                yield paused[0][1]
+            first = self._first_paused(index)
+            if first and (self.is_end(index) or self._standing(index, first).goes_on):
+                yield first[1]
 
     def is_end(self, rung: int) -> bool:
         """Whether a trial that came to a rung has nothing left to do but to end."""
@@ -130,9 +136,9 @@ class RungTable:
 
     def leader(self) -> int | None:
         """Of the trials that wait at the highest rung the best; None where none waits."""
-        for rung in reversed(self._rungs):
-            if rung.paused:
-                return rung.paused[0][1]
+        for index in reversed(range(len(self._rungs))):
+            if first := self._first_paused(index):
+                return first[1]
         return None
 
     def losses_at(self, rung: int) -> dict[int, float]:
@@ -146,10 +152,17 @@ class RungTable:
         """How many trials came to each rung."""
         return [len(rung.came) for rung in self._rungs]
 
-    def _standing(self, rung: int, entry: tuple[float, int]) -> Standing:
+    def _first_paused(self, rung: int) -> Entry | None:
+        """The best that waits at a rung."""
+        return next(iter(self._rungs[rung].paused), None)
+
+    def _n_going(self, n_came: int) -> int:
+        return max(self.n_least, n_came // self.factor)
+
+    def _standing(self, rung: int, entry: Entry) -> Standing:
         came = self._rungs[rung].came
         place = bisect_left(came, entry)
-        n_going = len(came) // self.factor
+        n_going = self._n_going(len(came))
         is_at_top = self.top is not None and rung >= self.top
         return Standing(
             rung=rung,

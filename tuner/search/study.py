@@ -83,12 +83,10 @@ class StudySearch:
         self._asked: dict[int, optuna.Trial] = {}
         self._incumbent = Incumbent(self.study, self.objectives, self.params_of)
         self._promotion: Promotion | None = None
-        if (
-            isinstance(pruner, AshaPruner | AsyncHyperbandPruner)
-            and pruner.promotes
-            and len(objectives) == 1
+        if isinstance(pruner, AshaPruner | AsyncHyperbandPruner) and (
+            pruner.promotes or len(objectives) > 1
         ):
-            self._promotion = Promotion(pruner, storage, study_id, directions[0])
+            self._promotion = Promotion(pruner, storage, study_id, directions)
             self.study.paused = lambda: self._paused
         #: Where trials turned out to save no checkpoints: they end where others would pause.
         self._stops_instead = False
@@ -219,9 +217,13 @@ class StudySearch:
     # -- reports -----------------------------------------------------------------------------
 
     def report(self, trial_id: int, step: int, values: Mapping[str, float]) -> Decision:
-        """Takes the value of a step and asks the pruner. With several objectives none prunes."""
+        """Takes the value of a step and asks the pruner.
+
+        With several objectives Optuna's tables have no curve, and a report that lacks one of them
+        is not judged.
+        """
         if len(self.objectives) > 1:
-            return Decision(action=Action.CONTINUE)
+            return self._judge_several(trial_id, step, values)
         value = values.get(self.objectives[0])
         if value is None:
             return Decision(action=Action.CONTINUE)
@@ -231,8 +233,15 @@ class StudySearch:
             return Decision(action=Action.CONTINUE)
         if self._promotion is not None and not self._stops_instead:
             trial = self._storage.get_trial(trial_id)
-            return self._promotion.decide(trial, step, value, self.objectives[0])
+            return self._promotion.decide(trial, step, [value], self.objectives)
         return self._pruning.decide(trial_id)
+
+    def _judge_several(self, trial_id: int, step: int, values: Mapping[str, float]) -> Decision:
+        if self._promotion is None or values.keys() != set(self.objectives):
+            return Decision(action=Action.CONTINUE)
+        in_order = [values[name] for name in self.objectives]
+        trial = self._storage.get_trial(trial_id)
+        return self._promotion.decide(trial, step, in_order, self.objectives)
 
     def read_ahead(self) -> bool:
         """Reads some of the curves that the pruner is going to look at; says whether of more."""
@@ -252,6 +261,8 @@ class StudySearch:
 
     def complete(self, trial_id: int, values: Mapping[str, float]) -> None:
         """Ends a trial with its values, one for each objective, none NaN."""
+        if self._promotion is not None:
+            self._promotion.completes(self._storage.get_trial(trial_id))
         self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
         trial = self._storage.get_trial(trial_id)
         self._incumbent.consider(trial)
@@ -271,6 +282,8 @@ class StudySearch:
     def stop_instead_of_pausing(self) -> bool:
         """From now on trials end at the rungs; says whether that is new."""
         is_new, self._stops_instead = not self._stops_instead, True
+        if self._promotion is not None:
+            self._promotion.stop_from_now()
         return is_new
 
     def end_paused(self) -> None:

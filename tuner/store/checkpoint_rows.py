@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,6 +28,7 @@ class StoredCheckpoint:
     step: int
     host: str
     path: str
+    saved_at: datetime
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ def _forget_below(connection: sa.Connection, study_id: int, trial_number: int, f
 def checkpoints_of(connection: sa.Connection, trial_id: int) -> list[StoredCheckpoint]:
     """Those of a trial, wherever they are, the newest first."""
     query = (
-        sa.select(_CHECKPOINTS.c.step, HostRow.name, _CHECKPOINTS.c.path)
+        sa.select(_CHECKPOINTS.c.step, HostRow.name, _CHECKPOINTS.c.path, _CHECKPOINTS.c.saved_at)
         .join(AttemptRow, AttemptRow.id == _CHECKPOINTS.c.attempt_id)
         .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
@@ -112,6 +114,6 @@ def checkpoints_of(connection: sa.Connection, trial_id: int) -> list[StoredCheck
         .order_by(_CHECKPOINTS.c.saved_at.desc(), _CHECKPOINTS.c.id.desc())
     )
     return [
-        StoredCheckpoint(step=step, host=host, path=path)
-        for step, host, path in connection.execute(query)
+        StoredCheckpoint(step=step, host=host, path=path, saved_at=saved_at.replace(tzinfo=UTC))
+        for step, host, path, saved_at in connection.execute(query)
     ]

@@ -64,7 +64,8 @@ class Player:
     quality: Quality = quality_of
     #: Trial and step, in order.
     seen: list[tuple[int, int]] = field(default_factory=list)
-    paused: set[int] = field(default_factory=set)
+    #: Numbers of trials, in order.
+    paused: list[int] = field(default_factory=list)
 
     def done(self, number: int) -> int:
         return max((step for each, step in self.seen if each == number), default=0)
@@ -101,7 +102,7 @@ class Player:
             decision = search.report(asked.trial_id, step, {"accuracy": value})
             if decision.action is Action.PAUSE:
                 assert decision.reason
-                self.paused.add(asked.number)
+                self.paused.append(asked.number)
                 search.pause(asked.trial_id)
                 return
             if decision.action is Action.PRUNE:

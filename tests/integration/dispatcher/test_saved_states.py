@@ -99,6 +99,16 @@ def test_state_of_an_older_step_is_what_it_goes_on_from(make_world):
     )
 
 
+def test_a_newer_state_that_no_look_has_found_is_no_loss(make_world):
+    folder = interrupted_with_two_states(make_world)
+    for step in (1, 2):
+        (folder / f"step-{step}.pt").unlink()
+    save(folder, 9, at_s=3000.0)
+    world = make_world(sleeps, n_devices=1, n_trials=1)
+    world.turn_until(lambda: stored_steps(world) == [9])
+    assert world.said == []
+
+
 def test_states_that_went_while_nobody_looked_are_forgotten(make_world):
     (interrupted_with_two_states(make_world) / "step-1.pt").unlink()
     world = make_world(sleeps, n_devices=1, n_trials=1)

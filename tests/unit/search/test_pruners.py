@@ -71,8 +71,9 @@ def test_a_pruner_that_draws_lots_has_the_studys_seed(wrapping: dict[str, object
     assert drawn[0] != drawn[1]
 
 
-def test_none_is_allowed_for_several_objectives() -> None:
-    assert isinstance(build("none", 2), pruners.NopPruner)
+@pytest.mark.parametrize("name", ["none", "asha", "hyperband"])
+def test_some_are_allowed_for_several_objectives(name: str) -> None:
+    assert type(build(name, 2)) is PRUNERS.classes[PRUNERS.aliases.get(name, name)]
 
 
 def test_patient_wraps_nothing_where_nothing_is_named() -> None:
@@ -83,12 +84,20 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
     ("name", "n_objectives", "arguments", "expected"),
     [
         pytest.param(
-            "asha",
+            "median",
             2,
             {},
-            "pruner is 'asha', but Optuna's pruners compare one value and this study has 2 "
-            "objectives. Remove pruner, or use {name: none}.",
+            "pruner is 'median', which compares one value, and this study has 2 objectives. Use "
+            "{name: asha} or {name: hyperband}, which compare by Pareto rank, or remove pruner.",
             id="two-objectives",
+        ),
+        pytest.param(
+            "pasha",
+            3,
+            {},
+            "pruner is 'pasha', which compares one value, and this study has 3 objectives. Use "
+            "{name: asha} or {name: hyperband}, which compare by Pareto rank, or remove pruner.",
+            id="three-objectives",
         ),
         pytest.param(
             "ahsa",
