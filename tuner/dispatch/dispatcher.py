@@ -168,6 +168,7 @@ class Dispatcher:
             plan=self._plan,
             terms=self._terms,
             outage=self._outage,
+            say=self._say,
         )
 
     def _new_stopping(self) -> Stopping:

@@ -103,6 +103,8 @@ class LiveAttempt:
     stop_cause: Cause | None = None
     #: What rank 0 made of its last verdict; for a rank that comes late.
     decided: Decided | None = None
+    #: Whether it was resumed and counts its steps from the beginning: they say nothing then.
+    is_miscounting: bool = False
     last_step: int | None = None
     last_values: Mapping[str, float] = field(default_factory=dict)
     #: Whether the wait for its devices' memory was mentioned.

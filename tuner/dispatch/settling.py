@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tuner.attempt import Cause, Ending, Outcome
+from tuner.checkpoint_files import newest_whole
 from tuner.dispatch.grants import Candidate
 from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.live import LiveAttempt
@@ -57,6 +58,8 @@ class Settling:
             endings = self._recorder.endings_of(asked.trial_id)
             its_own = [each for each in endings if not met_full_disk(each)]
             self._retries.recall(asked.trial_id, its_own)
+        if n_before and newest_whole(self._files.checkpoints(asked.number)) is None:
+            self._search.starts_over(asked.trial_id)
         if n_before and self._saving is not None:
             loss = self._saving.resume(asked.trial_id, asked.number)
             if loss:
@@ -107,6 +110,8 @@ class Settling:
         match ending.outcome:
             case Outcome.COMPLETED:
                 self._search.complete(attempt.trial_id, ending.values)
+                if note := self._search.take_unreached_rung(attempt.trial_id):
+                    self._say(note)
             case Outcome.PRUNED:
                 self._search.prune(attempt.trial_id)
             case Outcome.PAUSED:

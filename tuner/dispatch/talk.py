@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 from tuner import messages
@@ -31,6 +32,7 @@ class Talk:
         plan: What all attempts share.
         terms: Time limits.
         outage: Where a pruner cannot read what it needs.
+        say: Tells people.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Talk:
         plan: TrialPlan,
         terms: Terms,
         outage: Outage,
+        say: Callable[[str], None],
     ) -> None:
         self._search = search
         self._recorder = recorder
@@ -51,6 +54,7 @@ class Talk:
         self._plan = plan
         self._terms = terms
         self._outage = outage
+        self._say = say
 
     def hear(
         self, now: Instant, live: LiveAttempt, source: SourceId, message: messages.FromWorker
@@ -107,10 +111,17 @@ class Talk:
     ) -> None:
         trial_id = live.attempt.trial_id
         if live.attempt.number > 1 and live.last_step is None:
-            self._search.forget_curve_from(trial_id, report.step)
+            live.is_miscounting = self._search.counts_anew(trial_id, report.step)
+            if live.is_miscounting:
+                self._tell_of_count(live, report.step)
+            else:
+                self._search.forget_curve_from(trial_id, report.step)
         live.last_step, live.last_values = report.step, report.values
         live.heard_at_s = now.monotonic_s
         self._leasing.reported(live.grant, now.monotonic_s)
+        if live.is_miscounting:
+            self._answer(live, source, report.step)
+            return
         # A pruner may have to read what was reported before this start.
         with self._outage.watch(now):
             # Also of a trial that is to end: it may have saved its state by then, and go on there.
@@ -121,6 +132,16 @@ class Talk:
         extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
         if extra:
             self._recorder.metrics(live.attempt.id, report.step, extra)
+
+    def _tell_of_count(self, live: LiveAttempt, step: int) -> None:
+        if self._search.stop_instead_of_pausing():
+            self._say(
+                f"Trial {live.attempt.trial_number} was resumed and reports step {step} again: its "
+                "program does not go on from its checkpoint, or counts from the beginning. What it "
+                "reports until its end is not taken, and from now on weak trials are stopped "
+                "instead of paused. Let it count on from the state of trial.load_checkpoint(), "
+                "or set mode: stop (pruner)."
+            )
 
     def _answer(self, live: LiveAttempt, source: SourceId, step: int) -> None:
         """The verdict goes to whoever reported; commands of other ranks end with rank 0's."""

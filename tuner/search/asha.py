@@ -58,6 +58,13 @@ class AshaPruner(SuccessiveHalvingPruner):
         """Whether this is the step at which trials are compared first."""
         return step == self.first_rung(0, None)
 
+    @property
+    def least_rung(self) -> int:
+        """The first step at which trials are compared; 0 while that follows from the trials."""
+        if self._min_resource is None:
+            return 0
+        return self.first_rung(0, None)
+
     def first_rung(self, number: int, length: int | None) -> int:
         """The step at which trials are compared first; for all the same."""
         least = self._min_resource or 1

@@ -75,6 +75,11 @@ class AsyncHyperbandPruner(BasePruner):
         """The rungs of the bracket that begins at a step."""
         return RungTable(first=first, factor=self.reduction_factor)
 
+    @property
+    def least_rung(self) -> int:
+        """The first step at which trials of some bracket are compared."""
+        return self.min_resource
+
     def is_first_rung(self, step: int) -> bool:
         """Whether a bracket of this pruner begins at a step."""
         while step > self.min_resource and step % self.reduction_factor == 0:

@@ -90,6 +90,11 @@ class StudySearch:
             self.study.paused = lambda: self._paused
         #: Where trials turned out to save no checkpoints: they end where others would pause.
         self._stops_instead = False
+        #: Trials that a state brought back to their rung.
+        self._resumed: set[int] = set()
+        #: Those whose curves end before they do.
+        self._cut_short: set[int] = set()
+        self._has_told_of_rungs = False
         self._infeasible: set[int] = set()
         pruned = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.PRUNED,))
         for trial in pruned:
@@ -181,6 +186,7 @@ class StudySearch:
         trial_id = self._promotion.resume(is_last=is_last and self.lacks_a_winner)
         if trial_id is None:
             return None
+        self._resumed.add(trial_id)
         return AskedTrial(
             trial_id=trial_id,
             number=self._storage.get_trial_number_from_id(trial_id),
@@ -247,6 +253,23 @@ class StudySearch:
         """Reads some of the curves that the pruner is going to look at; says whether of more."""
         return self._pruning is not None and self._pruning.read_ahead()
 
+    def starts_over(self, trial_id: int) -> None:
+        """A trial that was paused has no state left: it begins at its first step."""
+        self._resumed.discard(trial_id)
+
+    def counts_anew(self, trial_id: int, step: int) -> bool:
+        """Whether a trial that was resumed with its state begins its count of steps again.
+
+        Args:
+            trial_id: Which.
+            step: The first that it reports since.
+        """
+        curve = self._storage.get_trial(trial_id).intermediate_values
+        if trial_id not in self._resumed or not curve or not step <= min(curve) < max(curve):
+            return False
+        self._cut_short.add(trial_id)
+        return True
+
     def forget_curve_from(self, trial_id: int, step: int) -> None:
         """Drops what an earlier attempt reported at `step` and later: it is reported again."""
         self._storage.drop_reports(trial_id, step)
@@ -266,8 +289,26 @@ class StudySearch:
         self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
         trial = self._storage.get_trial(trial_id)
         self._incumbent.consider(trial)
-        if self._promotion is not None:
+        if self._promotion is not None and trial_id not in self._cut_short:
             self._promotion.note_length(trial)
+
+    def take_unreached_rung(self, trial_id: int) -> str:
+        """What people should know of the first trial that completed before any rung; given once."""
+        pruner = self.study.pruner
+        curve = self._storage.get_trial(trial_id).intermediate_values
+        if self._has_told_of_rungs or not curve:
+            return ""
+        if not isinstance(pruner, AshaPruner | AsyncHyperbandPruner):
+            return ""
+        self._has_told_of_rungs = True
+        first = pruner.least_rung
+        if max(curve) >= first:
+            return ""
+        return (
+            f"No trial is compared with others: the first rung is at step {first}, and trial "
+            f"{self._storage.get_trial_number_from_id(trial_id)} has completed at step "
+            f"{max(curve)}. Set a smaller min_resource (pruner)."
+        )
 
     def prune(self, trial_id: int) -> None:
         """Ends a trial that was given up; its last report is its value, as in Optuna."""
@@ -276,6 +317,7 @@ class StudySearch:
     def pause(self, trial_id: int) -> None:
         """Lets a trial wait at its rung; `resume` takes it up once it is among the best there."""
         assert self._promotion is not None
+        self._resumed.discard(trial_id)
         self._asked.pop(trial_id, None)
         self._promotion.pause(self._storage.get_trial(trial_id))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.integration.dispatcher.world import FakeWorker, Program, World
+from tests.unit.test_saved_states import save
 from tuner.attempt import Cause, Outcome
 from tuner.budget import Budget
-from tuner.checkpoint_files import file_of
+from tuner.checkpoint_files import file_of, newest_whole, step_of
 from tuner.messages import Action
 from tuner.search.asha import AshaPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
@@ -32,6 +34,7 @@ def saving(
     quality: Callable[[int], float] = quality_of,
     *,
     saves: bool = True,
+    reports_every: int = 1,
     seen: list[tuple[int, int]] | None = None,
 ) -> Program:
     """A program of nine steps that saves each, and goes on after the last one that it saved."""
@@ -58,8 +61,41 @@ def saving(
                 file_of(folder, number).write_bytes(b"state")
             if seen is not None:
                 seen.append((worker.trial_number, number))
-            worker.report(number, quality(worker.trial_number))
+            if number % reports_every == 0:
+                worker.report(number, quality(worker.trial_number))
             worker.later(1.0, lambda: step(number + 1))
+
+        worker.later(0.1, worker.hello)
+        worker.later(0.5, lambda: step(done + 1))
+
+    return program
+
+
+def saving_whole(
+    seen: list[tuple[int, int]],
+    quality: Callable[[int], float],
+    *,
+    counts_on: bool = True,
+) -> Program:
+    """The same with files that have an end, of which torn ones are left aside."""
+
+    def program(worker: FakeWorker) -> None:
+        folder = Path(worker.request.assign.checkpoint_dir)
+        newest = newest_whole(folder)
+        done = step_of(newest) if newest is not None and counts_on else 0
+
+        def step(number: int) -> None:
+            if {verdict.action for verdict in worker.verdicts} - {Action.CONTINUE}:
+                worker.finish(Outcome.PRUNED, cause=Cause.PRUNER, detail="told")
+                worker.exit(0)
+            elif number > LAST_STEP:
+                worker.complete(quality(worker.trial_number))
+            else:
+                folder.mkdir(parents=True, exist_ok=True)
+                seen.append((worker.trial_number, number))
+                save(folder, number, at_s=1000.0 + len(seen))
+                worker.report(number, quality(worker.trial_number))
+                worker.later(1.0, lambda: step(number + 1))
 
         worker.later(0.1, worker.hello)
         worker.later(0.5, lambda: step(done + 1))
@@ -222,3 +258,87 @@ def test_of_two_dispatchers_one_gets_a_promoted_trial(pausing: Callable[..., Wor
     assert promotion is not None
     assert promotion.take(number) is None
     assert number not in promotion.paused
+
+
+# -- programs and disks that misbehave ---------------------------------------------------------
+
+
+def attempts_of(world: World, number: int) -> list[FakeWorker]:
+    return [worker for worker in world.workers if worker.trial_number == number]
+
+
+def test_a_program_that_counts_anew_after_a_resume_spoils_no_curve(
+    pausing: Callable[..., World],
+) -> None:
+    """Its second count is of other states than the first: its steps mean nothing."""
+
+    def quality(number: int) -> float:
+        return quality_of(number) + 100.0 * sum(number == each for each, step in seen if step == 1)
+
+    seen: list[tuple[int, int]] = []
+    program = saving_whole(seen, quality, counts_on=False)
+    world = pausing(program, n_trials=12, n_devices=1)
+    result = world.run()
+    assert result.n_completed + result.n_pruned == 12
+    assert sum("reports step 1 again" in text for text in world.said) == 1
+    again = next(number for number in range(12) if len(attempts_of(world, number)) > 2)
+    trial = world.stored_trials()[again]
+    # Step 1 alone tells nothing: some programs report the step again that they had saved.
+    assert set(trial.intermediate_values) == {1, 2, 3}
+    assert "paused" not in outcomes(world)[len(world.workers) - 3 :]
+
+
+@pytest.mark.parametrize("is_torn", [False, True], ids=["gone", "torn"])
+def test_a_winner_without_its_state_starts_again_with_right_steps(
+    pausing: Callable[..., World], *, is_torn: bool
+) -> None:
+    seen: list[tuple[int, int]] = []
+    # The first is the best, which is seen once two worse ones came.
+    program = saving_whole(seen, lambda number: -float(number))
+    world = pausing(program, n_trials=6, n_devices=1)
+    world.turn_until(lambda: world.search.n_paused == 2)
+    for path in world.files.root.glob("trial-*/checkpoints/*"):
+        path.write_bytes(b"cut off") if is_torn else path.unlink()
+    n_before = len(seen)
+    result = world.run()
+    assert result.n_completed + result.n_pruned == 6
+    for trial in world.stored_trials():
+        reported = list(trial.intermediate_values)
+        assert reported == list(range(1, len(reported) + 1))
+        assert set(trial.intermediate_values.values()) == {-float(trial.number)}
+    assert len(attempts_of(world, 0)) > 1
+    assert (0, 1) in seen[n_before:]
+    assert not any("reports step" in text for text in world.said)
+
+
+def test_reports_that_skip_the_rungs_are_judged_at_the_next_one(
+    pausing: Callable[..., World],
+) -> None:
+    world = pausing(saving(reports_every=2), n_trials=12, n_devices=2)
+    result = world.run()
+    assert result.n_completed + result.n_pruned == 12
+    assert result.n_pruned > 0
+    for trial in world.stored_trials():
+        rungs = {key for key in trial.system_attrs if key.startswith("completed_rung_")}
+        n_passed = sum(max(trial.intermediate_values) >= step for step in (1, 3))
+        assert len(rungs) >= n_passed
+        assert set(trial.intermediate_values) <= {2, 4, 6, 8}
+
+
+def test_rungs_beyond_the_programs_last_step_are_told_once(tmp_path: Path) -> None:
+    pruner = AshaPruner(min_resource=LAST_STEP + 1)
+    world = World(tmp_path, saving(), pruner=pruner, n_trials=4)
+    assert world.run().n_completed == 4
+    told = [text for text in world.said if "No trial is compared with others" in text]
+    assert len(told) == 1
+    assert "the first rung is at step 10, and trial" in told[0]
+    assert "has completed at step 9. Set a smaller min_resource (pruner)." in told[0]
+
+
+def test_nan_in_the_middle_ends_its_trial_alone(pausing: Callable[..., World]) -> None:
+    world = pausing(saving(lambda number: math.nan if number % 3 == 1 else number), n_trials=9)
+    result = world.run()
+    assert result.n_completed + result.n_pruned == 9
+    states = [trial.state for trial in world.stored_trials()]
+    assert {states[number] for number in (1, 4, 7)} == {TrialState.PRUNED}
+    assert states[8] is TrialState.COMPLETE
