@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tuner.attempt import AttemptId, attempt_id
 from tuner.devices.device import Device, DeviceId
 from tuner.devices.pool import Lease
-from tuner.search.study import AskedTrial
+from tuner.search.asked import AskedTrial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from tuner.dispatch.room import met_full_disk
 from tuner.dispatch.saving import Saving
 from tuner.files import StudyFiles
 from tuner.messages import Action
-from tuner.search.study import AskedTrial, StudySearch
+from tuner.search.asked import AskedTrial
+from tuner.search.study import StudySearch
 from tuner.store.record import Recorder
 
 
@@ -59,7 +60,7 @@ class Settling:
             its_own = [each for each in endings if not met_full_disk(each)]
             self._retries.recall(asked.trial_id, its_own)
         if n_before and newest_whole(self._files.checkpoints(asked.number)) is None:
-            self._search.starts_over(asked.trial_id)
+            self._search.steps.starts_over(asked.trial_id)
         if n_before and self._saving is not None:
             loss = self._saving.resume(asked.trial_id, asked.number)
             if loss:
@@ -110,7 +111,7 @@ class Settling:
         match ending.outcome:
             case Outcome.COMPLETED:
                 self._search.complete(attempt.trial_id, ending.values)
-                if note := self._search.take_unreached_rung(attempt.trial_id):
+                if note := self._search.steps.take_unreached_rung(attempt.trial_id):
                     self._say(note)
             case Outcome.PRUNED:
                 self._search.prune(attempt.trial_id)

@@ -111,7 +111,7 @@ class Talk:
     ) -> None:
         trial_id = live.attempt.trial_id
         if live.attempt.number > 1 and live.last_step is None:
-            live.is_miscounting = self._search.counts_anew(trial_id, report.step)
+            live.is_miscounting = self._search.steps.counts_anew(trial_id, report.step)
             if live.is_miscounting:
                 self._tell_of_count(live, report.step)
             else:

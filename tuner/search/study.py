@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 
 import optuna
 from optuna.distributions import json_to_distribution
@@ -19,6 +18,7 @@ from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.config import Direction
 from tuner.messages import Action, Json
 from tuner.search.asha import AshaPruner
+from tuner.search.asked import AskedTrial
 from tuner.search.decision import Decision
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.identity import all_params, open_study, to_optuna
@@ -26,23 +26,13 @@ from tuner.search.incumbent import BestTrial, Incumbent
 from tuner.search.out_of_process import OutOfProcessSampler
 from tuner.search.promotion import Promotion
 from tuner.search.pruning import Pruning
+from tuner.search.step_counts import StepCounts
 from tuner.search.tuned_study import TunedStudy
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.ownership import NoTrialLeft
 
 #: Constraints of ours; a program may have others, under names of its own.
 _INFEASIBLE = "tuner:"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedTrial:
-    """A trial to evaluate now; `params` are what the study file declares, constants included."""
-
-    trial_id: int
-    number: int
-    params: Mapping[str, ParamValue]
-    #: Whether no attempt of it was ever made.
-    is_new: bool
 
 
 class StudySearch:
@@ -90,11 +80,8 @@ class StudySearch:
             self.study.paused = lambda: self._paused
         #: Where trials turned out to save no checkpoints: they end where others would pause.
         self._stops_instead = False
-        #: Trials that a state brought back to their rung.
-        self._resumed: set[int] = set()
-        #: Those whose curves end before they do.
-        self._cut_short: set[int] = set()
-        self._has_told_of_rungs = False
+        #: What programs make of their steps.
+        self.steps = StepCounts(storage, pruner)
         self._infeasible: set[int] = set()
         pruned = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.PRUNED,))
         for trial in pruned:
@@ -186,7 +173,7 @@ class StudySearch:
         trial_id = self._promotion.resume(is_last=is_last and self.lacks_a_winner)
         if trial_id is None:
             return None
-        self._resumed.add(trial_id)
+        self.steps.resumed(trial_id)
         return AskedTrial(
             trial_id=trial_id,
             number=self._storage.get_trial_number_from_id(trial_id),
@@ -253,23 +240,6 @@ class StudySearch:
         """Reads some of the curves that the pruner is going to look at; says whether of more."""
         return self._pruning is not None and self._pruning.read_ahead()
 
-    def starts_over(self, trial_id: int) -> None:
-        """A trial that was paused has no state left: it begins at its first step."""
-        self._resumed.discard(trial_id)
-
-    def counts_anew(self, trial_id: int, step: int) -> bool:
-        """Whether a trial that was resumed with its state begins its count of steps again.
-
-        Args:
-            trial_id: Which.
-            step: The first that it reports since.
-        """
-        curve = self._storage.get_trial(trial_id).intermediate_values
-        if trial_id not in self._resumed or not curve or not step <= min(curve) < max(curve):
-            return False
-        self._cut_short.add(trial_id)
-        return True
-
     def forget_curve_from(self, trial_id: int, step: int) -> None:
         """Drops what an earlier attempt reported at `step` and later: it is reported again."""
         self._storage.drop_reports(trial_id, step)
@@ -289,26 +259,8 @@ class StudySearch:
         self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
         trial = self._storage.get_trial(trial_id)
         self._incumbent.consider(trial)
-        if self._promotion is not None and trial_id not in self._cut_short:
+        if self._promotion is not None and not self.steps.is_cut_short(trial_id):
             self._promotion.note_length(trial)
-
-    def take_unreached_rung(self, trial_id: int) -> str:
-        """What people should know of the first trial that completed before any rung; given once."""
-        pruner = self.study.pruner
-        curve = self._storage.get_trial(trial_id).intermediate_values
-        if self._has_told_of_rungs or not curve:
-            return ""
-        if not isinstance(pruner, AshaPruner | AsyncHyperbandPruner):
-            return ""
-        self._has_told_of_rungs = True
-        first = pruner.least_rung
-        if max(curve) >= first:
-            return ""
-        return (
-            f"No trial is compared with others: the first rung is at step {first}, and trial "
-            f"{self._storage.get_trial_number_from_id(trial_id)} has completed at step "
-            f"{max(curve)}. Set a smaller min_resource (pruner)."
-        )
 
     def prune(self, trial_id: int) -> None:
         """Ends a trial that was given up; its last report is its value, as in Optuna."""
@@ -317,7 +269,7 @@ class StudySearch:
     def pause(self, trial_id: int) -> None:
         """Lets a trial wait at its rung; `resume` takes it up once it is among the best there."""
         assert self._promotion is not None
-        self._resumed.discard(trial_id)
+        self.steps.starts_over(trial_id)
         self._asked.pop(trial_id, None)
         self._promotion.pause(self._storage.get_trial(trial_id))
 

@@ -28,9 +28,10 @@ from tuner.files import StudyFiles
 from tuner.launch.plan import TrialPlan
 from tuner.launch.request import FunctionProgram
 from tuner.provenance import GitState, host_facts, package_versions
+from tuner.search.asked import AskedTrial
 from tuner.search.auto import pruner_of, sampler_of
 from tuner.search.decision import Decision
-from tuner.search.study import AskedTrial, StudySearch
+from tuner.search.study import StudySearch
 from tuner.simulate.curves import CurveTable
 from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
 from tuner.store.buffered_storage import BufferedStorage

@@ -13,7 +13,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import Direction
 from tuner.messages import Action
-from tuner.search.study import AskedTrial, StudySearch
+from tuner.search.asked import AskedTrial
+from tuner.search.study import StudySearch
 from tuner.store.database import open_database
 
 N_STEPS = 9

@@ -16,8 +16,9 @@ from tests.databases import new_database
 from tuner.config import Direction
 from tuner.messages import Action
 from tuner.search.asha import AshaPruner
+from tuner.search.asked import AskedTrial
 from tuner.search.hyperband import AsyncHyperbandPruner
-from tuner.search.study import AskedTrial, StudySearch
+from tuner.search.study import StudySearch
 from tuner.store.database import open_database
 
 OBJECTIVES = {"accuracy": Direction.MAXIMIZE, "latency_ms": Direction.MINIMIZE}

@@ -17,7 +17,7 @@ from tests.integration.dispatcher.world import DiskFull, FakeWorker, World, comp
 from tuner.devices.device import Holder
 from tuner.devices.width import Devices, FixedWidth
 from tuner.dispatch.idle import IdleCause
-from tuner.search.study import AskedTrial
+from tuner.search.asked import AskedTrial
 from tuner.store.commands import Order
 from tuner.store.models import DeviceRow, IdleRow, table_of
 

@@ -13,7 +13,7 @@ from tuner.devices.pool import Lease
 from tuner.dispatch.grants import Candidate, Grant
 from tuner.dispatch.live import LiveAttempt, Rank, Step, ending_of
 from tuner.messages import Action, Finished
-from tuner.search.study import AskedTrial
+from tuner.search.asked import AskedTrial
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

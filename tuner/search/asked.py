@@ -1,0 +1,19 @@
+"""A trial that a study has handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from search_spaces import ParamValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTrial:
+    """A trial to evaluate now; `params` are what the study file declares, constants included."""
+
+    trial_id: int
+    number: int
+    params: Mapping[str, ParamValue]
+    #: Whether no attempt of it was ever made.
+    is_new: bool
