@@ -124,7 +124,8 @@ ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, boots
         pytest.param(
             "pruner=ash",
             "pruner.name is 'ash', but must be one of asha, hyperband, median, none, nop, "
-            "patient, percentile, successive_halving, threshold, wilcoxon. Did you mean 'asha'?",
+            "optuna_hyperband, pasha, patient, percentile, successive_halving, threshold, "
+            "wilcoxon. Did you mean 'asha'?",
             id="pruner",
         ),
         pytest.param(
@@ -135,7 +136,7 @@ ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, boots
         ),
         pytest.param(
             "pruner={name: asha, reduction_factor: 1}",
-            "pruner is refused by Optuna's asha: The value of `reduction_factor` is 1, "
+            "pruner is refused by asha: The value of `reduction_factor` is 1, "
             "but must be `reduction_factor >= 2`",
             id="pruner-argument-value",
         ),
