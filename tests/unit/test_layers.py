@@ -65,6 +65,8 @@ LAYERS = (
     ("tuner.configurations", "tuner.prepare", "tuner.verbs"),
     ("tuner.dashboard", "tuner.simulate"),
     ("tuner.start",),
+    ("tuner.workplace",),
+    ("tuner.confirmation",),
     ("tuner.assembly",),
     ("tuner.reports", "tuner.cli.edge"),
     ("tuner.cli.db", "tuner.cli.studies"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
@@ -30,6 +30,7 @@ from pydantic_core import core_schema
 from search_spaces import AnySpace, load_space
 from tuner.config import rules
 from tuner.config.checkpoints import CheckpointsConfig
+from tuner.config.confirm import ConfirmConfig
 from tuner.config.duration import parse_duration
 from tuner.config.messages import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
@@ -227,6 +228,8 @@ class StudyConfig(Model):
     on_failure: _Hook | None = None
     checkpoints: CheckpointsConfig = CheckpointsConfig()
     usage: UsageConfig = UsageConfig()
+    #: None: nobody is run again at the end.
+    confirm: ConfirmConfig | None = None
 
     _source: Source = PrivateAttr()
 
@@ -245,6 +248,12 @@ class StudyConfig(Model):
         if self.max_gpus is not None and isinstance(self.devices, CpuSlots):
             problem = "is for GPUs, but devices asks for CPU slots. Remove one of them."
             refuse([Mistake(key="max_gpus", problem=problem)])
+        if self.confirm is not None and len(self.objectives) > 1:
+            problem = (
+                f"is for one objective, but the study has {len(self.objectives)}, so that no trial "
+                "is the best. Remove it."
+            )
+            refuse([Mistake(key="confirm", problem=problem)])
         return self
 
     @property
@@ -277,6 +286,12 @@ class StudyConfig(Model):
         """The study file as read, for the record."""
         return self._source.text
 
+    def with_text(self, text: str) -> Self:
+        """The same, from a file that reads so."""
+        copy = self.model_copy()
+        copy._source = replace(self._source, text=text)
+        return copy
+
     @property
     def overrides(self) -> tuple[str, ...]:
         """`key=value` of each `--set`, for the record."""
@@ -291,6 +306,7 @@ _KEYS: Keys = {
     "budget": BudgetConfig.yaml_keys(),
     "checkpoints": CheckpointsConfig.yaml_keys(),
     "usage": UsageConfig.yaml_keys(),
+    "confirm": ConfirmConfig.yaml_keys(),
 }
 
 

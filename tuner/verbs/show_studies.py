@@ -9,6 +9,7 @@ from optuna.trial import TrialState
 
 from tuner.attempt import Outcome
 from tuner.budget import SECONDS_PER_HOUR
+from tuner.verbs.confirmed import Confirmation
 from tuner.verbs.dispatchers import StoredDispatcher
 from tuner.verbs.idle_now import idle_texts
 from tuner.verbs.running import RunningTrial
@@ -62,6 +63,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"last activity: {ago(study.active_at, now)}",
         *(f"idle: {each}" for each in idle_texts(status.idle, now)),
         *_best(status),
+        *confirmation_lines(status.confirmation),
     ]
     if status.running:
         lines += ["", table(_RUNNING, [_running_row(each) for each in status.running])]
@@ -91,6 +93,20 @@ def _best(status: StudyStatus) -> list[str]:
     if status.study.best:
         return [f"best of each objective: {text.values_text(status.study.best)}"]
     return ["best: no trial has completed"]
+
+
+def confirmation_lines(confirmation: Confirmation | None) -> list[str]:
+    """`run again: trial 7: 0.951 ± 0.004 (5 runs), the best with probability 0.83`"""
+    if confirmation is None:
+        return []
+    lines = [
+        f"  trial {each.trial_number}: {each.mean:.6g}"
+        + ("" if each.deviation is None else f" ± {each.deviation:.2g}")
+        + f" ({len(each.values)} run{'s' if len(each.values) > 1 else ''})"
+        + ("" if each.p_best is None else f", the best with probability {each.p_best:.2g}")
+        for each in confirmation.leaders
+    ]
+    return [f"run again: {confirmation.n_ended} of {confirmation.n_runs} runs done", *lines]
 
 
 def _running_row(running: RunningTrial) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tuner.config import BudgetConfig
 from tuner.store.commands import paused_by
 from tuner.store.models import DispatcherRow
 from tuner.store.starts import past_use
+from tuner.verbs.confirmed import Confirmation, read_confirmation
 from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
 from tuner.verbs.idle_now import IdleNow, read_idle_now
 from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS, ids_of
@@ -66,6 +67,8 @@ class StudyStatus:
     dispatchers: Sequence[StoredDispatcher]
     #: Devices without a trial.
     idle: Sequence[IdleNow]
+    #: What fresh runs of its leaders gave; None where none is run again.
+    confirmation: Confirmation | None = None
 
 
 def read_status(
@@ -95,6 +98,7 @@ def read_status(
         running=read_running(connection, study, starts, now),
         dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
         idle=read_idle_now(connection, starts, now),
+        confirmation=read_confirmation(connection, study.name),
     )
 
 

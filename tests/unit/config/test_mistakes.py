@@ -78,7 +78,7 @@ KEYS = [
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
         "sampler, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
-        "checkpoints, usage.",
+        "checkpoints, usage, confirm.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -313,6 +313,32 @@ TRIAL = [
         SMALL + "usage: {every: 2m}",
         "usage.every is '2m', but must be from 1s to 1m.",
         id="usage-too-seldom",
+    ),
+    pytest.param(
+        SMALL + "confirm: {top: 0}",
+        "confirm.top is 0, but must be at least 1.",
+        id="confirm-nobody",
+    ),
+    pytest.param(
+        SMALL + "confirm: {seeds: 1}",
+        "confirm.seeds is 1, but must be at least 2.",
+        id="confirm-once",
+    ),
+    pytest.param(
+        SMALL + "confirm: true",
+        "confirm is true, but must be a mapping, with one `key: value` per line.",
+        id="confirm-no-mapping",
+    ),
+    pytest.param(
+        SMALL + "confirm: {repeats: 3}",
+        "unknown key 'confirm.repeats'. Known keys: confirm.top, confirm.seeds.",
+        id="confirm-unknown-key",
+    ),
+    pytest.param(
+        SMALL + "objectives: {a: maximize, b: minimize}\nconfirm: {top: 3}",
+        "confirm is for one objective, but the study has 2, so that no trial is the best. "
+        "Remove it.",
+        id="confirm-of-several-objectives",
     ),
     pytest.param(
         SMALL + "checkpoints: {max_size: 1GiB}",
