@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +27,35 @@ _KEYS = ("names", "x", "value", "seconds")
 class Curve:
     """What one training reports, and when."""
 
-    #: [n_steps], of step 1 and on; NaN from where the recording ends.
+    #: [n_steps]
     values: Floats
     #: [n_steps], seconds since the training began.
     seconds: Floats
+    #: [n_steps], as they are reported, in their order; None: 1, 2, 3 ...
+    steps: npt.NDArray[np.int64] | None = None
+    #: What it completes with; None: the last value.
+    final: float | None = None
+    #: Whether the recording has all of the training; else it ends where it was given up.
+    is_whole: bool = True
 
     @property
     def n_steps(self) -> int:
         return len(self.values)
+
+    @property
+    def end(self) -> float:
+        """What it completes with."""
+        return float(self.values[-1]) if self.final is None else self.final
+
+    def step(self, place: int) -> int:
+        """The step that is reported `place`-th, from 1."""
+        return place if self.steps is None else int(self.steps[place - 1])
+
+
+class Curves(Protocol):
+    """What the configurations of a program do."""
+
+    def curve(self, params: Mapping[str, ParamValue]) -> Curve: ...
 
 
 class CurveTable:

@@ -31,7 +31,7 @@ from tuner.provenance import GitState, host_facts, package_versions
 from tuner.search.auto import pruner_of, sampler_of
 from tuner.search.decision import Decision
 from tuner.search.study import AskedTrial, StudySearch
-from tuner.simulate.curves import CurveTable
+from tuner.simulate.curves import Curves
 from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.database import open_database
@@ -59,6 +59,8 @@ class Simulated:
     n_completed: int
     n_attempts: int
     n_reports: int
+    #: Trials that would have gone on, had more of them been recorded.
+    n_cut_short: int
     #: Of this machine.
     took_s: float
     #: Of it, spent in the sampler and the pruner.
@@ -107,7 +109,7 @@ class _TimedSearch(StudySearch):
 
 def simulate(
     config: StudyConfig,
-    table: CurveTable,
+    table: Curves,
     *,
     pruner: PrunerConfig,
     seed: int,
@@ -170,6 +172,7 @@ def simulate(
         n_completed=result.n_completed,
         n_attempts=players.n_attempts,
         n_reports=len(players.reports),
+        n_cut_short=players.n_cut_short,
         took_s=time.perf_counter() - began_s,
         search_s=search.search_s,
     )

@@ -91,7 +91,7 @@ def test_the_verb_shows_each_pruner_and_draws_a_picture(
     picture = study.parent / "picture.html"
     simulate_study(
         study,
-        study.parent / "curves.npz",
+        str(study.parent / "curves.npz"),
         n_devices=2,
         n_seeds=2,
         pruners=None,
