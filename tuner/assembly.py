@@ -51,6 +51,7 @@ from tuner.prepare import (
 )
 from tuner.search.incumbent import BestTrial
 from tuner.search.out_of_process import out_of_process
+from tuner.search.prior import PriorSampler
 from tuner.search.study import StudySearch
 from tuner.store.database import open_database, store_errors
 from tuner.verbs.confirmed import Confirmation, read_confirmation
@@ -166,7 +167,9 @@ def dispatch(
 @contextmanager
 def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) -> Iterator[None]:
     """Gives a sampler that takes its time a process of its own."""
-    sampler = out_of_process(search.study.sampler)
+    whole = search.study.sampler
+    prior = whole if isinstance(whole, PriorSampler) else None
+    sampler = out_of_process(whole if prior is None else prior.inner)
     if sampler is None:
         yield
         return
@@ -177,7 +180,10 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) ->
             inbox.forget(sampler)
         return ()
 
-    search.study.sampler = sampler
+    if prior is None:
+        search.study.sampler = sampler
+    else:
+        prior.inner = sampler
     guardian.watch(sampler.pid)
     inbox.watch(sampler, hear)
     try:

@@ -27,7 +27,7 @@ from tuner.view.hooks import Hooks
 from tuner.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 
 #: What a run of a leader does not have of its study.
-_NOT_OF_RUNS = ("confirm", "sampler", "pruner", "on_best", "on_failure", "on_finish")
+_NOT_OF_RUNS = ("confirm", "prior", "sampler", "pruner", "on_best", "on_failure", "on_finish")
 
 
 class HookedView:
@@ -137,6 +137,7 @@ def _config(config: StudyConfig, n_runs: int, seed: int) -> StudyConfig:
             "sampler": SamplerConfig.model_validate({"name": "random", "seed": seed}),
             "pruner": PrunerConfig.model_validate("none"),
             "budget": BudgetConfig(trials=n_runs),
+            "prior": None,
             "confirm": None,
         }
     )

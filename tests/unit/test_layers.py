@@ -42,6 +42,7 @@ LAYERS = (
         "tuner.dispatch.stalls",
         "tuner.dispatch.usage",
         "tuner.dispatch.room",
+        "tuner.dispatch.closing",
     ),
     (
         "tuner.dispatch.leasing",

@@ -35,6 +35,7 @@ from tuner.config.duration import parse_duration
 from tuner.config.messages import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
+from tuner.config.prior import prior_mistakes, read_prior
 from tuner.config.resources import ResourcesConfig, width_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
 from tuner.config.usage import UsageConfig
@@ -214,6 +215,10 @@ class StudyConfig(Model):
     trial: TrialConfig
     search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = None
     sampler: SamplerConfig = SamplerConfig(name=AUTO)
+    #: Where good configurations are believed to be, by parameter.
+    prior: Annotated[Mapping[str, str | int | float | bool], BeforeValidator(read_prior)] | None = (
+        None
+    )
     #: None as `auto`: see tuner/search/auto.py for what is picked.
     pruner: PrunerConfig | None = None
     devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
@@ -243,6 +248,7 @@ class StudyConfig(Model):
             refuse(rules.pattern_mistakes(self.trial.metrics.regex, tuple(self.objectives)))
         templates = rules.Templates(command=self.trial.command or (), env=self.trial.env)
         refuse(rules.place_mistakes(templates, self.search_space))
+        refuse(prior_mistakes(self.prior or {}, self.search_space, self.sampler.name))
         parallel = self.trial.parallel.value if self.trial.parallel else None
         refuse(width_mistakes(self.trial.resources, self.search_space, parallel=parallel))
         if self.max_gpus is not None and isinstance(self.devices, CpuSlots):

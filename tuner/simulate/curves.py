@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.errors import ConfigError
@@ -92,6 +92,17 @@ class CurveTable:
         scaled = [_scaled(p, x[:, i]) for p, i in zip(self._parameters, columns, strict=True)]
         self._points: Floats = np.stack(scaled, axis=1)
         self._values, self._seconds = values, seconds
+        self._raw = x[:, columns]
+
+    def params(self, row: int) -> dict[str, ParamValue]:
+        """A configuration as recorded."""
+        return {
+            each.name: int(value)
+            if isinstance(each.distribution, IntDistribution)
+            else min(max(float(value), each.distribution.low), each.distribution.high)
+            for each, value in zip(self._parameters, self._raw[row], strict=True)
+            if not isinstance(each.distribution, CategoricalDistribution)
+        }
 
     @property
     def values(self) -> Floats:

@@ -77,7 +77,7 @@ KEYS = [
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
+        "sampler, prior, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
         "checkpoints, usage, confirm.",
         id="name-of-a-property",
     ),
@@ -313,6 +313,48 @@ TRIAL = [
         SMALL + "usage: {every: 2m}",
         "usage.every is '2m', but must be from 1s to 1m.",
         id="usage-too-seldom",
+    ),
+    pytest.param(
+        SMALL + "search_space: {lr: {type: float, low: 0.1, high: 1.0}}\nprior: {lrr: 0.5}",
+        "prior.lrr is no parameter of search_space. Did you mean 'lr'?",
+        id="prior-of-nothing",
+    ),
+    pytest.param(
+        SMALL + "search_space: {lr: {type: float, low: 0.1, high: 1.0}}\nprior: {lr: 3}",
+        "prior.lr is 3, but must be a number from 0.1 to 1, as search_space has it.",
+        id="prior-outside",
+    ),
+    pytest.param(
+        SMALL + "search_space: {lr: {type: float, low: 0.1, high: 1.0}}\nprior: {lr: '0.3'}",
+        "prior.lr is '0.3', but must be a number from 0.1 to 1, as search_space has it. "
+        "Write it without quotes.",
+        id="prior-in-quotes",
+    ),
+    pytest.param(
+        SMALL + "search_space: {o: {type: categorical, choices: [a, b]}}\nprior: {o: c}",
+        "prior.o is 'c', but must be one of a, b, as search_space has it.",
+        id="prior-no-choice",
+    ),
+    pytest.param(
+        SMALL + "search_space: {x: {type: float, low: 0, high: 1}, n: 3}\nprior: {n: 3}",
+        "prior.n is a constant of search_space, which is not searched. Remove it.",
+        id="prior-constant",
+    ),
+    pytest.param(
+        SMALL + "sampler: cmaes\nprior: {x: 3}",
+        "prior works with auto, curve_gp, tpe, random, gp, but sampler is 'cmaes'. Choose another.",
+        id="prior-sampler",
+    ),
+    pytest.param(
+        SMALL + "prior: 3",
+        "prior must be a mapping of parameters to the values that you believe in, such as "
+        "{lr: 3.0e-4, width: 128}.",
+        id="prior-no-mapping",
+    ),
+    pytest.param(
+        SMALL + "prior: {x: [1, 2]}",
+        "prior has [1, 2] for 'x', but must have one value of each.",
+        id="prior-list",
     ),
     pytest.param(
         SMALL + "confirm: {top: 0}",
