@@ -278,16 +278,17 @@ OURS: Mapping[str, MakeSearch] = {
     "curve_gp + ASHA from 1": Ours(pruner=_asha_of_ours(1)),
     "curve_gp + ASHA from 3": Ours(pruner=_asha_of_ours(3)),
     "curve_gp, none at random": Ours(sampler={"name": "curve_gp", "random_share": 0.0}),
-    **{
-        f"{sampler}, {kind} prior": Ours(
-            sampler={"name": sampler}, pruner=_asha_of_ours(2), prior=prior
-        )
-        for sampler in ("curve_gp", "tpe", "random")
-        for kind, prior in (("no", None), ("right", right_prior), ("wrong", wrong_prior))
-    },
     "curve_gp + ASHA, promote": Ours(pruner=_asha_of_ours(2, "promote")),
 }
-SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS}
+#: What an expert's guess is worth, right or wrong.
+GUESSES: Mapping[str, MakeSearch] = {
+    f"{sampler}, {kind} prior": Ours(
+        sampler={"name": sampler}, pruner=_asha_of_ours(2), prior=prior
+    )
+    for sampler in ("curve_gp", "tpe", "random")
+    for kind, prior in (("no", None), ("right", right_prior), ("wrong", wrong_prior))
+}
+SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS, **GUESSES}
 
 
 def seeded(name: str, task: Task, seed: int) -> Search:

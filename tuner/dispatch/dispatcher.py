@@ -21,11 +21,12 @@ from tuner.attempt import (
     Ending,
     Outcome,
 )
-from tuner.budget import Spent
+from tuner.budget import Spent, TrialUse
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.activity import Activity
+from tuner.dispatch.closing import Closing
 from tuner.dispatch.device_changes import DeviceChanges, Refused
 from tuner.dispatch.foresight import Foresight
 from tuner.dispatch.grants import Candidate, Grant
@@ -145,6 +146,8 @@ class Dispatcher:
             counts_devices=terms.budget.device_hours is not None,
         )
         self._foresight = Foresight()
+        self._closing = Closing(recorder.past.trials)
+        self._is_closing_said = False
         self._activity = activity
         self._usage = Usage(recorder, sampler)
         #: Whether the search had nothing for a device that was free.
@@ -507,7 +510,11 @@ class Dispatcher:
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         move(self._recorder, live, AttemptState.FINISHED, now)
         self._foresight.ended(now.monotonic_s - live.leased_at_s)
-        self._device_s += self._held_s(live, now)
+        held_s = self._held_s(live, now)
+        self._device_s += held_s
+        outcome = live.attempt.ending.outcome if live.attempt.ending else None
+        use = TrialUse(time_s=now.monotonic_s - live.leased_at_s, device_s=held_s)
+        self._closing.ended(live.attempt.trial_id, outcome, use)
         self._leasing.release(live.grant)
         self._usage.has_changed = True
         if self._activity is not None:
@@ -552,7 +559,9 @@ class Dispatcher:
             return None
         is_last = bool(self._why_no_more(now, is_new_trial=True))
         began_s = self._clock.now().monotonic_s
-        asked = self._search.resume(is_last=is_last and not self._live)
+        asked = self._search.resume(
+            is_last=is_last and not self._live, is_closing=is_last and self._leader_fits(now)
+        )
         if asked is None and is_last:
             return None
         # Whoever makes it wakes the loop.
@@ -609,8 +618,30 @@ class Dispatcher:
             return self._stop_reason
         if is_new_trial and self._search.is_exhausted:
             return "every configuration of the space was tried"
-        reached = self._terms.budget.reached(self._spent(now), is_new_trial=is_new_trial)
+        spent = self._spent(now)
+        reached = self._terms.budget.reached(spent, is_new_trial=is_new_trial)
+        if reached is None and is_new_trial:
+            reached = self._too_little(now, spent)
         return f"budget reached: {reached}" if reached else ""
+
+    def _too_little(self, now: Instant, spent: Spent) -> str | None:
+        """Why a new trial could not finish; people are told once."""
+        held_s = [self._held_s(live, now) for live in self._live.values()]
+        reason = self._closing.too_little(self._terms.budget, spent, held_s)
+        if reason and self._live and not self._is_closing_said:
+            self._is_closing_said = True
+            self._say(f"No new trial starts: {reason}. Those that run go on.")
+        return reason
+
+    def _leader_fits(self, now: Instant) -> bool:
+        """Whether what is left, too little for a new trial, is enough for the best that waits."""
+        share = self._search.share_left_of_leader
+        if share is None or self._terms.budget.reached(self._spent(now), is_new_trial=False):
+            return False
+        held_s = [self._held_s(live, now) for live in self._live.values()]
+        spent, budget = self._spent(now), self._terms.budget
+        is_near_the_end = self._closing.too_little(budget, spent, held_s) is not None
+        return is_near_the_end and not self._closing.too_little(budget, spent, held_s, share)
 
     def _is_done(self) -> bool:
         if self._live:

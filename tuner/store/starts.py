@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from tuner.budget import TrialUse
 from tuner.devices.device import Device
 from tuner.errors import StoreError
 from tuner.provenance import GitState, HostFacts, is_alive
@@ -46,6 +47,8 @@ class PastUse:
 
     time_s: float
     device_s: float
+    #: Of each of the newest completed trials.
+    trials: Sequence[TrialUse] = ()
 
 
 class OpenDispatcher(NamedTuple):

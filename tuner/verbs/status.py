@@ -13,9 +13,10 @@ from optuna.trial import TrialState
 from pydantic import ValidationError
 
 from search_spaces.strict_yaml import YamlError, read_yaml
-from tuner.budget import Budget, Spent
+from tuner.budget import Budget, Spent, typical_use
 from tuner.config import BudgetConfig
 from tuner.store.commands import paused_by
+from tuner.store.durations import completed_uses
 from tuner.store.models import DispatcherRow
 from tuner.store.starts import past_use
 from tuner.verbs.confirmed import Confirmation, read_confirmation
@@ -108,7 +109,9 @@ def read_progress(
     """How far a study is; `budget` None: of the file that it was last run with."""
     limits = _budget(budget or _recorded_budget(connection, study.id))
     spent = _spent(connection, study)
-    standing, reason = judge(study, limits, spent, _grid(connection, study.id))
+    uses = completed_uses(connection, study.id) if has_our_tables(connection) else []
+    grid = _grid(connection, study.id)
+    standing, reason = judge(study, limits, spent, grid, typical_use(uses))
     return Progress(
         standing=standing,
         reason=reason,
