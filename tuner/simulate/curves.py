@@ -91,6 +91,7 @@ class CurveTable:
         columns = [list(names).index(each.name) for each in self._parameters]
         scaled = [_scaled(p, x[:, i]) for p, i in zip(self._parameters, columns, strict=True)]
         self._points: Floats = np.stack(scaled, axis=1)
+        self._squares: Floats = (self._points**2).sum(axis=1)
         self._values, self._seconds = values, seconds
         self._raw = x[:, columns]
 
@@ -120,7 +121,9 @@ class CurveTable:
             float(_scaled(each, np.array([params[each.name]], dtype=float))[0])
             for each in self._parameters
         ]
-        distances = ((self._points - np.array(point)) ** 2).sum(axis=1)
+        # |a - b|^2 = |a|^2 - 2 ab + |b|^2: one product in place of a table of differences.
+        at = np.array(point)
+        distances = np.maximum(0.0, self._squares - 2.0 * (self._points @ at) + at @ at)
         near = np.argpartition(distances, min(N_NEAR, len(distances) - 1))[:N_NEAR]
         weights = 1.0 / (distances[near] + 1e-12)
         weights /= weights.sum()

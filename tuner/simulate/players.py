@@ -30,9 +30,14 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.elapsed_s = 0.0
+        self._now = Instant(utc=_BEGIN, monotonic_s=0.0)
 
     def now(self) -> Instant:
-        return Instant(utc=_BEGIN + timedelta(seconds=self.elapsed_s), monotonic_s=self.elapsed_s)
+        elapsed_s = self.elapsed_s
+        if self._now.monotonic_s != elapsed_s:
+            utc = _BEGIN + timedelta(seconds=elapsed_s)
+            self._now = Instant(utc=utc, monotonic_s=elapsed_s)
+        return self._now
 
 
 @dataclass(slots=True)
