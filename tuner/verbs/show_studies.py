@@ -63,6 +63,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"last activity: {ago(study.active_at, now)}",
         *(f"idle: {each}" for each in idle_texts(status.idle, now)),
         *_best(status),
+        *_forecast(status),
         *confirmation_lines(status.confirmation),
     ]
     if status.running:
@@ -93,6 +94,19 @@ def _best(status: StudyStatus) -> list[str]:
     if status.study.best:
         return [f"best of each objective: {text.values_text(status.study.best)}"]
     return ["best: no trial has completed"]
+
+
+def _forecast(status: StudyStatus) -> list[str]:
+    """`forecast: about 0.962 (likely 0.958 to 0.971) by 2026-03-01 14:30:00, ...`"""
+    told = status.forecast
+    if told is None:
+        return []
+    low, high = sorted((told.cautious, told.hopeful))
+    by = f" by {when(status.ends_at)} UTC" if status.ends_at is not None else ""
+    return [
+        f"forecast: about {told.median:.6g} (likely {low:.6g} to {high:.6g}){by}, after "
+        f"{told.n_more} more trials"
+    ]
 
 
 def confirmation_lines(confirmation: Confirmation | None) -> list[str]:

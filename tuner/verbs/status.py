@@ -6,8 +6,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+import numpy as np
 import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
@@ -21,8 +22,10 @@ from tuner.store.models import DispatcherRow
 from tuner.store.starts import past_use
 from tuner.verbs.confirmed import Confirmation, read_confirmation
 from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.verbs.feasible import infeasible_trials
+from tuner.verbs.forecast import Forecast, forecast, trials_left
 from tuner.verbs.idle_now import IdleNow, read_idle_now
-from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS, ids_of
+from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS, ids_of, read_values
 from tuner.verbs.running import RunningTrial, read_running
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.standing import Grid, Standing, judge
@@ -68,6 +71,10 @@ class StudyStatus:
     dispatchers: Sequence[StoredDispatcher]
     #: Devices without a trial.
     idle: Sequence[IdleNow]
+    #: Of the end, where a dispatcher works on it; None where too little is known.
+    forecast: Forecast | None = None
+    #: When that is, at the rate so far.
+    ends_at: datetime | None = None
     #: What fresh runs of its leaders gave; None where none is run again.
     confirmation: Confirmation | None = None
 
@@ -99,6 +106,8 @@ def read_status(
         running=read_running(connection, study, starts, now),
         dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
         idle=read_idle_now(connection, starts, now),
+        forecast=_forecast(connection, study, progress),
+        ends_at=_ends_at(progress, now),
         confirmation=read_confirmation(connection, study.name),
     )
 
@@ -119,6 +128,31 @@ def read_progress(
         spent=spent,
         n_finished=study.n_finished,
     )
+
+
+def _forecast(
+    connection: sa.Connection, study: StudySummary, progress: Progress
+) -> Forecast | None:
+    if progress.standing is not Standing.RUNNING or len(study.objectives) != 1:
+        return None
+    n_more = trials_left(study.n_finished, progress.fraction, progress.budget.trials)
+    completed = sa.select(TRIALS.c.trial_id).where(
+        TRIALS.c.study_id == study.id, TRIALS.c.state == TrialState.COMPLETE
+    )
+    able = set(connection.execute(completed).scalars()) - infeasible_trials(connection, study.id)
+    found = sorted(read_values(connection, study.id, able).items())
+    values = [by_place[0] for trial_id, by_place in found if trial_id in able and by_place]
+    finite = np.array([each for each in values if math.isfinite(each)])
+    is_maximized = study.objectives[0].is_maximized
+    return forecast(finite, study.n_finished, is_maximized=is_maximized, n_more=n_more)
+
+
+def _ends_at(progress: Progress, now: datetime) -> datetime | None:
+    """At the rate of all the time in which anybody worked on it."""
+    fraction = progress.fraction
+    if progress.standing is not Standing.RUNNING or not fraction:
+        return None
+    return now + timedelta(seconds=progress.spent.time_s * (1 - fraction) / fraction)
 
 
 def _budget(config: BudgetConfig) -> Budget:
