@@ -20,6 +20,8 @@ class Spent:
     trials: int
     time_s: float
     device_s: float
+    #: Of all attempts, as far as their devices tell.
+    energy_kwh: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class Budget:
     trials: int | None = None
     time_s: float | None = None
     device_hours: float | None = None
+    energy_kwh: float | None = None
 
     def reached(self, spent: Spent, *, is_new_trial: bool = True) -> str | None:
         """The limit that was reached, for people; None while all hold.
@@ -65,7 +68,14 @@ class Budget:
             return f"{self.time_s:.0f} s"
         if self.device_hours is not None and spent.device_s >= self.device_hours * SECONDS_PER_HOUR:
             return f"{self.device_hours:g} device-hours"
+        if self.energy_kwh is not None and spent.energy_kwh >= self.energy_kwh:
+            return f"{self.energy_kwh:g} kWh"
         return None
+
+    @property
+    def counts_devices(self) -> bool:
+        """Whether it has to be known what devices do, wherever they are."""
+        return self.device_hours is not None or self.energy_kwh is not None
 
     def too_little(
         self, spent: Spent, trial: TrialUse, *, promised_device_s: float = 0.0
@@ -103,4 +113,6 @@ class Budget:
             parts.append(spent.time_s / self.time_s)
         if self.device_hours is not None:
             parts.append(spent.device_s / (self.device_hours * SECONDS_PER_HOUR))
+        if self.energy_kwh is not None:
+            parts.append(spent.energy_kwh / self.energy_kwh)
         return min(1.0, max(parts)) if parts else None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from optuna.pruners import BasePruner
 
-from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
 from tuner.config.storage_url import without_passwords
@@ -146,11 +145,7 @@ def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:
 
 def _terms(config: StudyConfig) -> Terms:
     return Terms(
-        budget=Budget(
-            trials=config.budget.trials,
-            time_s=config.budget.time_s,
-            device_hours=config.budget.device_hours,
-        ),
+        budget=config.budget.limits,
         retries=config.trial.retries,
         timeout_s=config.trial.timeout_s,
         stall_timeout_s=config.trial.stall_timeout_s,

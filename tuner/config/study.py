@@ -29,6 +29,7 @@ from pydantic_core import core_schema
 
 from search_spaces import AnySpace, load_space
 from tuner.config import rules
+from tuner.config.budget import BudgetConfig
 from tuner.config.checkpoints import CheckpointsConfig
 from tuner.config.confirm import ConfirmConfig
 from tuner.config.duration import parse_duration
@@ -101,7 +102,6 @@ _SPACE_SCHEMA = GetPydanticSchema(
 _WholeNumber: TypeAlias = Annotated[int, Strict()]
 _Duration: TypeAlias = Annotated[float, PlainValidator(parse_duration)]
 _Hook: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(rules.read_hook)]
-_PositiveNumber: TypeAlias = Annotated[float, PlainValidator(rules.positive_number)]
 
 
 class MetricsConfig(Model):
@@ -186,19 +186,6 @@ class PrunerConfig(_NamedConfig):
     """Which pruner stops weak trials."""
 
     default_name: ClassVar[str] = AUTO
-
-
-class BudgetConfig(Model):
-    """What the study may spend; what is None is not limited."""
-
-    trials: Annotated[_WholeNumber, Field(ge=1)] | None = None
-    time_s: _Duration | None = Field(default=None, alias="time")
-    device_hours: _PositiveNumber | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether only the user ends the study."""
-        return self.trials is None and self.time_s is None and self.device_hours is None
 
 
 class StudyConfig(Model):

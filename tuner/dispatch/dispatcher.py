@@ -143,7 +143,7 @@ class Dispatcher:
             recorder.fleet,
             self._say,
             now=self._started_at,
-            counts_devices=terms.budget.device_hours is not None,
+            counts_devices=terms.budget.counts_devices,
         )
         self._foresight = Foresight()
         self._closing = Closing(recorder.past.trials)
@@ -581,6 +581,10 @@ class Dispatcher:
             return
         if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
             return
+        held_s = [self._held_s(live, now) for live in self._live.values()]
+        # It starts when another one has ended, and has to end within the budget itself.
+        if self._closing.too_little(self._terms.budget, self._spent(now), held_s, share=2.0):
+            return
         candidate = self._ask(now)
         if candidate is not None:
             self._leasing.put(candidate)
@@ -682,7 +686,13 @@ class Dispatcher:
             trials=self._search.n_begun,
             time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
             device_s=self._recorder.fleet.device_s_elsewhere + self._device_s + held_s,
+            energy_kwh=self._energy_kwh(),
         )
+
+    def _energy_kwh(self) -> float:
+        if self._terms.budget.energy_kwh is None:
+            return 0.0
+        return self._recorder.fleet.energy_kwh_elsewhere + self._usage.energy_kwh
 
     def _held_s(self, live: LiveAttempt, now: Instant) -> float:
         return (now.monotonic_s - live.leased_at_s) * live.grant.lease.n_devices_held

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from search_spaces import SearchSpace
-from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.config.study import AUTO
 from tuner.errors import ConfigError
@@ -57,11 +56,10 @@ def simulate_study(
     """
     config = load_study_file(file, environ=environ)
     table = _table(config, curves, environ, whole_only=whole_only)
-    budget = Budget(
-        trials=config.budget.trials,
-        time_s=config.budget.time_s,
-        device_hours=config.budget.device_hours,
-    )
+    budget = config.budget.limits
+    if budget.energy_kwh is not None:
+        problem = "is given, but curves tell of no energy. Simulate with another budget."
+        raise ConfigError(problem, file=config.file, key="budget.energy")
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)

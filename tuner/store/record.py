@@ -118,6 +118,7 @@ class Recorder:
             start.host.name,
             self._dispatcher_id,
             device_s_elsewhere=self.past.device_s,
+            energy_kwh_elsewhere=self.past.energy_kwh,
         )
 
     def _begin(

@@ -83,7 +83,8 @@ def _spent(status: StudyStatus) -> Iterator[str]:
     hours = f" of {budget.device_hours:g}" if budget.device_hours is not None else ""
     yield f"{spent.device_s / SECONDS_PER_HOUR:.3g}{hours} device-hours"
     if status.energy_kwh is not None:
-        yield f"{status.energy_kwh:.3g} kWh"
+        energy = f" of {budget.energy_kwh:g}" if budget.energy_kwh is not None else ""
+        yield f"{status.energy_kwh:.3g}{energy} kWh"
 
 
 def _best(status: StudyStatus) -> list[str]:

@@ -82,6 +82,6 @@ def _end_reason(budget: Budget, spent: Spent, grid: Grid | None, trial: TrialUse
 def _left(study: StudySummary, budget: Budget) -> str:
     if budget.trials is not None:
         return f"{study.n_finished} of {budget.trials} trials are done"
-    if budget.time_s is None and budget.device_hours is None:
+    if budget == Budget():
         return "and the budget is open"
     return "and the budget is not reached"

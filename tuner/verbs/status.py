@@ -116,7 +116,7 @@ def read_progress(
     connection: sa.Connection, study: StudySummary, budget: BudgetConfig | None = None
 ) -> Progress:
     """How far a study is; `budget` None: of the file that it was last run with."""
-    limits = _budget(budget or _recorded_budget(connection, study.id))
+    limits = (budget or _recorded_budget(connection, study.id)).limits
     spent = _spent(connection, study)
     uses = completed_uses(connection, study.id) if has_our_tables(connection) else []
     grid = _grid(connection, study.id)
@@ -155,10 +155,6 @@ def _ends_at(progress: Progress, now: datetime) -> datetime | None:
     return now + timedelta(seconds=progress.spent.time_s * (1 - fraction) / fraction)
 
 
-def _budget(config: BudgetConfig) -> Budget:
-    return Budget(trials=config.trials, time_s=config.time_s, device_hours=config.device_hours)
-
-
 def _recorded_budget(connection: sa.Connection, study_id: int) -> BudgetConfig:
     if not has_our_tables(connection):
         return BudgetConfig()
@@ -180,7 +176,12 @@ def _spent(connection: sa.Connection, study: StudySummary) -> Spent:
     if not has_our_tables(connection):
         return Spent(trials=study.n_begun, time_s=0.0, device_s=0.0)
     past = past_use(connection, study.id)
-    return Spent(trials=study.n_begun, time_s=past.time_s, device_s=past.device_s)
+    return Spent(
+        trials=study.n_begun,
+        time_s=past.time_s,
+        device_s=past.device_s,
+        energy_kwh=past.energy_kwh,
+    )
 
 
 def _grid(connection: sa.Connection, study_id: int) -> Grid | None:

@@ -71,7 +71,8 @@ KEYS = [
     ),
     pytest.param(
         SMALL + "budget: {zzz: 1}",
-        "unknown key 'budget.zzz'. Known keys: budget.trials, budget.time, budget.device_hours.",
+        "unknown key 'budget.zzz'. Known keys: budget.trials, budget.time, budget.device_hours, "
+        "budget.energy.",
         id="far-key",
     ),
     pytest.param(
@@ -355,6 +356,16 @@ TRIAL = [
         SMALL + "prior: {x: [1, 2]}",
         "prior has [1, 2] for 'x', but must have one value of each.",
         id="prior-list",
+    ),
+    pytest.param(
+        SMALL + "budget: {energy: 5 kW}",
+        "budget.energy is '5 kW', but must be an energy above 0, such as 5kWh or 800Wh.",
+        id="energy-is-no-power",
+    ),
+    pytest.param(
+        SMALL + "budget: {energy: 0}",
+        "budget.energy is 0, but must be an energy above 0, such as 5kWh or 800Wh.",
+        id="no-energy",
     ),
     pytest.param(
         SMALL + "confirm: {top: 0}",
