@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,11 +12,10 @@ from typing import TYPE_CHECKING
 from optuna.pruners import BasePruner
 from rich.console import Console
 
-from tuner.budget import Budget
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import resolve_argv
-from tuner.config.storage_url import without_passwords
+from tuner.confirmation import HookedView, confirm
 from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.pool import DevicePool
@@ -28,15 +25,11 @@ from tuner.devices.sharing import Sharing
 from tuner.devices.standby import Standby
 from tuner.devices.watch import DeviceWatch
 from tuner.devices.width import LearnedWidth
-from tuner.dispatch.activity import Activity
-from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.gpu_memory import GpuMemory
-from tuner.dispatch.housekeeping import Housekeeping
 from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.notices import View
 from tuner.dispatch.sampling import Sampler
-from tuner.dispatch.saving import Saving
-from tuner.dispatch.terms import Result, Terms
+from tuner.dispatch.terms import Result
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
     EXIT_INTERRUPTED,
@@ -51,29 +44,22 @@ from tuner.launch.inbox import Event, Inbox, SignalReceived, SignalSource
 from tuner.launch.local import LocalLauncher
 from tuner.prepare import (
     HostDevices,
-    draw_seed,
     open_telemetry,
-    plan_of,
     program_of,
     rule_of,
     widths_of,
 )
-from tuner.provenance import git_state, host_facts, package_versions
-from tuner.retention import RetentionRule
-from tuner.search.auto import sampler_of
 from tuner.search.incumbent import BestTrial
 from tuner.search.out_of_process import out_of_process
+from tuner.search.prior import PriorSampler
 from tuner.search.study import StudySearch
-from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.database import Database, open_database, store_errors
-from tuner.store.queries import first_seed
-from tuner.store.record import Recorder
-from tuner.store.schema import alone
-from tuner.store.starts import StartRecord
+from tuner.store.database import open_database, store_errors
+from tuner.verbs.confirmed import Confirmation, read_confirmation
 from tuner.view.figures import FiguresView
 from tuner.view.hooks import Hook, Hooks, HookTerms
 from tuner.view.live import LiveView
 from tuner.view.plain import PlainView
+from tuner.workplace import Workplace, make_dispatcher, open_study
 
 if TYPE_CHECKING:
     from tuner.view.metrics import MetricsServer
@@ -91,6 +77,8 @@ class StudyEnd:
     result: Result
     best: BestTrial | None
     exit_code: int
+    #: What fresh runs of the leaders gave; None where the study file asks for none.
+    confirmation: Confirmation | None = None
 
 
 def dispatch(
@@ -127,7 +115,8 @@ def dispatch(
         # First, so that a program that cannot be called leaves no study behind, whose space could
         # then not be changed any more.
         check_program(launcher, config)
-        search, recorder, seed = _open_study(config, database, pruner, host)
+        study = open_study(config, database, pruner, host)
+        search = study.search
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.read_ahead)
@@ -137,42 +126,50 @@ def dispatch(
         leasing = _leasing(config, host, locks)
         stack.callback(leasing.close)
         view: View = stack.enter_context(_view(config, console))
+        base = view
         if metrics is not None:
             view = FiguresView(view, metrics.publish)
         hooks = stack.enter_context(Hooks(_hook_terms(config), view, groups=launcher.guardian))
-        plan = plan_of(config, seed=seed)
-        housekeeping = Housekeeping(search, plan.files, _retention(config))
         clock = SystemClock()
         sampler = Sampler(open_telemetry, host.all_devices, clock, every_s=config.usage.every_s)
         stack.callback(sampler.close)
         sampler.start()
-        dispatcher = Dispatcher(
-            search=search,
-            recorder=recorder,
+        workplace = Workplace(
+            database=database,
+            host=host,
             launcher=launcher,
             channel=channel,
             leasing=leasing,
-            plan=plan,
-            terms=_terms(config),
-            view=hooks,
             clock=clock,
-            activity=Activity(leasing.watch, time.monotonic),
-            housekeeping=housekeeping,
-            saving=Saving(plan.files, recorder),
-            reselection=reselection,
             sampler=sampler,
+            reselection=reselection,
         )
+        dispatcher = make_dispatcher(study, workplace, hooks)
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
             dispatcher.keep_house()
+            if config.confirm is not None and not result.is_cut_short:
+                beside = HookedView(base, hooks)
+                result = confirm(study, config.confirm, workplace, beside, inbox, result)
             hooks.finish(result, search.best, partial(_is_signalled, inbox))
-    return StudyEnd(result=result, best=search.best, exit_code=_exit_code(result))
+        confirmation = None
+        if config.confirm is not None:
+            read = partial(read_confirmation, study=config.study)
+            confirmation = database.access.run(read)
+    return StudyEnd(
+        result=result,
+        best=search.best,
+        exit_code=_exit_code(result),
+        confirmation=confirmation,
+    )
 
 
 @contextmanager
 def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) -> Iterator[None]:
     """Gives a sampler that takes its time a process of its own."""
-    sampler = out_of_process(search.study.sampler)
+    whole = search.study.sampler
+    prior = whole if isinstance(whole, PriorSampler) else None
+    sampler = out_of_process(whole if prior is None else prior.inner)
     if sampler is None:
         yield
         return
@@ -183,7 +180,10 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) ->
             inbox.forget(sampler)
         return ()
 
-    search.study.sampler = sampler
+    if prior is None:
+        search.study.sampler = sampler
+    else:
+        prior.inner = sampler
     guardian.watch(sampler.pid)
     inbox.watch(sampler, hear)
     try:
@@ -200,63 +200,6 @@ def check_program(launcher: LocalLauncher, config: StudyConfig) -> None:
         launcher.check(program_of(config))
     except LaunchError as error:
         raise ConfigError(str(error), file=config.file) from error
-
-
-def _open_study(
-    config: StudyConfig, database: Database, pruner: BasePruner, host: HostDevices
-) -> tuple[StudySearch, Recorder, int]:
-    storage = database.storage
-    stored_id = _stored_id(storage, config.study)
-    stored_seed = first_seed(database, stored_id) if stored_id is not None else None
-    n_trials = storage.get_n_trials(stored_id) if stored_id is not None else 0
-    seed = config.sampler.seed
-    if seed is None:
-        seed = stored_seed if stored_seed is not None else draw_seed()
-    # Two dispatchers may make the same study at the same instant.
-    with alone(database.engine):
-        search = StudySearch(
-            storage,
-            config.study,
-            objectives=config.objectives,
-            space=config.search_space,
-            sampler=sampler_of(config, seed=seed),
-            pruner=pruner,
-        )
-    start = StartRecord(
-        study_id=search.study_id,
-        host=host_facts(),
-        seed=seed,
-        study_file=without_passwords(config.text),
-        folder=str(config.folder),
-        versions=package_versions(),
-        git=git_state(config.folder),
-    )
-    recorder = Recorder(
-        database,
-        start,
-        host.all_devices,
-        clock=SystemClock(),
-        n_trials=config.budget.trials,
-    )
-    if n_trials or recorder.n_earlier_starts:
-        later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
-        search.study.sampler = sampler_of(config, seed=later_seed)
-    # What dispatchers that died have left waits again.
-    search.sync()
-    return search, recorder, seed
-
-
-def _stored_id(storage: BufferedStorage, name: str) -> int | None:
-    try:
-        return storage.get_study_id_from_name(name)
-    except KeyError:
-        return None
-
-
-def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:
-    """A later start, or one beside others, must not draw the numbers of the first again."""
-    text = f"{seed}+{n_trials}+{n_earlier_starts}".encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
 
 
 def _leasing(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Leasing:
@@ -284,25 +227,6 @@ def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Stan
     for device, reason in host.selection.standby:
         standby.add(device, reason)
     return standby
-
-
-def _terms(config: StudyConfig) -> Terms:
-    return Terms(
-        budget=Budget(
-            trials=config.budget.trials,
-            time_s=config.budget.time_s,
-            device_hours=config.budget.device_hours,
-        ),
-        retries=config.trial.retries,
-        timeout_s=config.trial.timeout_s,
-        stall_timeout_s=config.trial.stall_timeout_s,
-        stop_grace_s=config.trial.stop_grace_s,
-    )
-
-
-def _retention(config: StudyConfig) -> RetentionRule:
-    checkpoints = config.checkpoints
-    return RetentionRule(n_best=checkpoints.n_best, max_bytes=checkpoints.max_disk_bytes)
 
 
 def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]:

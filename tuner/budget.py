@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SECONDS_PER_HOUR = 3600.0
+#: What trials take is judged by so many, the newest.
+N_TYPICAL = 50
+#: With fewer nothing is said of how long trials take.
+_LEAST_KNOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +20,30 @@ class Spent:
     trials: int
     time_s: float
     device_s: float
+    #: Of all attempts, as far as their devices tell.
+    energy_kwh: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialUse:
+    """What a trial has taken, with all its attempts."""
+
+    time_s: float = 0.0
+    device_s: float = 0.0
+
+
+def typical_use(completed: Sequence[TrialUse]) -> TrialUse | None:
+    """What a completed trial takes, in the median; None where too few are known.
+
+    The median, because a trial that does not fit is no loss: it may end after the limit. With even
+    odds it fits; a higher quantile would leave devices idle for longer, a lower one overdraw more.
+    """
+    if len(completed) < _LEAST_KNOWN:
+        return None
+    return TrialUse(
+        time_s=statistics.median(each.time_s for each in completed),
+        device_s=statistics.median(each.device_s for each in completed),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +53,7 @@ class Budget:
     trials: int | None = None
     time_s: float | None = None
     device_hours: float | None = None
+    energy_kwh: float | None = None
 
     def reached(self, spent: Spent, *, is_new_trial: bool = True) -> str | None:
         """The limit that was reached, for people; None while all hold.
@@ -37,6 +68,40 @@ class Budget:
             return f"{self.time_s:.0f} s"
         if self.device_hours is not None and spent.device_s >= self.device_hours * SECONDS_PER_HOUR:
             return f"{self.device_hours:g} device-hours"
+        if self.energy_kwh is not None and spent.energy_kwh >= self.energy_kwh:
+            return f"{self.energy_kwh:g} kWh"
+        return None
+
+    @property
+    def counts_devices(self) -> bool:
+        """Whether it has to be known what devices do, wherever they are."""
+        return self.device_hours is not None or self.energy_kwh is not None
+
+    def too_little(
+        self, spent: Spent, trial: TrialUse, *, promised_device_s: float = 0.0
+    ) -> str | None:
+        """Why one more trial could not finish, for people; None where it can.
+
+        Args:
+            spent: So far.
+            trial: What it is going to take.
+            promised_device_s: What trials that run are going to take yet.
+        """
+        if self.time_s is not None:
+            left_s = self.time_s - spent.time_s
+            if left_s < trial.time_s:
+                return (
+                    f"{max(0.0, left_s):.3g} s of {self.time_s:.0f} s are left, and a trial takes "
+                    f"{trial.time_s:.3g} s"
+                )
+        if self.device_hours is not None:
+            left_s = self.device_hours * SECONDS_PER_HOUR - spent.device_s - promised_device_s
+            if left_s < trial.device_s:
+                return (
+                    f"{max(0.0, left_s) / SECONDS_PER_HOUR:.3g} of {self.device_hours:g} "
+                    f"device-hours are left, and a trial takes "
+                    f"{trial.device_s / SECONDS_PER_HOUR:.3g}"
+                )
         return None
 
     def fraction(self, spent: Spent) -> float | None:
@@ -48,4 +113,6 @@ class Budget:
             parts.append(spent.time_s / self.time_s)
         if self.device_hours is not None:
             parts.append(spent.device_s / (self.device_hours * SECONDS_PER_HOUR))
+        if self.energy_kwh is not None:
+            parts.append(spent.energy_kwh / self.energy_kwh)
         return min(1.0, max(parts)) if parts else None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import optuna
 import yaml
@@ -27,6 +27,27 @@ from tuner.search.identity import OBJECTIVES_ATTR, all_params, load_space_of
 from tuner.store.database import Database, open_database
 from tuner.store.queries import Origin, find_study, origin_of
 from tuner.template import format_value
+from tuner.verbs.confirmed import Confirmation, read_confirmation
+
+
+class _Numbered(Protocol):
+    @property
+    def number(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Numbered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshRuns:
+    """A configuration that was run again, each time with another seed."""
+
+    n_runs: int
+    mean: float
+    #: From run to run; None of a single one.
+    deviation: float | None
+    #: That its mean is the best of all that were run again: see `tuner.search.confirmed`.
+    probability_best: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +68,8 @@ class BestConfiguration:
     #: Path of the newest state that the trial saved whole, a file or a folder of several ranks;
     #: None where it saved none, or where it is on another machine.
     checkpoint: str | None = None
+    #: What fresh runs of it gave, where the study file asks for them (`confirm`).
+    confirmed: FreshRuns | None = None
 
     @property
     def value(self) -> float:
@@ -81,7 +104,9 @@ def load_best(storage: str, study: str | None = None) -> BestConfiguration:
 def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConfiguration]:
     """The best configurations of a study, the best first.
 
-    With several objectives: the Pareto front, ordered by the first objective.
+    With several objectives: the Pareto front, ordered by the first objective. Those that were run
+    again (`confirm`) come first, by the mean of their fresh runs: the values of the others were
+    chosen for being good, and are better than what their configurations are worth.
 
     Args:
         storage: Database URL.
@@ -94,10 +119,14 @@ def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConf
     database = open_database(storage, read_only=True)
     try:
         study_id, name = find_study(database, study)
-        trials = _ranked(optuna.Study(name, database.storage))[:n]
+        fresh = _fresh_runs(database, name)
+        trials = confirmed_first(_ranked(optuna.Study(name, database.storage)), fresh)[:n]
         if not trials:
             raise StoreError(f"No trial of study {name!r} has completed yet.")
-        return [_configuration(database, study_id, name, trial) for trial in trials]
+        return [
+            _configuration(database, study_id, name, trial, fresh.get(trial.number))
+            for trial in trials
+        ]
     finally:
         database.close()
 
@@ -143,8 +172,36 @@ def _ranked(study: optuna.Study) -> list[FrozenTrial]:
     return sorted(feasible, key=lambda trial: trial.values[0], reverse=is_maximized)
 
 
+def _fresh_runs(database: Database, study: str) -> dict[int, FreshRuns]:
+    with database.engine.connect() as connection:
+        return fresh_runs_of(read_confirmation(connection, study))
+
+
+def fresh_runs_of(confirmation: Confirmation | None) -> dict[int, FreshRuns]:
+    """By number of the trial that was run again, the best mean first."""
+    return {
+        each.trial_number: FreshRuns(
+            n_runs=len(each.values),
+            mean=each.mean,
+            deviation=each.deviation,
+            probability_best=each.p_best,
+        )
+        for each in (confirmation.leaders if confirmation else ())
+    }
+
+
+def confirmed_first(trials: Iterable[T], fresh: Mapping[int, FreshRuns]) -> list[T]:
+    """Trials that are ranked by their values; those with fresh runs come first, by their mean."""
+    places = {number: place for place, number in enumerate(fresh)}
+    return sorted(trials, key=lambda each: places.get(each.number, len(places)))
+
+
 def _configuration(
-    database: Database, study_id: int, name: str, trial: FrozenTrial
+    database: Database,
+    study_id: int,
+    name: str,
+    trial: FrozenTrial,
+    confirmed: FreshRuns | None,
 ) -> BestConfiguration:
     space = load_space_of(database.storage, study_id)
     stored = database.storage.get_study_user_attrs(study_id).get(OBJECTIVES_ATTR)
@@ -159,6 +216,7 @@ def _configuration(
         git_commit=origin.git_commit if origin else None,
         git_is_dirty=origin.git_is_dirty if origin else None,
         checkpoint=_checkpoint(origin),
+        confirmed=confirmed,
     )
 
 

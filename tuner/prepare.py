@@ -13,6 +13,7 @@ from pynvml import NVMLError
 
 from search_spaces import DefineByRunSpace
 from tuner.config import StudyConfig
+from tuner.config.confirm import is_confirmation
 from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
 from tuner.config.resources import possible_widths
 from tuner.devices.cpu import CpuProbe, usable_cores
@@ -68,6 +69,12 @@ def check_study(config: StudyConfig) -> BasePruner:
         ConfigError: If the sampler, the pruner, the command or the folder is wrong.
     """
     check_command_exists(config)
+    if is_confirmation(config.study):
+        problem = (
+            f"is {config.study!r}, but studies of such names hold the runs of another one's "
+            "leaders (confirm). Choose another name."
+        )
+        raise ConfigError(problem, file=config.file, key="study")
     if problem := find_shadow({config.folder, Path.cwd()}):
         raise ConfigError(problem, file=config.file)
     sampler_of(config, seed=config.sampler.seed or 0)

@@ -26,6 +26,7 @@ from tuner.search.auto import choose, sampler_of
 from tuner.search.identity import to_optuna
 from tuner.start import open_launcher
 from tuner.store.database import open_database, shown_url
+from tuner.verbs.show_studies import confirmation_lines
 from tuner.view import text
 
 _TEMPLATE = "study_template.yaml"
@@ -41,6 +42,7 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
     if end.best:
         lines.append(f"best: {text.values_text(end.best.values)} (trial {end.best.number})")
         lines += [f"  {name}: {text.short(value)}" for name, value in end.best.params.items()]
+        lines += confirmation_lines(end.confirmation)
         lines.append(f"again: python -m tuner.best {_named(config)}")
     elif result.n_failed:
         lines.append(f"No trial has completed. See what one printed: tuner logs 0 {_named(config)}")

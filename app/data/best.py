@@ -10,8 +10,9 @@ import sqlalchemy as sa
 from app.data.convergence import pareto_front
 from app.data.trial_columns import TrialColumns
 from tuner.attempt import Outcome
-from tuner.configurations import BestConfiguration
+from tuner.configurations import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
 from tuner.store.models import DispatcherRow
+from tuner.verbs.confirmed import read_confirmation
 from tuner.verbs.dispatchers import has_our_tables
 from tuner.verbs.studies import Objective
 from tuner.verbs.trials import BY_VALUE, Choice, StoredTrial, read_trials
@@ -28,10 +29,13 @@ def read_best(
     now: datetime,
 ) -> list[BestConfiguration]:
     """The best first; with several objectives the Pareto front, by the first of them."""
-    choice = Choice(sort=BY_VALUE, top=n, numbers=_candidates(trials, objectives, n))
+    fresh = fresh_runs_of(read_confirmation(connection, name))
+    numbers = _candidates(trials, objectives, n) | fresh.keys()
+    choice = Choice(sort=BY_VALUE, top=len(numbers), numbers=numbers)
     found = read_trials(connection, study_id, objectives, choice, now=now)
     commits = _commits(connection, study_id)
-    return [_configuration(name, trial, commits) for trial in found]
+    chosen = confirmed_first(found, fresh)[:n]
+    return [_configuration(name, trial, commits, fresh.get(trial.number)) for trial in chosen]
 
 
 def _candidates(trials: TrialColumns, objectives: Sequence[Objective], n: int) -> frozenset[int]:
@@ -56,7 +60,10 @@ def _commits(connection: sa.Connection, study_id: int) -> dict[int, tuple[str | 
 
 
 def _configuration(
-    study: str, trial: StoredTrial, commits: dict[int, tuple[str | None, bool | None]]
+    study: str,
+    trial: StoredTrial,
+    commits: dict[int, tuple[str | None, bool | None]],
+    confirmed: FreshRuns | None,
 ) -> BestConfiguration:
     origin = next((a for a in trial.attempts if a.outcome is Outcome.COMPLETED), None)
     commit, is_dirty = commits.get(origin.dispatcher_id, (None, None)) if origin else (None, None)
@@ -68,6 +75,7 @@ def _configuration(
         seed=origin.seed if origin else 0,
         git_commit=commit,
         git_is_dirty=is_dirty,
+        confirmed=confirmed,
     )
 
 

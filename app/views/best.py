@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from app.data.best import python_lines
 from app.data.spread import spread_of
 from app.views import shell
 from app.views.shell import Shown
-from tuner.configurations import render
+from tuner.configurations import BestConfiguration, render
 from tuner.formats import Format
 from tuner.view.text import values_text
 
@@ -47,12 +49,33 @@ def _best(shown: Shown, n: int) -> None:
             st.download_button(
                 "Download", text, f"{shown.study.name}.{language}", key=f"download {title}"
             )
+    _confirmed(found)
     _spread(shown)
     st.subheader("In Python")
     st.code(python_lines(shown.look.shown_url, shown.study.name), language="python")
     st.caption(
         "In a training script `trials.current()` takes the same configuration when it runs alone."
     )
+
+
+def _confirmed(found: Sequence[BestConfiguration]) -> None:
+    """What fresh runs gave, where the study file asks for them."""
+    known = [(each.trial_number, each.confirmed) for each in found if each.confirmed]
+    if not known:
+        return
+    st.subheader("Run again")
+    st.caption(
+        "Fresh runs with other seeds. The probability is that the configuration's mean is the best "
+        "of all that were run again."
+    )
+    columns = {
+        "trial": [number for number, _ in known],
+        "runs": [each.n_runs for _, each in known],
+        "mean": [each.mean for _, each in known],
+        "deviation": [each.deviation for _, each in known],
+        "probability": [each.probability_best for _, each in known],
+    }
+    st.dataframe(columns, hide_index=True, width=520, key="confirmed")
 
 
 def _spread(shown: Shown) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import streamlit as st
 
 from app.data.look import Look, look_at
+from tuner.config.confirm import is_confirmation
 from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.errors import StoreError, TunerError
 from tuner.verbs.source import StoredStudy
@@ -104,7 +105,8 @@ def page_of_a_study(page: Callable[[Shown], None]) -> None:
 
 def sidebar() -> None:
     """Chooses the study; the choice is kept in the address, so that it can be shared."""
-    names = list(look().studies())[::-1]
+    # The newest first; runs of leaders after the studies that they belong to.
+    names = sorted(list(look().studies())[::-1], key=is_confirmation)
     with st.sidebar:
         if names:
             _begin_with_a_study(names)

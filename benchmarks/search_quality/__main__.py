@@ -21,7 +21,7 @@ from benchmarks.machine import package_versions, this_machine
 from benchmarks.results import write_json
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.loop import play
-from benchmarks.search_quality.systems import SYSTEMS, seeded
+from benchmarks.search_quality.systems import OURS, PEERS, SYSTEMS, seeded
 from benchmarks.search_quality.tasks import Task, read_task
 
 PACKAGES = ("tuner", "optuna", "ray", "syne-tune", "torch", "numpy")
@@ -72,7 +72,7 @@ def run_all(args: argparse.Namespace) -> Iterator[Judged]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality")
     parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*PEERS, *OURS])
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 32])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--restart", type=float, default=5.0, help="seconds an attempt takes more")

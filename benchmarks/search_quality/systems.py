@@ -233,6 +233,8 @@ class Ours:
 
     sampler: Mapping[str, Any] | None = None
     pruner: Mapping[str, Any] | None = None
+    #: Makes an expert's guess for a task.
+    prior: Callable[[Task], Mapping[str, Any]] | None = None
 
     def __call__(self, task: Task, seed: int) -> Search:
         parts = {"sampler": self.sampler, "pruner": self.pruner}
@@ -242,6 +244,7 @@ class Ours:
             "trial": {"function": "train:train"},
             "search_space": task.space.to_mapping(),
             **{key: part for key, part in parts.items() if part is not None},
+            **({} if self.prior is None else {"prior": self.prior(task)}),
         }
         source = Source(path=Path("/"), file="study.yaml", text="")
         config = validate_study(study, source=source, environ={}, origins={})
@@ -253,6 +256,22 @@ class Ours:
 
 def _asha_of_ours(first: int, mode: str = "stop") -> dict[str, Any]:
     return {"name": "asha", "mode": mode, "min_resource": first}
+
+
+def _guess(task: Task, place: float) -> dict[str, Any]:
+    """A configuration of the table, by how it ends: 0 is the worst, 1 the best."""
+    order = np.argsort(np.nan_to_num(task.table.values[:, -1], nan=-np.inf))
+    return task.table.params(int(order[round(place * (len(order) - 1))]))
+
+
+def right_prior(task: Task) -> dict[str, Any]:
+    """One of the best 2 %, as somebody has it who knows the program from a similar task."""
+    return _guess(task, 0.98)
+
+
+def wrong_prior(task: Task) -> dict[str, Any]:
+    """One of the worst 10 %."""
+    return _guess(task, 0.10)
 
 
 AUTO, RANDOM = "tuner, auto", "random"
@@ -280,7 +299,15 @@ OURS: Mapping[str, MakeSearch] = {
     "random + PASHA": Ours(sampler={"name": "random"}, pruner={"name": "pasha"}),
     "curve_gp + ASHA, promote": Ours(pruner=_asha_of_ours(2, "promote")),
 }
-SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS}
+#: What an expert's guess is worth, right or wrong.
+GUESSES: Mapping[str, MakeSearch] = {
+    f"{sampler}, {kind} prior": Ours(
+        sampler={"name": sampler}, pruner=_asha_of_ours(2), prior=prior
+    )
+    for sampler in ("curve_gp", "tpe", "random")
+    for kind, prior in (("no", None), ("right", right_prior), ("wrong", wrong_prior))
+}
+SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS, **GUESSES}
 
 
 def seeded(name: str, task: Task, seed: int) -> Search:

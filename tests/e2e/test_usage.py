@@ -71,3 +71,31 @@ def test_a_program_on_a_cpu_slot(study_folder: StudyFolder) -> None:
     assert use["memory_max_bytes"] > 10_000_000
     assert use["energy_kwh"] is None
     assert "kWh" not in study_folder.tuner("status").out
+
+
+def test_energy_is_a_budget(gpu_folder: StudyFolder, nvml_stub: NvmlStub) -> None:
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa", power_mw=500_000, used_mib=512)])
+    gpu_folder.write("waits.py", WAITS.replace("3.5", "0.5"))
+    gpu_folder.study(
+        trial={"function": "waits:train"}, devices="auto", budget={"energy": "1Wh", "trials": 500}
+    )
+    ended = gpu_folder.tune()
+    assert ended.code == 0, ended.text
+    assert "budget reached: 0.001 kWh" in ended.out
+    n_trials = len(gpu_folder.states())
+    assert 1 <= n_trials < 500
+    # What was spent is known to the next start.
+    again = gpu_folder.tune()
+    assert again.code == 0, again.text
+    assert len(gpu_folder.states()) == n_trials
+    assert " of 0.001 kWh" in gpu_folder.tuner("status").out
+
+
+def test_energy_of_cpu_slots_is_not_known(study_folder: StudyFolder) -> None:
+    study_folder.study(budget={"energy": "1kWh"})
+    ended = study_folder.tune()
+    assert ended.code == 2
+    assert ended.err.startswith(
+        "study.yaml: budget.energy is given, but CPU slots do not tell what they draw, so that it "
+        "would never be reached. Give budget.time or budget.device_hours."
+    )

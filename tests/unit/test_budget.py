@@ -22,6 +22,8 @@ def spent(trials: int = 0, time_s: float = 0.0, device_s: float = 0.0) -> Spent:
         (Budget(time_s=60), spent(time_s=60.0), "60 s"),
         (Budget(device_hours=0.5), spent(device_s=1799.9), None),
         (Budget(device_hours=0.5), spent(device_s=1800.0), "0.5 device-hours"),
+        (Budget(energy_kwh=2.0), Spent(trials=1, time_s=0, device_s=0, energy_kwh=1.9), None),
+        (Budget(energy_kwh=2.0), Spent(trials=1, time_s=0, device_s=0, energy_kwh=2.0), "2 kWh"),
         (Budget(trials=9, time_s=60), spent(trials=1, time_s=61.0), "60 s"),
     ],
 )

@@ -42,6 +42,7 @@ LAYERS = (
         "tuner.dispatch.stalls",
         "tuner.dispatch.usage",
         "tuner.dispatch.room",
+        "tuner.dispatch.closing",
     ),
     (
         "tuner.dispatch.leasing",
@@ -65,6 +66,8 @@ LAYERS = (
     ("tuner.configurations", "tuner.prepare", "tuner.verbs"),
     ("tuner.dashboard", "tuner.simulate"),
     ("tuner.start",),
+    ("tuner.workplace",),
+    ("tuner.confirmation",),
     ("tuner.assembly",),
     ("tuner.reports", "tuner.cli.edge"),
     ("tuner.cli.db", "tuner.cli.studies"),

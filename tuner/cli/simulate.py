@@ -26,7 +26,11 @@ _EDGE = {
 def simulate(
     file: Annotated[Path, typer.Argument(help="A study file.")],
     curves: Annotated[
-        Path, typer.Option(help="Recorded curves: a .npz file with names, x, value and seconds.")
+        str,
+        typer.Option(
+            help="A .npz file with names, x, value and seconds; or an earlier study: its name in "
+            "the study file's database, or a database that holds one."
+        ),
     ],
     devices: Annotated[int, typer.Option(min=1, help="How many, one trial on each.")] = 8,
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 5,
@@ -35,6 +39,9 @@ def simulate(
         typer.Option(help="By name, once for each; absent: the file's, asha, median and none."),
     ] = None,
     restart: Annotated[float, typer.Option(min=0, help="Seconds before an attempt trains.")] = 5.0,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Of an earlier study: completed trials alone.")
+    ] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="An HTML picture.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -55,4 +62,5 @@ def simulate(
             restart_s=restart,
             picture=output,
             environ=os.environ,
+            whole_only=whole,
         )

@@ -1,9 +1,9 @@
 """From study.yaml to frozen, checked values."""
 
+from tuner.config.budget import BudgetConfig
 from tuner.config.checkpoints import CheckpointsConfig
 from tuner.config.resources import ResourcesConfig
 from tuner.config.study import (
-    BudgetConfig,
     Direction,
     Parallel,
     PrunerConfig,

@@ -90,8 +90,16 @@ def check_resources(config: StudyConfig, devices: Sequence[Device]) -> None:
         devices: The devices that the study may use, now or later.
 
     Raises:
-        ConfigError: Naming `trial.resources.gpus`, `.cpus` or `.memory`.
+        ConfigError: Naming `trial.resources.gpus`, `.cpus` or `.memory`, or `budget.energy`.
     """
+    if config.budget.energy_kwh is not None and not any(
+        each.kind is not DeviceKind.CPU for each in devices
+    ):
+        problem = (
+            "is given, but CPU slots do not tell what they draw, so that it would never be "
+            "reached. Give budget.time or budget.device_hours."
+        )
+        raise ConfigError(problem, file=config.file, key="budget.energy")
     resources = config.trial.resources
     if resources is None:
         return

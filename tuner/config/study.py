@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
@@ -29,11 +29,14 @@ from pydantic_core import core_schema
 
 from search_spaces import AnySpace, load_space
 from tuner.config import rules
+from tuner.config.budget import BudgetConfig
 from tuner.config.checkpoints import CheckpointsConfig
+from tuner.config.confirm import ConfirmConfig
 from tuner.config.duration import parse_duration
 from tuner.config.messages import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
+from tuner.config.prior import prior_mistakes, read_prior
 from tuner.config.resources import ResourcesConfig, width_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
 from tuner.config.usage import UsageConfig
@@ -99,7 +102,6 @@ _SPACE_SCHEMA = GetPydanticSchema(
 _WholeNumber: TypeAlias = Annotated[int, Strict()]
 _Duration: TypeAlias = Annotated[float, PlainValidator(parse_duration)]
 _Hook: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(rules.read_hook)]
-_PositiveNumber: TypeAlias = Annotated[float, PlainValidator(rules.positive_number)]
 
 
 class MetricsConfig(Model):
@@ -186,19 +188,6 @@ class PrunerConfig(_NamedConfig):
     default_name: ClassVar[str] = AUTO
 
 
-class BudgetConfig(Model):
-    """What the study may spend; what is None is not limited."""
-
-    trials: Annotated[_WholeNumber, Field(ge=1)] | None = None
-    time_s: _Duration | None = Field(default=None, alias="time")
-    device_hours: _PositiveNumber | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether only the user ends the study."""
-        return self.trials is None and self.time_s is None and self.device_hours is None
-
-
 class StudyConfig(Model):
     """A whole study file. The password that `storage` may hold is in no representation."""
 
@@ -213,6 +202,10 @@ class StudyConfig(Model):
     trial: TrialConfig
     search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = None
     sampler: SamplerConfig = SamplerConfig(name=AUTO)
+    #: Where good configurations are believed to be, by parameter.
+    prior: Annotated[Mapping[str, str | int | float | bool], BeforeValidator(read_prior)] | None = (
+        None
+    )
     #: None as `auto`: see tuner/search/auto.py for what is picked.
     pruner: PrunerConfig | None = None
     devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
@@ -227,6 +220,8 @@ class StudyConfig(Model):
     on_failure: _Hook | None = None
     checkpoints: CheckpointsConfig = CheckpointsConfig()
     usage: UsageConfig = UsageConfig()
+    #: None: nobody is run again at the end.
+    confirm: ConfirmConfig | None = None
 
     _source: Source = PrivateAttr()
 
@@ -240,11 +235,18 @@ class StudyConfig(Model):
             refuse(rules.pattern_mistakes(self.trial.metrics.regex, tuple(self.objectives)))
         templates = rules.Templates(command=self.trial.command or (), env=self.trial.env)
         refuse(rules.place_mistakes(templates, self.search_space))
+        refuse(prior_mistakes(self.prior or {}, self.search_space, self.sampler.name))
         parallel = self.trial.parallel.value if self.trial.parallel else None
         refuse(width_mistakes(self.trial.resources, self.search_space, parallel=parallel))
         if self.max_gpus is not None and isinstance(self.devices, CpuSlots):
             problem = "is for GPUs, but devices asks for CPU slots. Remove one of them."
             refuse([Mistake(key="max_gpus", problem=problem)])
+        if self.confirm is not None and len(self.objectives) > 1:
+            problem = (
+                f"is for one objective, but the study has {len(self.objectives)}, so that no trial "
+                "is the best. Remove it."
+            )
+            refuse([Mistake(key="confirm", problem=problem)])
         return self
 
     @property
@@ -277,6 +279,12 @@ class StudyConfig(Model):
         """The study file as read, for the record."""
         return self._source.text
 
+    def with_text(self, text: str) -> Self:
+        """The same, from a file that reads so."""
+        copy = self.model_copy()
+        copy._source = replace(self._source, text=text)
+        return copy
+
     @property
     def overrides(self) -> tuple[str, ...]:
         """`key=value` of each `--set`, for the record."""
@@ -291,6 +299,7 @@ _KEYS: Keys = {
     "budget": BudgetConfig.yaml_keys(),
     "checkpoints": CheckpointsConfig.yaml_keys(),
     "usage": UsageConfig.yaml_keys(),
+    "confirm": ConfirmConfig.yaml_keys(),
 }
 
 

@@ -21,11 +21,12 @@ from tuner.attempt import (
     Ending,
     Outcome,
 )
-from tuner.budget import Spent
+from tuner.budget import Spent, TrialUse
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.activity import Activity
+from tuner.dispatch.closing import Closing
 from tuner.dispatch.device_changes import DeviceChanges, Refused
 from tuner.dispatch.foresight import Foresight
 from tuner.dispatch.grants import Candidate, Grant
@@ -142,9 +143,11 @@ class Dispatcher:
             recorder.fleet,
             self._say,
             now=self._started_at,
-            counts_devices=terms.budget.device_hours is not None,
+            counts_devices=terms.budget.counts_devices,
         )
         self._foresight = Foresight()
+        self._closing = Closing(recorder.past.trials)
+        self._is_closing_said = False
         self._activity = activity
         self._usage = Usage(recorder, sampler)
         #: Whether the search had nothing for a device that was free.
@@ -508,7 +511,11 @@ class Dispatcher:
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         move(self._recorder, live, AttemptState.FINISHED, now)
         self._foresight.ended(now.monotonic_s - live.leased_at_s)
-        self._device_s += self._held_s(live, now)
+        held_s = self._held_s(live, now)
+        self._device_s += held_s
+        outcome = live.attempt.ending.outcome if live.attempt.ending else None
+        use = TrialUse(time_s=now.monotonic_s - live.leased_at_s, device_s=held_s)
+        self._closing.ended(live.attempt.trial_id, outcome, use)
         self._leasing.release(live.grant)
         self._usage.has_changed = True
         if self._activity is not None:
@@ -553,7 +560,9 @@ class Dispatcher:
             return None
         is_last = bool(self._why_no_more(now, is_new_trial=True))
         began_s = self._clock.now().monotonic_s
-        asked = self._search.resume(is_last=is_last and not self._live)
+        asked = self._search.resume(
+            is_last=is_last and not self._live, is_closing=is_last and self._leader_fits(now)
+        )
         if asked is None and is_last:
             return None
         # Whoever makes it wakes the loop.
@@ -572,6 +581,10 @@ class Dispatcher:
         if not self._live or not self._leasing.may_look_ahead or self._orders.paused_by:
             return
         if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
+            return
+        held_s = [self._held_s(live, now) for live in self._live.values()]
+        # It starts when another one has ended, and has to end within the budget itself.
+        if self._closing.too_little(self._terms.budget, self._spent(now), held_s, share=2.0):
             return
         candidate = self._ask(now)
         if candidate is not None:
@@ -610,8 +623,30 @@ class Dispatcher:
             return self._stop_reason
         if is_new_trial and self._search.is_exhausted:
             return "every configuration of the space was tried"
-        reached = self._terms.budget.reached(self._spent(now), is_new_trial=is_new_trial)
+        spent = self._spent(now)
+        reached = self._terms.budget.reached(spent, is_new_trial=is_new_trial)
+        if reached is None and is_new_trial:
+            reached = self._too_little(now, spent)
         return f"budget reached: {reached}" if reached else ""
+
+    def _too_little(self, now: Instant, spent: Spent) -> str | None:
+        """Why a new trial could not finish; people are told once."""
+        held_s = [self._held_s(live, now) for live in self._live.values()]
+        reason = self._closing.too_little(self._terms.budget, spent, held_s)
+        if reason and self._live and not self._is_closing_said:
+            self._is_closing_said = True
+            self._say(f"No new trial starts: {reason}. Those that run go on.")
+        return reason
+
+    def _leader_fits(self, now: Instant) -> bool:
+        """Whether what is left, too little for a new trial, is enough for the best that waits."""
+        share = self._search.share_left_of_leader
+        if share is None or self._terms.budget.reached(self._spent(now), is_new_trial=False):
+            return False
+        held_s = [self._held_s(live, now) for live in self._live.values()]
+        spent, budget = self._spent(now), self._terms.budget
+        is_near_the_end = self._closing.too_little(budget, spent, held_s) is not None
+        return is_near_the_end and not self._closing.too_little(budget, spent, held_s, share)
 
     def _is_done(self) -> bool:
         if self._live:
@@ -652,7 +687,13 @@ class Dispatcher:
             trials=self._search.n_begun,
             time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
             device_s=self._recorder.fleet.device_s_elsewhere + self._device_s + held_s,
+            energy_kwh=self._energy_kwh(),
         )
+
+    def _energy_kwh(self) -> float:
+        if self._terms.budget.energy_kwh is None:
+            return 0.0
+        return self._recorder.fleet.energy_kwh_elsewhere + self._usage.energy_kwh
 
     def _held_s(self, live: LiveAttempt, now: Instant) -> float:
         return (now.monotonic_s - live.leased_at_s) * live.grant.lease.n_devices_held

@@ -52,7 +52,12 @@ class Orders:
 def changed(budget: Budget, command: Command) -> Budget:
     """A budget with what `tuner set` asks for; who asks has checked it."""
     limits = {key.removeprefix("budget."): value for key, value in command.arguments.items()}
-    known = {"trials": "trials", "time": "time_s", "device_hours": "device_hours"}
+    known = {
+        "trials": "trials",
+        "time": "time_s",
+        "device_hours": "device_hours",
+        "energy": "energy_kwh",
+    }
     return replace(budget, **{known[key]: value for key, value in limits.items() if key in known})  # type: ignore[arg-type]
 
 

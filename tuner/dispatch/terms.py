@@ -37,3 +37,8 @@ class Result:
     n_completed: int
     n_pruned: int
     n_failed: int
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the study has not come to its own end."""
+        return self.is_interrupted or self.is_hopeless

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tuner.attempt import AttemptId
 from tuner.clock import Instant
 from tuner.devices.device import Device, DeviceId
-from tuner.devices.usage_tally import Holding
+from tuner.devices.usage_tally import MJ_PER_KWH, Holding
 from tuner.devices.width import WHOLE
 from tuner.dispatch.idle import IdleCause, IdleLog, StudyFacts, why_idle
 from tuner.dispatch.live import LiveAttempt
@@ -33,6 +34,8 @@ class Usage:
         self._idle = IdleLog()
         self._handed_over_at_s: float | None = None
         self._roll_up_at_s: float | None = None
+        #: Of each attempt of this start, on each of its devices.
+        self._energy_mj: dict[tuple[AttemptId, DeviceId], int] = {}
         #: Whether devices were given or taken since the sampler was told who has them.
         self.has_changed = False
         #: Why devices stand idle now.
@@ -59,6 +62,11 @@ class Usage:
         if self.has_changed and self._sampler is not None:
             self._sampler.hold(_holdings(live))
         self.has_changed = False
+
+    @property
+    def energy_kwh(self) -> float:
+        """Of the attempts of this start, some seconds old."""
+        return sum(self._energy_mj.values()) / MJ_PER_KWH
 
     def look_at(self, devices: Sequence[Device]) -> None:
         """The study has other devices from now on."""
@@ -98,6 +106,7 @@ class Usage:
         for each in samples.devices:
             self._recorder.usage.sample(each.device_id, each.start_s, each.tally)
         for (attempt_id, device_id), tally in samples.attempts.items():
+            self._energy_mj[attempt_id, device_id] = tally.energy_mj or 0
             self._recorder.usage.total(attempt_id, device_id, tally)
 
 

@@ -12,6 +12,7 @@ from search_spaces import SearchSpace
 from tuner.config import PrunerConfig, SamplerConfig, StudyConfig
 from tuner.config.study import AUTO
 from tuner.search.named import Place
+from tuner.search.prior import PriorSampler
 from tuner.search.pruners import build_pruner
 from tuner.search.samplers import build_sampler
 
@@ -58,7 +59,7 @@ def choose(config: StudyConfig) -> Choice:
 
 
 def sampler_of(config: StudyConfig, *, seed: int) -> BaseSampler:
-    """The study's sampler, named or picked.
+    """The study's sampler, named or picked, with the prior where the file has one.
 
     Args:
         config: The study.
@@ -67,13 +68,14 @@ def sampler_of(config: StudyConfig, *, seed: int) -> BaseSampler:
     Raises:
         ConfigError: If the sampler cannot be made, or cannot search this space.
     """
-    return build_sampler(
+    sampler = build_sampler(
         choose(config).sampler,
         config.search_space,
         seed=seed,
         n_objectives=len(config.objectives),
         file=config.file,
     )
+    return PriorSampler(sampler, config.prior, seed=seed) if config.prior else sampler
 
 
 def pruner_of(config: StudyConfig) -> BasePruner:

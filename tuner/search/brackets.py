@@ -99,3 +99,15 @@ class Brackets:
                 loss = table.standing(number, rung).loss
                 found.append((-table.step_of(rung), loss, number))
         return min(found)[2] if found else None
+
+    @property
+    def share_left_of_leader(self) -> float | None:
+        """What the leader has to train yet, of a whole training.
+
+        None where none waits, or where it is not known how long trainings are.
+        """
+        number = self.leader()
+        if number is None or not self._length:
+            return None
+        table = self._paused[number]
+        return max(0.0, 1.0 - table.step_of(table.rung_of(number)) / self._length)

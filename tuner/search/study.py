@@ -24,6 +24,7 @@ from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.incumbent import BestTrial, Incumbent
 from tuner.search.out_of_process import OutOfProcessSampler
+from tuner.search.prior import PriorSampler
 from tuner.search.promotion import Promotion
 from tuner.search.pruning import Pruning
 from tuner.search.step_counts import StepCounts
@@ -137,14 +138,20 @@ class StudySearch:
     def is_ready(self) -> bool:
         """Whether `ask` answers at once; if not, its suggestion is in the making from now on."""
         sampler = self.study.sampler
-        if not isinstance(sampler, OutOfProcessSampler) or self.study.has_waiting:
+        if self.study.has_waiting:
             return True
-        return sampler.is_ready(self.study)
+        if isinstance(sampler, PriorSampler):
+            if sampler.is_next(self.study):
+                return True
+            sampler = sampler.inner
+        return not isinstance(sampler, OutOfProcessSampler) or sampler.is_ready(self.study)
 
     @property
     def suggestion_s(self) -> float:
         """How long the newest suggestion was in the making while others could work."""
         sampler = self.study.sampler
+        if isinstance(sampler, PriorSampler):
+            sampler = sampler.inner
         return sampler.took_s if isinstance(sampler, OutOfProcessSampler) else 0.0
 
     def ask(self) -> AskedTrial | None:
@@ -161,16 +168,18 @@ class StudySearch:
         self._asked[trial._trial_id] = trial
         return self._as_asked(trial, is_new=trial.number >= n_known)
 
-    def resume(self, *, is_last: bool = False) -> AskedTrial | None:
+    def resume(self, *, is_last: bool = False, is_closing: bool = False) -> AskedTrial | None:
         """A paused trial whose turn it is; None where there is none.
 
         Args:
             is_last: Nothing else will happen: where nobody has earned to go on, and no trial of
                 the study has completed, the best of the highest rung does.
+            is_closing: No new trial will start: where nobody has earned to go on, the best of the
+                highest rung does.
         """
         if self._promotion is None or self._stops_instead:
             return None
-        trial_id = self._promotion.resume(is_last=is_last and self.lacks_a_winner)
+        trial_id = self._promotion.resume(is_last=is_closing or (is_last and self.lacks_a_winner))
         if trial_id is None:
             return None
         self.steps.resumed(trial_id)
@@ -180,6 +189,16 @@ class StudySearch:
             params=self.params_of(trial_id),
             is_new=False,
         )
+
+    @property
+    def share_left_of_leader(self) -> float | None:
+        """What the best paused trial of the highest rung has to train yet, of a whole training.
+
+        None where nobody is paused, or where it is not known how long trainings are.
+        """
+        if self._promotion is None or self._stops_instead:
+            return None
+        return self._promotion.brackets.share_left_of_leader
 
     @property
     def lacks_a_winner(self) -> bool:

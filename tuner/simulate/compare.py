@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from tuner.simulate.recorded import FAR, RecordedCurves
 from tuner.simulate.run import Simulated
 from tuner.view.text import duration
 
@@ -36,6 +37,28 @@ def speed_of(runs: Sequence[Simulated]) -> float:
     """Simulated steps per second of this machine, without the sampler's and pruner's time."""
     beside_search_s = sum(run.took_s - run.search_s for run in runs)
     return sum(run.n_reports for run in runs) / (beside_search_s or 1.0)
+
+
+def recorded_lines(curves: RecordedCurves, runs: Sequence[Simulated]) -> list[str]:
+    """What has to be known of curves of an earlier study, before anybody believes the table."""
+    n_trials = sum(run.n_trials for run in runs)
+    n_cut_short = sum(run.n_cut_short for run in runs)
+    apart = curves.median_distance
+    lines = [
+        f"curves: {curves.n_whole} completed and {curves.n_cut} pruned trials of the study "
+        f"({curves.n_left_out} left out). Each suggestion got the curve of the nearest one, "
+        f"{apart:.2g} of a parameter's range away in the median"
+        + (": too far to tell configurations apart." if apart > FAR else "."),
+        "The steps of a trial are taken to last equally long: when each ended is not recorded.",
+    ]
+    if n_cut_short:
+        lines.append(
+            f"{n_cut_short} of {n_trials} simulated trials ended where their recording does, as "
+            "pruned: they were pruned at the time. Whoever prunes less than that study did looks "
+            "cheaper here than it is; --whole plays completed trials alone, which looks better "
+            "than it is for all."
+        )
+    return lines
 
 
 def _cells(runs: Sequence[Simulated]) -> list[str]:

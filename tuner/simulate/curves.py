@@ -7,11 +7,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import CategoricalDistribution, IntDistribution
 
 from search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.errors import ConfigError
@@ -27,14 +27,35 @@ _KEYS = ("names", "x", "value", "seconds")
 class Curve:
     """What one training reports, and when."""
 
-    #: [n_steps], of step 1 and on; NaN from where the recording ends.
+    #: [n_steps]
     values: Floats
     #: [n_steps], seconds since the training began.
     seconds: Floats
+    #: [n_steps], as they are reported, in their order; None: 1, 2, 3 ...
+    steps: npt.NDArray[np.int64] | None = None
+    #: What it completes with; None: the last value.
+    final: float | None = None
+    #: Whether the recording has all of the training; else it ends where it was given up.
+    is_whole: bool = True
 
     @property
     def n_steps(self) -> int:
         return len(self.values)
+
+    @property
+    def end(self) -> float:
+        """What it completes with."""
+        return float(self.values[-1]) if self.final is None else self.final
+
+    def step(self, place: int) -> int:
+        """The step that is reported `place`-th, from 1."""
+        return place if self.steps is None else int(self.steps[place - 1])
+
+
+class Curves(Protocol):
+    """What the configurations of a program do."""
+
+    def curve(self, params: Mapping[str, ParamValue]) -> Curve: ...
 
 
 class CurveTable:
@@ -70,7 +91,19 @@ class CurveTable:
         columns = [list(names).index(each.name) for each in self._parameters]
         scaled = [_scaled(p, x[:, i]) for p, i in zip(self._parameters, columns, strict=True)]
         self._points: Floats = np.stack(scaled, axis=1)
+        self._squares: Floats = (self._points**2).sum(axis=1)
         self._values, self._seconds = values, seconds
+        self._raw = x[:, columns]
+
+    def params(self, row: int) -> dict[str, ParamValue]:
+        """A configuration as recorded."""
+        return {
+            each.name: int(value)
+            if isinstance(each.distribution, IntDistribution)
+            else min(max(float(value), each.distribution.low), each.distribution.high)
+            for each, value in zip(self._parameters, self._raw[row], strict=True)
+            if not isinstance(each.distribution, CategoricalDistribution)
+        }
 
     @property
     def values(self) -> Floats:
@@ -88,7 +121,9 @@ class CurveTable:
             float(_scaled(each, np.array([params[each.name]], dtype=float))[0])
             for each in self._parameters
         ]
-        distances = ((self._points - np.array(point)) ** 2).sum(axis=1)
+        # |a - b|^2 = |a|^2 - 2 ab + |b|^2: one product in place of a table of differences.
+        at = np.array(point)
+        distances = np.maximum(0.0, self._squares - 2.0 * (self._points @ at) + at @ at)
         near = np.argpartition(distances, min(N_NEAR, len(distances) - 1))[:N_NEAR]
         weights = 1.0 / (distances[near] + 1e-12)
         weights /= weights.sum()

@@ -30,9 +30,14 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.elapsed_s = 0.0
+        self._now = Instant(utc=_BEGIN, monotonic_s=0.0)
 
     def now(self) -> Instant:
-        return Instant(utc=_BEGIN + timedelta(seconds=self.elapsed_s), monotonic_s=self.elapsed_s)
+        elapsed_s = self.elapsed_s
+        if self._now.monotonic_s != elapsed_s:
+            utc = _BEGIN + timedelta(seconds=elapsed_s)
+            self._now = Instant(utc=utc, monotonic_s=elapsed_s)
+        return self._now
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ class _Player:
     curve: Curve
     #: Steps that are done, also by earlier attempts.
     done: int
+    #: Whether it trains now, so that its next report is of one more step.
+    is_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,8 @@ class Players:
         self._saved: dict[int, tuple[Curve, int]] = {}
         self.reports: list[Reported] = []
         self.n_attempts = 0
+        #: Trials that would have gone on, had more of them been recorded.
+        self.n_cut_short = 0
 
     # -- launcher ------------------------------------------------------------------------------
 
@@ -126,9 +135,13 @@ class Players:
         if message.action is Action.CONTINUE:
             if player.done < player.curve.n_steps:
                 self._play(source, player, 0.0)
+            elif player.curve.is_whole:
+                values = {self._objective: player.curve.end}
+                self._finish(source, player, Outcome.COMPLETED, None, values)
             else:
-                value = float(player.curve.values[-1])
-                self._finish(source, player, Outcome.COMPLETED, None, {self._objective: value})
+                self.n_cut_short += 1
+                detail = "its recording ends here"
+                self._finish(source, player, Outcome.PRUNED, Cause.PRUNER, {}, detail)
             return
         is_stop = message.action is Action.STOP
         outcome = Outcome.CANCELLED if is_stop else Outcome.PRUNED
@@ -165,7 +178,8 @@ class Players:
             return True
         player = self._players.get(event.source)
         if isinstance(event.message, Report) and player is not None:
-            player.done = event.message.step
+            player.done += player.is_ahead
+            player.is_ahead = False
             self._saved[player.trial_number] = (player.curve, player.done)
             value = event.message.values[self._objective]
             self.reports.append(Reported(self._clock.elapsed_s, value))
@@ -176,12 +190,15 @@ class Players:
         if step > player.curve.n_steps:
             # It was told to end after its last step, and is back.
             value = float(player.curve.values[-1])
-            self._say(lag_s, source, self._report(player.attempt_id, player.curve.n_steps, value))
+            last = player.curve.step(player.curve.n_steps)
+            self._say(lag_s, source, self._report(player.attempt_id, last, value))
             return
+        player.is_ahead = True
         before_s = float(seconds[step - 2]) if step > 1 else 0.0
         value = float(player.curve.values[step - 1])
         takes_s = lag_s + float(seconds[step - 1]) - before_s
-        self._say(takes_s, source, self._report(player.attempt_id, step, value))
+        report = self._report(player.attempt_id, player.curve.step(step), value)
+        self._say(takes_s, source, report)
 
     def _report(self, attempt_id: AttemptId, step: int, value: float) -> Report:
         return Report(attempt_id=attempt_id, step=step, values={self._objective: value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sqlite3
 import time
@@ -32,11 +33,11 @@ from tuner.search.asked import AskedTrial
 from tuner.search.auto import pruner_of, sampler_of
 from tuner.search.decision import Decision
 from tuner.search.study import StudySearch
-from tuner.simulate.curves import CurveTable
+from tuner.simulate.curves import Curves
 from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
+from tuner.simulate.unwritten import UnwrittenRecorder
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.database import open_database
-from tuner.store.record import Recorder
 from tuner.store.starts import StartRecord
 
 #: On the virtual clock; nobody waits for these records, and nothing of them is lost.
@@ -60,6 +61,8 @@ class Simulated:
     n_completed: int
     n_attempts: int
     n_reports: int
+    #: Trials that would have gone on, had more of them been recorded.
+    n_cut_short: int
     #: Of this machine.
     took_s: float
     #: Of it, spent in the sampler and the pruner.
@@ -72,10 +75,13 @@ class Simulated:
 
 
 class _SavedFiles(StudyFiles):
-    """Every trial that is played saves each step."""
+    """Every trial that is played saves each step, and nobody prints anything."""
 
     def has_checkpoint(self, trial_number: int) -> bool:
         return True
+
+    def log(self, trial_number: int, attempt_number: int, rank: int = 0) -> Path:
+        return self.folder / "log"
 
 
 class _Unseen:
@@ -108,7 +114,7 @@ class _TimedSearch(StudySearch):
 
 def simulate(
     config: StudyConfig,
-    table: CurveTable,
+    table: Curves,
     *,
     pruner: PrunerConfig,
     seed: int,
@@ -133,19 +139,16 @@ def simulate(
     players = Players(clock, table.curve, objective=objective, restart_s=restart_s)
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="tuner-simulate-"))
-        database = stack.enter_context(closing(open_database(f"sqlite:///{folder}/study.db")))
+        file = Path(folder) / "study.db"
+        file.write_bytes(_empty_database())
+        database = stack.enter_context(closing(open_database(f"sqlite:///{file}")))
         sa.event.listen(database.engine, "connect", _never_wait_for_the_disk)
         database.engine.dispose()
         search = _search(config, database.storage, pruner, seed)
         devices = CpuProbe(n_devices)
-        recorder = Recorder(
-            database,
-            _start(search.study_id, seed),
-            devices.devices(),
-            clock=clock,
-            n_trials=budget.trials,
+        recorder = UnwrittenRecorder(
+            database, _start(search.study_id, seed), devices.devices(), clock=clock
         )
-        search.sync()
         dispatcher = Dispatcher(
             search=search,
             recorder=recorder,
@@ -171,9 +174,19 @@ def simulate(
         n_completed=result.n_completed,
         n_attempts=players.n_attempts,
         n_reports=len(players.reports),
+        n_cut_short=players.n_cut_short,
         took_s=time.perf_counter() - began_s,
         search_s=search.search_s,
     )
+
+
+@functools.cache
+def _empty_database() -> bytes:
+    """Optuna takes longer to make its tables than a thousand steps to be played."""
+    with TemporaryDirectory(prefix="tuner-simulate-") as folder:
+        file = Path(folder) / "empty.db"
+        open_database(f"sqlite:///{file}").close()
+        return file.read_bytes()
 
 
 def _never_wait_for_the_disk(connection: sqlite3.Connection, _record: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,14 +11,16 @@ from rich.console import Console
 from rich.progress import Progress
 
 from search_spaces import SearchSpace
-from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.config.study import AUTO
 from tuner.errors import ConfigError
-from tuner.simulate.compare import speed_of, table_of, write_picture
+from tuner.simulate.compare import recorded_lines, speed_of, table_of, write_picture
 from tuner.simulate.curves import CurveTable, read_table
+from tuner.simulate.recorded import RecordedCurves, read_recorded
 from tuner.simulate.run import Simulated, simulate
+from tuner.verbs.source import Place, find_place, is_sqlite, place_of
 
+_TABLE = ".npz"
 #: Of the table in a file or a pipe.
 _WIDTH = 110
 _ALWAYS = (AUTO, "asha", "median", "none")
@@ -25,7 +28,7 @@ _ALWAYS = (AUTO, "asha", "median", "none")
 
 def simulate_study(
     file: Path,
-    curves: Path,
+    curves: str,
     *,
     n_devices: int,
     n_seeds: int,
@@ -33,28 +36,30 @@ def simulate_study(
     restart_s: float,
     picture: Path | None,
     environ: Mapping[str, str],
+    whole_only: bool = False,
 ) -> list[Simulated]:
     """
     Args:
         file: The study file.
-        curves: The table.
+        curves: The path of a table, an earlier study of the study file's database, or another
+            database with one study.
         n_devices: Each takes one trial at a time.
         n_seeds: Repetitions, with seeds from 0.
         pruners: Names; None for the file's own and the common ones.
         restart_s: What an attempt costs before it trains.
         picture: Where the picture goes; None for none.
         environ: Fills the file's variables.
+        whole_only: Whether only trials that have completed count, of an earlier study.
 
     Raises:
-        ConfigError: If the file, the table or a pruner cannot be used.
+        TunerError: If the file, the curves or a pruner cannot be used.
     """
     config = load_study_file(file, environ=environ)
-    table = _table(config, curves)
-    budget = Budget(
-        trials=config.budget.trials,
-        time_s=config.budget.time_s,
-        device_hours=config.budget.device_hours,
-    )
+    table = _table(config, curves, environ, whole_only=whole_only)
+    budget = config.budget.limits
+    if budget.energy_kwh is not None:
+        problem = "is given, but curves tell of no energy. Simulate with another budget."
+        raise ConfigError(problem, file=config.file, key="budget.energy")
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)
@@ -65,6 +70,9 @@ def simulate_study(
         tracked = progress.track(cases, description="simulating")
         runs = [play(pruner=pruner, seed=seed) for pruner, seed in tracked]
     _show(console, runs, next(iter(config.objectives)), picture)
+    if isinstance(table, RecordedCurves):
+        for line in recorded_lines(table, runs):
+            console.print(line, soft_wrap=True, highlight=False)
     return runs
 
 
@@ -79,7 +87,9 @@ def _show(
         console.print(f"picture: {picture}")
 
 
-def _table(config: StudyConfig, curves: Path) -> CurveTable:
+def _table(
+    config: StudyConfig, curves: str, environ: Mapping[str, str], *, whole_only: bool
+) -> CurveTable | RecordedCurves:
     if len(config.objectives) != 1:
         raise ConfigError("simulate plays one objective.", file=config.file, key="objectives")
     if not isinstance(config.search_space, SearchSpace):
@@ -88,7 +98,20 @@ def _table(config: StudyConfig, curves: Path) -> CurveTable:
             file=config.file,
             key="search_space",
         )
-    return read_table(curves, config.search_space)
+    if curves.endswith(_TABLE):
+        if whole_only:
+            raise ConfigError("--whole is for curves of an earlier study, not of a table.")
+        return read_table(Path(curves), config.search_space)
+    (direction,) = config.objectives.values()
+    place = _place(config, curves, environ)
+    return read_recorded(place, config.search_space, direction, whole_only=whole_only)
+
+
+def _place(config: StudyConfig, curves: str, environ: Mapping[str, str]) -> Place:
+    """A database, or a study of the study file's own."""
+    if "://" in curves or is_sqlite(Path(curves)):
+        return find_place(curves, None, environ)
+    return replace(place_of(config), study=curves)
 
 
 def _pruners(config: StudyConfig, names: Sequence[str] | None) -> list[PrunerConfig]:

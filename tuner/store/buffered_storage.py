@@ -53,6 +53,8 @@ class BufferedStorage(HeldTrials):
         self._write_all: Callable[[], None] = self._write_own
         #: Trials that this object has begun and not ended; nobody else changes them.
         self._own: set[int] = set()
+        #: Whether the database is never asked again.
+        self._is_alone = False
 
     def __getstate__(self) -> dict[str, Any]:
         self.flush()
@@ -72,6 +74,13 @@ class BufferedStorage(HeldTrials):
         """
         self._ownership = ownership
         self._write_all = write_all
+
+    def stay_in_memory(self) -> None:
+        """From now on the database is not asked: nobody else has trials, or reads these.
+
+        What waits to be written is to be taken and forgotten by somebody (`take_pending`).
+        """
+        self._is_alone = True
 
     # -- what waits to be written ------------------------------------------------------------
 
@@ -117,6 +126,8 @@ class BufferedStorage(HeldTrials):
 
     def refresh(self, study_id: int) -> list[FrozenTrial]:
         """Reads what other programs did to a study since the last look; gives those trials."""
+        if self._is_alone:
+            return []
         # What is not written yet cannot be found there.
         unwritten = self._pending.states.keys() | self._taken.states.keys()
         return self._read_changes(study_id, own=self._own, unwritten=unwritten)
@@ -155,7 +166,12 @@ class BufferedStorage(HeldTrials):
         study = self._study(study_id)
         trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
         insert = partial(self._insert, study_id=study_id, trial=trial, newest=study.newest)
-        trial_id, number, before = self._access.run(insert)
+        if self._is_alone:
+            newest = study.newest
+            number = newest.number + 1 if newest else 0
+            trial_id, before = (newest._trial_id + 1 if newest else 1), list[FrozenTrial]()
+        else:
+            trial_id, number, before = self._access.run(insert)
         if not trial.state.is_finished():
             self._own.add(trial_id)
             # A template may have the curve of one that has ended; this one shall report.
@@ -287,6 +303,9 @@ class BufferedStorage(HeldTrials):
 
     def _claim(self, trial: FrozenTrial) -> FrozenTrial | None:
         """Gives a trial as it is stored, which may have run elsewhere since the last look."""
+        if self._is_alone:
+            trial.datetime_start = datetime.now()
+            return trial
         self.flush()
         return self._access.run(lambda c: self._claim_in(c, trial))
 

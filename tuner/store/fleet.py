@@ -17,6 +17,7 @@ from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.clock import Instant
 from tuner.provenance import is_alive
 from tuner.store.database import Database, store_errors
+from tuner.store.energy import energy_kwh_of
 from tuner.store.models import AttemptRow, ClaimRow, DispatcherRow, LeaseRow, table_of
 from tuner.store.rows import as_stored
 from tuner.store.seconds import seconds_between
@@ -60,6 +61,7 @@ class Fleet:
         host: Name of this host.
         own_id: This dispatcher's record.
         device_s_elsewhere: What was spent on the study before.
+        energy_kwh_elsewhere: Likewise.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Fleet:
         own_id: int,
         *,
         device_s_elsewhere: float = 0.0,
+        energy_kwh_elsewhere: float = 0.0,
     ) -> None:
         self._database = database
         self._study_id = study_id
@@ -80,6 +83,7 @@ class Fleet:
         self.others: tuple[str, ...] = ()
         #: Device-seconds that earlier starts and other dispatchers have spent on the study.
         self.device_s_elsewhere = device_s_elsewhere
+        self.energy_kwh_elsewhere = energy_kwh_elsewhere
 
     def look(self, now: Instant) -> list[Loss]:
         """Finds out who died since the last look, and lets their trials wait.
@@ -105,6 +109,9 @@ class Fleet:
         with store_errors(self._database.shown_url):
             self.device_s_elsewhere = self._database.access.run(
                 lambda c: work_elsewhere(c, self._study_id, self._own_id)
+            )
+            self.energy_kwh_elsewhere = self._database.access.run(
+                lambda c: energy_kwh_of(c, self._study_id, but_of=self._own_id)
             )
 
     def _is_dead(self, one: OpenDispatcher, now_s: float) -> bool:

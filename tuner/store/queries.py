@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from tuner.attempt import Outcome
+from tuner.config.confirm import only_study
 from tuner.errors import StoreError
 from tuner.store.database import Database
 from tuner.store.models import AttemptRow, DispatcherRow
@@ -31,8 +32,7 @@ def find_study(database: Database, name: str | None) -> tuple[int, str]:
     """
     studies = {s.study_name: s._study_id for s in database.storage.get_all_studies()}
     listed = ", ".join(sorted(studies)) or "no study"
-    if name is None and len(studies) == 1:
-        name = next(iter(studies))
+    name = name or only_study(set(studies))
     if name is None:
         raise StoreError(f"{database.shown_url} holds {listed}. Name one of them.")
     if name not in studies:

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
@@ -28,6 +28,7 @@ from tuner.store.buffered_storage import MOST_WAITING
 from tuner.store.checkpoint_rows import CheckpointRows, StoredCheckpoint, checkpoints_of
 from tuner.store.commands import Commands
 from tuner.store.database import Database, store_errors
+from tuner.store.durations import completed_uses
 from tuner.store.fleet import Fleet, clear_up
 from tuner.store.models import AttemptRow, DispatcherRow, table_of
 from tuner.store.optuna_rows import PendingRows
@@ -117,6 +118,7 @@ class Recorder:
             start.host.name,
             self._dispatcher_id,
             device_s_elsewhere=self.past.device_s,
+            energy_kwh_elsewhere=self.past.energy_kwh,
         )
 
     def _begin(
@@ -126,7 +128,10 @@ class Recorder:
         if connection.dialect.name == "sqlite":
             refuse_second_dispatcher(connection, start, at)
         clear_up(connection, start, at)
-        self.past = past_use(connection, start.study_id)
+        self.past = replace(
+            past_use(connection, start.study_id),
+            trials=completed_uses(connection, start.study_id),
+        )
         self._host_id = host_id_of(connection, start.host)
         self._device_ids = self._ids_of(devices, connection)
         #: What devices did.

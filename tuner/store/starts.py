@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from tuner.budget import TrialUse
 from tuner.devices.device import Device
 from tuner.errors import StoreError
 from tuner.provenance import GitState, HostFacts, is_alive
+from tuner.store.energy import energy_kwh_of
 from tuner.store.models import (
     AttemptRow,
     DeviceRow,
@@ -46,6 +48,9 @@ class PastUse:
 
     time_s: float
     device_s: float
+    energy_kwh: float = 0.0
+    #: Of each of the newest completed trials.
+    trials: Sequence[TrialUse] = ()
 
 
 class OpenDispatcher(NamedTuple):
@@ -146,7 +151,11 @@ def past_use(connection: sa.Connection, study_id: int) -> PastUse:
         .where(DispatcherRow.study_id == study_id, LeaseRow.released_at.is_not(None))
     )
     device_s = connection.execute(leases).scalar() or 0.0
-    return PastUse(time_s=covered_s(spans), device_s=float(device_s))
+    return PastUse(
+        time_s=covered_s(spans),
+        device_s=float(device_s),
+        energy_kwh=energy_kwh_of(connection, study_id),
+    )
 
 
 def covered_s(spans: Iterable[tuple[datetime, datetime]]) -> float:

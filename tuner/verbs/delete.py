@@ -10,12 +10,13 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from tuner.config.confirm import confirmation_of
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.store.models import AttemptRow
 from tuner.verbs.dispatchers import has_our_tables, refuse_living
 from tuner.verbs.optuna_tables import STUDIES, TRIALS, ids_of
-from tuner.verbs.source import Place, StoredStudy, choose_study, reading, writing
+from tuner.verbs.source import Place, StoredStudy, choose_study, reading, stored_studies, writing
 from tuner.verbs.study_rows import study_tables
 
 
@@ -33,6 +34,8 @@ class FilesExtent:
     """Logs and checkpoints of a study."""
 
     root: Path
+    #: Of the runs of its leaders.
+    root_of_runs: Path
     n_files: int
     n_bytes: int
 
@@ -68,9 +71,11 @@ def measure(place: Place, now: datetime) -> Extent:
 def measure_files(place: Place) -> FilesExtent:
     """Of a study file's study."""
     assert place.config is not None, "checked before"
-    root = StudyFiles(folder=place.config.folder, study=place.config.study).root
-    sizes = list(_sizes(root))
-    return FilesExtent(root=root, n_files=len(sizes), n_bytes=sum(sizes))
+    folder, name = place.config.folder, place.config.study
+    root = StudyFiles(folder=folder, study=name).root
+    of_runs = StudyFiles(folder=folder, study=confirmation_of(name)).root
+    sizes = [*_sizes(root), *_sizes(of_runs)]
+    return FilesExtent(root=root, root_of_runs=of_runs, n_files=len(sizes), n_bytes=sum(sizes))
 
 
 def _sizes(root: Path) -> Iterator[int]:
@@ -80,19 +85,25 @@ def _sizes(root: Path) -> Iterator[int]:
 
 
 def delete_study(place: Place, now: datetime) -> None:
-    """Deletes a study, also from Optuna's tables, in one transaction.
+    """Deletes a study and the runs of its leaders, also from Optuna's tables, in one transaction.
 
     Raises:
         StoreError: If it is gone, or a dispatcher has begun to work on it.
     """
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
-        # As a dispatcher does when it starts: either it sees no study, or it is seen here.
-        lock = sa.select(STUDIES.c.study_id).where(STUDIES.c.study_id == stored.id)
-        connection.execute(lock.with_for_update())
-        refuse_living(connection, stored.id, now, "delete it")
-        for each in reversed(study_tables(with_ours=has_our_tables(connection))):
-            connection.execute(sa.delete(each.table).where(each.of_study(stored.id)))
+        runs = stored_studies(connection).get(confirmation_of(stored.name))
+        for study_id in (stored.id, *([] if runs is None else [runs])):
+            _delete(connection, study_id, now)
+
+
+def _delete(connection: sa.Connection, study_id: int, now: datetime) -> None:
+    # As a dispatcher does when it starts: either it sees no study, or it is seen here.
+    lock = sa.select(STUDIES.c.study_id).where(STUDIES.c.study_id == study_id)
+    connection.execute(lock.with_for_update())
+    refuse_living(connection, study_id, now, "delete it")
+    for each in reversed(study_tables(with_ours=has_our_tables(connection))):
+        connection.execute(sa.delete(each.table).where(each.of_study(study_id)))
 
 
 def delete_files(files: FilesExtent) -> None:
@@ -100,10 +111,11 @@ def delete_files(files: FilesExtent) -> None:
     Raises:
         ConfigError: If a file cannot be removed.
     """
-    if not files.root.exists():
-        return
-    try:
-        shutil.rmtree(files.root)
-    except OSError as error:
-        problem = f"cannot be removed: {error}. The study is deleted; remove the folder by hand."
-        raise ConfigError(problem, file=str(files.root)) from error
+    for root in (files.root, files.root_of_runs):
+        if not root.exists():
+            continue
+        try:
+            shutil.rmtree(root)
+        except OSError as error:
+            problem = f"cannot be removed: {error}. The study is deleted; remove the folder by hand"
+            raise ConfigError(f"{problem}.", file=str(root)) from error

@@ -13,8 +13,8 @@ from optuna.trial import TrialState
 from pydantic import ValidationError
 
 from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.config.budget import BudgetConfig
 from tuner.config.messages import to_mistakes
-from tuner.config.study import BudgetConfig
 from tuner.devices.request import parse_device_request
 from tuner.errors import ConfigError
 from tuner.messages import Json

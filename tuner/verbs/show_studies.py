@@ -9,6 +9,7 @@ from optuna.trial import TrialState
 
 from tuner.attempt import Outcome
 from tuner.budget import SECONDS_PER_HOUR
+from tuner.verbs.confirmed import Confirmation
 from tuner.verbs.dispatchers import StoredDispatcher
 from tuner.verbs.idle_now import idle_texts
 from tuner.verbs.running import RunningTrial
@@ -62,6 +63,8 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"last activity: {ago(study.active_at, now)}",
         *(f"idle: {each}" for each in idle_texts(status.idle, now)),
         *_best(status),
+        *_forecast(status),
+        *confirmation_lines(status.confirmation),
     ]
     if status.running:
         lines += ["", table(_RUNNING, [_running_row(each) for each in status.running])]
@@ -80,7 +83,8 @@ def _spent(status: StudyStatus) -> Iterator[str]:
     hours = f" of {budget.device_hours:g}" if budget.device_hours is not None else ""
     yield f"{spent.device_s / SECONDS_PER_HOUR:.3g}{hours} device-hours"
     if status.energy_kwh is not None:
-        yield f"{status.energy_kwh:.3g} kWh"
+        energy = f" of {budget.energy_kwh:g}" if budget.energy_kwh is not None else ""
+        yield f"{status.energy_kwh:.3g}{energy} kWh"
 
 
 def _best(status: StudyStatus) -> list[str]:
@@ -91,6 +95,33 @@ def _best(status: StudyStatus) -> list[str]:
     if status.study.best:
         return [f"best of each objective: {text.values_text(status.study.best)}"]
     return ["best: no trial has completed"]
+
+
+def _forecast(status: StudyStatus) -> list[str]:
+    """`forecast: about 0.962 (likely 0.958 to 0.971) by 2026-03-01 14:30:00, ...`"""
+    told = status.forecast
+    if told is None:
+        return []
+    low, high = sorted((told.cautious, told.hopeful))
+    by = f" by {when(status.ends_at)} UTC" if status.ends_at is not None else ""
+    return [
+        f"forecast: about {told.median:.6g} (likely {low:.6g} to {high:.6g}){by}, after "
+        f"{told.n_more} more trials"
+    ]
+
+
+def confirmation_lines(confirmation: Confirmation | None) -> list[str]:
+    """`run again: trial 7: 0.951 ± 0.004 (5 runs), the best with probability 0.83`"""
+    if confirmation is None:
+        return []
+    lines = [
+        f"  trial {each.trial_number}: {each.mean:.6g}"
+        + ("" if each.deviation is None else f" ± {each.deviation:.2g}")
+        + f" ({len(each.values)} run{'s' if len(each.values) > 1 else ''})"
+        + ("" if each.p_best is None else f", the best with probability {each.p_best:.2g}")
+        for each in confirmation.leaders
+    ]
+    return [f"run again: {confirmation.n_ended} of {confirmation.n_runs} runs done", *lines]
 
 
 def _running_row(running: RunningTrial) -> tuple[str, ...]:

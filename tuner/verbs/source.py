@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from search_spaces.space import nearest
 from tuner.config import StudyConfig, load_study_file
+from tuner.config.confirm import only_study
 from tuner.config.storage_url import resolve_storage
 from tuner.errors import EXIT_BAD_INPUT, ConfigError, StoreError
 from tuner.store.database import Database, open_database, shown_url, store_errors
@@ -164,8 +165,7 @@ def choose_study(connection: sa.Connection, place: Place) -> StoredStudy:
     """
     studies = stored_studies(connection)
     name = place.study
-    if name is None and len(studies) == 1:
-        name = next(iter(studies))
+    name = name or only_study(set(studies))
     if name is None:
         raise StoreError(_which(place.shown, sorted(studies)))
     if name not in studies:

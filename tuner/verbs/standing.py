@@ -7,7 +7,7 @@ from enum import Enum
 
 from optuna.trial import TrialState
 
-from tuner.budget import Budget, Spent
+from tuner.budget import Budget, Spent, TrialUse
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 from tuner.verbs.studies import StudySummary
 
@@ -47,9 +47,13 @@ class Grid:
 
 
 def judge(
-    study: StudySummary, budget: Budget, spent: Spent, grid: Grid | None
+    study: StudySummary,
+    budget: Budget,
+    spent: Spent,
+    grid: Grid | None,
+    trial: TrialUse | None = None,
 ) -> tuple[Standing, str]:
-    """How a study stands, and why."""
+    """How a study stands, and why; `trial` is what a further one would take, where it is known."""
     places = ", ".join(f"{each.host} (pid {each.pid})" for each in study.dispatchers)
     if study.dispatchers and all(each.is_silent for each in study.dispatchers):
         reason = "has not written anything for a minute: it hangs, or cannot reach the database"
@@ -57,7 +61,7 @@ def judge(
     if study.dispatchers:
         return Standing.RUNNING, places
     # A trial that has begun is spent, but the study is not at its end before it is over.
-    reason = _end_reason(budget, replace(spent, trials=study.n_finished), grid)
+    reason = _end_reason(budget, replace(spent, trials=study.n_finished), grid, trial)
     if not reason:
         return Standing.STOPPED, f"no dispatcher is alive, {_left(study, budget)}"
     is_hopeless = not (study.trials[TrialState.COMPLETE] or study.trials[TrialState.PRUNED])
@@ -66,16 +70,18 @@ def judge(
     return Standing.FINISHED, reason
 
 
-def _end_reason(budget: Budget, spent: Spent, grid: Grid | None) -> str:
+def _end_reason(budget: Budget, spent: Spent, grid: Grid | None, trial: TrialUse | None) -> str:
     if grid is not None and grid.n_tried >= grid.n_points:
         return "every configuration of the space was tried"
     reached = budget.reached(spent)
+    if reached is None and trial is not None:
+        reached = budget.too_little(spent, trial)
     return f"budget reached: {reached}" if reached else ""
 
 
 def _left(study: StudySummary, budget: Budget) -> str:
     if budget.trials is not None:
         return f"{study.n_finished} of {budget.trials} trials are done"
-    if budget.time_s is None and budget.device_hours is None:
+    if budget == Budget():
         return "and the budget is open"
     return "and the budget is not reached"

@@ -6,21 +6,26 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
+import numpy as np
 import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
 
 from search_spaces.strict_yaml import YamlError, read_yaml
-from tuner.budget import Budget, Spent
+from tuner.budget import Budget, Spent, typical_use
 from tuner.config import BudgetConfig
 from tuner.store.commands import paused_by
+from tuner.store.durations import completed_uses
 from tuner.store.models import DispatcherRow
 from tuner.store.starts import past_use
+from tuner.verbs.confirmed import Confirmation, read_confirmation
 from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.verbs.feasible import infeasible_trials
+from tuner.verbs.forecast import Forecast, forecast, trials_left
 from tuner.verbs.idle_now import IdleNow, read_idle_now
-from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS, ids_of
+from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS, ids_of, read_values
 from tuner.verbs.running import RunningTrial, read_running
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.standing import Grid, Standing, judge
@@ -66,6 +71,12 @@ class StudyStatus:
     dispatchers: Sequence[StoredDispatcher]
     #: Devices without a trial.
     idle: Sequence[IdleNow]
+    #: Of the end, where a dispatcher works on it; None where too little is known.
+    forecast: Forecast | None = None
+    #: When that is, at the rate so far.
+    ends_at: datetime | None = None
+    #: What fresh runs of its leaders gave; None where none is run again.
+    confirmation: Confirmation | None = None
 
 
 def read_status(
@@ -95,6 +106,9 @@ def read_status(
         running=read_running(connection, study, starts, now),
         dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
         idle=read_idle_now(connection, starts, now),
+        forecast=_forecast(connection, study, progress),
+        ends_at=_ends_at(progress, now),
+        confirmation=read_confirmation(connection, study.name),
     )
 
 
@@ -102,9 +116,11 @@ def read_progress(
     connection: sa.Connection, study: StudySummary, budget: BudgetConfig | None = None
 ) -> Progress:
     """How far a study is; `budget` None: of the file that it was last run with."""
-    limits = _budget(budget or _recorded_budget(connection, study.id))
+    limits = (budget or _recorded_budget(connection, study.id)).limits
     spent = _spent(connection, study)
-    standing, reason = judge(study, limits, spent, _grid(connection, study.id))
+    uses = completed_uses(connection, study.id) if has_our_tables(connection) else []
+    grid = _grid(connection, study.id)
+    standing, reason = judge(study, limits, spent, grid, typical_use(uses))
     return Progress(
         standing=standing,
         reason=reason,
@@ -114,8 +130,29 @@ def read_progress(
     )
 
 
-def _budget(config: BudgetConfig) -> Budget:
-    return Budget(trials=config.trials, time_s=config.time_s, device_hours=config.device_hours)
+def _forecast(
+    connection: sa.Connection, study: StudySummary, progress: Progress
+) -> Forecast | None:
+    if progress.standing is not Standing.RUNNING or len(study.objectives) != 1:
+        return None
+    n_more = trials_left(study.n_finished, progress.fraction, progress.budget.trials)
+    completed = sa.select(TRIALS.c.trial_id).where(
+        TRIALS.c.study_id == study.id, TRIALS.c.state == TrialState.COMPLETE
+    )
+    able = set(connection.execute(completed).scalars()) - infeasible_trials(connection, study.id)
+    found = sorted(read_values(connection, study.id, able).items())
+    values = [by_place[0] for trial_id, by_place in found if trial_id in able and by_place]
+    finite = np.array([each for each in values if math.isfinite(each)])
+    is_maximized = study.objectives[0].is_maximized
+    return forecast(finite, study.n_finished, is_maximized=is_maximized, n_more=n_more)
+
+
+def _ends_at(progress: Progress, now: datetime) -> datetime | None:
+    """At the rate of all the time in which anybody worked on it."""
+    fraction = progress.fraction
+    if progress.standing is not Standing.RUNNING or not fraction:
+        return None
+    return now + timedelta(seconds=progress.spent.time_s * (1 - fraction) / fraction)
 
 
 def _recorded_budget(connection: sa.Connection, study_id: int) -> BudgetConfig:
@@ -139,7 +176,12 @@ def _spent(connection: sa.Connection, study: StudySummary) -> Spent:
     if not has_our_tables(connection):
         return Spent(trials=study.n_begun, time_s=0.0, device_s=0.0)
     past = past_use(connection, study.id)
-    return Spent(trials=study.n_begun, time_s=past.time_s, device_s=past.device_s)
+    return Spent(
+        trials=study.n_begun,
+        time_s=past.time_s,
+        device_s=past.device_s,
+        energy_kwh=past.energy_kwh,
+    )
 
 
 def _grid(connection: sa.Connection, study_id: int) -> Grid | None:

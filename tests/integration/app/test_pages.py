@@ -210,6 +210,20 @@ def test_a_trial_that_is_not_there(url: str) -> None:
     assert "no trial 99" in opened("trials", trial=99).warning[0].value
 
 
+def test_best_tells_of_fresh_runs(url: str) -> None:
+    seeded.add_study(url, "tried", [create_trial(value=0.9), create_trial(value=0.8)])
+    runs = [
+        create_trial(value=value, user_attrs={"tuner:confirms": number})
+        for number, value in [(0, 0.5), (1, 0.7), (0, 0.6), (1, 0.8)]
+    ]
+    seeded.add_study(url, "tried.confirm", runs)
+    page = opened("best")
+    (table,) = [each.value for each in page.dataframe if "probability" in each.value]
+    assert table["trial"].tolist() == [1]
+    assert table["mean"].tolist() == [pytest.approx(0.75)]
+    assert 0.5 < table["probability"].tolist()[0] < 1.0
+
+
 def test_best_as_text_in_each_form(url: str) -> None:
     seeded.add_first_study(url)
     texts = [each.value for each in opened("best").code]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import optuna
 import pytest
@@ -156,20 +157,53 @@ def test_grid_ends_when_every_point_was_tried(make_world):
 
 
 def test_time_budget_starts_nothing_after_its_end_and_lets_trials_end(make_world):
-    world = make_world(n_devices=2, budget=Budget(time_s=2.5))
+    # Two trials tell too little of how long one takes.
+    world = make_world(n_devices=1, budget=Budget(time_s=1.5))
     start_s = world.now_s
     result = world.run()
     assert result.reason == "budget reached: 2 s"
     assert set(world.stored_states()) == {"COMPLETE"}
+    assert len(world.workers) == 2
+    assert 1.5 <= world.now_s - start_s < 3.0
+
+
+def test_time_budget_starts_nothing_that_cannot_finish(make_world):
+    world = make_world(n_devices=2, budget=Budget(time_s=3.5))
+    start_s = world.now_s
+    result = world.run()
+    assert re.fullmatch(
+        r"budget reached: 0\.\d+ s of 4 s are left, and a trial takes 1(\.\d+)? s", result.reason
+    )
+    assert set(world.stored_states()) == {"COMPLETE"}
     assert len(world.workers) == 6
-    assert 2.5 <= world.now_s - start_s < 4.0
+    assert 3.0 <= world.now_s - start_s <= 3.5
+
+
+def test_people_hear_why_no_new_trial_starts_while_others_run(make_world):
+    lasting = iter([1.0, 1.0, 1.0, 6.0, 1.0, 1.0, 1.0])
+
+    def program(worker):
+        worker.later(0.1, worker.hello)
+        worker.later(next(lasting), worker.complete)
+
+    world = make_world(program, n_devices=2, budget=Budget(time_s=5.5))
+    world.run()
+    assert sum("No new trial starts: " in text for text in world.said) == 1
+    assert len(world.workers) < 8
+
+
+def test_later_start_knows_how_long_trials_take(make_world):
+    make_world(n_devices=1, budget=Budget(time_s=4.5)).run()
+    again = make_world(n_devices=1, budget=Budget(time_s=4.9))
+    again.run()
+    assert again.workers == []
 
 
 def test_device_hours_count_every_device(make_world):
     world = make_world(n_devices=4, budget=Budget(device_hours=4 * 10 / 3600))
     start_s = world.now_s
     assert "device-hours" in world.run().reason
-    assert 10 <= world.now_s - start_s < 12.5
+    assert 8 <= world.now_s - start_s <= 10.5
 
 
 def test_time_budget_counts_earlier_starts(make_world):

@@ -15,6 +15,7 @@ from tests.unit.test_saved_states import save
 from tuner.attempt import Cause, Outcome
 from tuner.budget import Budget
 from tuner.checkpoint_files import file_of, newest_whole, step_of
+from tuner.dispatch.notices import Said, Started
 from tuner.messages import Action
 from tuner.search.asha import AshaPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
@@ -258,6 +259,21 @@ def test_of_two_dispatchers_one_gets_a_promoted_trial(pausing: Callable[..., Wor
     assert promotion is not None
     assert promotion.take(number) is None
     assert number not in promotion.paused
+
+
+def test_what_is_left_of_the_time_goes_to_the_leaders(pausing: Callable[..., World]) -> None:
+    # Better ones come all the time, so that nobody paused has earned to go on at the end.
+    world = pausing(saving(lambda number: -float(number)), n_devices=2, budget=Budget(time_s=160.0))
+    start_s = world.now_s
+    result = world.run()
+    assert result.n_completed >= 3, "it is known how long a training takes"
+    notices = world.view.notices
+    texts = [each.text if isinstance(each, Said) else "" for each in notices]
+    (place,) = [i for i, text in enumerate(texts) if text.startswith("No new trial starts: ")]
+    later = [each for each in notices[place:] if isinstance(each, Started)]
+    assert later, "somebody went on"
+    assert all(each.attempt.number > 1 for each in later), "nobody began"
+    assert world.now_s - start_s <= 160.0 + LAST_STEP, "what was begun had its end in sight"
 
 
 # -- programs and disks that misbehave ---------------------------------------------------------

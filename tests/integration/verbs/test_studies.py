@@ -264,3 +264,29 @@ def refusal(url: str, study: str | None) -> str:
         choose_study(connection, place(url, study))
     assert caught.value.exit_code == EXIT_BAD_INPUT
     return str(caught.value)
+
+
+def test_forecast_of_a_study_that_runs(url: str) -> None:
+    values = [0.5 + 0.4 * (7 * i % 40) / 40 for i in range(40)]
+    add_study(url, "long", [a_trial({"lr": 0.01}, value) for value in values])
+    of = add_dispatcher(url, "long", is_alive=True)
+    add_attempt(url, of, 0)
+    budget = BudgetConfig.model_validate({"trials": 100})
+    status = status_of(url, "long", budget)
+    told = status.forecast
+    assert told is not None
+    assert told.n_more == 60
+    assert max(values) <= told.cautious <= told.median <= told.hopeful
+    assert status.ends_at is not None
+    assert status.ends_at > LATER
+    lines = status_text(status, LATER).splitlines()
+    (line,) = [each for each in lines if each.startswith("forecast: about ")]
+    assert line.endswith(" UTC, after 60 more trials")
+    assert '"n_more": 60' in as_json(status)
+
+
+def test_no_forecast_where_nobody_works(url: str) -> None:
+    add_study(url, "over", [a_trial({"lr": 0.01}, i / 40) for i in range(40)])
+    add_dispatcher(url, "over", is_ended=True)
+    status = status_of(url, "over", BudgetConfig.model_validate({"trials": 100}))
+    assert (status.forecast, status.ends_at) == (None, None)

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
-from benchmarks.search_quality.systems import AUTO, OURS, SYSTEMS, seeded
+from benchmarks.search_quality.systems import AUTO, OURS, SYSTEMS, right_prior, seeded, wrong_prior
 from benchmarks.search_quality.tasks import Task, read_task
 
 N_STEPS = 9
@@ -147,3 +147,12 @@ def test_the_command_writes_figures_down(tmp_path: Path, task: Task) -> None:
     written = json.loads(output.read_text())
     assert [each["system"] for each in written["results"]] == ["random"]
     assert "optuna" in written["packages"]
+
+
+@pytest.mark.parametrize("name", ["random, right prior", "tpe, wrong prior"])
+def test_guess_is_played_first(task: Task, name: str) -> None:
+    search = seeded(name, task, 3)
+    guess = right_prior(task) if "right" in name else wrong_prior(task)
+    assert search.next().params == guess
+    ends = [task.table.curve(each(task)).values[-1] for each in (wrong_prior, right_prior)]
+    assert ends[0] < ends[1]

@@ -71,14 +71,15 @@ KEYS = [
     ),
     pytest.param(
         SMALL + "budget: {zzz: 1}",
-        "unknown key 'budget.zzz'. Known keys: budget.trials, budget.time, budget.device_hours.",
+        "unknown key 'budget.zzz'. Known keys: budget.trials, budget.time, budget.device_hours, "
+        "budget.energy.",
         id="far-key",
     ),
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
-        "checkpoints, usage.",
+        "sampler, prior, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
+        "checkpoints, usage, confirm.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -313,6 +314,84 @@ TRIAL = [
         SMALL + "usage: {every: 2m}",
         "usage.every is '2m', but must be from 1s to 1m.",
         id="usage-too-seldom",
+    ),
+    pytest.param(
+        SMALL + "search_space: {lr: {type: float, low: 0.1, high: 1.0}}\nprior: {lrr: 0.5}",
+        "prior.lrr is no parameter of search_space. Did you mean 'lr'?",
+        id="prior-of-nothing",
+    ),
+    pytest.param(
+        SMALL + "search_space: {lr: {type: float, low: 0.1, high: 1.0}}\nprior: {lr: 3}",
+        "prior.lr is 3, but must be a number from 0.1 to 1, as search_space has it.",
+        id="prior-outside",
+    ),
+    pytest.param(
+        SMALL + "search_space: {lr: {type: float, low: 0.1, high: 1.0}}\nprior: {lr: '0.3'}",
+        "prior.lr is '0.3', but must be a number from 0.1 to 1, as search_space has it. "
+        "Write it without quotes.",
+        id="prior-in-quotes",
+    ),
+    pytest.param(
+        SMALL + "search_space: {o: {type: categorical, choices: [a, b]}}\nprior: {o: c}",
+        "prior.o is 'c', but must be one of a, b, as search_space has it.",
+        id="prior-no-choice",
+    ),
+    pytest.param(
+        SMALL + "search_space: {x: {type: float, low: 0, high: 1}, n: 3}\nprior: {n: 3}",
+        "prior.n is a constant of search_space, which is not searched. Remove it.",
+        id="prior-constant",
+    ),
+    pytest.param(
+        SMALL + "sampler: cmaes\nprior: {x: 3}",
+        "prior works with auto, curve_gp, tpe, random, gp, but sampler is 'cmaes'. Choose another.",
+        id="prior-sampler",
+    ),
+    pytest.param(
+        SMALL + "prior: 3",
+        "prior must be a mapping of parameters to the values that you believe in, such as "
+        "{lr: 3.0e-4, width: 128}.",
+        id="prior-no-mapping",
+    ),
+    pytest.param(
+        SMALL + "prior: {x: [1, 2]}",
+        "prior has [1, 2] for 'x', but must have one value of each.",
+        id="prior-list",
+    ),
+    pytest.param(
+        SMALL + "budget: {energy: 5 kW}",
+        "budget.energy is '5 kW', but must be an energy above 0, such as 5kWh or 800Wh.",
+        id="energy-is-no-power",
+    ),
+    pytest.param(
+        SMALL + "budget: {energy: 0}",
+        "budget.energy is 0, but must be an energy above 0, such as 5kWh or 800Wh.",
+        id="no-energy",
+    ),
+    pytest.param(
+        SMALL + "confirm: {top: 0}",
+        "confirm.top is 0, but must be at least 1.",
+        id="confirm-nobody",
+    ),
+    pytest.param(
+        SMALL + "confirm: {seeds: 1}",
+        "confirm.seeds is 1, but must be at least 2.",
+        id="confirm-once",
+    ),
+    pytest.param(
+        SMALL + "confirm: true",
+        "confirm is true, but must be a mapping, with one `key: value` per line.",
+        id="confirm-no-mapping",
+    ),
+    pytest.param(
+        SMALL + "confirm: {repeats: 3}",
+        "unknown key 'confirm.repeats'. Known keys: confirm.top, confirm.seeds.",
+        id="confirm-unknown-key",
+    ),
+    pytest.param(
+        SMALL + "objectives: {a: maximize, b: minimize}\nconfirm: {top: 3}",
+        "confirm is for one objective, but the study has 2, so that no trial is the best. "
+        "Remove it.",
+        id="confirm-of-several-objectives",
     ),
     pytest.param(
         SMALL + "checkpoints: {max_size: 1GiB}",

@@ -86,3 +86,12 @@ def test_who_waited_at_a_lower_rung_waits_at_the_higher_one() -> None:
     assert made.promotable() is None, "it is alone at its rung"
     made.unpause(0)
     assert set(made.paused) == {1}
+
+
+def test_what_the_leader_has_left() -> None:
+    made = brackets()
+    come(made, 0, 1, 0.5)
+    come(made, 1, 2, 0.5)
+    assert made.share_left_of_leader is None, "nobody knows how long a training is"
+    made.length = 8
+    assert made.share_left_of_leader == 0.75

@@ -9,7 +9,7 @@ import pytest
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from tuner.budget import Budget, Spent
+from tuner.budget import Budget, Spent, TrialUse
 from tuner.verbs.dispatchers import StoredDispatcher
 from tuner.verbs.standing import EXIT_SILENT, EXIT_STOPPED, Grid, Standing, judge
 from tuner.verbs.studies import Objective, StudySummary
@@ -35,6 +35,7 @@ def judged(
     failed: int = 0,
     time_s: float = 0,
     grid: Grid | None = None,
+    trial: TrialUse | None = None,
     dispatchers: tuple[StoredDispatcher, ...] = (),
 ) -> tuple[Standing, str]:
     counts = {TrialState.COMPLETE: completed, TrialState.FAIL: failed}
@@ -50,7 +51,7 @@ def judged(
         active_at=None,
     )
     spent = Spent(trials=completed + failed, time_s=time_s, device_s=0)
-    return judge(study, budget, spent, grid)
+    return judge(study, budget, spent, grid, trial)
 
 
 def test_study_with_a_living_dispatcher_runs() -> None:
@@ -104,3 +105,13 @@ def test_exit_codes_are_fixed() -> None:
         Standing.SILENT: EXIT_SILENT,
     }
     assert (EXIT_STOPPED, EXIT_SILENT) == (3, 4)
+
+
+def test_too_little_for_one_more_trial_is_the_end() -> None:
+    study = judged(Budget(time_s=100), completed=3, time_s=90)
+    assert study[0] is Standing.STOPPED
+    found = judged(Budget(time_s=100), completed=3, time_s=90, trial=TrialUse(time_s=20.0))
+    assert found == (
+        Standing.FINISHED,
+        "budget reached: 10 s of 100 s are left, and a trial takes 20 s",
+    )

@@ -1,0 +1,39 @@
+"""`confirm`: how the leaders of a study are run again at its end."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field, Strict
+
+from tuner.config.model import Model
+
+#: Of the name of the study that the runs are trials of.
+_SUFFIX = ".confirm"
+
+_WholeNumber: TypeAlias = Annotated[int, Strict()]
+
+
+class ConfirmConfig(Model):
+    """Who is run again, and how often."""
+
+    #: So many configurations, the best.
+    top: Annotated[_WholeNumber, Field(ge=1)] = 3
+    #: Runs of each. One says nothing about how far two differ.
+    seeds: Annotated[_WholeNumber, Field(ge=2)] = 5
+
+
+def confirmation_of(study: str) -> str:
+    """Name of the study that holds the runs of another one's leaders."""
+    return study + _SUFFIX
+
+
+def is_confirmation(study: str) -> bool:
+    """Whether a study's name is that of one that holds runs of another one's leaders."""
+    return study.endswith(_SUFFIX)
+
+
+def only_study(names: set[str]) -> str | None:
+    """The study that is meant where none is named: the only one, beside its confirmation."""
+    own = {name for name in names if not is_confirmation(name)}
+    return own.pop() if len(own) == 1 else None

@@ -1,0 +1,158 @@
+"""What the dispatchers of one start share, and how one is made for a study."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+from optuna.pruners import BasePruner
+
+from tuner.clock import SystemClock
+from tuner.config import StudyConfig
+from tuner.config.storage_url import without_passwords
+from tuner.devices.reselection import Reselection
+from tuner.dispatch.activity import Activity
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.housekeeping import Housekeeping
+from tuner.dispatch.leasing import Leasing
+from tuner.dispatch.notices import View
+from tuner.dispatch.sampling import Sampler
+from tuner.dispatch.saving import Saving
+from tuner.dispatch.terms import Terms
+from tuner.launch.channel import ChannelServer
+from tuner.launch.local import LocalLauncher
+from tuner.prepare import HostDevices, draw_seed, plan_of
+from tuner.provenance import git_state, host_facts, package_versions
+from tuner.retention import RetentionRule
+from tuner.search.auto import sampler_of
+from tuner.search.study import StudySearch
+from tuner.store.buffered_storage import BufferedStorage
+from tuner.store.database import Database
+from tuner.store.queries import first_seed
+from tuner.store.record import Recorder
+from tuner.store.schema import alone
+from tuner.store.starts import StartRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """What one dispatcher after the other works with."""
+
+    database: Database
+    host: HostDevices
+    launcher: LocalLauncher
+    channel: ChannelServer
+    leasing: Leasing
+    clock: SystemClock
+    sampler: Sampler
+    reselection: Reselection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStudy:
+    """A study that a dispatcher may work on from now on."""
+
+    config: StudyConfig
+    search: StudySearch
+    recorder: Recorder
+    #: Each attempt's own is derived from it.
+    seed: int
+
+
+def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispatcher:
+    config, recorder = study.config, study.recorder
+    plan = plan_of(config, seed=study.seed)
+    return Dispatcher(
+        search=study.search,
+        recorder=recorder,
+        launcher=workplace.launcher,
+        channel=workplace.channel,
+        leasing=workplace.leasing,
+        plan=plan,
+        terms=_terms(config),
+        view=view,
+        clock=workplace.clock,
+        activity=Activity(workplace.leasing.watch, time.monotonic),
+        housekeeping=Housekeeping(study.search, plan.files, _retention(config)),
+        saving=Saving(plan.files, recorder),
+        reselection=workplace.reselection,
+        sampler=workplace.sampler,
+    )
+
+
+def open_study(
+    config: StudyConfig, database: Database, pruner: BasePruner, host: HostDevices
+) -> OpenStudy:
+    """Makes the study where it is not there yet, and joins those who work on it.
+
+    Raises:
+        TunerError: If the stored study is another one, or somebody else works on it alone.
+    """
+    storage = database.storage
+    stored_id = _stored_id(storage, config.study)
+    stored_seed = first_seed(database, stored_id) if stored_id is not None else None
+    n_trials = storage.get_n_trials(stored_id) if stored_id is not None else 0
+    seed = config.sampler.seed
+    if seed is None:
+        seed = stored_seed if stored_seed is not None else draw_seed()
+    # Two dispatchers may make the same study at the same instant.
+    with alone(database.engine):
+        search = StudySearch(
+            storage,
+            config.study,
+            objectives=config.objectives,
+            space=config.search_space,
+            sampler=sampler_of(config, seed=seed),
+            pruner=pruner,
+        )
+    start = StartRecord(
+        study_id=search.study_id,
+        host=host_facts(),
+        seed=seed,
+        study_file=without_passwords(config.text),
+        folder=str(config.folder),
+        versions=package_versions(),
+        git=git_state(config.folder),
+    )
+    recorder = Recorder(
+        database,
+        start,
+        host.all_devices,
+        clock=SystemClock(),
+        n_trials=config.budget.trials,
+    )
+    if n_trials or recorder.n_earlier_starts:
+        later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
+        search.study.sampler = sampler_of(config, seed=later_seed)
+    # What dispatchers that died have left waits again.
+    search.sync()
+    return OpenStudy(config=config, search=search, recorder=recorder, seed=seed)
+
+
+def _stored_id(storage: BufferedStorage, name: str) -> int | None:
+    try:
+        return storage.get_study_id_from_name(name)
+    except KeyError:
+        return None
+
+
+def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:
+    """A later start, or one beside others, must not draw the numbers of the first again."""
+    text = f"{seed}+{n_trials}+{n_earlier_starts}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
+
+
+def _terms(config: StudyConfig) -> Terms:
+    return Terms(
+        budget=config.budget.limits,
+        retries=config.trial.retries,
+        timeout_s=config.trial.timeout_s,
+        stall_timeout_s=config.trial.stall_timeout_s,
+        stop_grace_s=config.trial.stop_grace_s,
+    )
+
+
+def _retention(config: StudyConfig) -> RetentionRule:
+    checkpoints = config.checkpoints
+    return RetentionRule(n_best=checkpoints.n_best, max_bytes=checkpoints.max_disk_bytes)
