@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import plotly.graph_objects as go
@@ -28,6 +29,11 @@ COLOURS: Mapping[str, str] = {
 BEST = "#eb6834"
 #: Of a study that another one is held against.
 OTHER = "#9068e0"
+#: Of trials or devices in turn: the same one on every figure, and those next to each other differ.
+OF_MANY = (
+    *("#2a78d6", "#e6a23c", "#1baf7a", "#9b6dd7", "#d9643a", "#4bb8cf"),
+    *("#b8a04a", "#c95d9c", "#6f8f3f", "#5b6fb5", "#a86a52", "#7f95a8"),
+)
 Figure: TypeAlias = go.Figure
 _HEIGHT_PX = 460
 
@@ -60,3 +66,9 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
     figure.update_xaxes(automargin=True, zeroline=False)
     figure.update_yaxes(automargin=True, zeroline=False)
     return figure
+
+
+def instant(at_s: float) -> datetime:
+    """Of seconds since the epoch."""
+    # Without a zone: a browser would show one with a zone in its own.
+    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

@@ -11,7 +11,8 @@ import streamlit as st
 
 from app.charts.heat_map import heat_map_figure
 from app.charts.timeline import timeline_figure
-from app.data.device_history import History, window_of
+from app.data.device_history import History
+from app.data.device_samples import window_of
 from app.data.device_use import (
     DeviceTotal,
     Spans,
