@@ -63,7 +63,14 @@ def _page(shown: Shown) -> None:
     if len(names) > 1:
         places = (0, 1)
         if len(names) > 2:
-            others = st.multiselect("Pareto front of", names, names[:2], max_selections=2)
+            others = st.multiselect(
+                "Pareto front of",
+                names,
+                names[:2],
+                max_selections=2,
+                key="front",
+                bind="query-params",
+            )
             if len(others) < 2:
                 return
             places = (names.index(others[0]), names.index(others[1]))
@@ -74,21 +81,31 @@ def _wish(shown: Shown, names: list[str]) -> Wish:
     studies = shown.look.studies()
     with st.container(horizontal=True, vertical_alignment="bottom"):
         axis = st.segmented_control(
-            "Against", list(Axis), format_func=lambda each: each.value, default=Axis.TRIALS
+            "Against",
+            list(Axis),
+            format_func=lambda each: each.value,
+            default=Axis.TRIALS,
+            required=True,
+            key="against",
+            bind="query-params",
         )
-        place = 0
-        if len(names) > 1:
-            place = names.index(st.selectbox("Objective", names, width=220))
+        place = shell.objective_place(names)
         others = [name for name in studies if name != shown.study.name]
         beside = None
         if others:
-            chosen = st.selectbox("Beside", [_ALONE, *others], width=220)
+            words = [_ALONE, *others]
+            chosen = st.selectbox("Beside", words, width=220, key="beside", bind="query-params")
             beside = studies.get(chosen)
-        log_x = st.toggle("log x")
-        log_y = st.toggle("log y")
-        is_forecast = st.toggle("forecast", help="Where the study ends if trials go on like that.")
+        log_x = st.toggle("log x", key="log_x", bind="query-params")
+        log_y = st.toggle("log y", key="log_y", bind="query-params")
+        is_forecast = st.toggle(
+            "forecast",
+            help="Where the study ends if trials go on like that.",
+            key="forecast",
+            bind="query-params",
+        )
     return Wish(
-        axis=axis or Axis.TRIALS,
+        axis=axis,
         place=place,
         log_x=log_x,
         log_y=log_y,

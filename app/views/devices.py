@@ -65,12 +65,24 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        span = st.segmented_control("The last", list(_SPANS), default="all") or "all"
-        colour = st.segmented_control("Colour", [_OUTCOME, _TRIAL], default=_OUTCOME) or _OUTCOME
-        heat = st.segmented_control("Heat map", [_UTILIZATION, _MEMORY], default=_UTILIZATION)
-        is_of_all = st.toggle("all studies", help="Of this database, not this study alone.")
-    asked = _Asked(span=span, is_of_all=is_of_all, colour=colour, heat=heat or _UTILIZATION)
+        span = _choice("The last", list(_SPANS), key="last")
+        colour = _choice("Colour", [_OUTCOME, _TRIAL], key="colour")
+        heat = _choice("Heat map", [_UTILIZATION, _MEMORY], key="heat")
+        is_of_all = st.toggle(
+            "all studies",
+            help="Of this database, not this study alone.",
+            key="all_studies",
+            bind="query-params",
+        )
+    asked = _Asked(span=span, is_of_all=is_of_all, colour=colour, heat=heat)
     shell.live("devices", lambda: _devices(shown, asked))
+
+
+def _choice(label: str, words: Sequence[str], *, key: str) -> str:
+    """One of some words, at first the first one."""
+    return st.segmented_control(
+        label, words, default=words[0], required=True, key=key, bind="query-params"
+    )
 
 
 def _devices(shown: Shown, asked: _Asked) -> None:

@@ -31,14 +31,18 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     names = [each.name for each in shown.objectives]
-    place = 0
     with st.container(horizontal=True, vertical_alignment="bottom"):
         kind = st.segmented_control(
-            "Figure", list(Kind), format_func=lambda each: each.value, default=Kind.PARALLEL
+            "Figure",
+            list(Kind),
+            format_func=lambda each: each.value,
+            default=Kind.PARALLEL,
+            required=True,
+            key="figure",
+            bind="query-params",
         )
-        if len(names) > 1:
-            place = names.index(st.selectbox("Objective", names, width=220))
-    shell.live("parameters", lambda: _figures(shown, kind or Kind.PARALLEL, place))
+        place = shell.objective_place(names)
+    shell.live("parameters", lambda: _figures(shown, kind, place))
 
 
 def _figures(shown: Shown, kind: Kind, place: int) -> None:
@@ -84,7 +88,12 @@ def _pair(names: list[str]) -> list[str]:
     if len(names) <= 2:
         return names
     chosen: list[str] = st.multiselect(
-        f"Parameters (2 to {MAX_PAIRED})", names, names[:2], max_selections=MAX_PAIRED
+        f"Parameters (2 to {MAX_PAIRED})",
+        names,
+        names[:2],
+        max_selections=MAX_PAIRED,
+        key="parameter",
+        bind="query-params",
     )
     return chosen
 

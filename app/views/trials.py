@@ -24,7 +24,6 @@ from tuner.verbs.checkpoints import ShownCheckpoint
 from tuner.verbs.usage import AttemptUse
 from tuner.view.text import duration, values_text
 
-_OUTCOMES_PARAM, _WHERE_PARAM = "outcome", "where"
 _TABLE_KEY, _NUMBERS_KEY = "trials_table", "trials_in_table"
 #: A click into the table reruns the table alone; the page is another one then.
 _REDRAW_KEY = "trials_redraw"
@@ -58,17 +57,16 @@ def _all_trials(shown: Shown) -> None:
             known,
             selection_mode="multi",
             format_func=shown_word,
-            default=[each for each in shell.listed(_OUTCOMES_PARAM) if each in known],
-            key="trial_outcomes",
+            key="outcome",
+            bind="query-params",
         )
         where = st.text_input(
             "Where",
-            value=st.query_params.get(_WHERE_PARAM, ""),
             placeholder="lr < 0.01 and optimizer == sgd",
             width=360,
+            key="where",
+            bind="query-params",
         )
-    shell.remember(_OUTCOMES_PARAM, ",".join(wanted))
-    shell.remember(_WHERE_PARAM, where)
     shell.live("trials", lambda: _table(shown, wanted, where))
     with (
         st.form("open_trial", border=False),

@@ -1,4 +1,4 @@
-"""Pages of studies that have ended, in a real browser: their pictures, and clicks into figures.
+"""Pages of studies that have ended, in a real browser: pictures, clicks into figures, links.
 
 Every page at desktop and phone width, light and dark, is a picture for people to look at.
 
@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import optuna
 import pytest
@@ -194,3 +195,47 @@ def test_a_click_chooses_a_trial(address: str, page: Page) -> None:
     page.wait_for_function("each => each.value === '0'", arg=number.element_handle())
     page.get_by_role("button", name="All about this trial").click()
     page.wait_for_url(re.compile(r"/trials\?.*trial=0"))
+
+
+def axis_type(page: Page, axis: str, title: str) -> None:
+    """Waits until the first figure has an axis of such a kind."""
+    page.wait_for_function(
+        """([axis, title]) => {
+          const layout = document.querySelector(".js-plotly-plot[data-drawn=plotly]")?._fullLayout;
+          return layout && `${layout[axis].type}: ${layout[axis].title.text}` === title;
+        }""",
+        arg=[axis, title],
+    )
+
+
+@pytest.mark.timeout(600)
+def test_a_link_leads_to_what_was_chosen(address: str, page: Page, browser: Browser) -> None:
+    page.goto(f"{address}/convergence?study=digits")
+    page.get_by_role("radio", name="wall time").click()
+    page.wait_for_url(re.compile(r"against=wall(\+|%20)time"))
+    page.get_by_text("log y", exact=True).click()
+    page.wait_for_url(re.compile(r"log_y=true"))
+    axis_type(page, "yaxis", "log: accuracy (maximize)")
+
+    # Each page has its own choices, and the study stays.
+    page.get_by_role("link", name="Learning curves").click()
+    page.get_by_role("heading", name="Learning curves", exact=True).wait_for()
+    page.get_by_text("log x", exact=True).click()
+    page.wait_for_url(re.compile(r"log_step=true"))
+    page.get_by_label("Trial among its rivals (number)").fill("5")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"trial=5"))
+    axis_type(page, "xaxis", "log: Step (as reported)")
+    query = parse_qs(urlsplit(page.url).query)
+    assert query == {"study": ["digits"], "log_step": ["true"], "trial": ["5"]}
+
+    other = browser.new_page()
+    other.set_default_timeout(_BROWSER_MS)
+    other.goto(page.url)
+    axis_type(other, "xaxis", "log: Step (as reported)")
+    other.get_by_role("heading", name="Trial 5", exact=True).wait_for()
+    other.close()
+
+    page.get_by_role("link", name="Convergence").click()
+    axis_type(page, "yaxis", "log: accuracy (maximize)")
+    page.wait_for_url(re.compile(r"log_y=true"))
