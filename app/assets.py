@@ -25,6 +25,9 @@ _PREFIX = "/static/js/"
 _EARLY = ("BidiComponent", "Metric", "Selectbox", "Checkbox", "ButtonGroup", "Block", "App")
 _IMPORTED = re.compile(r'(?:from|import)\s*"\./([\w.~-]+\.js)"')
 _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
+#: Else Streamlit looks for its server below the address of the page that is opened first, where it
+#: is not: two errors in the browser's console, and a way there and back before anything is seen.
+_WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location).href };</script>"
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 
 
@@ -87,7 +90,7 @@ def _page_with_preloads() -> bytes | None:
         for name in dict.fromkeys(_early())
         if name not in text
     ]
-    return text.replace("</head>", "\n".join([*links, "</head>"]), 1).encode()
+    return text.replace("</head>", "\n".join([_WHERE, *links, "</head>"]), 1).encode()
 
 
 def _early() -> Iterator[str]:

@@ -49,6 +49,25 @@ def page(browser: Browser) -> Page:
     return page
 
 
+def errors_of(page: Page) -> list[str]:
+    """What the browser's console and the page's scripts complain about, as it comes."""
+    found: list[str] = []
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on(
+        "console",
+        lambda told: found.append(f"{told.text} {told.location}") if told.type == "error" else None,
+    )
+    return found
+
+
+def assert_no_error_is_shown(page: Page) -> None:
+    """Neither an exception nor a message about the database, once the page has been drawn."""
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    for box in ("stException", "stAlertContentError"):
+        assert page.get_by_test_id(box).all_inner_texts() == []
+    assert page.get_by_role("dialog").count() == 0
+
+
 def free_port() -> int:
     with socket.socket() as lent:
         lent.bind(("127.0.0.1", 0))

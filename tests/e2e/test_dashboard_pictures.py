@@ -21,8 +21,9 @@ from urllib.parse import parse_qs, urlsplit
 import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
+from PIL import Image
 
-from tests.e2e.browser import dashboard
+from tests.e2e.browser import assert_no_error_is_shown, dashboard, errors_of
 from tests.e2e.study_folder import StudyFolder
 from tests.integration.app.device_week import add_week
 from tests.integration.verbs import seeded
@@ -51,6 +52,7 @@ PAGES = {
 }
 #: On a page, at least.
 FIGURES = {"convergence": 1, "curves": 1, "parameters": 2, "trial": 1, "devices": 2}
+DRAWN = '[data-drawn="plotly"]'
 _BROWSER_MS = 90_000
 _HOVER_MS = 250
 #: Every figure is drawn in the colours that the page has now.
@@ -126,12 +128,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) -> None:
     folder = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    errors: list[str] = []
     for size, (width, height) in SIZES.items():
         context = browser.new_context(viewport={"width": width, "height": height})
         page = context.new_page()
         page.set_default_timeout(_BROWSER_MS)
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        errors = errors_of(page)
         for name, path in PAGES.items():
             page.goto(f"{address}/{path}")
             page.wait_for_selector('[data-testid="stHeading"]')
@@ -151,15 +152,13 @@ def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) 
                 # Colours that are still on their way are there at once.
                 picture = folder / f"{name}-{size}-{scheme}.png"
                 page.screenshot(path=picture, animations="disabled", style=NOT_FADED)
-            assert page.locator('[data-testid="stException"]').count() == 0
-            assert page.get_by_role("dialog").count() == 0
-            assert page.locator('[data-testid="stAlertContentError"]').count() == 0
+            assert_no_error_is_shown(page)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{name} is {wide} px wide"
             page.emulate_media(color_scheme="light")
             page.set_viewport_size({"width": width, "height": height})
         context.close()
-    assert errors == []
+        assert errors == []
 
 
 def click_on(page: Page, number: int) -> None:
@@ -197,14 +196,14 @@ def test_a_click_chooses_a_trial(address: str, page: Page) -> None:
     page.wait_for_url(re.compile(r"/trials\?.*trial=0"))
 
 
-def axis_type(page: Page, axis: str, title: str) -> None:
+def axis_is(page: Page, axis: str, title: str, *, figure: str = DRAWN) -> None:
     """Waits until the first figure has an axis of such a kind."""
     page.wait_for_function(
-        """([axis, title]) => {
-          const layout = document.querySelector(".js-plotly-plot[data-drawn=plotly]")?._fullLayout;
+        """([figure, axis, title]) => {
+          const layout = document.querySelector(figure)?._fullLayout;
           return layout && `${layout[axis].type}: ${layout[axis].title.text}` === title;
         }""",
-        arg=[axis, title],
+        arg=[figure, axis, title],
     )
 
 
@@ -215,7 +214,7 @@ def test_a_link_leads_to_what_was_chosen(address: str, page: Page, browser: Brow
     page.wait_for_url(re.compile(r"against=wall(\+|%20)time"))
     page.get_by_text("log y", exact=True).click()
     page.wait_for_url(re.compile(r"log_y=true"))
-    axis_type(page, "yaxis", "log: accuracy (maximize)")
+    axis_is(page, "yaxis", "log: accuracy (maximize)")
 
     # Each page has its own choices, and the study stays.
     page.get_by_role("link", name="Learning curves").click()
@@ -225,17 +224,58 @@ def test_a_link_leads_to_what_was_chosen(address: str, page: Page, browser: Brow
     page.get_by_label("Trial among its rivals (number)").fill("5")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"trial=5"))
-    axis_type(page, "xaxis", "log: Step (as reported)")
+    axis_is(page, "xaxis", "log: Step (as reported)")
     query = parse_qs(urlsplit(page.url).query)
     assert query == {"study": ["digits"], "log_step": ["true"], "trial": ["5"]}
 
     other = browser.new_page()
     other.set_default_timeout(_BROWSER_MS)
     other.goto(page.url)
-    axis_type(other, "xaxis", "log: Step (as reported)")
+    axis_is(other, "xaxis", "log: Step (as reported)")
     other.get_by_role("heading", name="Trial 5", exact=True).wait_for()
     other.close()
 
     page.get_by_role("link", name="Convergence").click()
-    axis_type(page, "yaxis", "log: accuracy (maximize)")
+    axis_is(page, "yaxis", "log: accuracy (maximize)")
     page.wait_for_url(re.compile(r"log_y=true"))
+
+
+def saved(page: Page, button: str, folder: Path) -> Path:
+    """The file that a button of the first figure gives."""
+    page.locator(DRAWN).first.hover()
+    with page.expect_download() as download:
+        page.locator(f'{DRAWN} [data-title="{button}"]').first.click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+@pytest.mark.timeout(600)
+def test_a_figure_is_saved_as_html_and_as_png(
+    address: str, page: Page, browser: Browser, tmp_path: Path
+) -> None:
+    page.goto(f"{address}/convergence?study=digits")
+    page.wait_for_selector(DRAWN)
+    html = saved(page, "Save as HTML", tmp_path)
+    assert html.name == "convergence.html"
+    other = browser.new_context(offline=True).new_page()
+    errors = errors_of(other)
+    asked: list[str] = []
+    other.on("request", lambda request: asked.append(request.url))
+    other.goto(html.as_uri())
+    axis_is(other, "yaxis", "linear: accuracy (maximize)", figure=".js-plotly-plot")
+    n_points = "document.querySelector('.js-plotly-plot').calcdata.map(each => each.length)"
+    assert sum(other.evaluate(n_points)) > N_TRIALS
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+    png = saved(page, "Download plot as a PNG", tmp_path)
+    assert png.name == "convergence.png"
+    with Image.open(png) as picture:
+        box = page.locator(DRAWN).first.bounding_box()
+        assert box is not None
+        assert picture.width == pytest.approx(2 * box["width"], abs=4)
+        assert picture.height == pytest.approx(2 * box["height"], abs=4)
+        colours = picture.convert("RGBA").getcolors(maxcolors=2**24)
+    # Points, lines and text, and not one plain area.
+    assert len(colours or ()) > 50
