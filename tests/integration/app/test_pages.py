@@ -18,7 +18,9 @@ from tests.integration.verbs import seeded
 from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
-PAGES = ("studies", "convergence", "curves", "parameters", "trials", "devices", "best")
+PAGES = tuple(
+    ["studies", "convergence", "curves", "parameters", "trials", "devices", "best", "control"]
+)
 _TIMEOUT_S = 30
 FLOAT = optuna.distributions.FloatDistribution(0, 1)
 
@@ -92,13 +94,11 @@ def seed(url: str, kind: str) -> None:
                 for i in range(5)
             ]
             seeded.add_study(url, "plain", trials, space=None)
-        case "many":
-            seeded.add_study(url, "many", [create_trial(value=float(i)) for i in range(2_500)])
 
 
 KINDS = (
     *("no study", "empty", "one trial", "waiting", "failed", "two objectives"),
-    *("three objectives", "two hosts", "of Optuna alone", "many"),
+    *("three objectives", "two hosts", "of Optuna alone"),
 )
 
 
