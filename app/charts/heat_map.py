@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import dress, instant
+from app.charts.style import bar_above, dress, instant
 from app.data.device_samples import Bins, Window
 from app.data.lease_columns import HostDevice
 from app.data.trial_columns import Floats
 
-_ROW_PX, _FRAME_PX = 26, 110
+_ROW_PX, _FRAME_PX = 26, 170
 #: From little to much, to be told apart with red-green blindness and on black (after Viridis).
 _SCALE = ((0.0, "#e8eef7"), (0.25, "#a9c8ee"), (0.6, "#2a78d6"), (1.0, "#0b2e5c"))
 
@@ -55,7 +55,7 @@ def heat_map_figure(
             zmin=0,
             zmax=most,
             colorscale=[list(step) for step in _SCALE],
-            colorbar={"title": {"text": f"{title} ({unit})", "side": "right"}, "thickness": 12},
+            colorbar=bar_above(f"{title} ({unit})"),
             hoverongaps=False,
             hovertemplate=f"%{{y}}<br>%{{x}}<br>%{{z:.3g}} {unit}<extra></extra>",
         )

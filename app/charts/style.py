@@ -68,6 +68,37 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
     return figure
 
 
+def bar_above(title: str) -> dict[str, object]:
+    """A bar of colours on top of its figure: at the side it takes the half of a phone."""
+    return {
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "xpad": 0,
+        "y": 1,
+        "yanchor": "bottom",
+        "ypad": 16,
+        "len": 0.4,
+        "thickness": 10,
+        "title": {"text": title, "side": "top"},
+    }
+
+
+def name_ticks(figure: go.Figure) -> None:
+    """Whole numbers on logarithmic axes: 20 and 0.0001, where Plotly has 2 and 100µ.
+
+    Args:
+        figure: Whose axes have their kinds already.
+    """
+    figure.for_each_xaxis(_name_ticks)
+    figure.for_each_yaxis(_name_ticks)
+
+
+def _name_ticks(axis: go.layout.XAxis | go.layout.YAxis) -> None:
+    if axis.type == "log":
+        axis.tickformat = "~g"
+
+
 def instant(at_s: float) -> datetime:
     """Of seconds since the epoch."""
     # Without a zone: a browser would show one with a zone in its own.

@@ -54,7 +54,8 @@ def trial_use_figure(use: TrialUse, *, revision: str) -> go.Figure:
             }
         )
     below = _axis("y", max(0, len(panels) - 1))
-    figure.update_xaxes(title_text=f"Time in attempts ({unit})", anchor=below)
+    title = f"Time in attempts ({unit})"
+    figure.update_xaxes(title_text=title, anchor=below, rangemode="tozero")
     figure.update_layout(meta={"no_sketch": True}, showlegend=len(use.devices) > 1)
     _part_attempts(figure, use, unit_s)
     return figure

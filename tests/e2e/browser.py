@@ -15,7 +15,9 @@ from tests.e2e.study_folder import Running, StudyFolder, wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-BROWSER_MS = 60_000
+BROWSER_MS = 90_000
+#: A figure that is no sketch any more.
+DRAWN = '[data-drawn="plotly"]'
 
 
 def missing(what: str) -> NoReturn:

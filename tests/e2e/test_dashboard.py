@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.browser import assert_no_error_is_shown, dashboard, errors_of
+from tests.e2e.browser import DRAWN, assert_no_error_is_shown, dashboard, errors_of
 from tests.e2e.study_folder import Running, StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT
 
@@ -26,7 +26,6 @@ def train(trial):
         time.sleep(0.02)
     return trial.params["x"]
 """
-DRAWN = '[data-drawn="plotly"]'
 #: By title: what a page shows of a study that runs.
 _PAGES = {
     "Studies": '[data-testid="stDataFrame"]',

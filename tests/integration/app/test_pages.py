@@ -18,8 +18,9 @@ from tests.integration.verbs import seeded
 from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
-PAGES = tuple(
-    ["studies", "convergence", "curves", "parameters", "trials", "devices", "best", "control"]
+PAGES = (
+    *("studies", "convergence", "curves", "parameters"),
+    *("trials", "devices", "best", "control"),
 )
 _TIMEOUT_S = 30
 FLOAT = optuna.distributions.FloatDistribution(0, 1)
