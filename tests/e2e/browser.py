@@ -20,8 +20,11 @@ BROWSER_MS = 90_000
 DRAWN = '[data-drawn="plotly"]'
 
 
-def missing(what: str) -> NoReturn:
-    reason = f"{what}: pip install playwright; apt-get install chromium fonts-dejavu-core"
+_REMEDY = "pip install playwright; apt-get install chromium fonts-dejavu-core"
+
+
+def missing(what: str, remedy: str = _REMEDY) -> NoReturn:
+    reason = f"{what}: {remedy}"
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -76,9 +79,9 @@ def free_port() -> int:
         return int(lent.getsockname()[1])
 
 
-def dashboard(folder: StudyFolder, *words: str) -> tuple[Running, str]:
+def dashboard(folder: StudyFolder, *words: str, port: int | None = None) -> tuple[Running, str]:
     """`tuner dashboard WORDS` once it answers, and its address."""
-    port = free_port()
+    port = port or free_port()
     server = folder.start_tuner("dashboard", *words, "--port", str(port))
     where = f"http://127.0.0.1:{port}"
     wait_until(lambda: where in server.out, "it says where it is")
