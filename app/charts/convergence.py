@@ -8,10 +8,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
+from app.data.columns import Flags, Floats, Numbers
 from app.data.convergence import BestSoFar, Scale
 from app.data.forecast import Forecast
 from app.data.hypervolume import Hypervolume
-from app.data.trial_columns import Flags, Floats, Numbers, TrialColumns
+from app.data.trial_columns import TrialColumns
 from app.data.words import ALL_WORDS, COMPLETED, shown
 from tuner.verbs.studies import Objective
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import sqlalchemy as sa
 
+from app.data.columns import Columns, Floats, Numbers, joined
 from app.data.connection import ReadOnlyDatabase
 from app.data.device_samples import Bins, Present, Window, bins_of, read_bins, read_present
-from app.data.trial_columns import Floats, Numbers, seconds
+from app.data.trial_columns import seconds
 from tuner.dispatch.idle import IdleCause
 from tuner.store.models import DispatcherRow, IdleRow, table_of
 from tuner.store.rows import in_utc
@@ -34,7 +35,7 @@ _CAUSE_CODES = {cause: code for code, cause in enumerate(CAUSES)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class IdleColumns:
+class IdleColumns(Columns):
     """Times in which devices had no trial."""
 
     device_ids: Numbers
@@ -91,13 +92,13 @@ class DeviceHistory:
         def idle(begin_s: int, end_s: int) -> IdleColumns:
             return _read_idle(connection, dispatchers, begin_s, end_s)
 
-        all_bins = _joined(self._bins.read(key, window.start_s, cut_s, window.end_s, bins), Bins)
+        all_bins = joined(self._bins.read(key, window.start_s, cut_s, window.end_s, bins))
         is_shown = (all_bins.starts_s >= window.start_s) & (all_bins.starts_s < window.end_s)
         whole_idle = self._idle.read(key, window.start_s, cut_s, 2**40, idle)
         return History(
             window=window,
             bins=all_bins.where(is_shown),
-            idle=_joined(whole_idle, IdleColumns),
+            idle=joined(whole_idle),
             present=read_present(connection, dispatchers, now),
         )
 
@@ -122,11 +123,6 @@ class _Settled(Generic[T]):
             with self._lock:
                 self._key, self._begin_s, self._kept = key, begin_s, kept
         return [kept, read(max(cut_s, begin_s), end_s)]
-
-
-def _joined(parts: Sequence[T], kind: type[T]) -> T:
-    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]  # T is a dataclass, which no bound can say
-    return kind(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})
 
 
 def _dispatchers(connection: sa.Connection, study: StoredStudy | None) -> list[int]:

@@ -6,15 +6,14 @@ The database adds samples up for as many columns of time as a chart shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import sqlalchemy as sa
 
-from app.data.trial_columns import Floats, Numbers
+from app.data.columns import Columns, Floats, Numbers
 from tuner.devices.usage_tally import MIB, MJ_PER_KWH
 from tuner.store.models import UsageRow, table_of
 from tuner.store.roll_up import LEVELS
@@ -52,7 +51,7 @@ def window_of(start_s: float, end_s: float, now_s: float) -> Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bins:
+class Bins(Columns):
     """What each device did in each column of time; NaN where nothing is known."""
 
     device_ids: Numbers
@@ -62,9 +61,6 @@ class Bins:
     memory_bytes: Floats
     memory_max_bytes: Floats
     energy_kwh: Floats
-
-    def where(self, chosen: npt.NDArray[np.bool_] | Numbers) -> Bins:
-        return Bins(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

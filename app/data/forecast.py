@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.data.trial_columns import Floats, TrialColumns
+from app.data.columns import Floats
+from app.data.trial_columns import TrialColumns
 
 MIN_TRIALS = 20
 _TAIL_SHARE = 0.15

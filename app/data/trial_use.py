@@ -14,9 +14,9 @@ from datetime import datetime
 import numpy as np
 import sqlalchemy as sa
 
+from app.data.columns import Floats
 from app.data.device_samples import Bins, read_bins, window_of
 from app.data.lease_columns import HostDevice, Leases
-from app.data.trial_columns import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
 from app.charts.style import to_json
+from app.data.columns import Floats
 from app.data.convergence import (
     Axis,
     BestSoFar,
@@ -20,7 +21,7 @@ from app.data.convergence import (
 )
 from app.data.forecast import MIN_TRIALS, Forecast, forecast, trials_left
 from app.data.hypervolume import hypervolume
-from app.data.trial_columns import Floats, TrialColumns
+from app.data.trial_columns import TrialColumns
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown
@@ -80,15 +81,7 @@ def _page(shown: Shown) -> None:
 def _wish(shown: Shown, names: list[str]) -> Wish:
     studies = shown.look.studies()
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        axis = st.segmented_control(
-            "Against",
-            list(Axis),
-            format_func=lambda each: each.value,
-            default=Axis.TRIALS,
-            required=True,
-            key="against",
-            bind="query-params",
-        )
+        axis = Axis(shell.choice("Against", [each.value for each in Axis], key="against"))
         place = shell.objective_place(names)
         others = [name for name in studies if name != shown.study.name]
         beside = None

@@ -65,9 +65,9 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        span = _choice("The last", list(_SPANS), key="last")
-        colour = _choice("Colour", [_OUTCOME, _TRIAL], key="colour")
-        heat = _choice("Heat map", [_UTILIZATION, _MEMORY], key="heat")
+        span = shell.choice("The last", list(_SPANS), key="last")
+        colour = shell.choice("Colour", [_OUTCOME, _TRIAL], key="colour")
+        heat = shell.choice("Heat map", [_UTILIZATION, _MEMORY], key="heat")
         is_of_all = st.toggle(
             "all studies",
             help="Of this database, not this study alone.",
@@ -76,13 +76,6 @@ def _page(shown: Shown) -> None:
         )
     asked = _Asked(span=span, is_of_all=is_of_all, colour=colour, heat=heat)
     shell.live("devices", lambda: _devices(shown, asked))
-
-
-def _choice(label: str, words: Sequence[str], *, key: str) -> str:
-    """One of some words, at first the first one."""
-    return st.segmented_control(
-        label, words, default=words[0], required=True, key=key, bind="query-params"
-    )
 
 
 def _devices(shown: Shown, asked: _Asked) -> None:

@@ -94,6 +94,13 @@ def page_of_a_study(page: Callable[[Shown], None]) -> None:
     guarded(whole)()
 
 
+def choice(label: str, words: Sequence[str], *, key: str) -> str:
+    """One of some words, at first the first one."""
+    return st.segmented_control(
+        label, words, default=words[0], required=True, key=key, bind="query-params"
+    )
+
+
 def objective_place(names: Sequence[str]) -> int:
     """Which objective a figure is about; the choice holds on other pages, too."""
     if len(names) < 2:
