@@ -25,6 +25,11 @@ _PREFIX = "/static/js/"
 _EARLY = ("BidiComponent", "Metric", "Selectbox", "Checkbox", "ButtonGroup", "Block", "App")
 _IMPORTED = re.compile(r'(?:from|import)\s*"\./([\w.~-]+\.js)"')
 _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
+#: Where a provider sends somebody who has logged in: no page, though it looks like one.
+_CALLBACK = "/oauth2callback"
+#: Else Streamlit looks for its server below the address of the page that is opened first, where it
+#: is not: two errors in the browser's console, and a way there and back before anything is seen.
+_WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location).href };</script>"
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 
 
@@ -54,7 +59,7 @@ class Assets:
             return library_file().read_bytes(), [_SCRIPT, _KEEP]
         if path.startswith(_PREFIX) and (script := _script(path.removeprefix(_PREFIX))):
             return script, [_SCRIPT, _KEEP]
-        if "." not in path and path.count("/") == 1 and self._page:
+        if "." not in path and path.count("/") == 1 and path != _CALLBACK and self._page:
             html = (b"content-type", b"text/html; charset=utf-8")
             return self._page, [html, (b"cache-control", b"no-cache")]
         return None, []
@@ -87,7 +92,7 @@ def _page_with_preloads() -> bytes | None:
         for name in dict.fromkeys(_early())
         if name not in text
     ]
-    return text.replace("</head>", "\n".join([*links, "</head>"]), 1).encode()
+    return text.replace("</head>", "\n".join([_WHERE, *links, "</head>"]), 1).encode()
 
 
 def _early() -> Iterator[str]:

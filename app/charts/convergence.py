@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import BEST, COLOURS, OTHER, dress
+from app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
+from app.data.columns import Flags, Floats, Numbers
 from app.data.convergence import BestSoFar, Scale
 from app.data.forecast import Forecast
 from app.data.hypervolume import Hypervolume
-from app.data.trial_columns import Flags, Floats, Numbers, TrialColumns
+from app.data.trial_columns import TrialColumns
 from app.data.words import ALL_WORDS, COMPLETED, shown
 from tuner.verbs.studies import Objective
 
@@ -63,6 +64,7 @@ def convergence_figure(
         title_text=f"{objective.name} ({objective.direction.name.lower()})",
         type="log" if log_y else "linear",
     )
+    name_ticks(figure)
     if has_strip:
         figure.update_layout(
             yaxis={"domain": [_POINTS_BOTTOM, 1.0]},

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import dress
-from app.data.device_history import Bins, Window
+from app.charts.style import bar_above, dress, instant
+from app.data.columns import Floats
+from app.data.device_samples import Bins, Window
 from app.data.lease_columns import HostDevice
-from app.data.trial_columns import Floats
 
-_ROW_PX, _FRAME_PX = 26, 110
+_ROW_PX, _FRAME_PX = 26, 170
 #: From little to much, to be told apart with red-green blindness and on black (after Viridis).
 _SCALE = ((0.0, "#e8eef7"), (0.25, "#a9c8ee"), (0.6, "#2a78d6"), (1.0, "#0b2e5c"))
 
@@ -50,13 +49,13 @@ def heat_map_figure(
     figure = go.Figure(
         go.Heatmap(
             # The middle of each column: Plotly draws around it.
-            x=[_instant(start + window.width_s / 2) for start in window.starts_s.tolist()],
+            x=[instant(start + window.width_s / 2) for start in window.starts_s.tolist()],
             y=[device.label for device in devices],
             z=cells,
             zmin=0,
             zmax=most,
             colorscale=[list(step) for step in _SCALE],
-            colorbar={"title": {"text": f"{title} ({unit})", "side": "right"}, "thickness": 12},
+            colorbar=bar_above(f"{title} ({unit})"),
             hoverongaps=False,
             hovertemplate=f"%{{y}}<br>%{{x}}<br>%{{z:.3g}} {unit}<extra></extra>",
         )
@@ -65,12 +64,7 @@ def heat_map_figure(
     figure.update_xaxes(
         title_text="Time (UTC)",
         type="date",
-        range=[_instant(window.start_s), _instant(window.end_s)],
+        range=[instant(window.start_s), instant(window.end_s)],
     )
     figure.update_yaxes(title_text="Device", autorange="reversed", fixedrange=True, showgrid=False)
     return figure
-
-
-def _instant(at_s: float) -> datetime:
-    # Without a zone: a browser would show one with a zone in its own.
-    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

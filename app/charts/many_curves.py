@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import BEST, COLOURS, OTHER, dress
+from app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
 from app.data.curve_columns import Curve, Curves
 from app.data.trial_columns import TrialColumns
 from app.data.words import ALL_WORDS, COMPLETED, RUNNING, shown
@@ -57,20 +58,28 @@ def many_curves_figure(
     if picked is not None and picked in curves:
         figure.add_trace(_picked(picked, curves[picked]))
     for rung in rungs:
-        figure.add_vline(
-            x=rung,
-            line={"dash": "dot", "width": 1, "color": RUNG},
-            annotation={
-                "text": f"rung {rung}",
-                "font": {"size": 10, "color": RUNG},
-                "textangle": -90,
-            },
-            annotation_position="bottom right",
-        )
+        _add_rung(figure, rung, is_log=axes.log_x)
     dress(figure, revision=f"{revision} {axes}", height_px=560)
     figure.update_xaxes(title_text="Step (as reported)", type="log" if axes.log_x else "linear")
     figure.update_yaxes(title_text=axes.name, type="log" if axes.log_y else "linear")
+    name_ticks(figure)
     return figure
+
+
+def _add_rung(figure: go.Figure, rung: int, *, is_log: bool) -> None:
+    figure.add_vline(x=rung, line={"dash": "dot", "width": 1, "color": RUNG})
+    figure.add_annotation(
+        text=f"rung {rung}",
+        # Of an annotation, and not of a line, Plotly wants the logarithm.
+        x=math.log10(rung) if is_log else rung,
+        xanchor="left",
+        y=0,
+        yref="y domain",
+        yanchor="bottom",
+        textangle=-90,
+        showarrow=False,
+        font={"size": 10, "color": RUNG},
+    )
 
 
 def _group(curves: Curves, numbers: Sequence[int], code: int, *, is_faded: bool) -> go.Scattergl:

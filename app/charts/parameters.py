@@ -17,7 +17,7 @@ from optuna.visualization import (
 )
 from plotly.colors import hex_to_rgb, label_rgb, sample_colorscale
 
-from app.charts.style import BEST, COLOURS, dress
+from app.charts.style import BEST, COLOURS, bar_above, dress, name_ticks
 
 
 class Kind(Enum):
@@ -68,7 +68,21 @@ def parameter_figure(
     height_px = _HEIGHTS_PX.get(kind, 460 if len(names) < 3 else 720)
     dress(figure, revision=f"{revision} {kind.value} {names}", height_px=height_px)
     figure.update_layout(margin={"t": 30}, showlegend=False, meta={"no_sketch": True})
+    name_ticks(figure)
+    for trace in figure.data:
+        if trace.type == "contour":
+            _lay_down(trace.colorbar, value_name)
+        elif trace.marker.showscale:
+            _lay_down(trace.marker.colorbar, value_name)
     return figure
+
+
+def _lay_down(bar: go.contour.ColorBar | go.scatter.marker.ColorBar, value_name: str) -> None:
+    bar.update(bar_above(bar.title.text or value_name), len=0.7)
+    if bar.ticktext:
+        # Optuna's `25% (0.829216)`
+        words = [text.rstrip(")").partition(" (") for text in bar.ticktext]
+        bar.ticktext = [f"{place}<br>{float(value):.3g}" for place, _, value in words]
 
 
 def _make_readable(figure: go.Figure, *, is_maximized: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import plotly.graph_objects as go
@@ -28,6 +29,11 @@ COLOURS: Mapping[str, str] = {
 BEST = "#eb6834"
 #: Of a study that another one is held against.
 OTHER = "#9068e0"
+#: Of trials or devices in turn: the same one on every figure, and those next to each other differ.
+OF_MANY = (
+    *("#2a78d6", "#e6a23c", "#1baf7a", "#9b6dd7", "#d9643a", "#4bb8cf"),
+    *("#b8a04a", "#c95d9c", "#6f8f3f", "#5b6fb5", "#a86a52", "#7f95a8"),
+)
 Figure: TypeAlias = go.Figure
 _HEIGHT_PX = 460
 
@@ -60,3 +66,40 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
     figure.update_xaxes(automargin=True, zeroline=False)
     figure.update_yaxes(automargin=True, zeroline=False)
     return figure
+
+
+def bar_above(title: str) -> dict[str, object]:
+    """A bar of colours on top of its figure: at the side it takes the half of a phone."""
+    return {
+        "orientation": "h",
+        "x": 0,
+        "xanchor": "left",
+        "xpad": 0,
+        "y": 1,
+        "yanchor": "bottom",
+        "ypad": 16,
+        "len": 0.4,
+        "thickness": 10,
+        "title": {"text": title, "side": "top"},
+    }
+
+
+def name_ticks(figure: go.Figure) -> None:
+    """Whole numbers on logarithmic axes: 20 and 0.0001, where Plotly has 2 and 100µ.
+
+    Args:
+        figure: Whose axes have their kinds already.
+    """
+    figure.for_each_xaxis(_name_ticks)
+    figure.for_each_yaxis(_name_ticks)
+
+
+def _name_ticks(axis: go.layout.XAxis | go.layout.YAxis) -> None:
+    if axis.type == "log":
+        axis.tickformat = "~g"
+
+
+def instant(at_s: float) -> datetime:
+    """Of seconds since the epoch."""
+    # Without a zone: a browser would show one with a zone in its own.
+    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import COLOURS, dress
+from app.charts.style import COLOURS, OF_MANY, dress, instant
 from app.data.device_use import Bar
 from app.data.idle_time import IdleBar
 from app.data.lease_columns import HostDevice
@@ -22,11 +21,6 @@ _NARROW, _WIDE, _IDLE = 0.78, 1.0, 0.3
 _MAX_NAMED_BARS = 400
 #: A number that would have to be smaller to fit into its bar is left out.
 _LEAST_TEXT_PX = 8
-#: A trial has the same one on each device and in each attempt; those next to each other differ.
-_OF_TRIALS = (
-    *("#2a78d6", "#e6a23c", "#1baf7a", "#9b6dd7", "#d9643a", "#4bb8cf"),
-    *("#b8a04a", "#c95d9c", "#6f8f3f", "#5b6fb5", "#a86a52", "#7f95a8"),
-)
 _CAUSE_COLOURS: Mapping[IdleCause, str] = {
     IdleCause.NO_SUGGESTION: "#f2c84b",
     IdleCause.STARTING: "#9fc5e8",
@@ -73,7 +67,7 @@ def timeline_figure(
         own = [bar for bar in bars if bar.word == word]
         trace = _trace(word, own, rows, is_named=len(bars) <= _MAX_NAMED_BARS)
         if by_trial:
-            colours = [_OF_TRIALS[bar.trial % len(_OF_TRIALS)] for bar in own]
+            colours = [OF_MANY[bar.trial % len(OF_MANY)] for bar in own]
             trace.marker = {"color": colours, "line": {"width": 2, "color": COLOURS[word]}}
         figure.add_trace(trace)
     dress(figure, revision=revision, height_px=_FRAME_PX + _ROW_PX * len(devices))
@@ -81,7 +75,7 @@ def timeline_figure(
         barmode="overlay", bargap=0, uniformtext={"minsize": _LEAST_TEXT_PX, "mode": "hide"}
     )
     figure.update_xaxes(
-        title_text="Time (UTC)", type="date", range=[_instant(start_s), _instant(end_s)]
+        title_text="Time (UTC)", type="date", range=[instant(start_s), instant(end_s)]
     )
     figure.update_yaxes(
         title_text="Device",
@@ -130,7 +124,7 @@ def _gaps(cause: IdleCause, gaps: Sequence[IdleBar], rows: Mapping[int, int]) ->
         offset=-_IDLE / 2,
         marker={"color": _CAUSE_COLOURS[cause], "line": {"width": 0}},
         customdata=[
-            f"{duration(gap.duration_s)} from {_instant(gap.start_s):%Y-%m-%d %H:%M:%S} UTC"
+            f"{duration(gap.duration_s)} from {instant(gap.start_s):%Y-%m-%d %H:%M:%S} UTC"
             for gap in gaps
         ],
         hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
@@ -148,10 +142,5 @@ def _told(bar: Bar) -> str:
     return (
         f"trial {bar.trial}, attempt {bar.attempt}<br>"
         f"{', '.join(bar.devices)}{share}<br>"
-        f"{duration(bar.duration_s)} from {_instant(bar.start_s):%Y-%m-%d %H:%M:%S} UTC"
+        f"{duration(bar.duration_s)} from {instant(bar.start_s):%Y-%m-%d %H:%M:%S} UTC"
     )
-
-
-def _instant(at_s: float) -> datetime:
-    # Without a zone: a browser would show one with a zone in its own.
-    return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

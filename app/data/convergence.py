@@ -8,8 +8,9 @@ from enum import Enum
 
 import numpy as np
 
+from app.data.columns import Flags, Floats, Numbers
 from app.data.lease_columns import Leases
-from app.data.trial_columns import Flags, Floats, Numbers, TrialColumns
+from app.data.trial_columns import TrialColumns
 
 _SECONDS_PER_HOUR = 3600.0
 #: The largest unit of which there are at least two, and seconds below that.

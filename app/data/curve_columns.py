@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import sqlalchemy as sa
 
-from app.data.trial_columns import Floats, Numbers, TrialColumns
+from app.data.columns import Floats, Numbers
+from app.data.trial_columns import TrialColumns
 from tuner.verbs.optuna_tables import CURVES, MAX_LISTED
 
 MAX_CURVES = 1000

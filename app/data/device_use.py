@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from app.data.columns import Columns, Floats, Numbers
 from app.data.lease_columns import HostDevice, Leases
-from app.data.trial_columns import Floats, Numbers
 from app.data.words import ALL_WORDS, RUNNING
 from tuner.dispatch.idle import IdleCause
 
@@ -24,7 +23,7 @@ _WORDS = (*ALL_WORDS, ABANDONED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Spans:
+class Spans(Columns):
     """What attempts had of devices within a span of time, as columns, the first one first."""
 
     attempt_ids: Numbers
@@ -48,9 +47,6 @@ class Spans:
     @property
     def device_s(self) -> Floats:
         return (self.end_s - self.start_s) * self.shares
-
-    def where(self, chosen: npt.NDArray[np.bool_] | Numbers) -> Spans:
-        return Spans(**{each.name: getattr(self, each.name)[chosen] for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.data.device_history import CAUSES, IdleColumns, Present
+from app.data.device_history import CAUSES, IdleColumns
+from app.data.device_samples import Present
 from app.data.lease_columns import HostDevice, Leases
 from tuner.dispatch.idle import CAUSE_WORDS, FRESH_S, IdleCause
 

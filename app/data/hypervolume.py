@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from optuna._hypervolume import compute_hypervolume
 
+from app.data.columns import Floats, Numbers
 from app.data.convergence import pareto_front
-from app.data.trial_columns import Floats, Numbers, TrialColumns
+from app.data.trial_columns import TrialColumns
 
 #: It is looked at so many times: each look costs a front.
 _LOOKS = 40

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.data.device_history import CAUSES, Bins, IdleColumns
+from app.data.device_history import CAUSES, IdleColumns
+from app.data.device_samples import Bins
 from app.data.device_use import MAX_BARS_OF_A_DEVICE, DeviceTotal
 from tuner.dispatch.idle import IdleCause
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from app.data.trial_columns import Floats, Numbers, seconds
+from app.data.columns import Columns, Floats, Numbers, joined
+from app.data.trial_columns import seconds
 from app.data.words import CODES, RUNNING
 from tuner.devices.device import Device, DeviceId
 from tuner.store.models import AttemptRow, DeviceRow, HostRow, LeaseRow, table_of
@@ -34,7 +35,7 @@ class HostDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeaseColumns:
+class LeaseColumns(Columns):
     """Leases in the order in which they were given."""
 
     ids: Numbers
@@ -63,11 +64,6 @@ class LeaseColumns:
     @property
     def is_held(self) -> npt.NDArray[np.bool_]:
         return np.isnan(self.ended_at_s)
-
-    def where(self, chosen: npt.NDArray[np.bool_]) -> LeaseColumns:
-        return LeaseColumns(
-            **{each.name: getattr(self, each.name)[chosen] for each in fields(self)}
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +135,7 @@ class GrowingLeases:
         if not set(open_ids).issubset(new.ids.tolist()):
             return lease_columns(self._rows(connection, None))
         kept = held.where(~held.is_held)
-        return LeaseColumns(
-            **{
-                each.name: np.concatenate([getattr(kept, each.name), getattr(new, each.name)])
-                for each in fields(LeaseColumns)
-            }
-        )
+        return joined([kept, new])
 
     def _rows(
         self, connection: sa.Connection, condition: sa.ColumnElement[bool] | None

@@ -12,7 +12,7 @@ from app.data.best import read_best
 from app.data.connection import ReadOnlyDatabase
 from app.data.control import Asked, read_asked
 from app.data.curve_columns import Curves, GrowingCurves
-from app.data.device_history import DeviceHistory
+from app.data.device_history import SETTLED_S, DeviceHistory
 from app.data.kept import Kept
 from app.data.lease_columns import GrowingLeases, Leases
 from app.data.one_trial import OneTrial, read_trial
@@ -20,6 +20,7 @@ from app.data.overview import StudyLine, read_overview
 from app.data.rungs import read_rungs
 from app.data.trial_columns import GrowingTrials, TrialColumns
 from app.data.trial_table import GrowingParams, Params
+from app.data.trial_use import TrialUse, held_by, read_trial_use
 from tuner.configurations import BestConfiguration
 from tuner.verbs.source import StoredStudy, stored_studies
 from tuner.verbs.status import Progress, read_progress
@@ -118,6 +119,23 @@ class Look:
         return self._database.read(
             lambda connection: read_trial(connection, study, objectives, number, now)
         )
+
+    def trial_use(self, study: StoredStudy, number: int, now: datetime) -> TrialUse | None:
+        """What the devices of a trial did; None where it never had one."""
+        leases = self.leases(study, now)
+        held = held_by(leases, number)
+        if not held:
+            return None
+
+        def make() -> TrialUse:
+            return self._database.read(
+                lambda connection: read_trial_use(connection, held, leases.devices, now)
+            )
+
+        if held[-1].end_s > now.timestamp() - SETTLED_S:
+            return make()
+        # Samples of an hour ago say no less in coarser columns: they are not asked for again.
+        return self.kept.get(("trial use", study, number, held[-1].end_s), (), make)
 
     def asked(self, study: StoredStudy) -> list[Asked]:
         return self._database.read(lambda connection: read_asked(connection, study.id))

@@ -16,7 +16,8 @@ from optuna.distributions import BaseDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from app.data.trial_columns import Numbers, TrialColumns
+from app.data.columns import Numbers
+from app.data.trial_columns import TrialColumns
 from app.data.trial_table import Params
 from search_spaces import ParamValue
 from tuner.verbs.studies import Objective

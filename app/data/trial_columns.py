@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
+from app.data.columns import Columns, Flags, Floats, Numbers, joined
 from app.data.words import COMPLETED, WAITING, code_of
 from tuner.attempt import Outcome
 from tuner.store.models import AttemptRow
@@ -25,13 +25,9 @@ from tuner.verbs.dispatchers import has_our_tables
 from tuner.verbs.feasible import infeasible_trials
 from tuner.verbs.optuna_tables import MAX_LISTED, TRIALS, ids_of, read_values
 
-Numbers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TrialColumns:
+class TrialColumns(Columns):
     """Trials in the order of their numbers."""
 
     ids: Numbers
@@ -58,12 +54,6 @@ class TrialColumns:
         is_whole = np.isfinite(self.values).all(axis=1)
         candidates: Flags = (self.words == COMPLETED) & is_whole & ~self.is_infeasible
         return candidates
-
-    def where(self, chosen: Flags | Numbers) -> TrialColumns:
-        """Some of the rows, or all in another order."""
-        return TrialColumns(
-            **{each.name: getattr(self, each.name)[chosen] for each in fields(self)}
-        )
 
 
 def no_trials(n_objectives: int) -> TrialColumns:
@@ -113,12 +103,7 @@ class GrowingTrials:
         if not rows:
             return held
         new = self._columns(connection, rows, None if len(ids) > MAX_LISTED else ids)
-        both = TrialColumns(
-            **{
-                each.name: np.concatenate([getattr(kept, each.name), getattr(new, each.name)])
-                for each in fields(TrialColumns)
-            }
-        )
+        both = joined([kept, new])
         return both.where(np.argsort(both.numbers, kind="stable"))
 
     def _changed(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from app.data.trial_columns import Flags
+from app.data.columns import Flags
 from app.data.trial_table import Cell
 from tuner.errors import ConfigError
 

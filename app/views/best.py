@@ -29,7 +29,9 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     is_front = len(shown.objectives) > 1
-    n = st.number_input("How many", min_value=1, max_value=100, value=1, width=160)
+    n = st.number_input(
+        "How many", min_value=1, max_value=100, value=1, width=160, key="n", bind="query-params"
+    )
     if is_front:
         st.caption("Of the Pareto front, ordered by the first objective.")
     shell.live("best", lambda: _best(shown, int(n)))

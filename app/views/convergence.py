@@ -9,6 +9,7 @@ import streamlit as st
 
 from app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
 from app.charts.style import to_json
+from app.data.columns import Floats
 from app.data.convergence import (
     Axis,
     BestSoFar,
@@ -20,7 +21,7 @@ from app.data.convergence import (
 )
 from app.data.forecast import MIN_TRIALS, Forecast, forecast, trials_left
 from app.data.hypervolume import hypervolume
-from app.data.trial_columns import Floats, TrialColumns
+from app.data.trial_columns import TrialColumns
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown
@@ -63,7 +64,14 @@ def _page(shown: Shown) -> None:
     if len(names) > 1:
         places = (0, 1)
         if len(names) > 2:
-            others = st.multiselect("Pareto front of", names, names[:2], max_selections=2)
+            others = st.multiselect(
+                "Pareto front of",
+                names,
+                names[:2],
+                max_selections=2,
+                key="front",
+                bind="query-params",
+            )
             if len(others) < 2:
                 return
             places = (names.index(others[0]), names.index(others[1]))
@@ -73,22 +81,24 @@ def _page(shown: Shown) -> None:
 def _wish(shown: Shown, names: list[str]) -> Wish:
     studies = shown.look.studies()
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        axis = st.segmented_control(
-            "Against", list(Axis), format_func=lambda each: each.value, default=Axis.TRIALS
-        )
-        place = 0
-        if len(names) > 1:
-            place = names.index(st.selectbox("Objective", names, width=220))
+        axis = Axis(shell.choice("Against", [each.value for each in Axis], key="against"))
+        place = shell.objective_place(names)
         others = [name for name in studies if name != shown.study.name]
         beside = None
         if others:
-            chosen = st.selectbox("Beside", [_ALONE, *others], width=220)
+            words = [_ALONE, *others]
+            chosen = st.selectbox("Beside", words, width=220, key="beside", bind="query-params")
             beside = studies.get(chosen)
-        log_x = st.toggle("log x")
-        log_y = st.toggle("log y")
-        is_forecast = st.toggle("forecast", help="Where the study ends if trials go on like that.")
+        log_x = st.toggle("log x", key="log_x", bind="query-params")
+        log_y = st.toggle("log y", key="log_y", bind="query-params")
+        is_forecast = st.toggle(
+            "forecast",
+            help="Where the study ends if trials go on like that.",
+            key="forecast",
+            bind="query-params",
+        )
     return Wish(
-        axis=axis or Axis.TRIALS,
+        axis=axis,
         place=place,
         log_x=log_x,
         log_y=log_y,

@@ -35,8 +35,8 @@ def _page(shown: Shown) -> None:
             key=_PICK_KEY,
             placeholder="none; or click a curve",
         )
-        log_x = st.toggle("log x")
-        log_y = st.toggle("log y")
+        log_x = st.toggle("log x", key="log_step", bind="query-params")
+        log_y = st.toggle("log y", key="log_value", bind="query-params")
     shell.live("curves", lambda: _curves(shown, log_x=log_x, log_y=log_y))
 
 

@@ -11,7 +11,8 @@ import streamlit as st
 
 from app.charts.heat_map import heat_map_figure
 from app.charts.timeline import timeline_figure
-from app.data.device_history import History, window_of
+from app.data.device_history import History
+from app.data.device_samples import window_of
 from app.data.device_use import (
     DeviceTotal,
     Spans,
@@ -64,11 +65,16 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        span = st.segmented_control("The last", list(_SPANS), default="all") or "all"
-        colour = st.segmented_control("Colour", [_OUTCOME, _TRIAL], default=_OUTCOME) or _OUTCOME
-        heat = st.segmented_control("Heat map", [_UTILIZATION, _MEMORY], default=_UTILIZATION)
-        is_of_all = st.toggle("all studies", help="Of this database, not this study alone.")
-    asked = _Asked(span=span, is_of_all=is_of_all, colour=colour, heat=heat or _UTILIZATION)
+        span = shell.choice("The last", list(_SPANS), key="last")
+        colour = shell.choice("Colour", [_OUTCOME, _TRIAL], key="colour")
+        heat = shell.choice("Heat map", [_UTILIZATION, _MEMORY], key="heat")
+        is_of_all = st.toggle(
+            "all studies",
+            help="Of this database, not this study alone.",
+            key="all_studies",
+            bind="query-params",
+        )
+    asked = _Asked(span=span, is_of_all=is_of_all, colour=colour, heat=heat)
     shell.live("devices", lambda: _devices(shown, asked))
 
 

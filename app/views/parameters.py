@@ -7,6 +7,7 @@ import streamlit as st
 
 from app.charts.parameters import MAX_PAIRED, MAX_TRIALS, Kind, importance_figure, parameter_figure
 from app.charts.style import to_json
+from app.data.columns import Numbers
 from app.data.sample import (
     MAX_FOR_IMPORTANCE,
     importances,
@@ -15,7 +16,7 @@ from app.data.sample import (
     spread_rows,
     study_of,
 )
-from app.data.trial_columns import Numbers, TrialColumns
+from app.data.trial_columns import TrialColumns
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown
@@ -31,14 +32,10 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     names = [each.name for each in shown.objectives]
-    place = 0
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        kind = st.segmented_control(
-            "Figure", list(Kind), format_func=lambda each: each.value, default=Kind.PARALLEL
-        )
-        if len(names) > 1:
-            place = names.index(st.selectbox("Objective", names, width=220))
-    shell.live("parameters", lambda: _figures(shown, kind or Kind.PARALLEL, place))
+        kind = Kind(shell.choice("Figure", [each.value for each in Kind], key="figure"))
+        place = shell.objective_place(names)
+    shell.live("parameters", lambda: _figures(shown, kind, place))
 
 
 def _figures(shown: Shown, kind: Kind, place: int) -> None:
@@ -84,7 +81,12 @@ def _pair(names: list[str]) -> list[str]:
     if len(names) <= 2:
         return names
     chosen: list[str] = st.multiselect(
-        f"Parameters (2 to {MAX_PAIRED})", names, names[:2], max_selections=MAX_PAIRED
+        f"Parameters (2 to {MAX_PAIRED})",
+        names,
+        names[:2],
+        max_selections=MAX_PAIRED,
+        key="parameter",
+        bind="query-params",
     )
     return chosen
 

@@ -7,6 +7,7 @@ import socket
 from functools import cache
 
 import streamlit as st
+from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 
 from app.data.control import Control, place_of
 from app.data.permission import Doorkeeper
@@ -14,6 +15,7 @@ from app.views.shell import Shown
 from tuner.dashboard import DATABASE_VARIABLE
 
 _WHO_KEY = "who controls"
+_PROBLEM_KEY = "login problem"
 _TOKEN_KEY, _NAME_KEY = "control token", "control name"
 _MAX_NAME = 60
 
@@ -74,10 +76,21 @@ def door() -> None:
 def _login() -> None:
     email = _email()
     if email is None:
-        st.button("Log in", on_click=st.login)
+        st.button("Log in", on_click=_log_in)
+        if problem := st.session_state.pop(_PROBLEM_KEY, None):
+            st.error(f"Nobody can log in here: {problem}")
         return
     st.warning(f"{email} is not among those who may ask for something.")
     st.button("Log out", on_click=st.logout)
+
+
+def _log_in() -> None:
+    try:
+        st.login()
+    except StreamlitMissingAuthlibError:
+        st.session_state[_PROBLEM_KEY] = "that needs `pip install 'tuner[login]'`."
+    except StreamlitAuthError as error:
+        st.session_state[_PROBLEM_KEY] = str(error)
 
 
 def _unlock() -> None:

@@ -1,9 +1,14 @@
-"""What all pages share: the database, the chosen study, how often they refresh."""
+"""What all pages share: the database, the chosen study, how often they refresh.
+
+What is chosen stands in the address, so that a link shows the same: each widget that changes what
+is shown has a `key`, under which Streamlit keeps it there (`bind="query-params"`). The study and
+the trial, which clicks and the command line choose as well, are put there by this module.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -48,19 +53,6 @@ def look() -> Look:
     return look_at(url)
 
 
-def remember(name: str, value: str) -> None:
-    """Keeps the state of a page in its address, so that a link leads to the same; empty: not."""
-    if value:
-        st.query_params[name] = value
-    else:
-        st.query_params.pop(name, None)
-
-
-def listed(name: str) -> list[str]:
-    """Words of the address, with commas between."""
-    return [each for each in st.query_params.get(name, "").split(",") if each]
-
-
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -103,6 +95,21 @@ def page_of_a_study(page: Callable[[Shown], None]) -> None:
     guarded(whole)()
 
 
+def choice(label: str, words: Sequence[str], *, key: str) -> str:
+    """One of some words, at first the first one."""
+    return st.segmented_control(
+        label, words, default=words[0], required=True, key=key, bind="query-params"
+    )
+
+
+def objective_place(names: Sequence[str]) -> int:
+    """Which objective a figure is about; the choice holds on other pages, too."""
+    if len(names) < 2:
+        return 0
+    chosen = st.selectbox("Objective", names, width=220, key="objective", bind="query-params")
+    return names.index(chosen)
+
+
 def sidebar() -> None:
     """Chooses the study; the choice is kept in the address, so that it can be shared."""
     # The newest first; runs of leaders after the studies that they belong to.
@@ -112,7 +119,13 @@ def sidebar() -> None:
             _begin_with_a_study(names)
             st.selectbox("Study", names, key=STUDY_KEY, on_change=forget_trial)
             st.query_params[STUDY_KEY] = st.session_state[STUDY_KEY]
-        st.toggle("Live", value=True, key=LIVE_KEY, help="Refreshes every 2 seconds.")
+        st.toggle(
+            "Live",
+            value=True,
+            key=LIVE_KEY,
+            help="Refreshes every 2 seconds.",
+            bind="query-params",
+        )
         shown = look().shown_url
         is_file = shown.startswith("sqlite:")
         st.caption(f"`{shown.rpartition('/')[2] if is_file else shown}`", help=shown)

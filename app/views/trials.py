@@ -9,6 +9,7 @@ import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.charts.curves import curve_figure
+from app.charts.trial_use import trial_use_figure
 from app.data.one_trial import OneTrial, log_tail
 from app.data.trial_table import Cell, chosen, table_of, words_of
 from app.data.where import rows_where
@@ -20,9 +21,9 @@ from app.views.shell import Shown
 from search_spaces import ParamValue
 from tuner.verbs.attempts import StoredAttempt
 from tuner.verbs.checkpoints import ShownCheckpoint
+from tuner.verbs.usage import AttemptUse
 from tuner.view.text import duration, values_text
 
-_OUTCOMES_PARAM, _WHERE_PARAM = "outcome", "where"
 _TABLE_KEY, _NUMBERS_KEY = "trials_table", "trials_in_table"
 #: A click into the table reruns the table alone; the page is another one then.
 _REDRAW_KEY = "trials_redraw"
@@ -56,17 +57,16 @@ def _all_trials(shown: Shown) -> None:
             known,
             selection_mode="multi",
             format_func=shown_word,
-            default=[each for each in shell.listed(_OUTCOMES_PARAM) if each in known],
-            key="trial_outcomes",
+            key="outcome",
+            bind="query-params",
         )
         where = st.text_input(
             "Where",
-            value=st.query_params.get(_WHERE_PARAM, ""),
             placeholder="lr < 0.01 and optimizer == sgd",
             width=360,
+            key="where",
+            bind="query-params",
         )
-    shell.remember(_OUTCOMES_PARAM, ",".join(wanted))
-    shell.remember(_WHERE_PARAM, where)
     shell.live("trials", lambda: _table(shown, wanted, where))
     with (
         st.form("open_trial", border=False),
@@ -130,6 +130,7 @@ def _one_trial(shown: Shown, number: int) -> None:
     for name, curve in found.curves.items():
         figure = curve_figure(name, curve, revision=f"{shown.revision} {number} {name}")
         show_figure(figure, key=f"curve {number} {name}")
+    _use(shown, number)
     if found.checkpoints:
         _checkpoints(number, found.checkpoints)
     _run_alone(found)
@@ -155,6 +156,20 @@ def _facts(found: OneTrial) -> None:
         "value": [str(value) for value in trial.params.values()],
     }
     st.dataframe(params, hide_index=True, width=420, key=f"params {trial.number}")
+
+
+def _use(shown: Shown, number: int) -> None:
+    use = shown.look.trial_use(shown.study, number, shell.now())
+    if use is None:
+        return
+    st.subheader("Usage")
+    if not use.devices:
+        st.caption("Nobody has looked at the devices of this trial while it held them.")
+        return
+    whole = " They are those of whole devices, which others share." if use.is_shared else ""
+    st.caption(f"Means over {duration(use.width_s)}.{whole}")
+    figure = trial_use_figure(use, revision=f"{shown.revision} {number} use")
+    show_figure(figure, key=f"use {number}")
 
 
 def _checkpoints(number: int, found: Sequence[ShownCheckpoint]) -> None:
@@ -186,9 +201,22 @@ def _attempt(attempt: StoredAttempt) -> None:
         facts.append(f"cause: {shown_word(attempt.cause.value)}")
     if attempt.peak_memory_bytes:
         facts.append(f"peak memory: {attempt.peak_memory_bytes / 2**30:.2f} GiB")
+    facts += _taken(attempt.use)
     facts.append(f"seed: {attempt.seed}")
     st.markdown(" · ".join(facts))
     if attempt.detail:
         st.code(attempt.detail, language=None, wrap_lines=True)
     with st.expander("Log, the last lines", expanded=attempt.is_open):
         st.code(log_tail(attempt), language=None, wrap_lines=True)
+
+
+def _taken(use: AttemptUse) -> list[str]:
+    """What the attempt is charged with."""
+    facts = []
+    if use.device_s is not None:
+        facts.append(f"{use.device_s:.4g} device-seconds")
+    if use.utilization_pct is not None:
+        facts.append(f"utilization: {use.utilization_pct:.0f} %")
+    if use.energy_kwh is not None:
+        facts.append(f"energy: {use.energy_kwh:.3g} kWh")
+    return facts

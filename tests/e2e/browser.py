@@ -15,11 +15,16 @@ from tests.e2e.study_folder import Running, StudyFolder, wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-BROWSER_MS = 60_000
+BROWSER_MS = 90_000
+#: A figure that is no sketch any more.
+DRAWN = '[data-drawn="plotly"]'
 
 
-def missing(what: str) -> NoReturn:
-    reason = f"{what}: pip install playwright; apt-get install chromium fonts-dejavu-core"
+_REMEDY = "pip install playwright; apt-get install chromium fonts-dejavu-core"
+
+
+def missing(what: str, remedy: str = _REMEDY) -> NoReturn:
+    reason = f"{what}: {remedy}"
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -49,15 +54,34 @@ def page(browser: Browser) -> Page:
     return page
 
 
+def errors_of(page: Page) -> list[str]:
+    """What the browser's console and the page's scripts complain about, as it comes."""
+    found: list[str] = []
+    page.on("pageerror", lambda error: found.append(str(error)))
+    page.on(
+        "console",
+        lambda told: found.append(f"{told.text} {told.location}") if told.type == "error" else None,
+    )
+    return found
+
+
+def assert_no_error_is_shown(page: Page) -> None:
+    """Neither an exception nor a message about the database, once the page has been drawn."""
+    page.wait_for_selector('[data-testid="stApp"][data-test-script-state="notRunning"]')
+    for box in ("stException", "stAlertContentError"):
+        assert page.get_by_test_id(box).all_inner_texts() == []
+    assert page.get_by_role("dialog").count() == 0
+
+
 def free_port() -> int:
     with socket.socket() as lent:
         lent.bind(("127.0.0.1", 0))
         return int(lent.getsockname()[1])
 
 
-def dashboard(folder: StudyFolder, *words: str) -> tuple[Running, str]:
+def dashboard(folder: StudyFolder, *words: str, port: int | None = None) -> tuple[Running, str]:
     """`tuner dashboard WORDS` once it answers, and its address."""
-    port = free_port()
+    port = port or free_port()
     server = folder.start_tuner("dashboard", *words, "--port", str(port))
     where = f"http://127.0.0.1:{port}"
     wait_until(lambda: where in server.out, "it says where it is")

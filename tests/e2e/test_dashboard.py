@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.browser import dashboard
+from tests.e2e.browser import DRAWN, assert_no_error_is_shown, dashboard, errors_of
 from tests.e2e.study_folder import Running, StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT
 
@@ -26,7 +26,17 @@ def train(trial):
         time.sleep(0.02)
     return trial.params["x"]
 """
-_PAGES = ("Studies", "Convergence", "Trials", "Devices", "Best")
+#: By title: what a page shows of a study that runs.
+_PAGES = {
+    "Studies": '[data-testid="stDataFrame"]',
+    "Convergence": DRAWN,
+    "Learning curves": DRAWN,
+    "Parameters": DRAWN,
+    "Trials": '[data-testid="stDataFrame"]',
+    "Devices": DRAWN,
+    "Best": "pre",
+    "Control": '[data-testid="stForm"]',
+}
 
 
 @pytest.fixture
@@ -178,8 +188,7 @@ def test_a_report_is_one_file_that_asks_for_nothing(folder: StudyFolder, page: P
     assert folder.tune().code == 0
     ended = folder.tuner("report", "study.yaml", "-o", "study.html")
     assert (ended.code, ended.out) == (0, "Report of study 'small': study.html\n")
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
+    errors = errors_of(page)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto((folder.path / "study.html").as_uri())
@@ -192,13 +201,14 @@ def test_a_report_is_one_file_that_asks_for_nothing(folder: StudyFolder, page: P
     assert "--output" in lost.err
 
 
+@pytest.mark.timeout(600)
 def test_dashboard_of_a_study_that_runs(folder: StudyFolder, page: Page) -> None:
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
+    errors = errors_of(page)
     asked: set[str] = set()
     page.on("request", lambda request: asked.add(request.url))
     running = folder.start()
-    server, where = served(folder)
+    folder.write("token", f"{TOKEN}\n")
+    server, where = served(folder, "--token-file", "token")
 
     page.goto(f"{where}/convergence")
     page.wait_for_selector(".js-plotly-plot .main-svg")
@@ -208,12 +218,18 @@ def test_dashboard_of_a_study_that_runs(folder: StudyFolder, page: Page) -> None
     let_end(folder, 1)
     wait_for_metric(page, 1, "2")
 
-    for name in _PAGES:
+    for name, content in _PAGES.items():
         page.get_by_role("link", name=name).click()
         page.get_by_role("heading", name=name, exact=True).wait_for()
-        page.wait_for_selector('[data-testid="stDataFrame"], .js-plotly-plot, pre')
-        assert page.locator('[data-testid="stException"]').count() == 0
+        page.wait_for_selector(content)
+        assert_no_error_is_shown(page)
         assert "study=small" in page.url
+    query = "select state from trials where number = 2"
+    wait_until(lambda: folder.rows(query) == [("RUNNING",)], "trial 2 runs")
+    page.goto(f"{where}/trials?study=small&trial=2")
+    page.get_by_role("heading", name="Usage").wait_for()
+    page.wait_for_selector(DRAWN)
+    assert_no_error_is_shown(page)
     assert errors == []
     strange = [url for url in asked if not re.match(r"(http://127\.0\.0\.1:|data:|blob:)", url)]
     assert strange == []

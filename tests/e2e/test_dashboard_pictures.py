@@ -1,6 +1,4 @@
-"""Pages of studies that have ended, in a real browser: their pictures, and clicks into figures.
-
-Every page at desktop and phone width, light and dark, is a picture for people to look at.
+"""Every page in a real browser at desktop and phone width, light and dark, for people to look at.
 
 The pictures lie in the folder that `DASHBOARD_PICTURES` names, or in the test's own. The test fails
 where a page shows an error, or is wider than a phone.
@@ -8,189 +6,168 @@ where a page shows an error, or is wider than a phone.
 
 from __future__ import annotations
 
-import math
 import os
-import re
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
-import optuna
 import pytest
-from optuna.trial import TrialState, create_trial
 
-from tests.e2e.browser import dashboard
-from tests.e2e.study_folder import StudyFolder
-from tests.integration.app.device_week import add_week
-from tests.integration.verbs import seeded
+from tests.e2e.browser import BROWSER_MS, assert_no_error_is_shown, dashboard, errors_of
+from tests.e2e.ended_studies import address
+from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.nvml_stub import NvmlStub, StubGpu
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-SPACE: dict[str, optuna.distributions.BaseDistribution] = {
-    "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
-    "width": optuna.distributions.IntDistribution(16, 512, log=True),
-    "dropout": optuna.distributions.FloatDistribution(0.0, 0.5),
-}
-N_TRIALS, N_STEPS = 240, 27
+__all__ = ["address"]
+
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-#: By the name of a picture. The first page has no name of its own in an address.
-PAGES = {
-    "studies": "?study=digits",
-    "convergence": "convergence?study=digits",
-    "curves": "curves?study=digits&trial=239",
-    "parameters": "parameters?study=digits",
-    "trials": "trials?study=digits",
-    "trial": "trials?study=first&trial=3",
-    "devices": "devices?study=week",
-    "best": "best?study=digits",
-    "control": "control?study=digits",
-}
-#: On a page, at least.
-FIGURES = {"convergence": 1, "curves": 1, "parameters": 2, "trial": 1, "devices": 2}
-_BROWSER_MS = 90_000
-_HOVER_MS = 250
 #: Every figure is drawn in the colours that the page has now.
 IN_ITS_COLOURS = """() => [...document.querySelectorAll("[data-drawn=plotly]")].every(each =>
   each.dataset.colour === getComputedStyle(each).getPropertyValue("--st-text-color").trim())"""
-
 #: Streamlit fades what it shows anew, and a picture does not wait half a second for that.
 NOT_FADED = "[data-testid=stElementContainer] { opacity: 1 !important }"
-#: Where a point of a trial lies on the screen, once it is drawn; the last one of a curve.
-_POINT = """number => {
-  const div = document.querySelector(".js-plotly-plot[data-drawn=plotly]");
-  const trace = div?._fullData.find(each => each.customdata?.includes?.(number));
-  if (!trace) return null;
-  const { xaxis, yaxis } = div._fullLayout, at = trace.customdata.indexOf(number);
-  const box = div.querySelector(".nsewdrag").getBoundingClientRect();
-  return [box.x + xaxis.d2p(trace.x[at]), box.y + yaxis.d2p(trace.y[at])];
-}"""
-#: Plotly knows what is below the mouse a moment after it has come there.
-_IS_BELOW = """number => document.querySelector(".js-plotly-plot")
-  ._hoverdata?.some(each => each.customdata === number)"""
 
 
-def a_trial(random: Random, number: int) -> optuna.trial.FrozenTrial:
-    """Accuracy that grows, towards what the learning rate and the width allow."""
-    params = {
-        "lr": 10 ** random.uniform(-5, -1),
-        "width": round(2 ** random.uniform(4, 9)),
-        "dropout": random.uniform(0.0, 0.5),
-    }
-    away = (math.log10(params["lr"]) + 3) ** 2 / 8 + (params["dropout"] - 0.2) ** 2
-    end = 0.98 - 0.35 * away - 0.2 / math.log2(params["width"]) + random.gauss(0, 0.004)
-    curve = {
-        step: end * (1 - math.exp(-step / 5)) + random.gauss(0, 0.004)
-        for step in range(1, N_STEPS + 1)
-    }
-    if number % 23 == 22:
-        return create_trial(state=TrialState.FAIL, params=params, distributions=SPACE)
-    last = next((rung for rung in (1, 3, 9) if end < 0.62 + 0.08 * math.log(rung, 3)), N_STEPS)
-    seen = {step: value for step, value in curve.items() if step <= last}
-    return create_trial(
-        state=TrialState.COMPLETE if last == N_STEPS else TrialState.PRUNED,
-        value=seen[last],
-        params=params,
-        distributions=SPACE,
-        intermediate_values=seen,
-    )
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A page to take pictures of."""
+
+    path: str
+    #: At least so many are on it.
+    n_figures: int = 0
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a dashboard on studies that nobody works on."""
-    study_folder = StudyFolder(path=tmp_path_factory.mktemp("user"))
-    url = f"sqlite:///{study_folder.path}/small.db"
-    add_week(url, datetime.now(UTC), days=0.5, trial_s=1_800)
-    seeded.add_first_study(url)
-    random = Random(0)
-    trials = [a_trial(random, number) for number in range(N_TRIALS)]
-    seeded.add_study(url, "digits", trials, directions=("maximize",), objectives=("accuracy",))
-    seeded.add_dispatcher(
-        url,
-        "digits",
-        is_ended=True,
-        study_file="pruner: {name: asha, min_resource: 1, reduction_factor: 3}\n"
-        "budget: {trials: 300}\n",
-    )
-    study_folder.write("token", "correct horse battery\n")
-    _, where = dashboard(study_folder, "small.db", "--token-file", "token")
-    yield where
-    study_folder.end_all()
+#: By the name of a picture. The first page has no name of its own in an address.
+PAGES = {
+    "studies": Subject(path="?study=digits"),
+    "convergence": Subject(path="convergence?study=digits", n_figures=1),
+    "curves": Subject(path="curves?study=digits&trial=239", n_figures=1),
+    "parameters": Subject(path="parameters?study=digits", n_figures=2),
+    "slices": Subject(path="parameters?study=digits&figure=slices", n_figures=2),
+    "contour": Subject(path="parameters?study=digits&figure=contour", n_figures=2),
+    "rank": Subject(path="parameters?study=digits&figure=rank", n_figures=2),
+    "trials": Subject(path="trials?study=digits"),
+    "trial": Subject(path="trials?study=first&trial=3", n_figures=1),
+    "devices": Subject(path="devices?study=week", n_figures=2),
+    "best": Subject(path="best?study=digits"),
+    "control": Subject(path="control?study=digits"),
+}
+#: Of a study whose trials use two GPUs at this moment.
+LIVE_PAGES = {
+    "devices-now": Subject(path="devices?study=small&colour=trial", n_figures=2),
+    "trial-use": Subject(path="trials?study=small&trial=2", n_figures=2),
+}
+#: Reports at once, and ends when its file is there.
+WAITS = """
+import time
+from pathlib import Path
+
+def train(trial):
+    for step in range(1, 8):
+        trial.report(1 - 0.7**step * trial.params["x"], step)
+    while not Path(f"go-{trial.number}").exists():
+        time.sleep(0.02)
+    return trial.params["x"]
+"""
 
 
-@pytest.mark.timeout(600)
-def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) -> None:
+_RUNNING = """
+    select trials.number from tuner_attempts a join trials on trials.trial_id = a.trial_id
+    where lower(a.state) = 'running' order by trials.number
+"""
+
+
+def picture_folder(tmp_path: Path) -> Path:
     folder = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path))
     folder.mkdir(parents=True, exist_ok=True)
-    errors: list[str] = []
+    return folder
+
+
+def take_pictures(browser: Browser, where: str, pages: Mapping[str, Subject], folder: Path) -> None:
     for size, (width, height) in SIZES.items():
         context = browser.new_context(viewport={"width": width, "height": height})
         page = context.new_page()
-        page.set_default_timeout(_BROWSER_MS)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        for name, path in PAGES.items():
-            page.goto(f"{address}/{path}")
-            page.wait_for_selector('[data-testid="stHeading"]')
-            page.wait_for_selector(
-                '[data-drawn="plotly"], [data-testid="stDataFrame"], [data-testid="stForm"], pre'
-            )
-            page.wait_for_function(
-                "n => document.querySelectorAll('[data-drawn=plotly]').length >= n",
-                arg=FIGURES.get(name, 0),
-            )
+        page.set_default_timeout(BROWSER_MS)
+        errors = errors_of(page)
+        for name, subject in pages.items():
+            open_page(page, f"{where}/{subject.path}", subject.n_figures)
             # Streamlit scrolls a part of the page: to be seen as a whole it must fit.
             content = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
             page.set_viewport_size({"width": width, "height": max(height, content)})
-            for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-                page.wait_for_function(IN_ITS_COLOURS)
-                # Colours that are still on their way are there at once.
-                picture = folder / f"{name}-{size}-{scheme}.png"
-                page.screenshot(path=picture, animations="disabled", style=NOT_FADED)
-            assert page.locator('[data-testid="stException"]').count() == 0
-            assert page.get_by_role("dialog").count() == 0
-            assert page.locator('[data-testid="stAlertContentError"]').count() == 0
+            take_light_and_dark(page, folder / f"{name}-{size}")
+            assert_no_error_is_shown(page)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{name} is {wide} px wide"
-            page.emulate_media(color_scheme="light")
             page.set_viewport_size({"width": width, "height": height})
         context.close()
-    assert errors == []
+        assert errors == []
 
 
-def click_on(page: Page, number: int) -> None:
-    """What is still drawn above a figure moves it, so that its point is looked for anew."""
-    page.wait_for_function(_POINT, arg=number)
-    for _ in range(_BROWSER_MS // _HOVER_MS):
-        found = page.evaluate(_POINT, arg=number)
-        if found is not None:
-            page.mouse.move(*found)
-            page.wait_for_timeout(_HOVER_MS)
-            if page.evaluate(_IS_BELOW, arg=number):
-                page.mouse.click(*found)
-                return
-            page.mouse.move(0, 0)
-    pytest.fail(f"The mouse never came onto the point of trial {number}.")
-
-
-def test_a_click_chooses_a_trial(address: str, page: Page) -> None:
-    page.goto(f"{address}/convergence?study=first")
-    click_on(page, 1)
-    page.get_by_role("heading", name="Trial 1", exact=True).wait_for()
-    page.wait_for_url(re.compile(r"/trials\?.*trial=1"))
-    page.get_by_text("accuracy 0.9", exact=True).first.wait_for()
-
-    page.goto(f"{address}/curves?study=first")
-    click_on(page, 0)
-    page.get_by_role("heading", name="Trial 0", exact=True).wait_for()
-    page.wait_for_function(
-        "document.querySelector('.js-plotly-plot')._fullData.some(each => each.name === 'trial 0')"
+def open_page(page: Page, where: str, n_figures: int) -> None:
+    page.goto(where)
+    page.wait_for_selector('[data-testid="stHeading"]')
+    page.wait_for_selector(
+        '[data-drawn="plotly"], [data-testid="stDataFrame"], [data-testid="stForm"], pre'
     )
-    page.wait_for_url(re.compile(r"/curves\?.*trial=0"))
-    number = page.get_by_label("Trial among its rivals (number)")
-    page.wait_for_function("each => each.value === '0'", arg=number.element_handle())
-    page.get_by_role("button", name="All about this trial").click()
-    page.wait_for_url(re.compile(r"/trials\?.*trial=0"))
+    page.wait_for_function(
+        "n => document.querySelectorAll('[data-drawn=plotly]').length >= n", arg=n_figures
+    )
+
+
+def take_light_and_dark(page: Page, stem: Path) -> None:
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        page.wait_for_function(IN_ITS_COLOURS)
+        # Colours that are still on their way are there at once.
+        path = stem.with_name(f"{stem.name}-{scheme}.png")
+        page.screenshot(path=path, animations="disabled", style=NOT_FADED)
+
+
+@pytest.mark.timeout(900)
+def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) -> None:
+    take_pictures(browser, address, PAGES, picture_folder(tmp_path))
+
+
+@pytest.mark.timeout(600)
+def test_pictures_of_a_study_that_runs(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub, browser: Browser, tmp_path: Path
+) -> None:
+    use_gpus(nvml_stub, 0)
+    gpu_folder.write("waits.py", WAITS)
+    gpu_folder.study(trial={"function": "waits:train"}, devices="auto", budget={"trials": 9})
+    gpu_folder.start()
+    there = "select count(*) from sqlite_master where name = 'tuner_usage'"
+    wait_until(lambda: (gpu_folder.path / "small.db").exists(), "there is a database")
+    wait_until(lambda: gpu_folder.rows(there) == [(1,)], "it has tables")
+    for number in range(2):
+        gpu_folder.write(f"go-{number}", "")
+    wait_until(lambda: gpu_folder.rows(_RUNNING) == [(2,), (3,)], "two trials have a GPU each")
+    seen = "select count(distinct start_s) from tuner_usage"
+    for step in range(1, 9):
+        ((n_before,),) = gpu_folder.rows(seen)
+        use_gpus(nvml_stub, step)
+        wait_until(lambda n=n_before: gpu_folder.rows(seen)[0][0] > n, "there are new samples")
+    _, where = dashboard(gpu_folder, "study.yaml")
+    take_pictures(browser, where, LIVE_PAGES, picture_folder(tmp_path))
+
+
+def use_gpus(nvml_stub: NvmlStub, step: int) -> None:
+    """Two GPUs that are used more and more; free at first, as the tuner wants them."""
+    nvml_stub.write(
+        [
+            StubGpu(
+                uuid=f"GPU-{name}",
+                utilization_pct=min(99, start + 9 * step),
+                used_mib=3 + (9_000 - 6_000 * place) * step,
+                power_mw=(120 + 60 * step) * 1000,
+                temperature_c=40 + 3 * step,
+                sm_clock_mhz=1_980,
+                pcie_bytes=(10**9 * step, 10**8 * step),
+            )
+            for place, (name, start) in enumerate((("aaaa", 30), ("bbbb", 5)))
+        ]
+    )

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app.views import permission
 from tests.databases import new_database
 from tests.integration.verbs import seeded
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE, TOKEN_VARIABLE
+from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE, TOKEN_VARIABLE, USERS_VARIABLE
 
 TOKEN = "correct horse battery"
 _TIMEOUT_S = 30
@@ -125,3 +125,10 @@ def test_budget_is_changed_by_the_same_words(url: str) -> None:
     (value,) = [each for each in test.text_input if each.label == "New value"]
     value.set_value("many")
     assert "budget.trials" in press(test, "Change").error[0].value
+
+
+def test_a_login_that_was_not_set_up_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(USERS_VARIABLE, "ann@example.org")
+    permission._doorkeeper.cache_clear()
+    test = press(opened("control"), "Log in")
+    assert "Nobody can log in here: " in test.error[0].value

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from app.data.device_history import CAUSES, DeviceHistory, History, Window
+from app.data.device_history import CAUSES, DeviceHistory, History
+from app.data.device_samples import Window
 from app.data.look import Look
 from tests.integration.app.device_week import add_week
 from tests.integration.verbs import seeded

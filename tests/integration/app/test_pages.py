@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -12,11 +13,15 @@ from optuna.trial import TrialState, create_trial
 from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
+from tests.integration.app.device_week import add_week
 from tests.integration.verbs import seeded
 from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
-PAGES = ("studies", "convergence", "curves", "parameters", "trials", "devices", "best")
+PAGES = (
+    *("studies", "convergence", "curves", "parameters"),
+    *("trials", "devices", "best", "control"),
+)
 _TIMEOUT_S = 30
 FLOAT = optuna.distributions.FloatDistribution(0, 1)
 
@@ -42,6 +47,11 @@ def fine(test: AppTest) -> AppTest:
     assert [each.message for each in test.exception] == []
     assert [each.value for each in test.error] == []
     return test
+
+
+def figures(test: AppTest) -> list[dict[str, Any]]:
+    components = [json.loads(each.proto.json) for each in test.get("bidi_component")]
+    return [json.loads(each["figure"]) for each in components]
 
 
 def seed(url: str, kind: str) -> None:
@@ -85,13 +95,11 @@ def seed(url: str, kind: str) -> None:
                 for i in range(5)
             ]
             seeded.add_study(url, "plain", trials, space=None)
-        case "many":
-            seeded.add_study(url, "many", [create_trial(value=float(i)) for i in range(2_500)])
 
 
 KINDS = (
     *("no study", "empty", "one trial", "waiting", "failed", "two objectives"),
-    *("three objectives", "two hosts", "of Optuna alone", "many"),
+    *("three objectives", "two hosts", "of Optuna alone"),
 )
 
 
@@ -144,7 +152,7 @@ def test_convergence_beside_another_study_and_with_a_forecast(url: str) -> None:
     test.main.selectbox[0].set_value("old")
     test.main.toggle[2].set_value(True)
     assert "the budget is open" in fine(test.run()).main.caption[0].value
-    figure = json.loads(json.loads(test.get("bidi_component")[0].proto.json)["figure"])
+    (figure,) = figures(test)
     assert [each["name"] for each in figure["data"]] == ["completed", "best of old", "best so far"]
 
 
@@ -172,6 +180,25 @@ def test_one_trial_shows_its_attempts_and_why(url: str) -> None:
     assert any("out of memory" in each.value for each in test.code)
     fine(test.button[0].click().run())
     assert test.title[0].value == "Trials"
+
+
+def test_one_trial_shows_what_its_devices_did(url: str) -> None:
+    add_week(url, datetime.now(UTC), n_devices=1, days=0.1, trial_s=600)
+    test = opened("trials", trial=3)
+    assert "Usage" in [each.value for each in test.subheader]
+    assert "Means over 5 s." in [each.value for each in test.main.caption]
+    (figure,) = figures(test)
+    axes = [figure["layout"][axis]["title"]["text"] for axis in ("xaxis", "yaxis", "yaxis2")]
+    assert axes == ["Time in attempts (min)", "Utilization (%)", "Memory (GiB)"]
+    assert any("582 device-seconds" in each.value for each in test.markdown)
+
+
+def test_a_trial_whose_devices_nobody_looked_at_says_so(url: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("trials", trial=0)
+    assert any("Nobody has looked" in each.value for each in test.main.caption)
+    # A trial that waits never had a device.
+    assert "Usage" not in [each.value for each in opened("trials", trial=5).subheader]
 
 
 def test_one_trial_shows_the_states_it_has_saved(url: str) -> None:

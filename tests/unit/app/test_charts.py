@@ -137,3 +137,31 @@ def test_the_best_trial_stands_out_among_parallel_coordinates(direction: str) ->
     assert len(set(lines.values())) == 3
     assert all(each.font.color is None for each in figure.layout.annotations)
     assert figure.layout.xaxis.ticktext[0] == f"loss<br>({direction})"
+
+
+@pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.value)
+def test_the_colours_are_told_above_the_figure_and_what_is_shown_with_them(kind: Kind) -> None:
+    study = optuna.create_study()
+    space: dict[str, BaseDistribution] = {
+        "lr": FloatDistribution(1e-5, 1, log=True),
+        "x": FloatDistribution(0, 1),
+    }
+    for at in range(9):
+        params = {"lr": 10.0 ** (at % 6 - 5), "x": 0.1 * at}
+        study.add_trial(
+            optuna.trial.create_trial(params=params, distributions=space, value=1.0 + at)
+        )
+    figure = parameter_figure(kind, study, ["lr", "x"], "loss (minimize)", revision="s")
+    bars = [
+        each.colorbar if each.type == "contour" else each.marker.colorbar
+        for each in figure.data
+        if each.type == "contour" or each.marker.showscale
+    ]
+    (bar,) = bars
+    assert (bar.orientation, bar.y) == ("h", 1)
+    assert bar.title.text == ("Trial" if kind is Kind.SLICE else "loss (minimize)")
+    if kind is Kind.RANK:
+        assert list(bar.ticktext) == ["min.<br>1", "25%<br>3", "50%<br>5", "75%<br>7", "max.<br>9"]
+    logarithmic = [axis for axis in figure.select_xaxes() if axis.type == "log"]
+    assert {axis.tickformat for axis in logarithmic} <= {"~g"}
+    assert len(logarithmic) == (kind is not Kind.PARALLEL)

@@ -7,7 +7,7 @@ import numpy as np
 from app.charts.heat_map import heat_map_figure
 from app.charts.style import COLOURS
 from app.charts.timeline import timeline_figure
-from app.data.device_history import Bins, Window
+from app.data.device_samples import Bins, Window
 from app.data.device_use import bars_of
 from app.data.idle_time import IdleBar
 from tests.unit.app.columns import NAN, device, lease, leases

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from app.data.device_history import CAUSES, Bins, IdleColumns, Present, window_of
+from app.data.device_history import CAUSES, IdleColumns
+from app.data.device_samples import Bins, Present, window_of
 from app.data.device_use import (
     ABANDONED,
     bars_of,

@@ -101,3 +101,11 @@ def test_figure_fades_the_pruned_and_shows_the_picked_over_all() -> None:
     assert pruned.opacity < completed.opacity
     assert drawn["layout"]["shapes"][0]["x0"] == 1
     assert drawn["layout"]["annotations"][0]["text"] == "rung 1"
+
+
+def test_rungs_stand_at_their_steps_on_a_logarithmic_axis_too() -> None:
+    axes = CurveAxes(name="loss", log_x=True, log_y=False)
+    figure = many_curves_figure({}, trials([]), axes, rungs=[10], picked=None, revision="a")
+    # Plotly wants the step for a line, and its logarithm for a text.
+    assert [each.x0 for each in figure.layout.shapes] == [10]
+    assert [each.x for each in figure.layout.annotations] == [1]

@@ -1,0 +1,153 @@
+"""Figures in a real browser: clicks into them, links to what was chosen, and saving them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from PIL import Image
+
+from tests.e2e.browser import BROWSER_MS, DRAWN, errors_of
+from tests.e2e.ended_studies import N_TRIALS, address
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["address"]
+
+_HOVER_MS = 250
+#: Where a point of a trial lies on the screen, once it is drawn; the last one of a curve.
+_POINT = """number => {
+  const div = document.querySelector(".js-plotly-plot[data-drawn=plotly]");
+  const trace = div?._fullData.find(each => each.customdata?.includes?.(number));
+  if (!trace) return null;
+  const { xaxis, yaxis } = div._fullLayout, at = trace.customdata.indexOf(number);
+  const box = div.querySelector(".nsewdrag").getBoundingClientRect();
+  return [box.x + xaxis.d2p(trace.x[at]), box.y + yaxis.d2p(trace.y[at])];
+}"""
+#: Plotly knows what is below the mouse a moment after it has come there.
+_IS_BELOW = """number => document.querySelector(".js-plotly-plot")
+  ._hoverdata?.some(each => each.customdata === number)"""
+
+
+def click_on(page: Page, number: int) -> None:
+    """What is still drawn above a figure moves it, so that its point is looked for anew."""
+    page.wait_for_function(_POINT, arg=number)
+    for _ in range(BROWSER_MS // _HOVER_MS):
+        found = page.evaluate(_POINT, arg=number)
+        if found is not None:
+            page.mouse.move(*found)
+            page.wait_for_timeout(_HOVER_MS)
+            if page.evaluate(_IS_BELOW, arg=number):
+                page.mouse.click(*found)
+                return
+            page.mouse.move(0, 0)
+    pytest.fail(f"The mouse never came onto the point of trial {number}.")
+
+
+def test_a_click_chooses_a_trial(address: str, page: Page) -> None:
+    page.goto(f"{address}/convergence?study=first")
+    click_on(page, 1)
+    page.get_by_role("heading", name="Trial 1", exact=True).wait_for()
+    page.wait_for_url(re.compile(r"/trials\?.*trial=1"))
+    page.get_by_text("accuracy 0.9", exact=True).first.wait_for()
+
+    page.goto(f"{address}/curves?study=first")
+    click_on(page, 0)
+    page.get_by_role("heading", name="Trial 0", exact=True).wait_for()
+    page.wait_for_function(
+        "document.querySelector('.js-plotly-plot')._fullData.some(each => each.name === 'trial 0')"
+    )
+    page.wait_for_url(re.compile(r"/curves\?.*trial=0"))
+    number = page.get_by_label("Trial among its rivals (number)")
+    page.wait_for_function("each => each.value === '0'", arg=number.element_handle())
+    page.get_by_role("button", name="All about this trial").click()
+    page.wait_for_url(re.compile(r"/trials\?.*trial=0"))
+
+
+def axis_is(page: Page, axis: str, title: str, *, figure: str = DRAWN) -> None:
+    """Waits until the first figure has an axis of such a kind."""
+    page.wait_for_function(
+        """([figure, axis, title]) => {
+          const layout = document.querySelector(figure)?._fullLayout;
+          return layout && `${layout[axis].type}: ${layout[axis].title.text}` === title;
+        }""",
+        arg=[figure, axis, title],
+    )
+
+
+@pytest.mark.timeout(600)
+def test_a_link_leads_to_what_was_chosen(address: str, page: Page, browser: Browser) -> None:
+    page.goto(f"{address}/convergence?study=digits")
+    page.get_by_role("radio", name="wall time").click()
+    page.wait_for_url(re.compile(r"against=wall(\+|%20)time"))
+    page.get_by_text("log y", exact=True).click()
+    page.wait_for_url(re.compile(r"log_y=true"))
+    axis_is(page, "yaxis", "log: accuracy (maximize)")
+
+    # Each page has its own choices, and the study stays.
+    page.get_by_role("link", name="Learning curves").click()
+    page.get_by_role("heading", name="Learning curves", exact=True).wait_for()
+    page.get_by_text("log x", exact=True).click()
+    page.wait_for_url(re.compile(r"log_step=true"))
+    page.get_by_label("Trial among its rivals (number)").fill("5")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"trial=5"))
+    axis_is(page, "xaxis", "log: Step (as reported)")
+    query = parse_qs(urlsplit(page.url).query)
+    assert query == {"study": ["digits"], "log_step": ["true"], "trial": ["5"]}
+
+    other = browser.new_page()
+    other.set_default_timeout(BROWSER_MS)
+    other.goto(page.url)
+    axis_is(other, "xaxis", "log: Step (as reported)")
+    other.get_by_role("heading", name="Trial 5", exact=True).wait_for()
+    other.close()
+
+    page.get_by_role("link", name="Convergence").click()
+    axis_is(page, "yaxis", "log: accuracy (maximize)")
+    page.wait_for_url(re.compile(r"log_y=true"))
+
+
+def saved(page: Page, button: str, folder: Path) -> Path:
+    """The file that a button of the first figure gives."""
+    page.locator(DRAWN).first.hover()
+    with page.expect_download() as download:
+        page.locator(f'{DRAWN} [data-title="{button}"]').first.click()
+    path = folder / download.value.suggested_filename
+    download.value.save_as(path)
+    return path
+
+
+@pytest.mark.timeout(600)
+def test_a_figure_is_saved_as_html_and_as_png(
+    address: str, page: Page, browser: Browser, tmp_path: Path
+) -> None:
+    page.goto(f"{address}/convergence?study=digits")
+    page.wait_for_selector(DRAWN)
+    html = saved(page, "Save as HTML", tmp_path)
+    assert html.name == "convergence.html"
+    other = browser.new_context(offline=True).new_page()
+    errors = errors_of(other)
+    asked: list[str] = []
+    other.on("request", lambda request: asked.append(request.url))
+    other.goto(html.as_uri())
+    axis_is(other, "yaxis", "linear: accuracy (maximize)", figure=".js-plotly-plot")
+    n_points = "document.querySelector('.js-plotly-plot').calcdata.map(each => each.length)"
+    assert sum(other.evaluate(n_points)) > N_TRIALS
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+    png = saved(page, "Download plot as a PNG", tmp_path)
+    assert png.name == "convergence.png"
+    with Image.open(png) as picture:
+        box = page.locator(DRAWN).first.bounding_box()
+        assert box is not None
+        assert picture.width == pytest.approx(2 * box["width"], abs=4)
+        assert picture.height == pytest.approx(2 * box["height"], abs=4)
+        colours = picture.convert("RGBA").getcolors(maxcolors=2**24)
+    # Points, lines and text, and not one plain area.
+    assert len(colours or ()) > 50
