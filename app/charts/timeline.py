@@ -12,7 +12,7 @@ from app.data.device_use import Bar
 from app.data.idle_time import IdleBar
 from app.data.lease_columns import HostDevice
 from app.data.words import shown
-from tuner.dispatch.idle import CAUSE_WORDS, IdleCause
+from tuner.idle import CAUSE_WORDS, IdleCause
 from tuner.view.text import duration
 
 _ROW_PX, _FRAME_PX = 34, 110

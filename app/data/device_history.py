@@ -19,7 +19,7 @@ from app.data.columns import Columns, Floats, Numbers, joined
 from app.data.connection import ReadOnlyDatabase
 from app.data.device_samples import Bins, Present, Window, bins_of, read_bins, read_present
 from app.data.trial_columns import seconds
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 from tuner.store.models import DispatcherRow, IdleRow, table_of
 from tuner.store.rows import in_utc
 from tuner.verbs.dispatchers import has_our_tables

@@ -12,7 +12,7 @@ import numpy as np
 from app.data.columns import Columns, Floats, Numbers
 from app.data.lease_columns import HostDevice, Leases
 from app.data.words import ALL_WORDS, RUNNING
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 
 #: A timeline is some 1,200 pixels wide: what is shorter than three is drawn with its neighbours.
 MAX_BARS_OF_A_DEVICE = 400

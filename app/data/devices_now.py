@@ -10,7 +10,7 @@ import numpy as np
 from app.data.device_history import CAUSES, IdleColumns
 from app.data.device_samples import Present
 from app.data.lease_columns import HostDevice, Leases
-from tuner.dispatch.idle import CAUSE_WORDS, FRESH_S, IdleCause
+from tuner.idle import CAUSE_WORDS, FRESH_S, IdleCause
 
 _NOTHING = Present(
     at_s=0,

@@ -10,7 +10,7 @@ import numpy as np
 from app.data.device_history import CAUSES, IdleColumns
 from app.data.device_samples import Bins
 from app.data.device_use import MAX_BARS_OF_A_DEVICE, DeviceTotal
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

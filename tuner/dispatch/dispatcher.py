@@ -31,7 +31,7 @@ from tuner.dispatch.device_changes import DeviceChanges, Refused
 from tuner.dispatch.foresight import Foresight
 from tuner.dispatch.grants import Candidate, Grant
 from tuner.dispatch.housekeeping import Housekeeping
-from tuner.dispatch.idle import IdleCause, StudyFacts
+from tuner.dispatch.idle_log import StudyFacts
 from tuner.dispatch.launching import Launching
 from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.live import LiveAttempt, ending_of
@@ -53,6 +53,7 @@ from tuner.dispatch.talk import Talk
 from tuner.dispatch.terms import Result, Terms
 from tuner.dispatch.usage import Usage
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, StoreError
+from tuner.idle import IdleCause
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.plan import TrialPlan

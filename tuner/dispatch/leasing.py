@@ -26,7 +26,7 @@ from tuner.devices.width import (
 )
 from tuner.dispatch.gpu_memory import GpuMemory, expected_bytes
 from tuner.dispatch.grants import Candidate, Grant
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 
 #: Trials that are asked for ahead, to find one that is narrow enough for what is free.
 LOOKAHEAD = 8

@@ -9,9 +9,10 @@ from tuner.clock import Instant
 from tuner.devices.device import Device, DeviceId
 from tuner.devices.usage_tally import MJ_PER_KWH, Holding
 from tuner.devices.width import WHOLE
-from tuner.dispatch.idle import IdleCause, IdleLog, StudyFacts, why_idle
+from tuner.dispatch.idle_log import IdleLog, StudyFacts, why_idle
 from tuner.dispatch.live import LiveAttempt
 from tuner.dispatch.sampling import Sampler
+from tuner.idle import IdleCause
 from tuner.store.record import Recorder
 
 _HAND_OVER_EVERY_S = 5.0

@@ -17,7 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 from tuner.store.types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tuner.attempt import AttemptId
 from tuner.devices.device import DeviceId
 from tuner.devices.usage_tally import Tally
-from tuner.dispatch.idle import IdleSpan
+from tuner.idle import IdleSpan
 from tuner.store.usage_rows import UsageRows
 
 #: While the database is away.

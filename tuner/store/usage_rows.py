@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tuner.attempt import AttemptId
 from tuner.devices.usage_tally import FIGURES, Tally
-from tuner.dispatch.idle import IdleSpan
+from tuner.idle import IdleSpan
 from tuner.store.models import AttemptUsageRow, IdleRow, UsageRow, table_of
 from tuner.store.rows import as_stored, execute_rows
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.dispatch.idle import CAUSE_WORDS, FRESH_S, IdleCause
+from tuner.idle import CAUSE_WORDS, FRESH_S, IdleCause
 from tuner.store.models import DeviceRow, HostRow, IdleRow, LeaseRow
 from tuner.store.rows import in_utc
 from tuner.verbs.attempts import label_of

@@ -10,8 +10,8 @@ from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState, Outcome
 from tuner.devices.usage import size_text
-from tuner.dispatch.idle import IdleCause
 from tuner.errors import ConfigError
+from tuner.idle import IdleCause
 from tuner.store.commands import paused_by
 from tuner.verbs.attempts import StoredAttempt, read_attempts
 from tuner.verbs.checkpoints import read_checkpoints

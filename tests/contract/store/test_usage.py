@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from tests.databases import SERVERS
 from tests.integration.store.test_recorder import DEAD, ELSEWHERE, GPUS, NOW, Store, later, lease
 from tuner.devices.usage_tally import FIGURES, MAXIMA, Tally
-from tuner.dispatch.idle import IdleCause, IdleSpan
+from tuner.idle import IdleCause, IdleSpan
 from tuner.store import roll_up
 from tuner.store.models import AttemptUsageRow, IdleRow, UsageRow, table_of
 from tuner.store.record import Recorder

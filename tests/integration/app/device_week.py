@@ -13,7 +13,7 @@ from optuna.trial import create_trial
 from tests.integration.verbs import seeded
 from tuner.attempt import AttemptState, Outcome
 from tuner.devices.device import DeviceKind
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 from tuner.store.models import (
     AttemptRow,
     AttemptUsageRow,

@@ -16,7 +16,7 @@ from app.data.device_samples import Window
 from app.data.look import Look
 from tests.integration.app.device_week import add_week
 from tests.integration.verbs import seeded
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 from tuner.store.models import DeviceRow, DispatcherRow, IdleRow, UsageRow, table_of
 
 NOW = seeded.NOW

@@ -16,7 +16,7 @@ from tests.integration.dispatcher.test_quarantine import Clinic, breaks_gpu_0
 from tests.integration.dispatcher.world import DiskFull, FakeWorker, World, completes, sleeps
 from tuner.devices.device import Holder
 from tuner.devices.width import Devices, FixedWidth
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 from tuner.search.asked import AskedTrial
 from tuner.store.commands import Order
 from tuner.store.models import DeviceRow, IdleRow, table_of

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from search_spaces import SearchSpace, parse_space, to_json
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 from tuner.search.identity import OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.store.database import open_database
 from tuner.store.models import (

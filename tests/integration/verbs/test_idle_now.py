@@ -19,7 +19,7 @@ from tests.integration.verbs.seeded import (
     looking,
     place,
 )
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 from tuner.search.hyperband import FIRST_RUNG_KEY
 from tuner.store.optuna_rows import PAUSED_KEY
 from tuner.verbs.show_studies import status_text

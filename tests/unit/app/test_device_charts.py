@@ -11,7 +11,7 @@ from app.data.device_samples import Bins, Window
 from app.data.device_use import bars_of
 from app.data.idle_time import IdleBar
 from tests.unit.app.columns import NAN, device, lease, leases
-from tuner.dispatch.idle import CAUSE_WORDS, IdleCause
+from tuner.idle import CAUSE_WORDS, IdleCause
 
 DEVICES = [device(0), device(1)]
 

@@ -22,7 +22,7 @@ from app.data.devices_now import devices_now, now_table
 from app.data.idle_time import idle_bars, idle_within, with_idle, with_use
 from app.data.lease_columns import Leases
 from tests.unit.app.columns import NAN, device, lease, leases
-from tuner.dispatch.idle import IdleCause
+from tuner.idle import IdleCause
 
 
 def idle(*rows: tuple[int, IdleCause, float, float]) -> IdleColumns:

@@ -7,8 +7,8 @@ import pytest
 from tests.fakes import RecordingView
 from tests.unit.view.test_views import a_snapshot, ended, running
 from tuner.attempt import Outcome
-from tuner.dispatch.idle import IdleCause
 from tuner.dispatch.notices import Said
+from tuner.idle import IdleCause
 from tuner.view.figures import BUSY, DeviceState, Figures, FiguresView
 
 IDLE = IdleCause.NO_SUGGESTION.value

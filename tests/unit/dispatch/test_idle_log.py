@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tuner.devices.device import DeviceId
-from tuner.dispatch.idle import IdleCause, IdleLog, StudyFacts, why_idle
+from tuner.dispatch.idle_log import IdleLog, StudyFacts, why_idle
+from tuner.idle import IdleCause
 
 A, B = DeviceId("GPU-a"), DeviceId("GPU-b")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

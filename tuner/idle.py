@@ -1,0 +1,71 @@
+"""Why devices stand idle: the causes, and times of it as they are written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from tuner.attempt import AttemptState
+from tuner.devices.device import DeviceId
+
+
+class IdleCause(Enum):
+    """Why no trial computes on a device."""
+
+    #: The sampler is at work on the next trial.
+    NO_SUGGESTION = "no_suggestion"
+    #: An attempt has it, whose processes have not said hello.
+    STARTING = "starting"
+    #: An attempt had it, whose memory is not back.
+    CLEARING = "waiting_for_memory"
+    #: A trial waits for more devices than are free.
+    GATHERING = "gathering"
+    TAKEN = "taken"
+    PAUSED = "paused"
+    QUARANTINED = "quarantined"
+    #: The budget is reached, the space is searched, or somebody ends the study.
+    NOTHING_LEFT = "nothing_left"
+    #: The database does not answer, so that nothing may be started.
+    DATABASE = "database"
+    #: A trial found its disk full: none starts until there is room.
+    DISK_FULL = "disk_full"
+    LOST = "lost"
+
+
+#: For people.
+CAUSE_WORDS: Mapping[IdleCause, str] = {
+    IdleCause.NO_SUGGESTION: "no suggestion ready",
+    IdleCause.STARTING: "starting",
+    IdleCause.CLEARING: "waiting for memory",
+    IdleCause.GATHERING: "gathering for a wide trial",
+    IdleCause.TAKEN: "taken by somebody else",
+    IdleCause.PAUSED: "paused",
+    IdleCause.QUARANTINED: "quarantined",
+    IdleCause.NOTHING_LEFT: "nothing left to do",
+    IdleCause.DATABASE: "database away",
+    IdleCause.DISK_FULL: "disk full",
+    IdleCause.LOST: "lost",
+}
+#: A stored idle time whose end is later than so many seconds ago is one of the present.
+FRESH_S = 20.0
+
+#: What an attempt that holds a device has of it while it does not compute. Not stored: the
+#: instants of the attempt tell it.
+IDLE_STATES: Mapping[AttemptState, IdleCause] = {
+    AttemptState.LEASED: IdleCause.STARTING,
+    AttemptState.CLEARING: IdleCause.CLEARING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleSpan:
+    """A time in which a device had no trial."""
+
+    device_id: DeviceId
+    cause: IdleCause
+    began_at: datetime
+    ended_at: datetime
+    #: Whether it is written down already, with an earlier end.
+    is_known: bool = False
