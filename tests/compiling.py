@@ -18,7 +18,8 @@ def compile_library(source: Path, library: Path) -> Path:
         if "CI" in os.environ:
             pytest.fail(reason)
         pytest.skip(reason)
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source]
+    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror"]
+    command = [compiler, *flags, "-o", str(library), str(source)]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     return library

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import optuna
 import psutil
@@ -109,7 +109,7 @@ def add_study(
     trials: list[FrozenTrial],
     *,
     space: SearchSpace | None = SPACE,
-    directions: tuple[str, ...] = ("maximize",),
+    directions: tuple[Literal["minimize", "maximize"], ...] = ("maximize",),
     objectives: tuple[str, ...] = ("accuracy",),
 ) -> None:
     """As the tuner makes it; `space` None: as Optuna alone makes it."""
