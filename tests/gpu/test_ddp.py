@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from tests.unit.trials.ranks import Rank, run_ranks, values_of
+from tests.integration.trials.ranks import Rank, run_ranks, values_of
 from trials import ddp
 from trials.context import TrialContext
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from tests.unit.trials.ranks import run_ranks, values_of
+from tests.integration.trials.ranks import run_ranks, values_of
 from trials.context import TrialContext
 
 pytestmark = pytest.mark.gpu

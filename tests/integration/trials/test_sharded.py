@@ -12,7 +12,7 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 
-from tests.unit.trials.ranks import run_ranks, values_of
+from tests.integration.trials.ranks import run_ranks, values_of
 from trials import ddp
 from trials.checkpoints import CheckpointFolder
 from trials.context import TrialContext

@@ -17,8 +17,8 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.utils.data import IterableDataset, TensorDataset
 
+from tests.integration.trials.ranks import environment_of_rank, run_ranks, values_of
 from tests.unit.trials.conftest import NewTrial
-from tests.unit.trials.ranks import environment_of_rank, run_ranks, values_of
 from trials import ddp
 from trials.context import TrialContext
 
