@@ -16,7 +16,7 @@ from statistics import median
 
 from playwright.sync_api import TimeoutError, sync_playwright
 
-_FLAGS = ("no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking")
+FLAGS = ("no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking")
 _LIMIT_S = 600.0
 _POLL_S = 0.1
 #: Notes when an element is there first, by the browser's own clock from the start of navigation.
@@ -63,6 +63,12 @@ class Paint:
     limit_s: float
 
 
+def tuner_dashboard(path: Path) -> tuple[str, ...]:
+    """Ours, on an SQLite file, with a place for the port."""
+    tuner = "import sys; sys.argv[0] = 'tuner'; from tuner.cli.main import main; main()"
+    return (sys.executable, "-c", tuner, "dashboard", str(path), "--port", "{port}")
+
+
 def pages(url: str, path: Path, optuna_dashboard: str) -> list[Page]:
     """
     Args:
@@ -70,12 +76,10 @@ def pages(url: str, path: Path, optuna_dashboard: str) -> list[Page]:
         path: The same, as a file.
         optuna_dashboard: Its program.
     """
-    tuner = "import sys; sys.argv[0] = 'tuner'; from tuner.cli.main import main; main()"
-    dashboard = (sys.executable, "-c", tuner, "dashboard", str(path), "--port", "{port}")
     return [
         Page(
             system="tuner dashboard",
-            command=dashboard,
+            command=tuner_dashboard(path),
             address="http://127.0.0.1:{port}/convergence",
             painted="[data-drawn]",
             ready='[data-drawn="plotly"]',
@@ -93,7 +97,7 @@ def pages(url: str, path: Path, optuna_dashboard: str) -> list[Page]:
 def measure(page: Page, n_repeats: int, limit_s: float) -> Paint:
     """Starts the server, and opens the page in one new browser after the other."""
     load_before = os.getloadavg()[0]
-    with _served(page) as address:
+    with served(page) as address:
         seen = [_visit(page, address, limit_s) for _ in range(n_repeats + 1)]
     return Paint(
         system=page.system,
@@ -107,7 +111,8 @@ def measure(page: Page, n_repeats: int, limit_s: float) -> Paint:
 
 
 @contextmanager
-def _served(page: Page) -> Iterator[str]:
+def served(page: Page) -> Iterator[str]:
+    """Starts a program, and gives the address of its page once it answers."""
     with socket.socket() as lent:
         lent.bind(("127.0.0.1", 0))
         port = lent.getsockname()[1]
@@ -138,7 +143,7 @@ def _visit(page: Page, address: str, limit_s: float) -> tuple[float, float]:
     """Painted and ready, in ms; the limit where it took longer."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=[f"--{each}" for each in _FLAGS]
+            executable_path=shutil.which("chromium"), args=[f"--{each}" for each in FLAGS]
         )
         shown = browser.new_page(viewport={"width": 1280, "height": 900})
         shown.set_default_timeout(limit_s * 1000)
