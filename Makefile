@@ -27,10 +27,10 @@ dashboard: $(VENV)/ready
 	$(BIN)/tuner dashboard $(STUDY) $(ARGS)
 
 test: $(VENV)/ready-keras servers
-	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: lint types
-	$(BIN)/python -m pytest -q -n $(WORKERS) -k "not postgresql and not mariadb" tests/unit tests/contract
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -k "not postgresql and not mariadb" tests/unit tests/contract
 
 # PostgreSQL and MariaDB, which the tests start for themselves.
 servers:

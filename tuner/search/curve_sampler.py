@@ -64,7 +64,7 @@ class CurveGPSampler(BaseSampler):
         self.random_share = random_share
         self.n_startup_trials = n_startup_trials
         self._rng = np.random.default_rng(seed)
-        self._independent = RandomSampler(seed=seed)
+        self.independent = RandomSampler(seed=seed)
         self._model: Any = None
         self._columns = 0
         self._n_fitted = 0
@@ -72,7 +72,7 @@ class CurveGPSampler(BaseSampler):
 
     def reseed_rng(self) -> None:
         self._rng = np.random.default_rng()
-        self._independent.reseed_rng()
+        self.independent.reseed_rng()
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -112,7 +112,7 @@ class CurveGPSampler(BaseSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         self._raise_error_if_multi_objective(study)
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+        return self.independent.sample_independent(study, trial, param_name, param_distribution)
 
     # -- inside ------------------------------------------------------------------------------
 

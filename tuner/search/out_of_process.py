@@ -112,7 +112,7 @@ class OutOfProcessSampler(BaseSampler):
         if self._stands_in:
             self._stands_in = False
             self._n_stand_ins += 1
-            return {}
+            return self._drawn(study, trial, search_space)
         made = self._take(study, search_space)
         if made is None:
             return self._bounded.sample_relative(study, trial, search_space)
@@ -174,6 +174,19 @@ class OutOfProcessSampler(BaseSampler):
         if isinstance(self._inner, CurveGPSampler):
             return self._inner.n_startup_trials
         return self._inner._n_startup_trials
+
+    def _drawn(
+        self, study: optuna.Study, trial: FrozenTrial, space: Mapping[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """At random. Left to `sample_independent`, Optuna would warn of a space that changes."""
+        if isinstance(self._inner, CurveGPSampler):
+            random: BaseSampler = self._inner.independent
+        else:
+            random = self._inner._independent_sampler
+        return {
+            name: random.sample_independent(study, trial, name, distribution)
+            for name, distribution in space.items()
+        }
 
     def _may_stand_in(self, study: optuna.Study) -> bool:
         """Whether chance may take the place of a process that is not awake yet.
