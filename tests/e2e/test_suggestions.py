@@ -56,7 +56,8 @@ def test_dispatcher_holds_no_torch(study_folder: StudyFolder) -> None:
     assert study_folder.states() == ["COMPLETE"] * N_TRIALS
     assert is_gone(suggester)
     notes = "select count(*) from trial_system_attributes where key = 'gp:relative_params:0'"
-    assert study_folder.rows(notes)[0][0] >= N_TRIALS - 4
+    # Four begin before two have ended, and two may be drawn while torch is imported.
+    assert study_folder.rows(notes)[0][0] >= N_TRIALS - 4 - 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
