@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import streamlit as st
 from optuna.trial import TrialState
@@ -14,7 +16,9 @@ from app.views.shell import Shown
 from tuner.errors import TunerError
 from tuner.store.commands import Order
 
-_TOLD_KEY, _REFUSED_KEY = "control told", "control problem"
+_TOLD_KEY = "control told"
+#: Pages refresh all the time: what was told in one refresh alone would flash up and be gone.
+_TOLD_S = 15.0
 _LIMITS = {"trials": "200", "time": "2h", "device_hours": "1.5"}
 
 
@@ -41,20 +45,32 @@ def _page(shown: Shown) -> None:
     shell.live("asked", lambda: _asked(shown))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What came of a button."""
+
+    text: str
+    is_refusal: bool
+    at_s: float
+
+
 def do(work: Callable[[], str]) -> None:
     """Runs what a button asks for, and keeps what came of it for `tell`."""
     try:
-        st.session_state[_TOLD_KEY] = work()
+        text, is_refusal = work(), False
     except TunerError as error:
-        st.session_state[_REFUSED_KEY] = str(error)
+        text, is_refusal = str(error), True
+    told = _Told(text=text, is_refusal=is_refusal, at_s=time.monotonic())
+    st.session_state[_TOLD_KEY] = told
 
 
 def tell() -> None:
-    """What came of the last button."""
-    if told := st.session_state.pop(_TOLD_KEY, None):
-        st.success(told)
-    if problem := st.session_state.pop(_REFUSED_KEY, None):
-        st.error(problem)
+    """What came of the last button, for a while."""
+    told: _Told | None = st.session_state.get(_TOLD_KEY)
+    if told is None or time.monotonic() - told.at_s > _TOLD_S:
+        return
+    show = st.error if told.is_refusal else st.success
+    show(told.text)
 
 
 def _study_buttons(control: Control) -> None:
