@@ -85,7 +85,7 @@ def run_study(
 def _kept_for_good() -> Iterator[None]:
     """What is imported meanwhile, and was before, is looked at by the garbage collector no more.
 
-    Modules live as long as this process. To look through them again and again took an eighth of the
+    Modules live as long as this process. To look through them again and again took a tenth of the
     dispatcher's time where trials are short.
     """
     gc.disable()
