@@ -121,7 +121,7 @@ def dispatch(
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.read_ahead)
         stack.enter_context(_suggestions_aside(search, inbox, launcher.guardian))
-        channel = ChannelServer(inbox)
+        channel = ChannelServer(inbox, launcher.folder)
         stack.callback(channel.close)
         leasing = _leasing(config, host, locks)
         stack.callback(leasing.close)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from app.charts.style import dress
+from app.charts.style import OF_MANY, dress
 
 
 def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.Figure:
@@ -19,6 +19,7 @@ def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.
             x=steps,
             y=values,
             mode="lines+markers" if len(steps) < 100 else "lines",
+            line={"color": OF_MANY[0], "width": 2},
             hovertemplate="step %{x}<br>%{y:.6g}<extra></extra>",
         )
     )

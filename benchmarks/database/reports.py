@@ -176,7 +176,7 @@ def count(url: str, database: str, args: argparse.Namespace) -> Rate:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-database-"))
         study = stack.enter_context(opened(url, clock, n_slots=args.slots))
         inbox = stack.enter_context(closing(Inbox()))
-        channel = stack.enter_context(closing(ChannelServer(inbox)))
+        channel = stack.enter_context(closing(ChannelServer(inbox, Path(folder))))
         workers = ChattingWorkers(inbox, channel, n_clients=args.clients, n_reports=args.reports)
         stack.callback(workers.close)
         counting = CountingInbox(inbox, workers, n_warm_up=args.warm_up, n_seconds=args.seconds)

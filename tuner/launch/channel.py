@@ -5,17 +5,17 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
+import os
 import secrets
-import shutil
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from tuner import messages
 from tuner.attempt import AttemptId
 from tuner.launch.inbox import Event, Inbox, Received, SourceId
-from tuner.launch.socket_folder import private_folder
 
 _log = logging.getLogger(__name__)
 _READ_BYTES = 65536
@@ -36,12 +36,12 @@ class ChannelServer:
 
     Args:
         inbox: Where messages go.
+        folder: Where its socket is made; only this user may enter it.
     """
 
-    def __init__(self, inbox: Inbox) -> None:
+    def __init__(self, inbox: Inbox, folder: Path) -> None:
         self._inbox = inbox
-        self._folder = private_folder()
-        self.address = str(self._folder / "channel")
+        self.address = str(folder / "channel")
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.address)
         self._listener.listen(128)
@@ -89,7 +89,8 @@ class ChannelServer:
         if self._listener.fileno() >= 0:
             self._inbox.forget(self._listener)
             self._listener.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.unlink(self.address)
 
     def _accept(self) -> Iterator[Event]:
         with contextlib.suppress(BlockingIOError):

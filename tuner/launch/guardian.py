@@ -2,8 +2,9 @@
 
 A dispatcher that is killed with -9 cannot end its workers. So the dispatcher tells this program
 about each group it starts and ends. When the pipe closes, for whatever reason, the groups that are
-left get SIGTERM, a moment to save, and SIGKILL. Should both be killed, the lifeline is left, which
-gives no such moment. Imports the standard library only: it starts in some 20 ms and holds 10 MB.
+left get SIGTERM, a moment to save, and SIGKILL, and the folder of its sockets goes. Should both be
+killed, the lifeline is left, which gives no such moment. Imports the standard library only: it
+starts in some 20 ms and holds 10 MB.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GRACE_S = 5.0
 _POLL_S = 0.05
@@ -27,10 +31,13 @@ class Guardian:
     Args:
         grace_s: From SIGTERM to SIGKILL for the groups that a dead dispatcher left.
         owns: Descriptors that it shall hold open as long as it lives.
+        folder: Removed in the end, with the files in it.
     """
 
-    def __init__(self, grace_s: float = GRACE_S, owns: Sequence[int] = ()) -> None:
-        self._grace_s = grace_s
+    def __init__(
+        self, grace_s: float = GRACE_S, owns: Sequence[int] = (), folder: Path | None = None
+    ) -> None:
+        self._words = [str(grace_s), *([str(folder)] if folder else [])]
         self._owns = tuple(owns)
         self._groups: set[int] = set()
         self._process = self._start()
@@ -65,7 +72,7 @@ class Guardian:
     def _start(self) -> subprocess.Popen[bytes]:
         # By path, not with -m: the package's own imports would cost ten times the start.
         return subprocess.Popen(
-            [sys.executable, "-I", __file__, str(self._grace_s)],
+            [sys.executable, "-I", __file__, *self._words],
             stdin=subprocess.PIPE,
             start_new_session=True,
             pass_fds=self._owns,
@@ -148,10 +155,20 @@ def _signal(group: int, number: int) -> bool:
     return True
 
 
+def remove(folder: str) -> None:
+    """A folder and the files in it; whoever was quicker is welcome."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
+
+
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     end_groups(watch_until_closed(sys.stdin.buffer), float(sys.argv[1]))
+    for folder in sys.argv[2:]:
+        remove(folder)
 
 
 if __name__ == "__main__":

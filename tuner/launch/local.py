@@ -90,10 +90,11 @@ class LocalLauncher:
         self._ports = Ports()
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
-        self._socket_folder = private_folder()
-        self._lifeline = Lifeline(self._socket_folder)
+        #: For sockets, also of others; it goes when this is closed, or when this process dies.
+        self.folder = private_folder()
+        self._lifeline = Lifeline(self.folder)
         #: Ends what is left should this process die; told also of what others start.
-        self.guardian = Guardian(owns=[self._lifeline.fd])
+        self.guardian = Guardian(owns=[self._lifeline.fd], folder=self.folder)
         inbox.when_idle(self._fork_ahead)
         inbox.when_idle(self.guardian.look)
         inbox.when_idle(self._end_strays)
@@ -198,7 +199,7 @@ class LocalLauncher:
         self._lifeline.close()
         # A fork server that this process starts later would look for its socket there.
         _multiprocessing_config().pop("tempdir", None)
-        shutil.rmtree(self._socket_folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _reap(self, key: _Key) -> Iterable[Event]:
         worker = self._workers.pop(key)
@@ -279,7 +280,7 @@ class LocalLauncher:
         }
         forkserver.set_forkserver_preload([preload.__name__])
         # Its own choice of a place for its socket fails in a deep TMPDIR.
-        _multiprocessing_config()["tempdir"] = str(self._socket_folder)
+        _multiprocessing_config()["tempdir"] = str(self.folder)
         with environment(self._variables):
             forkserver.ensure_running()
         self._server_pid = 0

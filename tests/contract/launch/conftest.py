@@ -153,7 +153,6 @@ class LocalBench:
         self.folder = folder
         (folder / "programs.py").write_text(PROGRAMS)
         self._inbox = Inbox()
-        self._channel = ChannelServer(self._inbox)
         program = FunctionProgram(module="programs", function="sleeps")
         self.launcher = LocalLauncher(
             self._inbox,
@@ -163,6 +162,7 @@ class LocalBench:
             import_path=[str(folder)],
             n_spares=1,
         )
+        self._channel = ChannelServer(self._inbox, self.launcher.folder)
 
     def start(self, program: str, attempt_id: str = "1.1") -> int:
         return self._start([program], attempt_id)[0]

@@ -14,6 +14,7 @@ from tuner.attempt import AttemptId, Outcome
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received, SourceId
 from tuner.launch.protocols import Channel
+from tuner.launch.socket_folder import private_folder
 from tuner.messages import (
     Action,
     Finished,
@@ -115,7 +116,8 @@ class SocketLine:
 class SocketDesk:
     def __init__(self) -> None:
         self._inbox = Inbox()
-        self.channel = ChannelServer(self._inbox)
+        self._folder = private_folder()
+        self.channel = ChannelServer(self._inbox, self._folder)
         self._lines: list[SocketLine] = []
 
     def connect(self) -> SocketLine:
@@ -134,6 +136,7 @@ class SocketDesk:
             line.leave()
         self.channel.close()
         self._inbox.close()
+        self._folder.rmdir()
 
 
 @pytest.fixture(params=["fake", "sockets"])

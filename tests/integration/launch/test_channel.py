@@ -14,6 +14,7 @@ import pytest
 from tuner.attempt import AttemptId
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received
+from tuner.launch.socket_folder import private_folder
 from tuner.messages import MAX_LINE_BYTES, Action, Hello, Report, SetAttribute, Verdict, encode
 
 A = AttemptId("1.1")
@@ -24,7 +25,8 @@ class Wire:
 
     def __init__(self) -> None:
         self.inbox = Inbox()
-        self.server = ChannelServer(self.inbox)
+        self.folder = private_folder()
+        self.server = ChannelServer(self.inbox, self.folder)
         self.client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.client.connect(self.server.address)
         self.client.setblocking(False)
@@ -70,6 +72,7 @@ def wire() -> Iterator[Wire]:
     wire.client.close()
     wire.server.close()
     wire.inbox.close()
+    wire.folder.rmdir()
 
 
 def report(step: int) -> Report:
@@ -120,12 +123,12 @@ def test_worker_that_does_not_read_never_holds_the_dispatcher_up(wire: Wire):
     assert wire.drain() == []
 
 
-def test_folder_of_the_socket_is_private_and_goes_with_the_server(wire: Wire):
-    folder = Path(wire.server.address).parent
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+def test_folder_of_the_socket_is_private_and_the_socket_goes_with_the_server(wire: Wire):
+    assert stat.S_IMODE(wire.folder.stat().st_mode) == 0o700
+    assert list(wire.folder.iterdir()) == [Path(wire.server.address)]
     wire.server.close()
     wire.server.close()
-    assert not folder.exists()
+    assert not list(wire.folder.iterdir())
 
 
 def test_address_fits_into_a_socket_address_below_a_deep_folder(
@@ -135,7 +138,9 @@ def test_address_fits_into_a_socket_address_below_a_deep_folder(
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
     inbox = Inbox()
-    server = ChannelServer(inbox)
+    folder = private_folder()
+    server = ChannelServer(inbox, folder)
     assert len(os.fsencode(server.address)) <= 107
     server.close()
     inbox.close()
+    folder.rmdir()

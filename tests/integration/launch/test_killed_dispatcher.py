@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.contract.launch.conftest import children_of, command_of, is_process_alive, until
 
+PROJECT = Path(__file__).parents[3]
 STUDY = """
 study: sleepers
 trial: {function: "sleepers:train"}
@@ -57,7 +59,16 @@ def study_text() -> str:
 
 
 @pytest.fixture
-def dispatcher(tmp_path: Path, study_text: str) -> Iterator[subprocess.Popen[bytes]]:
+def short_folder() -> Iterator[Path]:
+    """For what a dispatcher keeps in TMPDIR; a socket's path is short."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def dispatcher(
+    tmp_path: Path, short_folder: Path, study_text: str
+) -> Iterator[subprocess.Popen[bytes]]:
     (tmp_path / "study.yaml").write_text(study_text)
     (tmp_path / "sleepers.py").write_text(SLEEPERS)
     (tmp_path / "tells.py").write_text(TELLS)
@@ -65,7 +76,11 @@ def dispatcher(tmp_path: Path, study_text: str) -> Iterator[subprocess.Popen[byt
         process = subprocess.Popen(
             [sys.executable, "-m", "tuner.run", "study.yaml"],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(Path(__file__).parents[3]),
+                "TMPDIR": str(short_folder),
+            },
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -75,14 +90,18 @@ def dispatcher(tmp_path: Path, study_text: str) -> Iterator[subprocess.Popen[byt
         process.wait()
 
 
-def test_nothing_lives_on_after_kill_9(dispatcher: subprocess.Popen[bytes], tmp_path: Path):
+def test_nothing_lives_on_after_kill_9(
+    dispatcher: subprocess.Popen[bytes], tmp_path: Path, short_folder: Path
+):
     ready = [tmp_path / f"ready-{number}" for number in range(2)]
     until(lambda: all(file.exists() for file in ready), "two trials run")
+    assert list(short_folder.glob("tuner-*"))
     family = children_of(dispatcher.pid)
     assert len(family) >= 8, "guardian, fork server, two workers and two grandchildren of each"
     dispatcher.send_signal(signal.SIGKILL)
     dispatcher.wait()
     until(lambda: not any(map(is_process_alive, family)), "the whole family is gone")
+    assert not list(short_folder.glob("tuner-*")), "no folder of sockets is left"
 
 
 @pytest.mark.parametrize(
