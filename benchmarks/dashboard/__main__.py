@@ -27,6 +27,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--limit", type=float, default=120, help="seconds for a page to be seen")
     parser.add_argument("--keep", type=Path, help="a folder where the database stays")
+    parser.add_argument("--alone", action="store_true", help="without optuna-dashboard")
     parser.add_argument(
         "--optuna-dashboard",
         default=shutil.which("optuna-dashboard", path=str(Path(sys.executable).parent)),
@@ -37,14 +38,15 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = _arguments()
-    if args.optuna_dashboard is None:
-        sys.exit("There is no optuna-dashboard: pip install optuna-dashboard")
+    if args.optuna_dashboard is None and not args.alone:
+        sys.exit("There is no optuna-dashboard: pip install optuna-dashboard, or use --alone")
     with (
         kept_study(args.keep, args.trials, args.reports) as url,
         tempfile.TemporaryDirectory(prefix="bench-dashboard-") as made,
     ):
         path = Path(url.removeprefix("sqlite:///"))
-        found = browser.pages(url, path, args.optuna_dashboard)
+        peer = None if args.alone else args.optuna_dashboard
+        found = browser.pages(url, path, peer)
         paints = [browser.measure(page, args.repeats, args.limit) for page in found]
         refreshes = refresh.measure(path, Path(made), args.repeats)
     print(f"{browser.table(paints)}\n\n{refresh.table(refreshes)}")

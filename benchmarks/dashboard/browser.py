@@ -69,29 +69,31 @@ def tuner_dashboard(path: Path) -> tuple[str, ...]:
     return (sys.executable, "-c", tuner, "dashboard", str(path), "--port", "{port}")
 
 
-def pages(url: str, path: Path, optuna_dashboard: str) -> list[Page]:
+def pages(url: str, path: Path, optuna_dashboard: str | None) -> list[Page]:
     """
     Args:
         url: Of the database.
         path: The same, as a file.
-        optuna_dashboard: Its program.
+        optuna_dashboard: Its program; None for ours alone.
     """
-    return [
-        Page(
-            system="tuner dashboard",
-            command=tuner_dashboard(path),
-            address="http://127.0.0.1:{port}/convergence",
-            painted="[data-drawn]",
-            ready='[data-drawn="plotly"]',
-        ),
-        Page(
-            system="optuna-dashboard",
-            command=(optuna_dashboard, url, "--port", "{port}", "--host", "127.0.0.1"),
-            address="http://127.0.0.1:{port}/dashboard/studies/1",
-            painted=".js-plotly-plot .main-svg .point, .js-plotly-plot canvas",
-            ready=".js-plotly-plot .main-svg .point, .js-plotly-plot canvas",
-        ),
-    ]
+    ours = Page(
+        system="tuner dashboard",
+        command=tuner_dashboard(path),
+        address="http://127.0.0.1:{port}/convergence",
+        painted="[data-drawn]",
+        ready='[data-drawn="plotly"]',
+    )
+    if optuna_dashboard is None:
+        return [ours]
+    points = ".js-plotly-plot .main-svg .point, .js-plotly-plot canvas"
+    peer = Page(
+        system="optuna-dashboard",
+        command=(optuna_dashboard, url, "--port", "{port}", "--host", "127.0.0.1"),
+        address="http://127.0.0.1:{port}/dashboard/studies/1",
+        painted=points,
+        ready=points,
+    )
+    return [ours, peer]
 
 
 def measure(page: Page, n_repeats: int, limit_s: float) -> Paint:
