@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.machine import package_versions, this_machine
 from benchmarks.results import write_json
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
+from benchmarks.search_quality.kept import Case, Kept
 from benchmarks.search_quality.loop import play
 from benchmarks.search_quality.systems import OURS, PEERS, SYSTEMS, seeded
 from benchmarks.search_quality.tasks import Task, read_task
@@ -32,34 +33,44 @@ def _task(path: Path) -> Task:
     return read_task(path)
 
 
-def run_one(
-    case: tuple[Path, str, int, int], *, restart_s: float, n_medians: float
-) -> Judged | None:
+def run_one(case: Case) -> Judged | None:
     """Plays one search; None where the tuner is not installed."""
-    path, system, n_workers, seed = case
-    task = _task(path)
+    task = _task(case.curves)
     try:
-        search = seeded(system, task, seed)
+        search = seeded(case.system, task, case.seed)
     except ModuleNotFoundError:
         return None
-    played = play(search, task, n_workers=n_workers, restart_s=restart_s, n_medians=n_medians)
-    return judge(played, task, system=system, n_workers=n_workers, seed=seed)
+    played = play(
+        search, task, n_workers=case.n_workers, restart_s=case.restart_s, n_medians=case.n_medians
+    )
+    return judge(played, task, system=case.system, n_workers=case.n_workers, seed=case.seed)
 
 
 def run_all(args: argparse.Namespace) -> Iterator[Judged]:
+    # Seed by seed, so that what is there after a while is of all tasks and systems.
     cases = [
-        (path, system, n_workers, seed)
+        Case(
+            curves=path,
+            system=system,
+            n_workers=n_workers,
+            seed=seed,
+            restart_s=args.restart,
+            n_medians=args.medians,
+        )
+        for seed in range(args.seeds)
         for n_workers in args.workers
         for system in args.systems
         for path in args.curves
-        for seed in range(args.seeds)
     ]
-    one = functools.partial(run_one, restart_s=args.restart, n_medians=args.medians)
+    kept = Kept(args.kept)
+    yield from filter(None, map(kept.find, cases))
+    new = [case for case in cases if kept.find(case) is None]
     with ProcessPoolExecutor(args.jobs) as pool:
-        for case, judged in zip(cases, pool.map(one, cases), strict=True):
+        for case, judged in zip(new, pool.map(run_one, new), strict=True):
             if judged is None:
-                print(f"{case[1]} is not installed: left out", file=sys.stderr)
+                print(f"{case.system} is not installed: left out", file=sys.stderr)
                 continue
+            kept.add(case, judged)
             print(
                 f"{judged.task} {judged.system}, {judged.n_workers} workers, seed {judged.seed}: "
                 f"area {judged.area:.3f}, end {judged.end:.3f}",
@@ -78,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--restart", type=float, default=5.0, help="seconds an attempt takes more")
     parser.add_argument("--medians", type=float, default=10.0, help="time, in whole trainings")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--kept", type=Path, help="what was played already; the rest is added")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args(argv)

@@ -149,6 +149,22 @@ def test_the_command_writes_figures_down(tmp_path: Path, task: Task) -> None:
     assert "optuna" in written["packages"]
 
 
+def test_what_was_played_is_not_played_again(
+    tmp_path: Path, task: Task, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept.jsonl"
+    words = [str(tmp_path / "lcbench_1.npz"), "--systems", "random", "--workers", "2"]
+    words += ["--jobs", "1", "--kept", str(kept)]
+    main([*words, "--seeds", "1"])
+    main([*words, "--seeds", "2", "--output", str(tmp_path / "figures.json")])
+    assert capsys.readouterr().err.count("seed 0") == 1
+    assert len(kept.read_text().splitlines()) == 2
+    results = json.loads((tmp_path / "figures.json").read_text())["results"]
+    assert [each["seed"] for each in results] == [0, 1]
+    main([*words, "--seeds", "1", "--restart", "7"])
+    assert len(kept.read_text().splitlines()) == 3
+
+
 @pytest.mark.parametrize("name", ["random, right prior", "tpe, wrong prior"])
 def test_guess_is_played_first(task: Task, name: str) -> None:
     search = seeded(name, task, 3)
