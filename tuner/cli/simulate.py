@@ -42,6 +42,9 @@ def simulate(
     whole: Annotated[
         bool, typer.Option("--whole", help="Of an earlier study: completed trials alone.")
     ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Simulations at a time; absent: one per processor.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="An HTML picture.")] = None,
     debug: Debug = False,
 ) -> None:
@@ -51,6 +54,7 @@ def simulate(
     budget is the file's: trials, time or device-hours.
     """
     with Edge(debug, **_EDGE):
+        from tuner.devices.cpu import usable_cores
         from tuner.simulate.verb import simulate_study
 
         simulate_study(
@@ -63,4 +67,5 @@ def simulate(
             picture=output,
             environ=os.environ,
             whole_only=whole,
+            n_processes=jobs or usable_cores(),
         )

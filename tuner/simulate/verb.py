@@ -16,6 +16,7 @@ from tuner.config.study import AUTO
 from tuner.errors import ConfigError
 from tuner.simulate.compare import recorded_lines, speed_of, table_of, write_picture
 from tuner.simulate.curves import CurveTable, read_table
+from tuner.simulate.processes import play_all
 from tuner.simulate.recorded import RecordedCurves, read_recorded
 from tuner.simulate.run import Simulated, simulate
 from tuner.verbs.source import Place, find_place, is_sqlite, place_of
@@ -37,6 +38,7 @@ def simulate_study(
     picture: Path | None,
     environ: Mapping[str, str],
     whole_only: bool = False,
+    n_processes: int = 1,
 ) -> list[Simulated]:
     """
     Args:
@@ -50,6 +52,7 @@ def simulate_study(
         picture: Where the picture goes; None for none.
         environ: Fills the file's variables.
         whole_only: Whether only trials that have completed count, of an earlier study.
+        n_processes: How many simulations run at a time.
 
     Raises:
         TunerError: If the file, the curves or a pruner cannot be used.
@@ -67,9 +70,9 @@ def simulate_study(
     play = partial(simulate, config, table, n_devices=n_devices, restart_s=restart_s, budget=budget)
     with Progress(console=console, transient=True) as progress:
         cases = [(pruner, seed) for pruner in wanted for seed in range(n_seeds)]
-        tracked = progress.track(cases, description="simulating")
-        runs = [play(pruner=pruner, seed=seed) for pruner, seed in tracked]
-    _show(console, runs, next(iter(config.objectives)), picture)
+        played = play_all(play, cases, n_processes=n_processes)
+        runs = list(progress.track(played, total=len(cases), description="simulating"))
+    _show(console, runs, next(iter(config.objectives)), picture, n_processes)
     if isinstance(table, RecordedCurves):
         for line in recorded_lines(table, runs):
             console.print(line, soft_wrap=True, highlight=False)
@@ -77,11 +80,17 @@ def simulate_study(
 
 
 def _show(
-    console: Console, runs: Sequence[Simulated], objective: str, picture: Path | None
+    console: Console,
+    runs: Sequence[Simulated],
+    objective: str,
+    picture: Path | None,
+    n_processes: int,
 ) -> None:
     console.print(table_of(runs, objective))
-    n_steps = sum(run.n_reports for run in runs)
-    console.print(f"{n_steps:,} steps played, {speed_of(runs):,.0f} a second beside the search")
+    n_steps, n_at_a_time = sum(run.n_reports for run in runs), min(n_processes, len(runs))
+    speed = speed_of(runs) * n_at_a_time
+    by = f" by {n_at_a_time} processes" if n_at_a_time > 1 else ""
+    console.print(f"{n_steps:,} steps played{by}, {speed:,.0f} a second beside the search")
     if picture is not None:
         write_picture(runs, objective, picture)
         console.print(f"picture: {picture}")

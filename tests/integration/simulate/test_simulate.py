@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.contract.launch.conftest import children_of, is_process_alive, until
 from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.simulate.curves import CurveTable, read_table
@@ -106,3 +111,53 @@ def test_the_verb_shows_each_pruner_and_draws_a_picture(
     text = picture.read_text()
     assert "device-hours" in text
     assert "https://cdn" not in text.partition("<script")[0]
+
+
+def test_processes_side_by_side_play_what_one_does(
+    study: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def runs(n_processes: int) -> list[Simulated]:
+        return simulate_study(
+            study,
+            str(study.parent / "curves.npz"),
+            n_devices=2,
+            n_seeds=2,
+            pruners=["asha", "none"],
+            restart_s=5.0,
+            picture=None,
+            environ={},
+            n_processes=n_processes,
+        )
+
+    alone = runs(1)
+    capfd.readouterr()
+    together = runs(3)
+    told = capfd.readouterr()
+    assert "by 3 processes" in told.out
+    assert "A new study" not in told.err
+    assert [(run.pruner, run.seed) for run in together] == [
+        (pruner, seed) for pruner in ("asha", "none") for seed in (0, 1)
+    ]
+    assert [run.best for run in together] == [run.best for run in alone]
+    assert [run.makespan_s for run in together] == [run.makespan_s for run in alone]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])
+def test_no_process_is_left(study: Path, number: signal.Signals) -> None:
+    words = ["study.yaml", "--curves", "curves.npz", "--jobs", "2", "--seeds", "500"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from tuner.cli.main import main; main()", "simulate", *words],
+        cwd=study.parent,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # A fork server, what looks after its resources, and two that play.
+    until(lambda: len(children_of(process.pid)) >= 4, "two processes play")
+    family = children_of(process.pid)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=60)
+    assert "Traceback" not in told
+    assert process.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
+    until(lambda: not any(map(is_process_alive, family)), "nothing of it is left")
