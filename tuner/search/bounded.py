@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
 from typing import Any, cast
 
 import optuna
@@ -16,6 +16,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.around import SamplerAround
 from tuner.search.shown import SHOWN, Shown
 from tuner.store.curves import read_ahead
 
@@ -33,7 +34,7 @@ def bounded(sampler: BaseSampler, *, seed: int) -> BaseSampler:
     return BoundedSampler(sampler, functools.partial(choose, sampler, seed))
 
 
-class BoundedSampler(BaseSampler):
+class BoundedSampler(SamplerAround):
     """A sampler of Optuna's that is shown a bounded number of finished trials.
 
     Args:
@@ -42,27 +43,21 @@ class BoundedSampler(BaseSampler):
     """
 
     def __init__(self, inner: BaseSampler, choose: Callable[[optuna.Study], Shown]) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._choose = choose
         self._shown: Shown | None = None
         self._n_seen = 0
         self._unfinished: dict[int, FrozenTrial] = {}
 
-    def __str__(self) -> str:
-        return str(self.inner)
-
-    def reseed_rng(self) -> None:
-        self.inner.reseed_rng()
-
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        return self.inner.infer_relative_search_space(self._bounded(study), trial)
+        return super().infer_relative_search_space(self._bounded(study), trial)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        return self.inner.sample_relative(self._bounded(study), trial, search_space)
+        return super().sample_relative(self._bounded(study), trial, search_space)
 
     def sample_independent(
         self,
@@ -72,19 +67,7 @@ class BoundedSampler(BaseSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         study = self._bounded(study)
-        return self.inner.sample_independent(study, trial, param_name, param_distribution)
-
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self.inner.before_trial(study, trial)
-
-    def after_trial(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
-    ) -> None:
-        self.inner.after_trial(study, trial, state, values)
+        return super().sample_independent(study, trial, param_name, param_distribution)
 
     def shown(self, study: optuna.Study) -> list[FrozenTrial]:
         """The trials that the sampler is shown, in the order of their numbers."""

@@ -15,6 +15,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, GPSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from tuner.search.around import SamplerAround
 from tuner.search.bounded import BoundedSampler
 from tuner.search.curve_points import is_informative, thinned
 from tuner.search.curve_sampler import CurveGPSampler
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 _RUNNING = TrialState.RUNNING
 
 
-class OutOfProcessSampler(BaseSampler):
+class OutOfProcessSampler(SamplerAround):
     """Makes the suggestions of a Gaussian process in a process of its own.
 
     Only what the sampler says of all parameters together is made there. Single parameters, of the
@@ -46,6 +47,7 @@ class OutOfProcessSampler(BaseSampler):
     """
 
     def __init__(self, bounded: BoundedSampler, inner: SlowSampler) -> None:
+        super().__init__(bounded)
         self._bounded = bounded
         self._inner = inner
         self._suggester = Suggester(inner)
@@ -95,17 +97,6 @@ class OutOfProcessSampler(BaseSampler):
 
     # -- as Optuna calls it ------------------------------------------------------------------
 
-    def __str__(self) -> str:
-        return str(self._bounded)
-
-    def reseed_rng(self) -> None:
-        self._bounded.reseed_rng()
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        return self._bounded.infer_relative_search_space(study, trial)
-
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
@@ -115,7 +106,7 @@ class OutOfProcessSampler(BaseSampler):
             return self._drawn(study, trial, search_space)
         made = self._take(study, search_space)
         if made is None:
-            return self._bounded.sample_relative(study, trial, search_space)
+            return super().sample_relative(study, trial, search_space)
         if isinstance(made, Failure):
             made.error.add_note(made.trace)
             raise made.error
@@ -123,27 +114,6 @@ class OutOfProcessSampler(BaseSampler):
         for key, value in made.system_attrs.items():
             study._storage.set_trial_system_attr(trial._trial_id, key, value)
         return dict(made.params)
-
-    def sample_independent(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        return self._bounded.sample_independent(study, trial, param_name, param_distribution)
-
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self._bounded.before_trial(study, trial)
-
-    def after_trial(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
-    ) -> None:
-        self._bounded.after_trial(study, trial, state, values)
 
     # -- inside ------------------------------------------------------------------------------
 

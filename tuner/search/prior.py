@@ -16,6 +16,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import ParamValue
+from tuner.search.around import SamplerAround
 from tuner.search.curve_points import is_informative
 from tuner.search.curve_sampler import is_infeasible
 
@@ -48,7 +49,7 @@ class Tally:
         return (self.n_best + 2 * _BEST) / (self.n + 2)
 
 
-class PriorSampler(BaseSampler):
+class PriorSampler(SamplerAround):
     """Draws some configurations around a guess, the others as another sampler suggests.
 
     The first trial is the guess itself. Of later ones a share is drawn around it: a normal
@@ -69,7 +70,7 @@ class PriorSampler(BaseSampler):
     """
 
     def __init__(self, inner: BaseSampler, prior: Mapping[str, ParamValue], *, seed: int) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._prior = dict(prior)
         self._rng = np.random.default_rng(seed)
         self._random = RandomSampler(seed=seed)
@@ -101,7 +102,7 @@ class PriorSampler(BaseSampler):
     def reseed_rng(self) -> None:
         self._rng = np.random.default_rng()
         self._random.reseed_rng()
-        self.inner.reseed_rng()
+        super().reseed_rng()
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -110,7 +111,7 @@ class PriorSampler(BaseSampler):
         is_given = _FIXED_PARAMS_ATTR in trial.system_attrs or bool(trial.params)
         if is_given or not self.is_next(study):
             self._next = self._next if is_given else None
-            return self.inner.infer_relative_search_space(study, trial)
+            return super().infer_relative_search_space(study, trial)
         self._next, self._drawn = None, trial.number
         study._storage.set_trial_system_attr(trial._trial_id, PRIOR_ATTR, True)
         return {}
@@ -120,7 +121,7 @@ class PriorSampler(BaseSampler):
     ) -> dict[str, Any]:
         if trial.number == self._drawn:
             return {}
-        return self.inner.sample_relative(study, trial, search_space)
+        return super().sample_relative(study, trial, search_space)
 
     def sample_independent(
         self,
@@ -130,25 +131,13 @@ class PriorSampler(BaseSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         if not trial.system_attrs.get(PRIOR_ATTR):
-            return self.inner.sample_independent(study, trial, param_name, param_distribution)
+            return super().sample_independent(study, trial, param_name, param_distribution)
         guess = self._prior.get(param_name)
         if guess is None or not _can_be(guess, param_distribution):
             return self._random.sample_independent(study, trial, param_name, param_distribution)
         if self._is_exact and trial.number == self._drawn:
             return guess
         return self._near(guess, param_distribution)
-
-    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self.inner.before_trial(study, trial)
-
-    def after_trial(
-        self,
-        study: optuna.Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,
-    ) -> None:
-        self.inner.after_trial(study, trial, state, values)
 
     # -- inside ------------------------------------------------------------------------------
 
