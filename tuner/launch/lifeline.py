@@ -13,8 +13,10 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import sys
 from io import FileIO
 from pathlib import Path
+from typing import NoReturn
 
 NAME = "lifeline"
 
@@ -51,14 +53,16 @@ def hold(path: str | Path, *, is_alone: bool = False) -> int | None:
 
     Returns:
         A descriptor: closed, this holds no more. None where there is no such thing.
-
-    Raises:
-        FileNotFoundError: If somebody has removed the FIFO.
     """
     if not hasattr(fcntl, "F_SETSIG"):
         return None
     # Each needs a description of its own: the signal and whom it is for belong to that.
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        # The guardian has cleared away behind a dispatcher that died before it told of this group.
+        print(f"{path} is gone, and so is whoever made it: this process ends.", file=sys.stderr)
+        _end(is_alone=is_alone)
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid() if is_alone else -os.getpgrp())
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
@@ -67,7 +71,11 @@ def hold(path: str | Path, *, is_alone: bool = False) -> int | None:
     except BlockingIOError:
         return fd
     # The owners went before the kernel was told.
+    _end(is_alone=is_alone)
+
+
+def _end(*, is_alone: bool) -> NoReturn:
     if not is_alone:
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
-    return fd
+    raise AssertionError("a process outlived SIGKILL")

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import multiprocessing
 import os
-import shutil
 import signal
 import struct
 import sys
@@ -32,7 +31,7 @@ from tuner.launch.inherited import environment, no_main_module
 from tuner.launch.lifeline import Lifeline
 from tuner.launch.ports import Ports
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
-from tuner.launch.socket_folder import private_folder
+from tuner.launch.socket_folder import SocketFolder
 from tuner.launch.strays import end_strays
 
 _CHECK_TIMEOUT_S = 300.0
@@ -90,8 +89,9 @@ class LocalLauncher:
         self._ports = Ports()
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
+        self._sockets = SocketFolder()
         #: For sockets, also of others; it goes when this is closed, or when this process dies.
-        self.folder = private_folder()
+        self.folder = self._sockets.path
         self._lifeline = Lifeline(self.folder)
         #: Ends what is left should this process die; told also of what others start.
         self.guardian = Guardian(owns=[self._lifeline.fd], folder=self.folder)
@@ -199,7 +199,7 @@ class LocalLauncher:
         self._lifeline.close()
         # A fork server that this process starts later would look for its socket there.
         _multiprocessing_config().pop("tempdir", None)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._sockets.close()
 
     def _reap(self, key: _Key) -> Iterable[Event]:
         worker = self._workers.pop(key)

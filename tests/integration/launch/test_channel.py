@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import socket
@@ -14,7 +15,7 @@ import pytest
 from tuner.attempt import AttemptId
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received
-from tuner.launch.socket_folder import private_folder
+from tuner.launch.socket_folder import SocketFolder, private_folder
 from tuner.messages import MAX_LINE_BYTES, Action, Hello, Report, SetAttribute, Verdict, encode
 
 A = AttemptId("1.1")
@@ -129,6 +130,18 @@ def test_folder_of_the_socket_is_private_and_the_socket_goes_with_the_server(wir
     wire.server.close()
     wire.server.close()
     assert not list(wire.folder.iterdir())
+
+
+def test_folder_is_locked_until_it_goes() -> None:
+    made = SocketFolder()
+    other = os.open(made.path, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    made.close()
+    made.close()
+    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    os.close(other)
+    assert not made.path.exists()
 
 
 def test_address_fits_into_a_socket_address_below_a_deep_folder(

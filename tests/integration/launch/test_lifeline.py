@@ -73,6 +73,26 @@ def test_all_groups_are_killed_when_the_last_owner_lets_go(lifeline: Lifeline, t
     until(lambda: not any(map(is_process_alive, children)), "what they started is gone")
 
 
+@pytest.mark.parametrize("word", ["", ", is_alone=True"], ids=["group", "alone"])
+def test_who_comes_after_all_was_cleared_away_ends_without_a_traceback(
+    lifeline: Lifeline, word: str
+) -> None:
+    lifeline.close()
+    lifeline.path.unlink()
+    late = subprocess.run(
+        [sys.executable, "-c", HOLDS.replace("HOLD()", f"hold(sys.argv[1]{word})"), lifeline.path],
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert late.returncode == -9
+    assert late.stdout == ""
+    assert (
+        late.stderr == f"{lifeline.path} is gone, and so is whoever made it: this process ends.\n"
+    )
+
+
 def test_who_holds_on_alone_is_killed_alone(lifeline: Lifeline) -> None:
     holder = a_holder(lifeline, SLEEPS, hold="hold(sys.argv[1], is_alone=True)")
     child = child_of(holder)
