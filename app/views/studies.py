@@ -30,18 +30,18 @@ def _table() -> None:
         "study": [line.study.name for line in lines],
         "state": [line.progress.standing.value for line in lines],
         "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
-        "finished trials": [_trials(line) for line in lines],
+        "time left": [_time_left(line) for line in lines],
         "best value": [line.best or "none yet" for line in lines],
         "best so far": [_sparkline(line, place) for place, line in enumerate(lines)],
+        "finished trials": [_trials(line) for line in lines],
         "devices in use": [line.n_devices for line in lines],
         "who works on it": [line.workers or "nobody" for line in lines],
         "last sign of life": [ago(line.study.active_at, now) for line in lines],
-        "time left": [_time_left(line) for line in lines],
         "time worked": [duration(line.progress.spent.time_s) for line in lines],
         "why": [line.progress.reason for line in lines],
     }
     progress = st.column_config.ProgressColumn(
-        "progress (% of the budget)", format="%.0f %%", min_value=0, max_value=100
+        "progress (%)", help="Of the budget.", format="%.0f %%", min_value=0, max_value=100
     )
     shapes: dict[str, ColumnConfig] = {
         "progress": progress,
