@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tuner.configurations import BestConfiguration, load_best, load_top
+    from tuner.schedule import Schedule, load_schedule
 
-__all__ = ["BestConfiguration", "load_best", "load_top"]
+__all__ = ["BestConfiguration", "Schedule", "load_best", "load_schedule", "load_top"]
+
+_OF_SCHEDULE = ("Schedule", "load_schedule")
 
 
 def __getattr__(name: str) -> object:
     """Imports on first use: a training process must not pay for the database."""
+    if name in _OF_SCHEDULE:
+        from tuner import schedule
+
+        return getattr(schedule, name)
     if name in __all__:
         from tuner import configurations
 

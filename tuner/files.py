@@ -81,6 +81,10 @@ class StudyFiles:
         """Where they are while they are being removed."""
         return self.trial(trial_number) / f"{_CHECKPOINTS}.removed"
 
+    def handed_on(self, trial_number: int) -> Path:
+        """The checkpoint that the copy which replaces this trial is to begin from."""
+        return self.trial(trial_number) / f"{_CHECKPOINTS}.handed-on"
+
     def trials(self) -> list[int]:
         """Numbers of the trials that have files."""
         found = (re.fullmatch(r"trial-(\d+)", path.name) for path in self._entries())

@@ -61,5 +61,11 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_public_names_are_fixed() -> None:
-    assert tuner.__all__ == ["BestConfiguration", "load_best", "load_top"]
+    assert tuner.__all__ == [
+        "BestConfiguration",
+        "Schedule",
+        "load_best",
+        "load_schedule",
+        "load_top",
+    ]
     assert all(getattr(tuner, name) for name in tuner.__all__)

@@ -20,6 +20,7 @@ LAYERS = (
         "tuner.shadow",
         "search_spaces",
         "tuner.formats",
+        "tuner.schedule",
         "tuner.clock",
         "tuner.budget",
         "tuner.dispatch.foresight",
@@ -28,7 +29,7 @@ LAYERS = (
     ),
     ("tuner.saved_states",),
     ("tuner.attempt", "tuner.template", "tuner.files", "tuner.dispatch.terms"),
-    ("tuner.dispatch.retries", "tuner.dispatch.streak"),
+    ("tuner.state_copies", "tuner.dispatch.retries", "tuner.dispatch.streak"),
     ("tuner.messages",),
     ("tuner.devices", "tuner.provenance"),
     ("tuner.idle",),
@@ -77,6 +78,7 @@ LAYERS = (
         "tuner.cli.control",
         "tuner.cli.dashboard",
         "tuner.cli.report",
+        "tuner.cli.schedule",
         "tuner.cli.simulate",
     ),
     ("tuner.cli.main", "tuner.cli"),
@@ -91,6 +93,7 @@ LAYERS = (
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {
     ("tuner", "tuner.configurations"): "the package's public names, imported on first use",
+    ("tuner", "tuner.schedule"): "the package's public names, imported on first use",
     ("tuner.configurations", "trials.checkpoints"): "imported late, by who loads a state",
     ("tuner.cli.report", "app.report"): "imported late: a report has the dashboard's figures",
     ("tuner.start", "tuner.assembly"): "imported late, while the fork server imports torch",

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tuner.cli import control, dashboard, db, report, simulate, studies
+from tuner.cli import control, dashboard, db, report, schedule, simulate, studies
 from tuner.cli.edge import Edge
 from tuner.config import load_study_file
 from tuner.config.storage_url import without_passwords
@@ -41,6 +41,7 @@ app.add_typer(control.app)
 app.add_typer(dashboard.app)
 app.add_typer(simulate.app)
 app.add_typer(report.app)
+app.add_typer(schedule.app)
 
 StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
 Overrides = Annotated[

@@ -113,6 +113,7 @@ class Dispatcher:
         sampler: Sampler | None = None,
     ) -> None:
         self._search = search
+        search.copy_states(plan.files)
         self._recorder = recorder
         self._launcher = launcher
         self._channel = channel
@@ -623,7 +624,7 @@ class Dispatcher:
         if self._stop_reason:
             return self._stop_reason
         if is_new_trial and self._search.is_exhausted:
-            return "every configuration of the space was tried"
+            return self._search.why_exhausted
         spent = self._spent(now)
         reached = self._terms.budget.reached(spent, is_new_trial=is_new_trial)
         if reached is None and is_new_trial:

@@ -55,6 +55,8 @@ class Settling:
     def candidate(self, asked: AskedTrial) -> Candidate:
         """A trial that was asked for, with what its earlier attempts left."""
         n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)
+        if loss := self._search.hand_over(asked.trial_id):
+            self._say(loss)
         if n_before:
             endings = self._recorder.endings_of(asked.trial_id)
             its_own = [each for each in endings if not met_full_disk(each)]

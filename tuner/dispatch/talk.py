@@ -20,6 +20,11 @@ from tuner.messages import Action
 from tuner.search.study import StudySearch
 from tuner.store.record import Recorder
 
+_COUNTS_ANEW = (
+    ": its program does not go on from its checkpoint, or counts from the beginning. What it "
+    "reports until its end is not taken"
+)
+
 
 class Talk:
     """Hears the messages of the attempts that hold devices, and answers them.
@@ -110,12 +115,8 @@ class Talk:
         self, now: Instant, live: LiveAttempt, source: SourceId, report: messages.Report
     ) -> None:
         trial_id = live.attempt.trial_id
-        if live.attempt.number > 1 and live.last_step is None:
-            live.is_miscounting = self._search.steps.counts_anew(trial_id, report.step)
-            if live.is_miscounting:
-                self._tell_of_count(live, report.step)
-            else:
-                self._search.forget_curve_from(trial_id, report.step)
+        if live.last_step is None:
+            self._check_count(live, report.step)
         live.last_step, live.last_values = report.step, report.values
         live.heard_at_s = now.monotonic_s
         self._leasing.reported(live.grant, now.monotonic_s)
@@ -128,20 +129,49 @@ class Talk:
             decision = self._search.report(trial_id, report.step, report.values)
             if live.told is not Action.STOP:
                 live.told, live.told_reason = decision.action, decision.reason
+        for note in self._search.take_notes():
+            self._say(note)
         self._answer(live, source, report.step)
         extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
         if extra:
             self._recorder.metrics(live.attempt.id, report.step, extra)
 
-    def _tell_of_count(self, live: LiveAttempt, step: int) -> None:
+    def _check_count(self, live: LiveAttempt, step: int) -> None:
+        """At the first report of an attempt: whether its steps go on where they should."""
+        trial_id = live.attempt.trial_id
+        if self._search.copy_counts_anew(trial_id, step):
+            live.is_miscounting = True
+            self._tell_of_copy(live, step)
+        elif live.attempt.number > 1:
+            live.is_miscounting = self._search.steps.counts_anew(trial_id, step)
+            if live.is_miscounting:
+                self._tell_of_count(live, step)
+            else:
+                self._search.forget_curve_from(trial_id, step)
+
+    def _tell_of_copy(self, live: LiveAttempt, step: int) -> None:
         if self._search.stop_instead_of_pausing():
             self._say(
-                f"Trial {live.attempt.trial_number} was resumed and reports step {step} again: its "
-                "program does not go on from its checkpoint, or counts from the beginning. What it "
-                "reports until its end is not taken, and from now on weak trials are stopped "
-                "instead of paused. Let it count on from the state of trial.load_checkpoint(), "
-                "or set mode: stop (pruner)."
+                f"Trial {live.attempt.trial_number} is a copy and reports step {step}, which is "
+                f"before that of the checkpoint that it has from its parent{_COUNTS_ANEW}, and "
+                "from now on nobody is replaced. Let it count on from the state of "
+                "trial.load_checkpoint()."
             )
+
+    def _tell_of_count(self, live: LiveAttempt, step: int) -> None:
+        if not self._search.stop_instead_of_pausing():
+            return
+        follows, way_out = (
+            "weak trials are stopped instead of paused",
+            ", or set mode: stop (pruner)",
+        )
+        if self._search.has_population:
+            follows, way_out = "nobody is replaced or paused", ""
+        self._say(
+            f"Trial {live.attempt.trial_number} was resumed and reports step {step} again"
+            f"{_COUNTS_ANEW}, and from now on {follows}. Let it count on from the state of "
+            f"trial.load_checkpoint(){way_out}."
+        )
 
     def _answer(self, live: LiveAttempt, source: SourceId, step: int) -> None:
         """The verdict goes to whoever reported; commands of other ranks end with rank 0's."""

@@ -9,11 +9,13 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
 from search_spaces import SearchSpace
+from search_spaces.space import nearest
 from tuner.config import PrunerConfig, SamplerConfig, StudyConfig
 from tuner.config.study import AUTO
 from tuner.search.named import Place
+from tuner.search.pbt import PbtPruner
 from tuner.search.prior import PriorSampler
-from tuner.search.pruners import build_pruner
+from tuner.search.pruners import build_pruner, is_population_based
 from tuner.search.samplers import build_sampler
 
 #: With more, a Gaussian process that looks at some hundred of them has nothing ahead of TPE.
@@ -41,15 +43,15 @@ def choose(config: StudyConfig) -> Choice:
     Raises:
         ConfigError: If it gives arguments to what it leaves open.
     """
-    sampler, sampler_reason = config.sampler, _NAMED
-    if sampler.name == AUTO:
-        _refuse_arguments(sampler.arguments.keys() - {"seed"}, "sampler", config)
-        name, sampler_reason = _sampler(config)
-        sampler = SamplerConfig.model_validate({"name": name, **sampler.arguments})
     pruner, pruner_reason = config.pruner, _NAMED
     if pruner is None or pruner.name == AUTO:
         _refuse_arguments(pruner.arguments.keys() if pruner else (), "pruner", config)
         pruner, pruner_reason = picked_pruner(len(config.objectives))
+    sampler, sampler_reason = config.sampler, _NAMED
+    if sampler.name == AUTO:
+        _refuse_arguments(sampler.arguments.keys() - {"seed"}, "sampler", config)
+        name, sampler_reason = _sampler(config, pruner)
+        sampler = SamplerConfig.model_validate({"name": name, **sampler.arguments})
     return Choice(
         sampler=sampler,
         sampler_reason=sampler_reason,
@@ -84,16 +86,40 @@ def pruner_of(config: StudyConfig) -> BasePruner:
     Raises:
         ConfigError: If the pruner cannot be made.
     """
-    return build_pruner(
+    pruner = build_pruner(
         choose(config).pruner,
         len(config.objectives),
         seed=config.sampler.seed or 0,
         file=config.file,
     )
+    if isinstance(pruner, PbtPruner):
+        _check_population(pruner, config)
+    return pruner
 
 
-def _sampler(config: StudyConfig) -> tuple[str, str]:
+def _check_population(pruner: PbtPruner, config: StudyConfig) -> None:
+    """
+    Raises:
+        ConfigError: If it keeps what is no parameter, or runs are to be repeated that cannot be.
+    """
+    if isinstance(config.search_space, SearchSpace):
+        known = [each.name for each in config.search_space.parameters]
+        for name in sorted(pruner.keep.difference(known)):
+            meant = nearest(name, known)
+            hint = f" Did you mean {meant!r}?" if meant else ""
+            problem = f"has {name!r}, but the parameters that are searched are {', '.join(known)}."
+            raise Place(file=config.file, key="pruner").below("keep").error(f"{problem}{hint}")
+    if config.confirm is not None:
+        raise Place(file=config.file, key="confirm").error(
+            "runs the leaders again with their parameters, and with pruner pbt these are only "
+            "their last ones. Remove it, and train again with `tuner schedule STUDY -o FILE`."
+        )
+
+
+def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
     space, n_trials = config.search_space, config.budget.trials
+    if is_population_based(pruner):
+        return "random", "it draws the first population alone; all others are copies of members"
     if len(config.objectives) > 1:
         return "tpe", "there are several objectives"
     if not isinstance(space, SearchSpace):

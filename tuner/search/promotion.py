@@ -104,6 +104,11 @@ class Promotion:
         """Numbers of the trials that wait at a rung."""
         return self.brackets.paused
 
+    @property
+    def share_left_of_leader(self) -> float | None:
+        """What the best of the highest rung has to train yet, of a whole training."""
+        return self.brackets.share_left_of_leader
+
     def take_in(self, trial: FrozenTrial) -> None:
         """A trial as it is stored, here or by others."""
         if (table := self._known_table_of(trial)) is not None:

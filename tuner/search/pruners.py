@@ -1,4 +1,4 @@
-"""Pruners by name: `asha`, `hyperband`, `pasha`, which are ours, and Optuna's: `median` ..."""
+"""Pruners by name: ours (`asha`, `hyperband`, `pasha`, `pbt`), and Optuna's (`median` ...)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from tuner.search.named import (
     split_name,
 )
 from tuner.search.pasha import PashaPruner
+from tuner.search.pbt import PbtPruner
 
 _OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
 _OURS: Mapping[str, type[BasePruner]] = {
     "asha": AshaPruner,
     "hyperband": AsyncHyperbandPruner,
     "pasha": PashaPruner,
+    "pbt": PbtPruner,
 }
 #: Optuna's own of a name that is ours.
 _RENAMED = {f"optuna_{name}": each for name, each in _OPTUNAS.classes.items() if name in _OURS}
@@ -63,6 +65,11 @@ def build_pruner(
             "remove pruner."
         )
     return pruner
+
+
+def is_population_based(config: PrunerConfig) -> bool:
+    """Whether a pruner replaces members of a population; False for a name that is none."""
+    return config.name in ("pbt", PbtPruner.__name__)
 
 
 def _make(shown: object, arguments: Mapping[str, object], place: Place, *, seed: int) -> BasePruner:

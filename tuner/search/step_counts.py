@@ -6,6 +6,7 @@ from optuna.pruners import BasePruner
 
 from tuner.search.asha import AshaPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
+from tuner.search.pbt import PbtPruner
 from tuner.store.buffered_storage import BufferedStorage
 
 
@@ -54,14 +55,15 @@ class StepCounts:
         curve = self._storage.get_trial(trial_id).intermediate_values
         if self._has_told_of_rungs or not curve:
             return ""
-        if not isinstance(self._pruner, AshaPruner | AsyncHyperbandPruner):
+        if not isinstance(self._pruner, AshaPruner | AsyncHyperbandPruner | PbtPruner):
             return ""
         self._has_told_of_rungs = True
         first = self._pruner.least_rung
         if max(curve) >= first:
             return ""
+        argument = "interval" if isinstance(self._pruner, PbtPruner) else "min_resource"
         return (
             f"No trial is compared with others: the first rung is at step {first}, and trial "
             f"{self._storage.get_trial_number_from_id(trial_id)} has completed at step "
-            f"{max(curve)}. Set a smaller min_resource (pruner)."
+            f"{max(curve)}. Set a smaller {argument} (pruner)."
         )

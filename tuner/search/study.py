@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.config import Direction
+from tuner.files import StudyFiles
 from tuner.messages import Action, Json
 from tuner.search.asha import AshaPruner
 from tuner.search.asked import AskedTrial
@@ -24,13 +25,17 @@ from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.incumbent import BestTrial, Incumbent
 from tuner.search.out_of_process import OutOfProcessSampler
+from tuner.search.pbt import PbtPruner
+from tuner.search.population import Population
 from tuner.search.prior import PriorSampler
 from tuner.search.promotion import Promotion
 from tuner.search.pruning import Pruning
 from tuner.search.step_counts import StepCounts
 from tuner.search.tuned_study import TunedStudy
+from tuner.state_copies import StateCopies
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.ownership import NoTrialLeft
+from tuner.store.population_rows import POPULATION_IS_OVER
 
 #: Constraints of ours; a program may have others, under names of its own.
 _INFEASIBLE = "tuner:"
@@ -73,11 +78,15 @@ class StudySearch:
             self._pruning = Pruning(self.study, storage, pruner, self.objectives[0])
         self._asked: dict[int, optuna.Trial] = {}
         self._incumbent = Incumbent(self.study, self.objectives, self.params_of)
-        self._promotion: Promotion | None = None
-        if isinstance(pruner, AshaPruner | AsyncHyperbandPruner) and (
+        self._promotion: Promotion | Population | None = None
+        if isinstance(pruner, PbtPruner):
+            self._promotion = Population(pruner, storage, study_id, directions[0], space)
+            self.study.begin = self._promotion.begin
+        elif isinstance(pruner, AshaPruner | AsyncHyperbandPruner) and (
             pruner.promotes or len(objectives) > 1
         ):
             self._promotion = Promotion(pruner, storage, study_id, directions)
+        if self._promotion is not None:
             self.study.paused = lambda: self._paused
         #: Where trials turned out to save no checkpoints: they end where others would pause.
         self._stops_instead = False
@@ -115,8 +124,17 @@ class StudySearch:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the sampler has nothing left that is not tried or being tried."""
+        """Whether nothing is left that is not tried or being tried."""
+        if (population := self._population) is not None:
+            return population.is_over
         return self.study.is_exhausted or self._is_grid_begun()
+
+    @property
+    def why_exhausted(self) -> str:
+        """For people."""
+        if self._population is not None:
+            return POPULATION_IS_OVER
+        return "every configuration of the space was tried"
 
     @property
     def best(self) -> BestTrial | None:
@@ -138,7 +156,8 @@ class StudySearch:
     def is_ready(self) -> bool:
         """Whether `ask` answers at once; if not, its suggestion is in the making from now on."""
         sampler = self.study.sampler
-        if self.study.has_waiting:
+        population = self._population
+        if self.study.has_waiting or (population is not None and not population.lacks_members):
             return True
         if isinstance(sampler, PriorSampler):
             if sampler.is_next(self.study):
@@ -159,12 +178,14 @@ class StudySearch:
 
         None where other dispatchers have begun as many as the study may have.
         """
-        n_known = sum(self._storage.count_trials(self.study_id).values())
+        n_known = self._storage.n_known(self.study_id)
         try:
             trial = self.study.ask()
         except NoTrialLeft:
             self.sync()
             return None
+        if self._population is not None:
+            self._population.adopt(self._storage.get_trial(trial._trial_id))
         self._asked[trial._trial_id] = trial
         return self._as_asked(trial, is_new=trial.number >= n_known)
 
@@ -198,18 +219,54 @@ class StudySearch:
         """
         if self._promotion is None or self._stops_instead:
             return None
-        return self._promotion.brackets.share_left_of_leader
+        return self._promotion.share_left_of_leader
 
     @property
     def lacks_a_winner(self) -> bool:
-        """Whether trials are paused, while none runs and none has completed."""
+        """Whether trials are paused, while none runs and none has completed.
+
+        A population wants all of them.
+        """
         if self._stops_instead or not self._paused:
             return False
+        if self._population is not None:
+            return True
         counts = self.count()
         return not counts[TrialState.RUNNING] and not counts[TrialState.COMPLETE]
 
+    @property
+    def has_population(self) -> bool:
+        """Whether weak trials are replaced by copies of others."""
+        return self._population is not None
+
+    def copy_states(self, files: StudyFiles) -> None:
+        """From now on a population may copy the checkpoints of its trials."""
+        if self._population is not None:
+            self._population.copies = StateCopies(files)
+
+    def hand_over(self, trial_id: int) -> str:
+        """Before an attempt: a copy gets its parent's checkpoint. Gives what people should know."""
+        if self._population is None:
+            return ""
+        return self._population.hand_over(self._storage.get_trial(trial_id))
+
+    def take_notes(self) -> list[str]:
+        """What people should know of the population since the last call."""
+        return self._population.take_notes() if self._population is not None else []
+
+    def copy_counts_anew(self, trial_id: int, step: int) -> bool:
+        """Whether a copy's attempt does not go on from its parent's step, as its first one tells.
+
+        Nobody is replaced any more then.
+        """
+        population = self._population
+        return population is not None and population.counts_anew(
+            self._storage.get_trial(trial_id), step
+        )
+
     def again(self, trial_id: int) -> AskedTrial:
         """The same trial for one more attempt."""
+        self._forget_doom(trial_id)
         return self._as_asked(self._live(trial_id), is_new=False)
 
     def suggest(self, trial_id: int, name: str, distribution: str) -> Json:
@@ -283,6 +340,8 @@ class StudySearch:
 
     def prune(self, trial_id: int) -> None:
         """Ends a trial that was given up; its last report is its value, as in Optuna."""
+        if self._population is not None:
+            self._population.ends(self._storage.get_trial(trial_id), is_pruned=True)
         self._tell(trial_id, TrialState.PRUNED)
 
     def pause(self, trial_id: int) -> None:
@@ -294,6 +353,10 @@ class StudySearch:
 
     def stop_instead_of_pausing(self) -> bool:
         """From now on trials end at the rungs; says whether that is new."""
+        if (population := self._population) is not None:
+            is_new = not population.has_stopped
+            population.stop_from_now()
+            return is_new
         is_new, self._stops_instead = not self._stops_instead, True
         if self._promotion is not None:
             self._promotion.stop_from_now()
@@ -309,6 +372,7 @@ class StudySearch:
 
     def fail(self, trial_id: int) -> None:
         """Ends a trial without a value."""
+        self._forget_doom(trial_id)
         self._tell(trial_id, TrialState.FAIL)
 
     def mark_infeasible(self, trial_id: int, why: str) -> None:
@@ -321,6 +385,7 @@ class StudySearch:
             trial_id: Which.
             why: In a word.
         """
+        self._forget_doom(trial_id)
         self._live(trial_id).set_constraint(f"{_INFEASIBLE}{why}", 1.0)
         self._tell(trial_id, TrialState.PRUNED)
         self._infeasible.add(trial_id)
@@ -338,6 +403,7 @@ class StudySearch:
 
     def put_back(self, trial_id: int) -> None:
         """Lets a trial wait, with its parameters, until a later attempt takes it up again."""
+        self._forget_doom(trial_id)
         self._asked.pop(trial_id, None)
         self._storage.set_trial_state_values(trial_id, TrialState.WAITING)
 
@@ -346,6 +412,15 @@ class StudySearch:
         return [_shown_end(trial) for trial in self._storage.unwritten_ends()]
 
     # -- inside ------------------------------------------------------------------------------
+
+    @property
+    def _population(self) -> Population | None:
+        return self._promotion if isinstance(self._promotion, Population) else None
+
+    def _forget_doom(self, trial_id: int) -> None:
+        """A member that was told to end, and does not, or otherwise."""
+        if self._population is not None:
+            self._population.ends(self._storage.get_trial(trial_id), is_pruned=False)
 
     @property
     def _paused(self) -> Set[int]:

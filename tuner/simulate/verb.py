@@ -14,6 +14,7 @@ from search_spaces import SearchSpace
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.config.study import AUTO
 from tuner.errors import ConfigError
+from tuner.search.pruners import is_population_based
 from tuner.simulate.compare import recorded_lines, speed_of, table_of, write_picture
 from tuner.simulate.curves import CurveTable, read_table
 from tuner.simulate.processes import play_all
@@ -130,7 +131,15 @@ def _pruners(config: StudyConfig, names: Sequence[str] | None) -> list[PrunerCon
         names = list(dict.fromkeys([own.name] if own else [])) + [
             name for name in _ALWAYS if own is None or name != own.name
         ]
-    return [
+    pruners = [
         own if own is not None and own.name == name else PrunerConfig.model_validate({"name": name})
         for name in names
     ]
+    if any(map(is_population_based, pruners)):
+        raise ConfigError(
+            "is 'pbt', which cannot be simulated: a recorded curve is of one configuration, and "
+            "pbt changes parameters on the way. Name others with --pruner.",
+            file=config.file if own is not None and is_population_based(own) else None,
+            key="pruner.name" if own is not None and is_population_based(own) else "--pruner",
+        )
+    return pruners

@@ -9,10 +9,11 @@ are the only things that need the database at once.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
@@ -30,6 +31,19 @@ from tuner.store.ownership import Ownership
 
 #: Reports that wait for a database that does not answer; about 500 MB.
 MOST_WAITING = 1_000_000
+
+
+MayBegin = Callable[[sa.Connection], bool]
+"""Whether a trial may be added, as a look in the transaction that adds it shows."""
+
+
+class _Added(NamedTuple):
+    """A trial that was added."""
+
+    trial_id: int
+    number: int
+    #: Those that others have added before it.
+    before: Sequence[FrozenTrial]
 
 
 class BufferedStorage(HeldTrials):
@@ -74,6 +88,13 @@ class BufferedStorage(HeldTrials):
         """
         self._ownership = ownership
         self._write_all = write_all
+
+    @property
+    def n_trials_left(self) -> float:
+        """How many trials the study may have beyond those that are known; infinite for any."""
+        if self._ownership is None or self._ownership.n_trials is None:
+            return math.inf
+        return self._ownership.n_trials - len(self._study(self._ownership.study_id).trials)
 
     def stay_in_memory(self) -> None:
         """From now on the database is not asked: nobody else has trials, or reads these.
@@ -169,21 +190,54 @@ class BufferedStorage(HeldTrials):
         if self._is_alone:
             newest = study.newest
             number = newest.number + 1 if newest else 0
-            trial_id, before = (newest._trial_id + 1 if newest else 1), list[FrozenTrial]()
+            added = _Added(newest._trial_id + 1 if newest else 1, number, ())
         else:
-            trial_id, number, before = self._access.run(insert)
-        if not trial.state.is_finished():
-            self._own.add(trial_id)
-            # A template may have the curve of one that has ended; this one shall report.
-            trial.intermediate_values = dict(trial.intermediate_values)
-        for other in before:
-            self._take_in(study_id, other)
-        if number > len(study.trials):
-            self.refresh(study_id)
-        trial.number, trial._trial_id = number, trial_id
-        self._put(study_id, trial)
+            added = self._access.run(insert)
+        self._take_in_added(study_id, trial, added)
         self._buffer_whole_trial(trial)
-        return trial_id
+        return added.trial_id
+
+    def begin_trial(
+        self, study_id: int, attributes: Mapping[str, Any], may_begin: MayBegin
+    ) -> int | None:
+        """Adds a trial that runs, with its attributes, in one transaction: all of it or nothing.
+
+        Args:
+            study_id: Of the study.
+            attributes: Those that Optuna calls system attributes.
+            may_begin: Looks, in that transaction, whether the trial may be added; nobody else adds
+                one before its end. None is added where it says no.
+
+        Returns:
+            The trial's id; None for none.
+
+        Raises:
+            NoTrialLeft: If the study's dispatchers may begin no further one.
+        """
+        self.flush()  # What is looked at is in the database.
+        trial = _new_trial()
+        trial.system_attrs = dict(attributes)
+        newest = self._study(study_id).newest
+
+        def insert(connection: sa.Connection) -> _Added | None:
+            if self._ownership is not None:
+                self._ownership.begin(connection)
+            elif connection.dialect.name == "sqlite":
+                # Else the look would be a transaction of its own.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                optuna_rows.lock_study(connection, study_id)
+            if not may_begin(connection):
+                return None
+            added = self._insert(connection, study_id, trial, newest)
+            optuna_rows.insert_attributes(connection, added.trial_id, attributes)
+            return added
+
+        added = self._access.run(insert)
+        if added is None:
+            return None
+        self._take_in_added(study_id, trial, added)
+        return added.trial_id
 
     def set_trial_param(
         self,
@@ -278,8 +332,7 @@ class BufferedStorage(HeldTrials):
         study_id: int,
         trial: FrozenTrial,
         newest: FrozenTrial | None,
-    ) -> tuple[int, int, list[FrozenTrial]]:
-        """Gives the trial's id and number, and the trials that others have added before it."""
+    ) -> _Added:
         ownership = self._ownership
         if ownership is not None:
             ownership.begin(connection)
@@ -297,9 +350,21 @@ class BufferedStorage(HeldTrials):
             ownership.claim_new(connection, trial_id)
         newest_id, next_number = (newest._trial_id, newest.number + 1) if newest else (0, 0)
         if number == next_number:
-            return trial_id, number, []
+            return _Added(trial_id, number, ())
         before = read_new(connection, study_id, after_id=newest_id)
-        return trial_id, number, [each for each in before if each.number < number]
+        return _Added(trial_id, number, [each for each in before if each.number < number])
+
+    def _take_in_added(self, study_id: int, trial: FrozenTrial, added: _Added) -> None:
+        if not trial.state.is_finished():
+            self._own.add(added.trial_id)
+            # A template may have the curve of one that has ended; this one shall report.
+            trial.intermediate_values = dict(trial.intermediate_values)
+        for other in added.before:
+            self._take_in(study_id, other)
+        if added.number > len(self._study(study_id).trials):
+            self.refresh(study_id)
+        trial.number, trial._trial_id = added.number, added.trial_id
+        self._put(study_id, trial)
 
     def _claim(self, trial: FrozenTrial) -> FrozenTrial | None:
         """Gives a trial as it is stored, which may have run elsewhere since the last look."""

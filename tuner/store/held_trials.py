@@ -66,6 +66,10 @@ class HeldTrials(StudyCalls):
         """Trials of a study by state, without a look at each. Not a copy: it changes with them."""
         return self._study(study_id).counts
 
+    def n_known(self, study_id: int) -> int:
+        """How many trials of a study were read or made, whatever became of them."""
+        return len(self._study(study_id).trials)
+
     def completed(self, study_id: int) -> Sequence[FrozenTrial]:
         """The completed trials in the order in which they became known as complete.
 

@@ -8,7 +8,7 @@ The rows below are the same rows, so that `optuna.load_study` and optuna-dashboa
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -279,6 +279,17 @@ def insert_trial(
     inserted = connection.execute(_INSERT_TRIAL, row | {"b_number": number}).inserted_primary_key
     assert inserted is not None
     return int(inserted[0]), number
+
+
+def insert_attributes(
+    connection: sa.Connection, trial_id: int, attributes: Mapping[str, object]
+) -> None:
+    """Adds a new trial's system attributes."""
+    rows = [
+        {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
+        for key, value in attributes.items()
+    ]
+    execute_rows(connection, _INSERTS[_SYSTEM_ATTRS.name], rows)
 
 
 def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: datetime) -> bool:

@@ -9,6 +9,7 @@ from optuna.trial import TrialState
 
 from tuner.budget import Budget, Spent, TrialUse
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
+from tuner.store.population_rows import POPULATION_IS_OVER
 from tuner.verbs.studies import StudySummary
 
 EXIT_STOPPED = 3
@@ -52,6 +53,8 @@ def judge(
     spent: Spent,
     grid: Grid | None,
     trial: TrialUse | None = None,
+    *,
+    is_population_over: bool = False,
 ) -> tuple[Standing, str]:
     """How a study stands, and why; `trial` is what a further one would take, where it is known."""
     places = ", ".join(f"{each.host} (pid {each.pid})" for each in study.dispatchers)
@@ -62,6 +65,8 @@ def judge(
         return Standing.RUNNING, places
     # A trial that has begun is spent, but the study is not at its end before it is over.
     reason = _end_reason(budget, replace(spent, trials=study.n_finished), grid, trial)
+    if is_population_over:
+        reason = POPULATION_IS_OVER
     if not reason:
         return Standing.STOPPED, f"no dispatcher is alive, {_left(study, budget)}"
     is_hopeless = not (study.trials[TrialState.COMPLETE] or study.trials[TrialState.PRUNED])

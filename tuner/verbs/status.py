@@ -19,6 +19,7 @@ from tuner.config import BudgetConfig
 from tuner.store.commands import paused_by
 from tuner.store.durations import completed_uses
 from tuner.store.models import DispatcherRow
+from tuner.store.population_rows import POPULATION_IS_OVER
 from tuner.store.starts import past_use
 from tuner.verbs.confirmed import Confirmation, read_confirmation
 from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
@@ -120,7 +121,12 @@ def read_progress(
     spent = _spent(connection, study)
     uses = completed_uses(connection, study.id) if has_our_tables(connection) else []
     grid = _grid(connection, study.id)
-    standing, reason = judge(study, limits, spent, grid, typical_use(uses))
+    is_over = study.n_finished == sum(study.trials.values()) and (
+        _last_end_reason(connection, study.id) == POPULATION_IS_OVER
+    )
+    standing, reason = judge(
+        study, limits, spent, grid, typical_use(uses), is_population_over=is_over
+    )
     return Progress(
         standing=standing,
         reason=reason,
@@ -170,6 +176,19 @@ def _recorded_budget(connection: sa.Connection, study_id: int) -> BudgetConfig:
         return BudgetConfig.model_validate(budget or {})
     except (YamlError, ValidationError):
         return BudgetConfig()  # A file that only its flags have put right.
+
+
+def _last_end_reason(connection: sa.Connection, study_id: int) -> str:
+    """Of the dispatcher that ended last; empty where it did not end by itself."""
+    if not has_our_tables(connection):
+        return ""
+    query = (
+        sa.select(DispatcherRow.end_reason)
+        .where(DispatcherRow.study_id == study_id, DispatcherRow.ended_at.is_not(None))
+        .order_by(DispatcherRow.ended_at.desc(), DispatcherRow.id.desc())
+        .limit(1)
+    )
+    return connection.execute(query).scalar() or ""
 
 
 def _spent(connection: sa.Connection, study: StudySummary) -> Spent:

@@ -19,6 +19,7 @@ from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispa
 from tuner.verbs.idle_now import idle_texts, read_idle_now
 from tuner.verbs.optuna_tables import TRIALS, read_curves, read_user_attributes, read_values
 from tuner.verbs.retrying import RETRY_OF_ATTR
+from tuner.verbs.schedules import read_members, read_origins
 from tuner.verbs.shown import instant
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.trial_params import read_first_rung, read_fixed, read_whole_params
@@ -111,6 +112,7 @@ def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[
     first = read_first_rung(connection, study_id, trial_id)
     if first is not None:
         yield f"  bracket: {f'compared first at step {first}' if first else 'trained to its end'}"
+    yield from _lineage(connection, study_id, trial_id)
     attributes = read_user_attributes(connection, study_id, [trial_id]).get(trial_id, {})
     if RETRY_OF_ATTR in attributes:
         yield f"  repeats trial {attributes[RETRY_OF_ATTR]}"
@@ -120,6 +122,22 @@ def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[
         number = "1 checkpoint" if len(saved) == 1 else f"{len(saved)} checkpoints, the newest"
         yield f"  {number}: step {new.step}, {_size(new.size_bytes)}, {instant(new.saved_at)}"
         yield f"    {new.path} on {new.host}"
+
+
+def _lineage(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
+    """Of a population: what a trial is a copy of, and what is a copy in its place."""
+    query = sa.select(TRIALS.c.number).where(TRIALS.c.trial_id == trial_id)
+    number = connection.execute(query).scalar_one()
+    origins = read_origins(connection, study_id)
+    if (origin := origins.get(number)) is not None:
+        begin = f"at step {origin.step}" if origin.step else "begun anew, without its checkpoint"
+        yield f"  copy of trial {origin.parent} {begin}, in the place of trial {origin.replaces}"
+    for copy, its in origins.items():
+        if its.replaces == number:
+            yield f"  replaced by trial {copy}, a copy of trial {its.parent}"
+    copies = [str(copy) for copy, its in origins.items() if its.parent == number]
+    if copies:
+        yield f"  copied by trial{'s' * (len(copies) > 1)} {', '.join(copies)}"
 
 
 def _size(size_bytes: int) -> str:
@@ -134,6 +152,9 @@ def _why_it_waits(
     now: datetime,
 ) -> Iterator[str]:
     if _is_paused(TrialState.WAITING, attempts):
+        if number in read_members(connection, study_id):
+            yield "  It goes on once the members of its population behind it have come as far."
+            return
         yield "  It goes on once it is among the best that came to its rung; else it is pruned when"
         yield "  the study ends."
         return

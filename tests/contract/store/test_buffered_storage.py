@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import optuna
@@ -14,7 +16,8 @@ from optuna.storages import BaseStorage
 from optuna.testing.pytest_storages import StorageTestCase
 from optuna.trial import TrialState
 
-from tuner.store.database import open_database
+from tuner.store.database import Database, open_database
+from tuner.store.population_rows import COPY_KEY, is_replaced
 
 
 class TestBufferedStorage(StorageTestCase):
@@ -156,7 +159,8 @@ def test_study_that_is_looked_at_needs_no_alembic(url: str) -> None:
     optuna.create_study(storage=url, study_name="s").ask()
     program = f"""
 import sys
-from tuner.store.database import open_database
+from tuner.store.database import Database, open_database
+from tuner.store.population_rows import COPY_KEY, is_replaced
 import optuna
 database = open_database({url!r})
 study = optuna.load_study(study_name="s", storage=database.storage)
@@ -215,3 +219,57 @@ def test_a_trial_that_ran_elsewhere_and_waits_again_is_taken_as_it_is_now(url: s
     assert (stored.intermediate_values, stored.system_attrs) == ({1: 0.25}, {"rung": 2})
     here.close()
     there.close()
+
+
+def test_a_trial_is_begun_with_its_attributes_or_not_at_all(url: str) -> None:
+    database, other = open_database(url), open_database(url)
+    study = optuna.create_study(storage=database.storage, study_name="s")
+    study_id = study._study_id
+    begun = database.storage.begin_trial(study_id, {"of": {"parent": 3}}, lambda _: True)
+    assert begun is not None
+    assert database.storage.get_trial(begun).state is TrialState.RUNNING
+    # Nothing waits to be written.
+    (stored,) = optuna.load_study(study_name="s", storage=url).get_trials()
+    assert (stored.state, stored.system_attrs) == (TrialState.RUNNING, {"of": {"parent": 3}})
+    assert other.storage.begin_trial(study_id, {"of": 1}, lambda _: False) is None
+    assert len(optuna.load_study(study_name="s", storage=url).get_trials()) == 1
+    database.storage.set_trial_system_attr(begun, "of", {"parent": 4})
+    database.storage.flush()
+    (stored,) = optuna.load_study(study_name="s", storage=url).get_trials()
+    assert stored.system_attrs == {"of": {"parent": 4}}
+    database.close()
+    other.close()
+
+
+def test_of_two_who_look_before_they_begin_one_begins(url: str) -> None:
+    """The look sees what the other one has committed, and nobody adds one in between."""
+    databases = [open_database(url) for _ in range(2)]
+    study = optuna.create_study(storage=databases[0].storage, study_name="s")
+    study_id, begun = study._study_id, []
+    together = threading.Barrier(2)
+
+    def begin(database: Database) -> None:
+        together.wait(30.0)
+        for number in range(10):
+            may = partial(_lacks, study_id=study_id, number=number)
+            begun.append(
+                database.storage.begin_trial(
+                    study_id, {COPY_KEY: {"parent": 0, "step": 1, "replaces": number}}, may
+                )
+            )
+
+    threads = [threading.Thread(target=begin, args=(each,)) for each in databases]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    assert len(begun) == 20
+    assert sum(each is not None for each in begun) == 10
+    trials = optuna.load_study(study_name="s", storage=url).get_trials()
+    assert sorted(t.system_attrs[COPY_KEY]["replaces"] for t in trials) == list(range(10))
+    for database in databases:
+        database.close()
+
+
+def _lacks(connection: sa.Connection, *, study_id: int, number: int) -> bool:
+    return not is_replaced(connection, study_id, number)

@@ -14,6 +14,7 @@ import pytest
 from tests.contract.launch.conftest import children_of, is_process_alive, until
 from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
+from tuner.errors import ConfigError
 from tuner.simulate.curves import CurveTable, read_table
 from tuner.simulate.run import Simulated, simulate
 from tuner.simulate.verb import simulate_study
@@ -161,3 +162,31 @@ def test_no_process_is_left(study: Path, number: signal.Signals) -> None:
     assert "Traceback" not in told
     assert process.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
     until(lambda: not any(map(is_process_alive, family)), "nothing of it is left")
+
+
+def test_a_population_cannot_be_played(study: Path) -> None:
+    """A recorded curve is of one configuration."""
+
+    def refused(pruners: list[str] | None) -> str:
+        with pytest.raises(ConfigError) as caught:
+            simulate_study(
+                study,
+                str(study.parent / "curves.npz"),
+                n_devices=2,
+                n_seeds=1,
+                pruners=pruners,
+                restart_s=0.0,
+                picture=None,
+                environ={},
+            )
+        return str(caught.value)
+
+    problem = (
+        "is 'pbt', which cannot be simulated: a recorded curve is of one configuration, and pbt "
+        "changes parameters on the way. Name others with --pruner."
+    )
+    assert refused(["asha", "pbt"]) == f"--pruner {problem}"
+    study.write_text(
+        STUDY.replace("pruner: {name: asha, min_resource: 1, reduction_factor: 3}", "pruner: pbt")
+    )
+    assert refused(None) == f"{study}: pruner.name {problem}"

@@ -126,6 +126,7 @@ RAW = (
     *("hyperband", "{name: grid}", "{name: tpe, seed: -1}", "{name: tpe, gamma: 1}", "{name: }"),
     *("{name: wilcoxon, p_threshold: .nan}", "{name: threshold, lower: .inf}", "{seed: 1}"),
     *("{name: nsgaii, population_size: -1}", "{name: nsgaii, crossover: {name: sbx, eta: x}}"),
+    *("{name: pbt, population: 1}", "{name: pbt, keep: 3}", "{name: pbt, quantile: .nan}"),
     *("{name: hyperband, min_resource: 0}", "{name: asha, reduction_factor: 1e308}"),
     *(
         "{name: cmaes, x0: 1}",

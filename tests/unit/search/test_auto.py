@@ -50,6 +50,7 @@ def load(tmp_path: Path) -> Load:
         pytest.param(SMALL + SPACE + "budget: {trials: 2000}", "curve_gp", "asha", id="some"),
         pytest.param(SMALL + SPACE + "sampler: random", "random", "asha", id="own-sampler"),
         pytest.param(SMALL + SPACE + "pruner: median", "curve_gp", "median", id="own-pruner"),
+        pytest.param(SMALL + SPACE + "pruner: pbt", "random", "pbt", id="population"),
         pytest.param(SMALL + SPACE + "pruner: auto", "curve_gp", "asha", id="pruner-by-name"),
     ],
 )
@@ -101,3 +102,27 @@ def test_arguments_need_a_name(load: Load, text: str, expected: str) -> None:
     with pytest.raises(ConfigError) as raised:
         choose(config)
     assert str(raised.value).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            "pruner: {name: pbt, keep: [lrr]}\n",
+            "pruner.keep has 'lrr', but the parameters that are searched are lr. Did you mean "
+            "'lr'?",
+            id="kept-name",
+        ),
+        pytest.param(
+            "pruner: pbt\nconfirm: {top: 2, seeds: 2}\n",
+            "confirm runs the leaders again with their parameters, and with pruner pbt these are "
+            "only their last ones. Remove it, and train again with `tuner schedule STUDY -o FILE`.",
+            id="confirm",
+        ),
+    ],
+)
+def test_what_a_population_cannot_do_is_refused(load: Load, text: str, expected: str) -> None:
+    config = load(SMALL + SPACE + text)
+    with pytest.raises(ConfigError) as caught:
+        pruner_of(config)
+    assert str(caught.value) == f"{config.file}: {expected}"

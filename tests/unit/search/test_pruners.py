@@ -10,6 +10,7 @@ from tuner.errors import ConfigError
 from tuner.search.asha import AshaPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.pasha import PashaPruner
+from tuner.search.pbt import PbtPruner
 from tuner.search.pruners import PRUNERS, build_pruner
 
 MINIMAL = {
@@ -31,7 +32,7 @@ def is_pruner(name: str) -> bool:
 def test_every_pruner_of_optuna_has_a_name() -> None:
     known = {each.__name__ for each in PRUNERS.classes.values()}
     optunas = {name for name in pruners.__all__ if is_pruner(name)}
-    assert known == optunas | {"AshaPruner", "AsyncHyperbandPruner", "PashaPruner"}
+    assert known == optunas | {"AshaPruner", "AsyncHyperbandPruner", "PashaPruner", "PbtPruner"}
 
 
 @pytest.mark.parametrize("name", PRUNERS.names)
@@ -48,6 +49,7 @@ def test_pruner_by_name_is_made(name: str) -> None:
         ("hyperband", AsyncHyperbandPruner),
         ("optuna_hyperband", pruners.HyperbandPruner),
         ("pasha", PashaPruner),
+        ("pbt", PbtPruner),
         ("HyperbandPruner", pruners.HyperbandPruner),
         ("none", pruners.NopPruner),
         ("nop", pruners.NopPruner),
@@ -104,7 +106,7 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {},
             "pruner.name is 'ahsa', but must be one of asha, hyperband, median, none, nop, "
-            "optuna_hyperband, pasha, patient, percentile, successive_halving, threshold, "
+            "optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, threshold, "
             "wilcoxon. Did you mean 'asha'?",
             id="unknown-name",
         ),
@@ -193,11 +195,86 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             id="missing-argument",
         ),
         pytest.param(
+            "pbt",
+            2,
+            {},
+            "pruner is 'pbt', which compares one value, and this study has 2 objectives. Use "
+            "{name: asha} or {name: hyperband}, which compare by Pareto rank, or remove pruner.",
+            id="population-of-two-objectives",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"population": 1},
+            "pruner is refused by pbt: population is 1, but must be at least 2.",
+            id="population-of-one",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"interval": 0},
+            "pruner is refused by pbt: interval is 0, but must be at least 1.",
+            id="interval",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"quantile": 0.6},
+            "pruner is refused by pbt: quantile is 0.6, but must be above 0 and at most 0.5.",
+            id="quantile",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"population": 3},
+            "pruner is refused by pbt: quantile is 0.25, which is less than one of a population "
+            "of 3: nobody would ever be replaced. Set at least 0.333, or a larger population.",
+            id="quantile-of-nobody",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"resample": 1.5},
+            "pruner is refused by pbt: resample is 1.5, but must be from 0 to 1.",
+            id="resample",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"factor": 1.0},
+            "pruner is refused by pbt: factor is 1.0, but must be a number above 1.",
+            id="factor",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"keep": "width"},
+            "pruner is refused by pbt: keep is 'width', but must be a list of parameters, such as "
+            "[width].",
+            id="keep",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"max_resource": 5},
+            "pruner is refused by pbt: max_resource is 5, but must be above interval, which is 5: "
+            "nobody would ever be compared.",
+            id="length",
+        ),
+        pytest.param(
+            "pbt",
+            1,
+            {"mode": "stop"},
+            "pruner.mode is not an argument of pbt. The arguments of pbt are population, "
+            "interval, quantile, resample, factor, keep, max_resource, seed.",
+            id="population-argument",
+        ),
+        pytest.param(
             "patient",
             1,
             {"patience": 1, "wrapped_pruner": {"name": "mediann"}},
             "pruner.wrapped_pruner.name is 'mediann', but must be one of asha, hyperband, median, "
-            "none, nop, optuna_hyperband, pasha, patient, percentile, successive_halving, "
+            "none, nop, optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, "
             "threshold, "
             "wilcoxon. "
             "Did you mean 'median'?",

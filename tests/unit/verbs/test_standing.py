@@ -37,6 +37,7 @@ def judged(
     grid: Grid | None = None,
     trial: TrialUse | None = None,
     dispatchers: tuple[StoredDispatcher, ...] = (),
+    is_population_over: bool = False,
 ) -> tuple[Standing, str]:
     counts = {TrialState.COMPLETE: completed, TrialState.FAIL: failed}
     study = StudySummary(
@@ -51,7 +52,7 @@ def judged(
         active_at=None,
     )
     spent = Spent(trials=completed + failed, time_s=time_s, device_s=0)
-    return judge(study, budget, spent, grid, trial)
+    return judge(study, budget, spent, grid, trial, is_population_over=is_population_over)
 
 
 def test_study_with_a_living_dispatcher_runs() -> None:
@@ -94,6 +95,12 @@ def test_study_before_its_end_is_stopped(budget: Budget, reason: str) -> None:
 def test_grid_that_was_tried_is_an_end() -> None:
     assert judged(Budget(), completed=4, grid=Grid(n_points=4, n_tried=4))[0] is Standing.FINISHED
     assert judged(Budget(), completed=3, grid=Grid(n_points=4, n_tried=3))[0] is Standing.STOPPED
+
+
+def test_a_population_at_its_end_is_an_end_without_a_budget() -> None:
+    found = judged(Budget(), completed=3, is_population_over=True)
+    assert found == (Standing.FINISHED, "the population has come to its end")
+    assert judged(Budget(), failed=3, is_population_over=True)[0] is Standing.FAILED
 
 
 def test_exit_codes_are_fixed() -> None:

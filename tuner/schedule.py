@@ -1,0 +1,85 @@
+"""Parameters that change on the way: what population-based training finds, to be trained again.
+
+schedule = tuner.load_schedule("schedule.json")
+for step in range(1, 101):
+    params = schedule.at(step)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from search_spaces import ParamValue
+from tuner.errors import ConfigError
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Steps that were trained with the same parameters."""
+
+    #: The last step before them; 0 from the beginning.
+    after_step: int
+    #: Number of the trial that trained them.
+    trial: int
+    #: Constants included.
+    params: Mapping[str, ParamValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How the parameters of one training changed, from its first step to its last.
+
+    Args:
+        study: Name of the study.
+        trial: Number of the trial that ended it.
+        phases: At least one, in their order; the first begins at step 0.
+        last_step: That was reported; None where none was.
+        values: By objective; empty where the trial has none.
+    """
+
+    study: str
+    trial: int
+    phases: Sequence[Phase]
+    last_step: int | None = None
+    values: Mapping[str, float]
+
+    def at(self, step: int) -> dict[str, ParamValue]:
+        """The parameters with which a step is trained.
+
+        Args:
+            step: As the program reports it when it is done; checkpoints have the same number.
+        """
+        reached = [each for each in self.phases if each.after_step < step]
+        return dict((reached or self.phases[:1])[-1].params)
+
+    def as_json(self) -> str:
+        """What `load_schedule` reads."""
+        return json.dumps({"version": _VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
+
+
+def load_schedule(path: str | Path) -> Schedule:
+    """Reads what `tuner schedule STUDY -o schedule.json` wrote.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        ConfigError: If there is no such file, or it holds something else.
+    """
+    try:
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        if document.pop("version") != _VERSION or not document["phases"]:
+            raise ValueError("it is of another version, or empty")
+        phases = [Phase(**each) for each in document.pop("phases")]
+        return Schedule(phases=phases, **document)
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}. `tuner schedule -o` writes one."
+        raise ConfigError(problem, file=str(path)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        problem = f"is not a schedule ({error}). `tuner schedule STUDY -o {path}` writes one."
+        raise ConfigError(problem, file=str(path)) from error

@@ -1,0 +1,76 @@
+"""How the members of a population stand to each other, from what they have reported. No I/O.
+
+Nobody waits for anybody: a member is compared at its latest interval with those that have come
+there by then, with what each of them reported there. As more come the same member is looked at
+again, so that who comes first is not spared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """How good a member was at an interval."""
+
+    number: int
+    step: int
+    #: The smaller the better; infinite for what is no number.
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What a member has reported.
+
+    Args:
+        number: Of the member.
+        curve: Its reports by step.
+        begun_at: The step of the checkpoint that it began from, 0 for none. It trains for a whole
+            interval before it is compared.
+    """
+
+    number: int
+    curve: Mapping[int, float]
+    begun_at: int = 0
+
+    def latest(self, every: int) -> int | None:
+        """The latest multiple of `every` steps that it has come to; None before its first."""
+        latest = max(self.curve, default=0) // every * every
+        return latest if latest >= self.begun_at + every else None
+
+    def mark(self, at: int, every: int, sign: float) -> Mark | None:
+        """Its first report at a multiple of `every` steps or beyond; None where it has none.
+
+        Args:
+            at: That multiple.
+            every: Steps of an interval.
+            sign: -1 where larger values are better, else 1.
+        """
+        step = min((each for each in self.curve if each >= at), default=None)
+        if step is None or at < self.begun_at + every:
+            return None
+        loss = sign * self.curve[step]
+        return Mark(number=self.number, step=step, loss=math.inf if math.isnan(loss) else loss)
+
+
+def strongest(marks: Sequence[Mark], quantile: float) -> list[Mark]:
+    """The upper quantile, the best first; empty where too few came to make one member of it."""
+    in_order = sorted(marks, key=lambda each: (each.loss, each.number))
+    n_strong = _n_of(marks, quantile)
+    return [each for each in in_order[:n_strong] if each.loss < math.inf]
+
+
+def is_weak(mark: Mark, marks: Sequence[Mark], quantile: float) -> bool:
+    """Whether a member is in the lower quantile: nearly all others are better, and not equal."""
+    n_weak = _n_of(marks, quantile)
+    n_better = sum(each.loss < mark.loss for each in marks)
+    return n_weak > 0 and n_better >= len(marks) - n_weak
+
+
+def _n_of(marks: Sequence[Mark], quantile: float) -> int:
+    # 10 * 0.3 is 3.0000000000000004, and 0.29 * 100 is 28.999999999999996.
+    return math.floor(len(marks) * quantile + 1e-9)

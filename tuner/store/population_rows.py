@@ -1,0 +1,98 @@
+"""What is noted of a population with its trials, and the looks that keep its number exact.
+
+All of it stands in Optuna's table of a trial's system attributes. A weak member that has ended
+carries what is to replace it, written in one transaction with its end; the copy carries where it
+comes from, written in one transaction with its row. So a crash at any instant leaves a member that
+is to be judged again, or one that somebody will replace, or its copy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from optuna.storages._rdb import models
+
+from tuner.messages import Json
+
+_TRIALS = models.TrialModel.__table__
+_ATTRS = models.TrialSystemAttributeModel.__table__
+
+MEMBER_KEY = "tuner:member"
+"""Attribute of a trial that was drawn for the population and is nobody's copy."""
+COPY_KEY = "tuner:copy"
+"""Attribute of a trial that began as a copy: its `Origin`."""
+FIXED_KEY = "fixed_params"
+"""Attribute of a trial that Optuna suggests nothing else to."""
+REPLACED_KEY = "tuner:replaced"
+"""Attribute of a member that was given up: its `Replacement`."""
+
+POPULATION_IS_OVER = "the population has come to its end"
+"""Why a study has ended whose members have all come to their last step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a copy comes from."""
+
+    #: Number of the trial that it is a copy of.
+    parent: int
+    #: Of the checkpoint that it begins from; 0 where it was lost and the copy began anew.
+    step: int
+    #: Number of the trial whose place it took.
+    replaces: int
+    #: False where its program began to count again, so that nobody knows what it went on from.
+    is_sure: bool = True
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> Origin | None:
+        """From the attributes of a trial; None where it is no copy."""
+        found = attributes.get(COPY_KEY)
+        return None if found is None else cls(**found)
+
+    def as_json(self) -> dict[str, Json]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """What is to take the place of a member that was given up."""
+
+    parent: int
+    step: int
+    #: Those that are searched, of the copy.
+    params: Mapping[str, Json]
+    #: Where the copied checkpoint lies.
+    host: str
+
+    @classmethod
+    def of(cls, attributes: Mapping[str, Any]) -> Replacement | None:
+        found = attributes.get(REPLACED_KEY)
+        return None if found is None else cls(**found)
+
+    def as_json(self) -> dict[str, Json]:
+        return asdict(self)
+
+
+def count_members(connection: sa.Connection, study_id: int) -> int:
+    """Trials of a study that were drawn for its population."""
+    query = (
+        sa.select(sa.func.count())
+        .select_from(_ATTRS.join(_TRIALS, _TRIALS.c.trial_id == _ATTRS.c.trial_id))
+        .where(_TRIALS.c.study_id == study_id, _ATTRS.c.key == MEMBER_KEY)
+    )
+    return int(connection.execute(query).scalar_one())
+
+
+def is_replaced(connection: sa.Connection, study_id: int, number: int) -> bool:
+    """Whether a member has its copy already."""
+    query = (
+        sa.select(_ATTRS.c.value_json)
+        .join(_TRIALS, _TRIALS.c.trial_id == _ATTRS.c.trial_id)
+        .where(_TRIALS.c.study_id == study_id, _ATTRS.c.key == COPY_KEY)
+    )
+    found = connection.execute(query).scalars()
+    return any(json.loads(text)["replaces"] == number for text in found)
