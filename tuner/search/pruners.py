@@ -1,4 +1,4 @@
-"""Pruners by name: `asha`, `hyperband`, `pasha`, which are ours, and Optuna's: `median` ..."""
+"""Pruners by name: `asha`, `freeze_thaw`, `hyperband`, `pasha` are ours, the others Optuna's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from optuna.pruners import BasePruner, NopPruner
 
 from tuner.config import PrunerConfig
 from tuner.search.asha import AshaPruner
+from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.named import (
     Catalogue,
@@ -27,6 +28,7 @@ from tuner.search.pasha import PashaPruner
 _OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
 _OURS: Mapping[str, type[BasePruner]] = {
     "asha": AshaPruner,
+    "freeze_thaw": FreezeThawPruner,
     "hyperband": AsyncHyperbandPruner,
     "pasha": PashaPruner,
 }
