@@ -121,7 +121,7 @@ def test_a_dispatcher_that_starts_anew_at_each_turn_loses_nothing(
         trials = player.end(views[0])
     assert ended(trials)
     assert len(player.seen) == len(set(player.seen))
-    assert trials[best_of(14)].state is TrialState.COMPLETE
+    assert TrialState.COMPLETE in {each.state for each in trials}
 
 
 @whichever
