@@ -11,6 +11,7 @@ from tuner.config import PrunerConfig
 from tuner.config.study import AUTO
 from tuner.errors import ConfigError
 from tuner.search.auto import picked_pruner
+from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.pruners import build_pruner
 from tuner.store.models import DispatcherRow
@@ -54,7 +55,7 @@ def _all_rungs(pruner: BasePruner) -> list[int]:
     if isinstance(pruner, SuccessiveHalvingPruner):
         first, factor = pruner._min_resource, pruner._reduction_factor
         skipped = pruner._min_early_stopping_rate
-    elif isinstance(pruner, AsyncHyperbandPruner):
+    elif isinstance(pruner, AsyncHyperbandPruner | FreezeThawPruner):
         first, factor, skipped = pruner.min_resource, pruner.reduction_factor, 0
     elif isinstance(pruner, HyperbandPruner):
         # Its brackets begin one rung later each: together they have the rungs of the first.

@@ -35,8 +35,8 @@ class Search(Protocol):
     def next(self) -> Next:
         """For a worker that is free: a new trial, or one that was paused."""
 
-    def report(self, trial: int, step: int, value: float) -> Verdict:
-        """After each step but the last."""
+    def report(self, trial: int, step: int, value: float, *, held_s: float) -> Verdict:
+        """After each step but the last, and how long ago the worker took the trial up."""
 
     def complete(self, trial: int, step: int, value: float) -> None:
         """After the last step."""
@@ -68,6 +68,8 @@ class Played:
 class _Training:
     curve: Curve
     done: int = 0
+    #: When its worker took it up.
+    begun_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -103,6 +105,7 @@ def play(
         took_s += time.perf_counter() - began_s
         if chosen.trial not in trainings:
             trainings[chosen.trial] = _Training(task.table.curve(chosen.params))
+        trainings[chosen.trial].begun_s = now_s
         go_on(now_s + restart_s, chosen.trial)
 
     def go_on(now_s: float, trial: int) -> None:
@@ -126,7 +129,8 @@ def play(
             completed.take(now_s, value)
             search.complete(trial, training.done, value)
         else:
-            verdict = search.report(trial, training.done, value)
+            held_s = now_s - training.begun_s
+            verdict = search.report(trial, training.done, value, held_s=held_s)
         took_s += time.perf_counter() - began_s
         if verdict is Verdict.GO_ON:
             go_on(now_s, trial)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from benchmarks.search_quality.by_rung import RungFedTPE
 from benchmarks.search_quality.loop import Next, Search, Verdict
@@ -25,9 +25,14 @@ from tuner.config.study import Source, validate_study
 from tuner.search.asha import AshaPruner
 from tuner.search.auto import pruner_of, sampler_of
 from tuner.search.brackets import Brackets
-from tuner.search.growing_rungs import CurveOf, GrowingTable
+from tuner.search.freeze_thaw import FreezeThawPruner
+from tuner.search.growing_rungs import GrowingTable
 from tuner.search.hyperband import AsyncHyperbandPruner
+from tuner.search.pace import Pace
+from tuner.search.rungs import RungTable
+from tuner.search.slices import SliceTable
 
+_Promoting: TypeAlias = AshaPruner | AsyncHyperbandPruner | FreezeThawPruner
 MakeSearch = Callable[[Task, int], Search]
 """From a task and a seed."""
 
@@ -50,7 +55,7 @@ class OptunaSearch:
         self._space = space
         self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
-        self._paused = _Paused(pruner, self._curve_of) if _promotes(pruner) else None
+        self._paused = _Paused(pruner, self._trial) if _promotes(pruner) else None
 
     def next(self) -> Next:
         if self._paused is not None and (number := self._paused.promote()) is not None:
@@ -59,11 +64,11 @@ class OptunaSearch:
         self._trials[trial.number] = trial
         return Next(trial=trial.number, params=self._space.suggest(trial))
 
-    def report(self, trial: int, step: int, value: float) -> Verdict:
+    def report(self, trial: int, step: int, value: float, *, held_s: float) -> Verdict:
         live = self._trials[trial]
         live.report(value, step)
         if self._paused is not None:
-            return self._paused.judge(trial, step, value)
+            return self._paused.judge(trial, step, value, held_s)
         if live.should_prune():
             self.study.tell(live, state=TrialState.PRUNED)
             return Verdict.STOP
@@ -73,33 +78,43 @@ class OptunaSearch:
         self._trials[trial].report(value, step)
         self.study.tell(self._trials[trial], value)
         if self._paused is not None:
-            self._paused.brackets.length = step
+            self._paused.complete(trial, step, value)
 
-    def _curve_of(self, number: int) -> Mapping[int, float]:
-        return self.study.get_trials(deepcopy=False)[number].intermediate_values
+    def _trial(self, number: int) -> FrozenTrial:
+        return self.study._storage.get_trial(self._trials[number]._trial_id)
 
 
 def _promotes(pruner: BasePruner) -> bool:
-    return isinstance(pruner, AshaPruner | AsyncHyperbandPruner) and pruner.promotes
+    return isinstance(pruner, _Promoting) and pruner.promotes
 
 
 class _Paused:
-    """ASHA that promotes, as `tuner/search/promotion.py` has it, without a database."""
+    """A pruner that promotes, as `tuner/search/promotion.py` has it, without a database."""
 
-    def __init__(self, pruner: BasePruner, curve_of: CurveOf) -> None:
-        assert isinstance(pruner, AshaPruner | AsyncHyperbandPruner)
+    def __init__(self, pruner: BasePruner, trial_of: Callable[[int], FrozenTrial]) -> None:
+        assert isinstance(pruner, _Promoting)
         self._pruner = pruner
-        self._curve_of = curve_of
-        self.brackets = Brackets(pruner.new_table)
+        self._trial_of = trial_of
+        self._pace = Pace()
+        self.brackets = Brackets(self._new_table)
         self.brackets.length = pruner.max_resource
 
     def promote(self) -> int | None:
         number = self.brackets.promotable()
         if number is not None:
             self.brackets.unpause(number)
+            self._pace.begins(number)
         return number
 
-    def judge(self, trial: int, step: int, value: float) -> Verdict:
+    def complete(self, trial: int, step: int, value: float) -> None:
+        self.brackets.length = step
+        table = self.brackets.table_of(trial)
+        if isinstance(table, SliceTable):
+            table.completes(trial, step, -value)
+
+    def judge(self, trial: int, step: int, value: float, held_s: float) -> Verdict:
+        known = self._trial_of(trial).intermediate_values
+        self._pace.reported(trial, step, held_s, known=known)
         if trial not in self.brackets:
             self.brackets.put(trial, self._pruner.first_rung(trial, self.brackets.length))
         table = self.brackets.table_of(trial)
@@ -108,10 +123,21 @@ class _Paused:
             return Verdict.GO_ON
         if isinstance(table, GrowingTable):
             table.grow(rung, self._curve_of)
+        if (measured := self._pace.measured(trial)) is not None:
+            self._pace.take_in(trial, measured)
         if table.standing(trial, rung).goes_on:
             return Verdict.GO_ON
         self.brackets.pause(trial)
         return Verdict.PAUSE
+
+    def _new_table(self, first: int) -> RungTable:
+        table = self._pruner.new_table(first)
+        if isinstance(table, SliceTable):
+            table.trial_of, table.pace = self._trial_of, self._pace
+        return table
+
+    def _curve_of(self, number: int) -> Mapping[int, float]:
+        return self._trial_of(number).intermediate_values
 
 
 class RaySearch:
@@ -142,7 +168,7 @@ class RaySearch:
         self._scheduler.on_trial_add(None, self._trials[-1])
         return Next(trial=number, params=self._drawn.draw())
 
-    def report(self, trial: int, step: int, value: float) -> Verdict:
+    def report(self, trial: int, step: int, value: float, *, held_s: float) -> Verdict:
         result = {"training_iteration": step, "value": value}
         said = self._scheduler.on_trial_result(None, self._trials[trial], result)
         return Verdict.GO_ON if said == "CONTINUE" else Verdict.STOP
@@ -183,7 +209,7 @@ class SyneTuneSearch:
         self._scheduler.on_trial_add(self._trials[-1])
         return Next(trial=number, params=self._drawn.draw())
 
-    def report(self, trial: int, step: int, value: float) -> Verdict:
+    def report(self, trial: int, step: int, value: float, *, held_s: float) -> Verdict:
         said = self._scheduler.on_trial_result(self._trials[trial], {"epoch": step, "value": value})
         return Verdict.GO_ON if said == "CONTINUE" else Verdict.STOP
 
@@ -297,6 +323,8 @@ OURS: Mapping[str, MakeSearch] = {
     "random + ASHA, promote": Ours(sampler={"name": "random"}, pruner=_asha_of_ours(1, "promote")),
     "random + Hyperband, promote": Ours(sampler={"name": "random"}, pruner={"name": "hyperband"}),
     "random + PASHA": Ours(sampler={"name": "random"}, pruner={"name": "pasha"}),
+    "random + freeze-thaw": Ours(sampler={"name": "random"}, pruner={"name": "freeze_thaw"}),
+    "curve_gp + freeze-thaw": Ours(pruner={"name": "freeze_thaw"}),
     "curve_gp + ASHA, promote": Ours(pruner=_asha_of_ours(2, "promote")),
 }
 #: What an expert's guess is worth, right or wrong.

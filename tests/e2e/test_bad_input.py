@@ -123,9 +123,9 @@ ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, boots
         ),
         pytest.param(
             "pruner=ash",
-            "pruner.name is 'ash', but must be one of asha, hyperband, median, none, nop, "
-            "optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, threshold, "
-            "wilcoxon. Did you mean 'asha'?",
+            "pruner.name is 'ash', but must be one of asha, freeze_thaw, hyperband, median, none, "
+            "nop, optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, "
+            "threshold, wilcoxon. Did you mean 'asha'?",
             id="pruner",
         ),
         pytest.param(

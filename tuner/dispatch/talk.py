@@ -126,7 +126,8 @@ class Talk:
         # A pruner may have to read what was reported before this start.
         with self._outage.watch(now):
             # Also of a trial that is to end: it may have saved its state by then, and go on there.
-            decision = self._search.report(trial_id, report.step, report.values)
+            held_s = now.monotonic_s - live.leased_at_s
+            decision = self._search.report(trial_id, report.step, report.values, held_s=held_s)
             if live.told is not Action.STOP:
                 live.told, live.told_reason = decision.action, decision.reason
         for note in self._search.take_notes():

@@ -96,8 +96,7 @@ class Brackets:
         for table in self._tables.values():
             if (number := table.leader()) is not None:
                 rung = table.rung_of(number)
-                loss = table.standing(number, rung).loss
-                found.append((-table.step_of(rung), loss, number))
+                found.append((-table.step_of(rung), table.loss_of(number, rung), number))
         return min(found)[2] if found else None
 
     @property

@@ -130,20 +130,21 @@ def _while_room(
 
 
 def _fenced(points: list[Observed]) -> list[Observed]:
-    """Diverged trainings are bad, but how bad says nothing and would drown all other differences
-    (the outer fence of Tukey's "Exploratory Data Analysis", 1977)."""
+    """Diverged trainings are bad, but how bad says nothing and would drown all others."""
     if not points:
         return points
-    low, high = np.quantile([each.score for each in points], (0.25, 0.75))
-    fence = low - _FENCE * (high - low)
-    if high == low:
-        return points
+    fence = fence_of([each.score for each in points])
     return [
-        each
-        if each.score >= fence
-        else Observed(trial=each.trial, step=each.step, score=float(fence))
+        each if each.score >= fence else Observed(trial=each.trial, step=each.step, score=fence)
         for each in points
     ]
+
+
+def fence_of(scores: Sequence[float]) -> float:
+    """What is worse counts as that bad (the outer fence of Tukey's "Exploratory Data Analysis",
+    1977); minus infinity where the middle half of them is one and the same."""
+    low, high = np.quantile(scores, (0.25, 0.75))
+    return -math.inf if high == low else float(low - _FENCE * (high - low))
 
 
 def inputs(

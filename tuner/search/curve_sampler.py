@@ -68,7 +68,7 @@ class CurveGPSampler(BaseSampler):
         self._model: Any = None
         self._columns = 0
         self._n_fitted = 0
-        self._encoding: _Encoding | None = None
+        self._encoding: Encoding | None = None
 
     def reseed_rng(self) -> None:
         self._rng = np.random.default_rng()
@@ -148,9 +148,9 @@ class CurveGPSampler(BaseSampler):
         rows = np.stack([encoding.encode(each) for each in decoded])
         return decoded[int(np.argmax(self._improvement(rows, best)))]
 
-    def _encoding_of(self, space: Mapping[str, BaseDistribution]) -> _Encoding:
+    def _encoding_of(self, space: Mapping[str, BaseDistribution]) -> Encoding:
         if self._encoding is None or self._encoding.space != space:
-            self._encoding = _Encoding(space)
+            self._encoding = Encoding(space)
         return self._encoding
 
     def _learn(self, x: Array, y: Array, n_trials: int) -> None:
@@ -170,7 +170,7 @@ class CurveGPSampler(BaseSampler):
         return mean, deviation
 
     def _improvement(self, configurations: Array, best: float) -> Array:
-        return _expected_improvement(*self._at_the_end(configurations), best)
+        return expected_improvement(*self._at_the_end(configurations), best)
 
     def _believe(self, x: Array, y: Array, running: Array) -> None:
         mean, _ = self._at_the_end(running)
@@ -184,7 +184,7 @@ class CurveGPSampler(BaseSampler):
         return np.clip(np.vstack([anywhere, near]), 0.0, 1.0)
 
 
-class _Encoding:
+class Encoding:
     """Configurations of a space as numbers from 0 to 1.
 
     Args:
@@ -206,6 +206,10 @@ class _Encoding:
         """[d], of a configuration, which may have other parameters beside."""
         chosen = {name: params[name] for name in self.space}
         return np.asarray(self._transform.transform(chosen))
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """[d], of a configuration at random."""
+        return self.encode(self.decode(rng.random(len(self._transform.bounds))))
 
     def decode(self, row: Array) -> dict[str, Any]:
         return self._transform.untransform(row)
@@ -240,7 +244,8 @@ def is_infeasible(trial: FrozenTrial) -> bool:
     return any(value > 0 for value in trial.constraints.values())
 
 
-def _expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
+def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
+    """[m], over the best (Jones, Schonlau and Welch, 1998), of [m] means and deviations."""
     z = (mean - best) / deviation
     below = 0.5 * (1.0 + np.vectorize(math.erf)(z / math.sqrt(2.0)))
     density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)

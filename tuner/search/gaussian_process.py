@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 _VARIANCE_PRIOR = (0.0, 1.0)
 _NOISE_PRIOR = (math.log(0.01), 1.5)
 _LENGTH_SPREAD = 1.0
+#: Of the variance that each group has to itself, as a multiple of what all share.
+_OWN_PRIOR = (0.0, 1.0)
 _JITTER = 1e-6
 _SQRT_5 = math.sqrt(5.0)
 
@@ -29,29 +31,36 @@ class GaussianProcess:
 
     Args:
         length_scales: [d], the likeliest ones before anything is known; inputs are about 0 to 1.
+        has_groups: Whether inputs have one more column, with the number of a point's group: then
+            the function is the sum of one that all groups share and of one of each group's own,
+            with the same length scales (a hierarchy as in Swersky, Snoek and Adams,
+            arXiv:1406.3896, where the groups are training curves).
     """
 
-    def __init__(self, length_scales: Sequence[float]) -> None:
+    def __init__(self, length_scales: Sequence[float], *, has_groups: bool = False) -> None:
+        self._d = len(length_scales)
         spreads = [_VARIANCE_PRIOR[1], _NOISE_PRIOR[1], *(_LENGTH_SPREAD for _ in length_scales)]
         means = [_VARIANCE_PRIOR[0], _NOISE_PRIOR[0], *map(math.log, length_scales)]
+        if has_groups:
+            means, spreads = [*means, _OWN_PRIOR[0]], [*spreads, _OWN_PRIOR[1]]
         self._prior_mean = torch.tensor(means, dtype=torch.float64)
         self._prior_spread = torch.tensor(spreads, dtype=torch.float64)
-        #: Logarithms of variance, noise and length scales.
+        #: Logarithms of variance, noise and length scales, and of the share of groups.
         self._logs = self._prior_mean.clone()
-        self._x = torch.zeros((0, len(length_scales)), dtype=torch.float64)
+        self._x = torch.zeros((0, self._d + has_groups), dtype=torch.float64)
         self._factor = torch.zeros((0, 0), dtype=torch.float64)
         self._weights = torch.zeros(0, dtype=torch.float64)
 
     @property
     def length_scales(self) -> list[float]:
         """[d], as far as they are known."""
-        return [float(each) for each in self._logs[2:].exp()]
+        return [float(each) for each in self._logs[2 : 2 + self._d].exp()]
 
     def fit(self, x: Array, y: Array, *, n_steps: int = 12) -> None:
         """Finds the likeliest parameters, from the ones that it has.
 
         Args:
-            x: [n, d], inputs.
+            x: [n, d], or [n, d + 1] with groups, inputs.
             y: [n], outputs, with mean 0 and variance 1.
             n_steps: Of the optimizer (L-BFGS), at most.
         """
@@ -76,7 +85,7 @@ class GaussianProcess:
         """Takes in what was observed, in place of all before.
 
         Args:
-            x: [n, d], inputs.
+            x: [n, d], or [n, d + 1] with groups, inputs.
             y: [n], outputs.
         """
         self._x = torch.from_numpy(x)
@@ -87,12 +96,12 @@ class GaussianProcess:
         """What the noiseless function is at other points.
 
         Args:
-            x: [m, d], inputs.
+            x: [m, d], or [m, d + 1] with groups, inputs.
 
         Returns:
             [m] means and [m] standard deviations.
         """
-        cross = _kernel(self._logs, torch.from_numpy(x), self._x)
+        cross = self._kernel(self._logs, torch.from_numpy(x), self._x)
         mean = cross @ self._weights
         known = torch.linalg.solve_triangular(self._factor, cross.T, upper=False)
         variance = self._logs[0].exp() - (known**2).sum(dim=0)
@@ -100,7 +109,20 @@ class GaussianProcess:
 
     def _covariance(self, logs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         noise = (logs[1].exp() + _JITTER) * torch.eye(len(x), dtype=torch.float64)
-        return _kernel(logs, x, x) + noise
+        return self._kernel(logs, x, x) + noise
+
+    def _kernel(self, logs: torch.Tensor, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        d = self._d
+        scales = logs[2 : 2 + d].exp()
+        apart = (x[:, :d] / scales)[:, None, :] - (other[:, :d] / scales)[None, :, :]
+        # Not zero, where a root has no slope.
+        squares = apart.square().sum(dim=2) + 1e-12
+        far = _SQRT_5 * squares.sqrt()
+        kernel: torch.Tensor = logs[0].exp() * (1.0 + far + far.square() / 3.0) * torch.exp(-far)
+        if x.shape[1] == d:
+            return kernel
+        is_same = x[:, None, d] == other[None, :, d]
+        return kernel * torch.where(is_same, 1.0, torch.sigmoid(-logs[2 + d]))
 
     def _loss(self, logs: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The negative logarithm of the posterior density, without constants."""
@@ -109,15 +131,6 @@ class GaussianProcess:
         unlikely = ((logs - self._prior_mean) / self._prior_spread).square().sum()
         loss: torch.Tensor = 0.5 * (y @ weights) + factor.diagonal().log().sum() + 0.5 * unlikely
         return loss
-
-
-def _kernel(logs: torch.Tensor, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    scales = logs[2:].exp()
-    # Not zero, where a root has no slope.
-    squares = ((x / scales)[:, None, :] - (other / scales)[None, :, :]).square().sum(dim=2) + 1e-12
-    far = _SQRT_5 * squares.sqrt()
-    kernel: torch.Tensor = logs[0].exp() * (1.0 + far + far.square() / 3.0) * torch.exp(-far)
-    return kernel
 
 
 def _cholesky(matrix: torch.Tensor) -> torch.Tensor:

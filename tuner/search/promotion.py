@@ -16,19 +16,23 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
 from tuner.search.brackets import Brackets
+from tuner.search.curve_sampler import is_infeasible
 from tuner.search.decision import Decision
 from tuner.search.growing_rungs import GrowingTable
 from tuner.search.hyperband import FIRST_RUNG_KEY
+from tuner.search.pace import Measured, Pace
 from tuner.search.pareto_rungs import ParetoTable
-from tuner.search.rungs import RungTable, Standing
+from tuner.search.rungs import RUNG_KEY, RungTable, Standing
+from tuner.search.slices import SliceStanding, SliceTable, why_not
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.optuna_rows import PAUSED_KEY
 
-_RUNG_KEY = "completed_rung_"
 #: With the trial that showed that the largest rung must grow: which one is the largest since.
 _TOP_KEY = "tuner:largest_rung"
 #: With a completed trial of several objectives, of which the storage holds no curve.
 _LAST_STEP_KEY = "tuner:last_step"
+#: With a trial that trains in slices: its seconds a step, and until its first.
+_PACE_KEY = "tuner:pace"
 
 
 class RungPruner(Protocol):
@@ -92,6 +96,8 @@ class Promotion:
         self._last_steps: dict[int, int] = {}
         #: Trials that go on to their end, whoever is better.
         self._unbound: set[int] = set()
+        #: Of trials in slices.
+        self._pace = Pace()
         self.brackets = Brackets(self._new_table)
         self.brackets.length = pruner.max_resource
         #: Of the longest trial that has completed.
@@ -113,11 +119,12 @@ class Promotion:
         """A trial as it is stored, here or by others."""
         if (table := self._known_table_of(trial)) is not None:
             rung = 0
-            while (value := trial.system_attrs.get(f"{_RUNG_KEY}{rung}")) is not None:
+            while (value := trial.system_attrs.get(f"{RUNG_KEY}{rung}")) is not None:
                 self._come(table, trial.number, rung, value if self._has_several else [value])
                 rung += 1
             if (top := trial.system_attrs.get(_TOP_KEY)) is not None and table.top is not None:
                 table.top = max(table.top, top)
+            self._take_in_slices(table, trial)
         if trial.state is TrialState.COMPLETE and self._length is None:
             self.note_length(trial)
         if is_paused(trial):
@@ -130,6 +137,15 @@ class Promotion:
         last = trial.system_attrs.get(_LAST_STEP_KEY, max(trial.intermediate_values, default=0))
         self._length = max(self._length or 0, last) or None
         self.brackets.length = self._length or self._pruner.max_resource
+        self._take_in_slices(self._known_table_of(trial), trial)
+
+    def begins(self, number: int) -> None:
+        """A trial is about to have one more attempt."""
+        self._pace.begins(number)
+
+    def heard(self, trial: FrozenTrial, step: int, held_s: float) -> None:
+        """When a report came: in seconds since the trial's attempt has its devices."""
+        self._pace.reported(trial.number, step, held_s, known=trial.intermediate_values)
 
     def completes(self, trial: FrozenTrial) -> None:
         """Notes the last step of a trial that is about to complete, where no curve tells it."""
@@ -178,9 +194,11 @@ class Promotion:
             return None
         noted = list(values) if self._has_several else values[0]
         for each in new:
-            self._storage.set_trial_system_attr(trial._trial_id, f"{_RUNG_KEY}{each}", noted)
+            self._storage.set_trial_system_attr(trial._trial_id, f"{RUNG_KEY}{each}", noted)
         if isinstance(table, GrowingTable) and table.grow(rung, self._curve_of):
             self._storage.set_trial_system_attr(trial._trial_id, _TOP_KEY, table.top)
+        if isinstance(table, SliceTable):
+            self._note_pace(trial)
         if trial.number in self._unbound:
             return None
         return table.standing(trial.number, rung)
@@ -239,6 +257,8 @@ class Promotion:
         """
         table = self.brackets.table_of(number)
         assert table is not None
+        if isinstance(standing, SliceStanding):
+            return why_not(standing, table.step_of(standing.rung), values[0], names[0])
         where = f"at rung {standing.rung} (step {table.step_of(standing.rung)})"
         if self._pruner.has_brackets:
             where += f" of the bracket from step {table.first}"
@@ -265,6 +285,8 @@ class Promotion:
         table = self._pruner.new_table(first)
         if self._has_several:
             table = ParetoTable(first=first, factor=self._pruner.reduction_factor)
+        if isinstance(table, SliceTable):
+            table.trial_of, table.pace = self._trial, self._pace
         table.n_least = int(self._stops)
         return table
 
@@ -297,6 +319,26 @@ class Promotion:
                 self.brackets.put(trial.number, first)
         return self.brackets.table_of(trial.number)
 
+    def _take_in_slices(self, table: RungTable | None, trial: FrozenTrial) -> None:
+        """What a table of slices has to know beside its rungs."""
+        if not isinstance(table, SliceTable):
+            return
+        if (pace := trial.system_attrs.get(_PACE_KEY)) is not None:
+            self._pace.take_in(trial.number, Measured(of_step=pace[0], of_start=pace[1]))
+        is_new_end = trial.state is TrialState.COMPLETE and trial.number not in table.ends
+        if is_new_end and trial.value is not None and not is_infeasible(trial):
+            last = max(trial.intermediate_values, default=0)
+            table.completes(trial.number, last, self._signs[0] * trial.value)
+
+    def _note_pace(self, trial: FrozenTrial) -> None:
+        if (measured := self._pace.measured(trial.number)) is not None:
+            self._pace.take_in(trial.number, measured)
+            noted = [measured.of_step, measured.of_start]
+            self._storage.set_trial_system_attr(trial._trial_id, _PACE_KEY, noted)
+
     def _curve_of(self, number: int) -> Mapping[int, float]:
+        return self._trial(number).intermediate_values
+
+    def _trial(self, number: int) -> FrozenTrial:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
-        return self._storage.get_trial(trial_id).intermediate_values
+        return self._storage.get_trial(trial_id)

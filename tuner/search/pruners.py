@@ -1,4 +1,4 @@
-"""Pruners by name: ours (`asha`, `hyperband`, `pasha`, `pbt`), and Optuna's (`median` ...)."""
+"""Pruners by name: ours (`asha`, `freeze_thaw`, `hyperband`, `pasha`, `pbt`), and Optuna's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from optuna.pruners import BasePruner, NopPruner
 
 from tuner.config import PrunerConfig
 from tuner.search.asha import AshaPruner
+from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.named import (
     Catalogue,
@@ -28,6 +29,7 @@ from tuner.search.pbt import PbtPruner
 _OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
 _OURS: Mapping[str, type[BasePruner]] = {
     "asha": AshaPruner,
+    "freeze_thaw": FreezeThawPruner,
     "hyperband": AsyncHyperbandPruner,
     "pasha": PashaPruner,
     "pbt": PbtPruner,

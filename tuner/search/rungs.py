@@ -13,6 +13,9 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+RUNG_KEY = "completed_rung_"
+"""Attribute of a trial, followed by a rung: its value there. Optuna's own pruner has it too."""
+
 Entry: TypeAlias = tuple[float, int]
 """Loss, the smaller the better, and number of a trial."""
 
@@ -76,6 +79,10 @@ class RungTable:
     def rung_of(self, number: int) -> int:
         """The highest rung that a trial came to; -1 for none."""
         return len(self._losses.get(number, ())) - 1
+
+    def loss_of(self, number: int, rung: int) -> float:
+        """What a trial came to a rung with."""
+        return self._losses[number][rung]
 
     def come(self, number: int, rung: int, loss: float) -> list[int]:
         """A trial has come to a rung; what it skipped on the way counts as come to with the same.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from optuna.pruners import BasePruner
 
 from tuner.search.asha import AshaPruner
+from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.pbt import PbtPruner
 from tuner.store.buffered_storage import BufferedStorage
@@ -55,7 +56,8 @@ class StepCounts:
         curve = self._storage.get_trial(trial_id).intermediate_values
         if self._has_told_of_rungs or not curve:
             return ""
-        if not isinstance(self._pruner, AshaPruner | AsyncHyperbandPruner | PbtPruner):
+        ours = AshaPruner | AsyncHyperbandPruner | FreezeThawPruner | PbtPruner
+        if not isinstance(self._pruner, ours):
             return ""
         self._has_told_of_rungs = True
         first = self._pruner.least_rung

@@ -21,6 +21,7 @@ from tuner.messages import Action, Json
 from tuner.search.asha import AshaPruner
 from tuner.search.asked import AskedTrial
 from tuner.search.decision import Decision
+from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.identity import all_params, open_study, to_optuna
 from tuner.search.incumbent import BestTrial, Incumbent
@@ -79,10 +80,13 @@ class StudySearch:
         self._asked: dict[int, optuna.Trial] = {}
         self._incumbent = Incumbent(self.study, self.objectives, self.params_of)
         self._promotion: Promotion | Population | None = None
+        self._has_slices = isinstance(pruner, FreezeThawPruner)
+        if isinstance(pruner, FreezeThawPruner):
+            pruner.load_model()
         if isinstance(pruner, PbtPruner):
             self._promotion = Population(pruner, storage, study_id, directions[0], space)
             self.study.begin = self._promotion.begin
-        elif isinstance(pruner, AshaPruner | AsyncHyperbandPruner) and (
+        elif isinstance(pruner, AshaPruner | AsyncHyperbandPruner | FreezeThawPruner) and (
             pruner.promotes or len(objectives) > 1
         ):
             self._promotion = Promotion(pruner, storage, study_id, directions)
@@ -204,9 +208,11 @@ class StudySearch:
         if trial_id is None:
             return None
         self.steps.resumed(trial_id)
+        number = self._storage.get_trial_number_from_id(trial_id)
+        self._note_begin(number)
         return AskedTrial(
             trial_id=trial_id,
-            number=self._storage.get_trial_number_from_id(trial_id),
+            number=number,
             params=self.params_of(trial_id),
             is_new=False,
         )
@@ -285,11 +291,19 @@ class StudySearch:
 
     # -- reports -----------------------------------------------------------------------------
 
-    def report(self, trial_id: int, step: int, values: Mapping[str, float]) -> Decision:
+    def report(
+        self, trial_id: int, step: int, values: Mapping[str, float], *, held_s: float | None = None
+    ) -> Decision:
         """Takes the value of a step and asks the pruner.
 
         With several objectives Optuna's tables have no curve, and a report that lacks one of them
         is not judged.
+
+        Args:
+            trial_id: Whose report it is.
+            step: Of the report.
+            values: Of the objectives, by name.
+            held_s: For how long the trial's attempt has its devices, where that is known.
         """
         if len(self.objectives) > 1:
             return self._judge_several(trial_id, step, values)
@@ -300,8 +314,10 @@ class StudySearch:
             self._storage.set_trial_intermediate_value(trial_id, step, value)
         if self._pruning is None:
             return Decision(action=Action.CONTINUE)
-        if self._promotion is not None and not self._stops_instead:
+        if self._promotion is not None and (self._has_slices or not self._stops_instead):
             trial = self._storage.get_trial(trial_id)
+            if isinstance(self._promotion, Promotion) and self._has_slices and held_s is not None:
+                self._promotion.heard(trial, step, held_s)
             return self._promotion.decide(trial, step, [value], self.objectives)
         return self._pruning.decide(trial_id)
 
@@ -450,7 +466,12 @@ class StudySearch:
             self._asked[trial_id] = optuna.Trial(self.study, trial_id)
         return self._asked[trial_id]
 
+    def _note_begin(self, number: int) -> None:
+        if isinstance(self._promotion, Promotion):
+            self._promotion.begins(number)
+
     def _as_asked(self, trial: optuna.Trial, *, is_new: bool) -> AskedTrial:
+        self._note_begin(trial.number)
         return AskedTrial(
             trial_id=trial._trial_id,
             number=trial.number,

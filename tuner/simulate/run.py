@@ -105,9 +105,11 @@ class _TimedSearch(StudySearch):
         self.search_s += time.perf_counter() - began_s
         return asked
 
-    def report(self, trial_id: int, step: int, values: Mapping[str, float]) -> Decision:
+    def report(
+        self, trial_id: int, step: int, values: Mapping[str, float], *, held_s: float | None = None
+    ) -> Decision:
         began_s = time.perf_counter()
-        decision = super().report(trial_id, step, values)
+        decision = super().report(trial_id, step, values, held_s=held_s)
         self.search_s += time.perf_counter() - began_s
         return decision
 

@@ -57,7 +57,7 @@ class Scripted:
         self._n += 1
         return Next(trial=self._n - 1, params=params)
 
-    def report(self, trial: int, step: int, value: float) -> Verdict:
+    def report(self, trial: int, step: int, value: float, *, held_s: float) -> Verdict:
         self.told.append((trial, step))
         verdict = self._verdicts.get(trial, {}).get(step, Verdict.GO_ON)
         if verdict is Verdict.PAUSE:

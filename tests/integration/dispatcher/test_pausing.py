@@ -18,6 +18,7 @@ from tuner.checkpoint_files import file_of, newest_whole, step_of
 from tuner.dispatch.notices import Said, Started
 from tuner.messages import Action
 from tuner.search.asha import AshaPruner
+from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.pasha import PashaPruner
 from tuner.store.models import AttemptRow
@@ -196,8 +197,13 @@ def test_ctrl_c_leaves_paused_trials_to_the_next_start(
 
 @pytest.mark.parametrize(
     "make_pruner",
-    [lambda: AsyncHyperbandPruner(max_resource=LAST_STEP), AsyncHyperbandPruner, PashaPruner],
-    ids=["hyperband", "hyperband-auto", "pasha"],
+    [
+        lambda: AsyncHyperbandPruner(max_resource=LAST_STEP),
+        AsyncHyperbandPruner,
+        PashaPruner,
+        FreezeThawPruner,
+    ],
+    ids=["hyperband", "hyperband-auto", "pasha", "freeze_thaw"],
 )
 def test_other_pruners_pause_and_survive_a_stop_too(
     make_pruner: Callable[[], optuna.pruners.BasePruner], tmp_path: Path

@@ -78,6 +78,15 @@ def test_promotion_finds_the_best_and_spends_less(study: Path) -> None:
     assert promoted.n_reports <= whole.n_reports
 
 
+def test_slices_find_the_best_and_spend_less(study: Path) -> None:
+    whole, sliced = play(study, "none"), play(study, "freeze_thaw")
+    assert sliced.n_trials == 27
+    assert sliced.best[-1].value == pytest.approx(whole.best[-1].value)
+    assert sliced.device_s < 0.6 * whole.device_s
+    assert sliced.n_completed >= 1
+    assert sliced.n_reports <= whole.n_reports
+
+
 def test_the_same_seed_plays_the_same(study: Path) -> None:
     first, again = play(study, "asha", seed=3), play(study, "asha", seed=3)
     assert first.best == again.best

@@ -8,6 +8,7 @@ from optuna import pruners
 from tuner.config import PrunerConfig
 from tuner.errors import ConfigError
 from tuner.search.asha import AshaPruner
+from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.pasha import PashaPruner
 from tuner.search.pbt import PbtPruner
@@ -32,7 +33,8 @@ def is_pruner(name: str) -> bool:
 def test_every_pruner_of_optuna_has_a_name() -> None:
     known = {each.__name__ for each in PRUNERS.classes.values()}
     optunas = {name for name in pruners.__all__ if is_pruner(name)}
-    assert known == optunas | {"AshaPruner", "AsyncHyperbandPruner", "PashaPruner", "PbtPruner"}
+    ours = {"AshaPruner", "AsyncHyperbandPruner", "FreezeThawPruner", "PashaPruner", "PbtPruner"}
+    assert known == optunas | ours
 
 
 @pytest.mark.parametrize("name", PRUNERS.names)
@@ -50,6 +52,7 @@ def test_pruner_by_name_is_made(name: str) -> None:
         ("optuna_hyperband", pruners.HyperbandPruner),
         ("pasha", PashaPruner),
         ("pbt", PbtPruner),
+        ("freeze_thaw", FreezeThawPruner),
         ("HyperbandPruner", pruners.HyperbandPruner),
         ("none", pruners.NopPruner),
         ("nop", pruners.NopPruner),
@@ -102,12 +105,21 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             id="three-objectives",
         ),
         pytest.param(
+            "freeze_thaw",
+            2,
+            {},
+            "pruner is 'freeze_thaw', which compares one value, and this study has 2 objectives. "
+            "Use {name: asha} or {name: hyperband}, which compare by Pareto rank, or remove "
+            "pruner.",
+            id="curves-of-two-objectives",
+        ),
+        pytest.param(
             "ahsa",
             1,
             {},
-            "pruner.name is 'ahsa', but must be one of asha, hyperband, median, none, nop, "
-            "optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, threshold, "
-            "wilcoxon. Did you mean 'asha'?",
+            "pruner.name is 'ahsa', but must be one of asha, freeze_thaw, hyperband, median, none, "
+            "nop, optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, "
+            "threshold, wilcoxon. Did you mean 'asha'?",
             id="unknown-name",
         ),
         pytest.param(
@@ -149,6 +161,44 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             "pruner is refused by hyperband: max_resource is 3, but must be at least "
             "min_resource, which is 9.",
             id="too-short",
+        ),
+        pytest.param(
+            "freeze_thaw",
+            1,
+            {"reduction_factor": 3},
+            "pruner.reduction_factor is not an argument of freeze_thaw. The arguments of "
+            "freeze_thaw are min_resource, growth, max_resource, seed.",
+            id="no-rungs",
+        ),
+        pytest.param(
+            "freeze_thaw",
+            1,
+            {"min_resource": 0},
+            "pruner is refused by freeze_thaw: min_resource is 0, but must be 1 or more.",
+            id="no-slice",
+        ),
+        pytest.param(
+            "freeze_thaw",
+            1,
+            {"growth": 1},
+            "pruner is refused by freeze_thaw: growth is 1, but must be 2 or more.",
+            id="no-growth",
+        ),
+        pytest.param(
+            "freeze_thaw",
+            1,
+            {"max_resource": "all"},
+            "pruner is refused by freeze_thaw: max_resource is 'all', but must be a number or "
+            "auto.",
+            id="no-length",
+        ),
+        pytest.param(
+            "freeze_thaw",
+            1,
+            {"min_resource": 9, "max_resource": 3},
+            "pruner is refused by freeze_thaw: max_resource is 3, but must be at least "
+            "min_resource, which is 9.",
+            id="shorter-than-a-slice",
         ),
         pytest.param(
             "hyperband",
@@ -273,11 +323,9 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             "patient",
             1,
             {"patience": 1, "wrapped_pruner": {"name": "mediann"}},
-            "pruner.wrapped_pruner.name is 'mediann', but must be one of asha, hyperband, median, "
-            "none, nop, optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, "
-            "threshold, "
-            "wilcoxon. "
-            "Did you mean 'median'?",
+            "pruner.wrapped_pruner.name is 'mediann', but must be one of asha, freeze_thaw, "
+            "hyperband, median, none, nop, optuna_hyperband, pasha, patient, pbt, percentile, "
+            "successive_halving, threshold, wilcoxon. Did you mean 'median'?",
             id="wrapped",
         ),
     ],

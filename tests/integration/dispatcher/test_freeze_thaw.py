@@ -1,0 +1,107 @@
+"""Trials in slices, on a virtual clock: a curve model decides who goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from tests.integration.dispatcher.test_pausing import LAST_STEP, outcomes, quality_of, saving
+from tests.integration.dispatcher.world import Program, World
+from tuner.attempt import Outcome
+from tuner.messages import Action
+from tuner.search.freeze_thaw import FreezeThawPruner
+
+_PACE = "tuner:pace"
+
+
+@pytest.fixture
+def slicing(tmp_path: Path) -> Callable[..., World]:
+    def make(program: Program, min_resource: int = 1, **terms: object) -> World:
+        pruner = FreezeThawPruner(min_resource)
+        return World(tmp_path, program, pruner=pruner, **{"n_trials": 12, **terms})  # type: ignore[arg-type]
+
+    return make
+
+
+def test_the_best_completes_and_a_pause_tells_its_numbers(slicing: Callable[..., World]) -> None:
+    seen: list[tuple[int, int]] = []
+    world = slicing(saving(seen=seen), n_devices=2)
+    result = world.run()
+    assert result.n_completed + result.n_pruned == 12
+    assert len(seen) == len(set(seen)), "a step was done twice"
+    assert len(seen) < 12 * LAST_STEP
+    best = max(range(12), key=quality_of)
+    assert world.stored_trials()[best].state is TrialState.COMPLETE
+    verdicts = [each for worker in world.workers for each in worker.verdicts]
+    reasons = [each.reason for each in verdicts if each.action is Action.PAUSE]
+    assert all("at the end of its slice (step " in reason for reason in reasons)
+    assert any("going on is expected to better the best" in reason for reason in reasons)
+
+
+def test_seconds_of_steps_are_measured_and_known_to_a_later_start(
+    slicing: Callable[..., World],
+) -> None:
+    world = slicing(saving(), n_devices=1)
+    world.turn_until(lambda: any(_PACE in each.system_attrs for each in world.stored_trials()))
+    world.interrupt()
+    assert world.run().is_interrupted
+    known = [
+        each.system_attrs[_PACE] for each in world.stored_trials() if _PACE in each.system_attrs
+    ]
+    # A step of the program takes a second of its clock.
+    assert [of_step for of_step, _ in known] == pytest.approx([1.0] * len(known), abs=0.2)
+    world.close()
+    again = slicing(saving(), n_devices=1)
+    promotion = again.search._promotion
+    assert promotion is not None
+    assert promotion._pace.of_step(None) == pytest.approx(1.0, abs=0.2)
+    assert promotion._pace.unit == "second"
+    again.close()
+
+
+def test_without_checkpoints_weak_trials_are_stopped_and_people_hear_once(
+    slicing: Callable[..., World],
+) -> None:
+    world = slicing(saving(saves=False))
+    result = world.run()
+    assert Outcome.PAUSED.value not in outcomes(world)
+    assert result.n_completed >= 1
+    assert result.n_completed + result.n_pruned == 12
+    assert sum("cannot be paused" in text for text in world.said) == 1
+
+
+def test_a_program_that_is_shorter_than_a_slice_is_told_of_once(
+    slicing: Callable[..., World],
+) -> None:
+    world = slicing(saving(), LAST_STEP + 1, n_trials=4)
+    assert world.run().n_completed == 4
+    told = [text for text in world.said if "No trial is compared with others" in text]
+    assert len(told) == 1
+    assert "the first rung is at step 10" in told[0]
+
+
+def test_nan_ends_its_trial_alone(slicing: Callable[..., World]) -> None:
+    world = slicing(saving(lambda number: math.nan if number % 3 == 1 else number))
+    result = world.run()
+    assert result.n_completed + result.n_pruned == 12
+    states = [each.state for each in world.stored_trials()]
+    assert {states[number] for number in (1, 4, 7, 10)} == {TrialState.PRUNED}
+    assert states[11] is TrialState.COMPLETE
+
+
+def test_of_two_dispatchers_one_gets_a_trial_that_waits(slicing: Callable[..., World]) -> None:
+    world = slicing(saving(), n_trials=6, n_devices=1)
+    world.turn_until(lambda: world.search.n_paused == 2)
+    number = min(world.search.study.paused())
+    trial = world.stored_trials()[number]
+    study = optuna.load_study(study_name="study", storage=world.url)
+    assert study._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
+    promotion = world.search._promotion
+    assert promotion is not None
+    assert promotion.take(number) is None
+    assert number not in promotion.paused

@@ -1,0 +1,99 @@
+"""How long trials take for a step, and to start: measured, from how long their attempts last."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One launch of a trial, from its first report on."""
+
+    #: The step of the last report before it.
+    resumed_at: int
+    first_step: int
+    #: From its devices to its first report.
+    first_s: float
+    last_step: int
+    last_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What is known of one trial."""
+
+    #: Seconds.
+    of_step: float
+    of_start: float
+
+
+class Pace:
+    """Seconds a step and a start take; in steps, and without starts, while nothing is known.
+
+    A step is measured between two reports of one attempt, a start by what the first one took more.
+    """
+
+    def __init__(self) -> None:
+        self._attempts: dict[int, _Attempt] = {}
+        self._known: dict[int, Measured] = {}
+        #: In order, for the median.
+        self._of_steps: list[float] = []
+        self._of_starts: list[float] = []
+
+    def begins(self, number: int) -> None:
+        """A trial is about to have one more attempt."""
+        self._attempts.pop(number, None)
+
+    def reported(self, number: int, step: int, held_s: float, *, known: Collection[int]) -> None:
+        """
+        Args:
+            number: Of the trial.
+            step: Of the report.
+            held_s: Since its attempt has its devices.
+            known: Steps that it has reported, also in earlier attempts.
+        """
+        attempt = self._attempts.get(number)
+        if attempt is None:
+            resumed_at = max((each for each in known if each < step), default=0)
+            self._attempts[number] = _Attempt(resumed_at, step, held_s, step, held_s)
+        elif step > attempt.last_step:
+            attempt.last_step, attempt.last_s = step, held_s
+
+    def measured(self, number: int) -> Measured | None:
+        """What the present attempt of a trial tells; None while that is nothing."""
+        attempt = self._attempts.get(number)
+        if attempt is None or attempt.last_step == attempt.first_step:
+            return None
+        n_steps = attempt.last_step - attempt.first_step
+        of_step = max(0.0, attempt.last_s - attempt.first_s) / n_steps
+        before = attempt.first_step - attempt.resumed_at
+        return Measured(of_step=of_step, of_start=max(0.0, attempt.first_s - before * of_step))
+
+    def take_in(self, number: int, measured: Measured) -> None:
+        """What was measured of a trial, here or by others; the first time it counts for all."""
+        if number not in self._known:
+            insort(self._of_steps, measured.of_step)
+            insort(self._of_starts, measured.of_start)
+        self._known[number] = measured
+
+    def of_step(self, number: int | None) -> float:
+        """A trial's own, or the median of all: of one that is not known, or not begun (None)."""
+        if number is not None and (known := self._known.get(number)) is not None:
+            return known.of_step
+        return _median(self._of_steps, 1.0)
+
+    @property
+    def unit(self) -> str:
+        """In which times are told."""
+        return "second" if self._of_steps else "step"
+
+    @property
+    def of_start(self) -> float:
+        """The median of all attempts."""
+        return _median(self._of_starts, 0.0)
+
+
+def _median(in_order: Sequence[float], unknown: float) -> float:
+    return in_order[len(in_order) // 2] if in_order else unknown
