@@ -27,7 +27,10 @@ from tuner.view.hooks import Hooks
 from tuner.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 
 #: What a run of a leader does not have of its study.
-_NOT_OF_RUNS = ("confirm", "prior", "sampler", "pruner", "on_best", "on_failure", "on_finish")
+_NOT_OF_RUNS = (
+    *("confirm", "widen", "prior", "sampler", "pruner"),
+    *("on_best", "on_failure", "on_finish"),
+)
 
 
 class HookedView:
@@ -139,6 +142,8 @@ def _config(config: StudyConfig, n_runs: int, seed: int) -> StudyConfig:
             "budget": BudgetConfig(trials=n_runs),
             "prior": None,
             "confirm": None,
+            # Runs that are compared are alike.
+            "widen": False,
         }
     )
     document = read_yaml(config.text)

@@ -21,7 +21,7 @@ from tuner.devices.width import ONE, LearnedWidth, width_of
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
-from tuner.prepare import HostDevices, check_study, find_devices, plan_of, rule_of
+from tuner.prepare import HostDevices, check_study, find_devices, plan_of, rule_of, widening_of
 from tuner.search.auto import choose, sampler_of
 from tuner.search.identity import to_optuna
 from tuner.start import open_launcher
@@ -67,6 +67,7 @@ def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
         "storage": shown_url(config.storage),
         "search_space": _space(config),
         "search": _search(config),
+        **({"widen": line} if (line := widening_of(config, len(host.all_devices))) else {}),
         "devices": [_device(host, i) for i in range(len(host.devices))],
         "first_launch_requests": [request.as_data() for request in requests],
     }

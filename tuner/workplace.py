@@ -150,6 +150,7 @@ def _terms(config: StudyConfig) -> Terms:
         timeout_s=config.trial.timeout_s,
         stall_timeout_s=config.trial.stall_timeout_s,
         stop_grace_s=config.trial.stop_grace_s,
+        widens=config.widen,
     )
 
 

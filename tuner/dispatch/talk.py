@@ -116,6 +116,8 @@ class Talk:
                 self._tell_of_count(live, report.step)
             else:
                 self._search.forget_curve_from(trial_id, report.step)
+        if live.first_step is None:
+            live.first_step, live.first_heard_at_s = report.step, now.monotonic_s
         live.last_step, live.last_values = report.step, report.values
         live.heard_at_s = now.monotonic_s
         self._leasing.reported(live.grant, now.monotonic_s)

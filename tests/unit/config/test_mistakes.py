@@ -79,7 +79,7 @@ KEYS = [
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
         "sampler, prior, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
-        "checkpoints, usage, confirm.",
+        "checkpoints, usage, widen, confirm.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -392,6 +392,30 @@ TRIAL = [
         "confirm is for one objective, but the study has 2, so that no trial is the best. "
         "Remove it.",
         id="confirm-of-several-objectives",
+    ),
+    pytest.param(
+        SMALL + "widen: often",
+        "widen is 'often', but must be true or false.",
+        id="widen-no-choice",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: 0.5}") + "widen: true",
+        "widen is true, but trials here have a part of a device (trial.resources.gpus). "
+        "Give them whole devices, or remove widen.",
+        id="widen-shares",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: auto}") + "widen: true",
+        "widen is true, but trials here have a part of a device (trial.resources.gpus). "
+        "Give them whole devices, or remove widen.",
+        id="widen-learned-shares",
+    ),
+    pytest.param(
+        trial("command: [python, train.py], resources: {gpus: 2}") + "widen: true",
+        "widen is true, but a trial here is one process, however many devices it has. Set "
+        "trial.parallel: ddp, or let the command say how many ranks it starts "
+        "(--nproc-per-node={gpus}).",
+        id="widen-one-process",
     ),
     pytest.param(
         SMALL + "checkpoints: {max_size: 1GiB}",
