@@ -28,7 +28,7 @@ from tuner.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 
 #: What a run of a leader does not have of its study.
 _NOT_OF_RUNS = (
-    *("confirm", "widen", "prior", "sampler", "pruner"),
+    *("confirm", "widen", "prior", "transfer", "sampler", "pruner"),
     *("on_best", "on_failure", "on_finish"),
 )
 
@@ -141,6 +141,7 @@ def _config(config: StudyConfig, n_runs: int, seed: int) -> StudyConfig:
             "pruner": PrunerConfig.model_validate("none"),
             "budget": BudgetConfig(trials=n_runs),
             "prior": None,
+            "transfer": (),
             "confirm": None,
             # Runs that are compared are alike.
             "widen": False,

@@ -39,6 +39,7 @@ from tuner.config.model import Model
 from tuner.config.prior import prior_mistakes, read_prior
 from tuner.config.resources import ResourcesConfig, width_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
+from tuner.config.transfer import read_transfer, transfer_mistakes
 from tuner.config.usage import UsageConfig
 from tuner.config.widen import widen_mistakes
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
@@ -207,6 +208,8 @@ class StudyConfig(Model):
     prior: Annotated[Mapping[str, str | int | float | bool], BeforeValidator(read_prior)] | None = (
         None
     )
+    #: Earlier studies of the same database, near whose best configurations this one begins.
+    transfer: Annotated[tuple[str, ...], BeforeValidator(read_transfer)] = ()
     #: None as `auto`: see tuner/search/auto.py for what is picked.
     pruner: PrunerConfig | None = None
     devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
@@ -239,6 +242,7 @@ class StudyConfig(Model):
         templates = rules.Templates(command=self.trial.command or (), env=self.trial.env)
         refuse(rules.place_mistakes(templates, self.search_space))
         refuse(prior_mistakes(self.prior or {}, self.search_space, self.sampler.name))
+        refuse(transfer_mistakes(self.transfer, self.study, self.sampler.name))
         parallel = self.trial.parallel.value if self.trial.parallel else None
         resources, space = self.trial.resources, self.search_space
         refuse(width_mistakes(resources, space, parallel=None if self.widen else parallel))

@@ -78,8 +78,8 @@ KEYS = [
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, prior, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
-        "checkpoints, usage, widen, confirm.",
+        "sampler, prior, transfer, pruner, devices, max_gpus, budget, on_finish, on_best, "
+        "on_failure, checkpoints, usage, widen, confirm.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -392,6 +392,23 @@ TRIAL = [
         "confirm is for one objective, but the study has 2, so that no trial is the best. "
         "Remove it.",
         id="confirm-of-several-objectives",
+    ),
+    pytest.param(
+        SMALL + "transfer: {study: small}",
+        "transfer must name studies of the same database, such as digits-small or "
+        "[digits-1, digits-2].",
+        id="transfer-no-name",
+    ),
+    pytest.param(
+        SMALL + "transfer: [small, digits]",
+        "transfer names 'digits', which is this study itself. Name an earlier one.",
+        id="transfer-of-itself",
+    ),
+    pytest.param(
+        SMALL + "transfer: small\nsampler: cmaes",
+        "transfer works with auto, curve_gp, tpe, random, gp, but sampler is 'cmaes'. "
+        "Choose another.",
+        id="transfer-with-a-sampler-of-its-own",
     ),
     pytest.param(
         SMALL + "widen: often",
