@@ -85,6 +85,7 @@ def confirm(
     config = _config(study.config, wanted.top * wanted.seeds, seed)
     runs = open_study(config, workplace.database, NopPruner(), workplace.host)
     runs.recorder.add_devices(workplace.leasing.devices)
+    runs.recorder.commands.heed_also(study.recorder.commands)
     n_runs = workplace.database.access.run(
         lambda c: insert_runs(c, runs.search.study_id, leaders, wanted.seeds)
     )

@@ -429,6 +429,7 @@ class Dispatcher:
                 budget = changed(self._terms.budget, command)
                 self._terms = replace(self._terms, budget=budget)
                 self._recorder.allow(budget.trials)
+                self._others.count_devices(budget.counts_devices)
             case Order.PAUSE:
                 self._put_back_waiting()
             case Order.RESUME | Order.RETRY:
