@@ -1,7 +1,8 @@
 """`tuner export` and `tuner import`: a study to a file and back.
 
-The file is an SQLite database like any other, with one study in it (and its confirmation): `optuna.load_study`, `tuner
-trials` and `tuner best` read it, and the versions of its tables are in it.
+The file is an SQLite database like any other, with one study in it, and the runs of its leaders
+where there are any: `optuna.load_study`, `tuner trials` and `tuner best` read it, and the versions
+of its tables are in it.
 """
 
 from __future__ import annotations
