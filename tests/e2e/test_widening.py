@@ -65,7 +65,12 @@ def a_study(
     folder.study(
         **{
             "objectives": {"value": "maximize"},
-            "trial": {"function": "forecast:train", "resources": {"cpus": n_ranks}},
+            # Who is told to end does so at a step of its own choice, however busy this is.
+            "trial": {
+                "function": "forecast:train",
+                "resources": {"cpus": n_ranks},
+                "stop_grace": "5m",
+            },
             "pruner": "none",
             "devices": f"cpu:{n_devices}",
             "budget": {"trials": 2},

@@ -12,6 +12,7 @@ from tuner.checkpoint_files import newest_whole
 from tuner.clock import Instant
 from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.live import LiveAttempt
+from tuner.dispatch.retries import FREE_CAUSES
 from tuner.dispatch.stopping import Stopping
 from tuner.files import StudyFiles
 from tuner.messages import Action
@@ -133,7 +134,8 @@ class Widening:
     def has_spoilt(self, live: LiveAttempt, ending: Ending) -> bool:
         """Whether a trial could not go on for having been widened: that costs it no retry."""
         is_wider = live.grant.candidate.n_devices is not None
-        if not (is_wider and ending.outcome.is_failure and live.last_step is None):
+        is_its_own = ending.outcome.is_failure and ending.cause not in FREE_CAUSES
+        if not (is_wider and is_its_own and live.last_step is None):
             return False
         self._before.pop(live.attempt.trial_id, None)
         self._turn_off(
