@@ -57,6 +57,28 @@ def train(trial):
 """
 
 
+# A command that says itself how many processes it starts; it needs no torch for that.
+SCRIPT = """
+import json, pathlib, sys, time, zipfile
+
+n_ranks, number, folder = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+if number:
+    print(json.dumps({"step": 10_000, "value": 0.0}))
+    sys.exit()
+saved = [int(path.stem.removeprefix("step-")) for path in folder.glob("step-*.pt")]
+step = max(saved, default=0)
+n_wide = 0
+while n_wide < 5:
+    step, n_wide = step + 1, n_wide + (n_ranks > 1)
+    time.sleep(0.1 / n_ranks)
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / "partial", "w") as file:
+        file.writestr("step", str(step))
+    (folder / "partial").rename(folder / f"step-{step}.pt")
+    print(json.dumps({"step": step, "value": float(step)}), flush=True)
+"""
+
+
 def a_study(
     folder: StudyFolder, *, n_ranks: int, n_devices: int, saves: bool = True, **keys: object
 ) -> None:
@@ -176,6 +198,26 @@ def test_a_program_without_checkpoints_is_never_widened(study_folder: StudyFolde
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     assert [each.outcome for each in of_the_first(study_folder)] == ["completed"]
     assert ended.out.count(told) == 1
+
+
+def test_a_command_that_is_told_how_many_ranks_to_start_goes_on_on_more(
+    study_folder: StudyFolder,
+) -> None:
+    study_folder.write("script.py", SCRIPT)
+    command = ["python", "script.py", "{gpus}", "{trial_number}", "{checkpoint_dir}"]
+    study_folder.study(
+        objectives={"value": "maximize"},
+        # It does not hear that it shall end before SIGTERM.
+        trial={"command": command, "resources": {"cpus": 1}, "stop_grace": "1s"},
+        pruner="none",
+        devices="cpu:2",
+        budget={"trials": 2},
+        widen=True,
+    )
+    ended = study_folder.start().wait(WAIT_S)
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert [each.outcome for each in of_the_first(study_folder)] == ["paused", "completed"]
+    check_leases(study_folder, [1, 2])
 
 
 def test_a_dry_run_and_the_start_say_what_widen_does(study_folder: StudyFolder) -> None:
