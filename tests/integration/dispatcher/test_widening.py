@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.fakes import a_gpu
+from tests.integration.dispatcher.test_orders import ask
 from tests.integration.dispatcher.world import FakeWorker, Program, World
 from tests.unit.test_saved_states import save
 from tuner.attempt import Cause, Outcome
@@ -17,6 +18,7 @@ from tuner.checkpoint_files import newest_whole, step_of
 from tuner.devices.device import Holder
 from tuner.devices.width import ONE, Devices, FixedWidth
 from tuner.messages import Action
+from tuner.store.commands import Order
 from tuner.store.models import AttemptRow, EventRow, LeaseRow
 
 N_STEPS = 100
@@ -261,6 +263,19 @@ def test_one_that_is_told_to_end_is_not_started_again(widening) -> None:
     world.run()
     assert widths(world) == [1]
     assert outcomes(world) == ["pruned"]
+
+
+def test_a_study_that_is_paused_meanwhile_goes_on_wider_when_it_is_resumed(widening) -> None:
+    seen: list[tuple[int, int]] = []
+    world = widening(trains(seen=seen))
+    world.turn_until(lambda: is_told(world))
+    ask(world, Order.PAUSE)
+    world.turn(30.0)
+    assert widths(world) == [1]
+    assert not world.launcher.running
+    ask(world, Order.RESUME)
+    assert world.run().n_completed == 3
+    assert [step for number, step in seen if number == 0] == list(range(1, N_STEPS + 1))
 
 
 def test_one_device_leaves_nothing_to_widen_to(widening) -> None:
