@@ -280,7 +280,7 @@ def wrong_prior(task: Task) -> dict[str, Any]:
 
 
 #: Where earlier studies were made, of four workers and as long as those that are compared.
-_EARLIER_TASK, _EARLIER_WORKERS, _EARLIER_S = "34539", 4, 5.0
+EARLIER_TASK, _EARLIER_WORKERS, _EARLIER_S = "34539", 4, 5.0
 
 
 def right_transfer(task: Task, seed: int) -> Sequence[Mapping[str, ParamValue]]:
@@ -301,7 +301,7 @@ def wrong_transfer(task: Task, seed: int) -> Sequence[Mapping[str, ParamValue]]:
 
 def _earlier(task: Task, seed: int) -> tuple[Task, optuna.Study]:
     """A study of random search with ASHA that was over before, as long as those that follow."""
-    earlier = read_task(task.path.with_name(f"lcbench_{_EARLIER_TASK}.npz"))
+    earlier = read_task(task.path.with_name(f"lcbench_{EARLIER_TASK}.npz"))
     # Its draws are others than those of the study that is compared.
     search = Ours(sampler={"name": "random"}, pruner=_asha_of_ours(2))(earlier, 1000 + seed)
     assert isinstance(search, OptunaSearch)
