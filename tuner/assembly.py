@@ -55,6 +55,7 @@ from tuner.search.prior import PriorSampler
 from tuner.search.study import StudySearch
 from tuner.store.database import open_database, store_errors
 from tuner.verbs.confirmed import Confirmation, read_confirmation
+from tuner.verbs.earlier import told
 from tuner.view.figures import FiguresView
 from tuner.view.hooks import Hook, Hooks, HookTerms
 from tuner.view.live import LiveView
@@ -117,6 +118,10 @@ def dispatch(
         check_program(launcher, config)
         study = open_study(config, database, pruner, host)
         search = study.search
+        if config.transfer:
+            console.print(
+                told(study.begun_with, config), highlight=False, markup=False, soft_wrap=True
+            )
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.read_ahead)

@@ -27,7 +27,10 @@ from tuner.view.hooks import Hooks
 from tuner.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 
 #: What a run of a leader does not have of its study.
-_NOT_OF_RUNS = ("confirm", "prior", "sampler", "pruner", "on_best", "on_failure", "on_finish")
+_NOT_OF_RUNS = (
+    *("confirm", "widen", "prior", "transfer", "sampler", "pruner"),
+    *("on_best", "on_failure", "on_finish"),
+)
 
 
 class HookedView:
@@ -82,6 +85,7 @@ def confirm(
     config = _config(study.config, wanted.top * wanted.seeds, seed)
     runs = open_study(config, workplace.database, NopPruner(), workplace.host)
     runs.recorder.add_devices(workplace.leasing.devices)
+    runs.recorder.commands.heed_also(study.recorder.commands)
     n_runs = workplace.database.access.run(
         lambda c: insert_runs(c, runs.search.study_id, leaders, wanted.seeds)
     )
@@ -138,7 +142,10 @@ def _config(config: StudyConfig, n_runs: int, seed: int) -> StudyConfig:
             "pruner": PrunerConfig.model_validate("none"),
             "budget": BudgetConfig(trials=n_runs),
             "prior": None,
+            "transfer": (),
             "confirm": None,
+            # Runs that are compared are alike.
+            "widen": False,
         }
     )
     document = read_yaml(config.text)

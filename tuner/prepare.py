@@ -34,6 +34,7 @@ from tuner.devices.width import (
     Width,
     WidthRule,
     n_devices_of,
+    wider,
 )
 from tuner.errors import ConfigError, DeviceError
 from tuner.files import StudyFiles
@@ -151,7 +152,8 @@ def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
         study=config.study,
         seed=seed,
         objectives=tuple(config.objectives),
-        is_ddp=config.trial.is_ddp and max(map(n_devices_of, widths_of(config))) > 1,
+        is_ddp=config.trial.is_ddp
+        and (config.widen or max(map(n_devices_of, widths_of(config))) > 1),
         guards_memory=not isinstance(rule_of(config), LearnedWidth),
         n_newest_kept=config.checkpoints.newest,
     )
@@ -166,6 +168,21 @@ def rule_of(config: StudyConfig) -> WidthRule:
 def widths_of(config: StudyConfig) -> tuple[Width, ...]:
     """All widths that a trial may have."""
     return possible_widths(rule_of(config), config.search_space)
+
+
+def widening_of(config: StudyConfig, n_devices: int) -> str:
+    """What `widen` does with so many devices, for people; empty where it is not asked for."""
+    if not config.widen:
+        return ""
+    widths = widths_of(config)
+    narrowest = min(map(n_devices_of, widths))
+    more = wider(rule_of(config), widths, narrowest)
+    if more is None or more > n_devices:
+        return f"nobody is widened: a trial has {narrowest} of {n_devices} devices already"
+    return (
+        "a trial that saves checkpoints goes on on more devices (up to "
+        f"{n_devices}) once no other waits for them"
+    )
 
 
 def worker_environment(devices: Sequence[Device], environ: Mapping[str, str]) -> dict[str, str]:

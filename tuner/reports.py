@@ -21,11 +21,13 @@ from tuner.devices.width import ONE, LearnedWidth, width_of
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
-from tuner.prepare import HostDevices, check_study, find_devices, plan_of, rule_of
+from tuner.prepare import HostDevices, check_study, find_devices, plan_of, rule_of, widening_of
 from tuner.search.auto import choose, sampler_of
 from tuner.search.identity import to_optuna
+from tuner.search.transferred import Transferred
 from tuner.start import open_launcher
 from tuner.store.database import open_database, shown_url
+from tuner.verbs.earlier import begins_with
 from tuner.verbs.show_studies import confirmation_lines
 from tuner.view import text
 
@@ -56,7 +58,8 @@ def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
     check_study(config)
     host = find_devices(config, environ, None)
     seed = config.sampler.seed or 0
-    params = _first_params(config, seed)
+    earlier = begins_with(config)
+    params = _first_params(config, seed, earlier)
     plan = plan_of(config, seed=seed)
     now = datetime.now(UTC)
     attempt = Attempt(trial_id=0, trial_number=0, number=1, seed=plan.seed_of(0, 1), leased_at=now)
@@ -67,6 +70,8 @@ def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:
         "storage": shown_url(config.storage),
         "search_space": _space(config),
         "search": _search(config),
+        **({"transfer": earlier.as_data()} if config.transfer else {}),
+        **({"widen": line} if (line := widening_of(config, len(host.all_devices))) else {}),
         "devices": [_device(host, i) for i in range(len(host.devices))],
         "first_launch_requests": [request.as_data() for request in requests],
     }
@@ -81,6 +86,7 @@ def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
         TunerError: With what is wrong.
     """
     check_study(config)
+    begins_with(config)
     host = find_devices(config, environ, None)
     inbox = Inbox()
     with open_launcher(config, host, inbox, environ) as launcher:
@@ -145,10 +151,10 @@ def _named(config: StudyConfig) -> str:
     return config.file if written == config.study else f"{config.file} --study {config.study}"
 
 
-def _first_params(config: StudyConfig, seed: int) -> dict[str, ParamValue]:
+def _first_params(config: StudyConfig, seed: int, earlier: Transferred) -> dict[str, ParamValue]:
     if not isinstance(config.search_space, SearchSpace):
         return {}
-    sampler = sampler_of(config, seed=seed)
+    sampler = sampler_of(config, seed=seed, transferred=earlier.configurations)
     directions = [to_optuna(direction) for direction in config.objectives.values()]
     study = optuna.create_study(directions=directions, sampler=sampler)
     return config.search_space.suggest(study.ask())

@@ -30,6 +30,7 @@ from tuner.prepare import (
     program_of,
     reselection_of,
     rule_of,
+    widening_of,
     widths_of,
     worker_environment,
 )
@@ -67,6 +68,8 @@ def run_study(
         _announce_devices(console, host)
         if line := _sharing_line(config, host, environ):
             console.print(line, highlight=False)
+        if line := widening_of(config, len(host.all_devices)):
+            console.print(f"widen: {line}", highlight=False)
         if config.budget.is_open:
             console.print("budget: open; the study goes on until Ctrl-C")
         inbox = Inbox()

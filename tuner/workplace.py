@@ -27,12 +27,14 @@ from tuner.provenance import git_state, host_facts, package_versions
 from tuner.retention import RetentionRule
 from tuner.search.auto import sampler_of
 from tuner.search.study import StudySearch
+from tuner.search.transferred import Transferred
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.database import Database
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
 from tuner.store.schema import alone
 from tuner.store.starts import StartRecord
+from tuner.verbs.earlier import NOTHING, note, noted, read_earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class OpenStudy:
     recorder: Recorder
     #: Each attempt's own is derived from it.
     seed: int
+    #: What earlier studies have found.
+    begun_with: Transferred = NOTHING
 
 
 def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispatcher:
@@ -96,6 +100,8 @@ def open_study(
     seed = config.sampler.seed
     if seed is None:
         seed = stored_seed if stored_seed is not None else draw_seed()
+    begun_with = _noted(storage, config, stored_id) or read_earlier(config)
+    believed = begun_with.configurations
     # Two dispatchers may make the same study at the same instant.
     with alone(database.engine):
         search = StudySearch(
@@ -103,9 +109,11 @@ def open_study(
             config.study,
             objectives=config.objectives,
             space=config.search_space,
-            sampler=sampler_of(config, seed=seed),
+            sampler=sampler_of(config, seed=seed, transferred=believed),
             pruner=pruner,
         )
+        if config.transfer and noted(storage, search.study_id) is None:
+            note(storage, search.study_id, begun_with)
     start = StartRecord(
         study_id=search.study_id,
         host=host_facts(),
@@ -124,10 +132,20 @@ def open_study(
     )
     if n_trials or recorder.n_earlier_starts:
         later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
-        search.study.sampler = sampler_of(config, seed=later_seed)
+        search.study.sampler = sampler_of(config, seed=later_seed, transferred=believed)
     # What dispatchers that died have left waits again.
     search.sync()
-    return OpenStudy(config=config, search=search, recorder=recorder, seed=seed)
+    return OpenStudy(
+        config=config, search=search, recorder=recorder, seed=seed, begun_with=begun_with
+    )
+
+
+def _noted(
+    storage: BufferedStorage, config: StudyConfig, stored_id: int | None
+) -> Transferred | None:
+    if stored_id is None or not config.transfer:
+        return None
+    return noted(storage, stored_id)
 
 
 def _stored_id(storage: BufferedStorage, name: str) -> int | None:
@@ -150,6 +168,7 @@ def _terms(config: StudyConfig) -> Terms:
         timeout_s=config.trial.timeout_s,
         stall_timeout_s=config.trial.stall_timeout_s,
         stop_grace_s=config.trial.stop_grace_s,
+        widens=config.widen,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +18,8 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from benchmarks.search_quality.by_rung import RungFedTPE
-from benchmarks.search_quality.loop import Next, Search, Verdict
-from benchmarks.search_quality.tasks import Task
+from benchmarks.search_quality.loop import Next, Search, Verdict, play
+from benchmarks.search_quality.tasks import Task, read_task
 from search_spaces import ParamValue, SearchSpace
 from tuner.config.study import Source, validate_study
 from tuner.search.asha import AshaPruner
@@ -31,6 +31,7 @@ from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.pace import Pace
 from tuner.search.rungs import RungTable
 from tuner.search.slices import SliceTable
+from tuner.search.transferred import N_TRANSFERRED
 
 _Promoting: TypeAlias = AshaPruner | AsyncHyperbandPruner | FreezeThawPruner
 MakeSearch = Callable[[Task, int], Search]
@@ -261,6 +262,8 @@ class Ours:
     pruner: Mapping[str, Any] | None = None
     #: Makes an expert's guess for a task.
     prior: Callable[[Task], Mapping[str, Any]] | None = None
+    #: Gives what an earlier study with the same seed found, on another task.
+    transfer: Callable[[Task, int], Sequence[Mapping[str, ParamValue]]] | None = None
 
     def __call__(self, task: Task, seed: int) -> Search:
         parts = {"sampler": self.sampler, "pruner": self.pruner}
@@ -277,7 +280,9 @@ class Ours:
         config = config.model_copy(
             update={"sampler": config.sampler.model_copy(update={"seed": seed})}
         )
-        return OptunaSearch(task.space, sampler_of(config, seed=seed), pruner_of(config))
+        transferred = self.transfer(task, seed) if self.transfer is not None else ()
+        sampler = sampler_of(config, seed=seed, transferred=transferred)
+        return OptunaSearch(task.space, sampler, pruner_of(config))
 
 
 def _asha_of_ours(first: int, mode: str = "stop") -> dict[str, Any]:
@@ -298,6 +303,36 @@ def right_prior(task: Task) -> dict[str, Any]:
 def wrong_prior(task: Task) -> dict[str, Any]:
     """One of the worst 10 %."""
     return _guess(task, 0.10)
+
+
+#: Where earlier studies were made, of four workers and as long as those that are compared.
+EARLIER_TASK, _EARLIER_WORKERS, _EARLIER_S = "34539", 4, 5.0
+
+
+def right_transfer(task: Task, seed: int) -> Sequence[Mapping[str, ParamValue]]:
+    """The best configurations that an earlier study completed, on another task."""
+    _, study = _earlier(task, seed)
+    completed = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    best_first = sorted(completed, key=lambda trial: -trial.values[0])
+    return [each.params for each in best_first[:N_TRANSFERRED]]
+
+
+def wrong_transfer(task: Task, seed: int) -> Sequence[Mapping[str, ParamValue]]:
+    """The worst that it tried, by how they end: as if its objective had been turned round."""
+    earlier, study = _earlier(task, seed)
+    tried = [each.params for each in study.get_trials(deepcopy=False)]
+    tried.sort(key=lambda params: float(np.nan_to_num(earlier.table.curve(params).values[-1])))
+    return tried[:N_TRANSFERRED]
+
+
+def _earlier(task: Task, seed: int) -> tuple[Task, optuna.Study]:
+    """A study of random search with ASHA that was over before, as long as those that follow."""
+    earlier = read_task(task.path.with_name(f"lcbench_{EARLIER_TASK}.npz"))
+    # Its draws are others than those of the study that is compared.
+    search = Ours(sampler={"name": "random"}, pruner=_asha_of_ours(2))(earlier, 1000 + seed)
+    assert isinstance(search, OptunaSearch)
+    play(search, earlier, n_workers=_EARLIER_WORKERS, restart_s=_EARLIER_S, n_medians=10.0)
+    return earlier, search.study
 
 
 AUTO, RANDOM = "tuner, auto", "random"
@@ -335,7 +370,15 @@ GUESSES: Mapping[str, MakeSearch] = {
     for sampler in ("curve_gp", "tpe", "random")
     for kind, prior in (("no", None), ("right", right_prior), ("wrong", wrong_prior))
 }
-SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS, **GUESSES}
+#: What it is worth to begin where an earlier study found its best.
+TRANSFERS: Mapping[str, MakeSearch] = {
+    f"{sampler}, {kind} transfer": Ours(
+        sampler={"name": sampler}, pruner=_asha_of_ours(2), transfer=transfer
+    )
+    for sampler in ("curve_gp", "tpe", "random")
+    for kind, transfer in (("no", None), ("right", right_transfer), ("wrong", wrong_transfer))
+}
+SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS, **GUESSES, **TRANSFERS}
 
 
 def seeded(name: str, task: Task, seed: int) -> Search:

@@ -27,6 +27,8 @@ class Task:
     """One program's curves; values are maximized."""
 
     name: str
+    #: Of its curves; other tasks lie beside it.
+    path: Path
     space: SearchSpace
     table: CurveTable
     best: float
@@ -46,6 +48,7 @@ def read_task(path: Path) -> Task:
     table = read_table(path, space)
     return Task(
         name=path.stem.removeprefix("lcbench_"),
+        path=path,
         space=space,
         table=table,
         best=float(np.nanmax(table.values)),

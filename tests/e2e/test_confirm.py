@@ -136,6 +136,44 @@ def test_ctrl_c_while_leaders_run_is_an_interruption(study_folder: StudyFolder) 
     assert [state for _, state, _ in study_folder.rows(RUNS)] == ["COMPLETE"] * 6
 
 
+def test_stop_and_pause_of_the_study_reach_the_runs_of_its_leaders(
+    study_folder: StudyFolder,
+) -> None:
+    a_study(study_folder, trial={"function": "forecast:train", "stop_grace": "1s"})
+    hold = study_folder.write("hold", "")
+    running = study_folder.start()
+    wait_until(lambda: "RUNNING" in {state for _, state, _ in held_runs(study_folder)}, "they run")
+    paused = study_folder.tuner("pause", "study.yaml")
+    assert "Who works on it: nobody" not in paused.out
+    wait_until(lambda: "Paused: no trial starts" in running.out, "the runs are paused")
+    asked = study_folder.tuner("stop", "study.yaml")
+    assert asked.code == 0, asked.text
+    ended = running.wait()
+    assert ended.code == EXIT_INTERRUPTED, ended.text
+    assert "interrupted while leaders ran again" in ended.out
+    hold.unlink()
+    assert study_folder.tuner("resume", "study.yaml").code == 0
+    assert study_folder.tune().code == EXIT_BUDGET_REACHED
+    assert [state for _, state, _ in study_folder.rows(RUNS)] == ["COMPLETE"] * 6
+
+
+def test_an_exported_study_takes_the_runs_of_its_leaders_along(study_folder: StudyFolder) -> None:
+    a_study(study_folder)
+    assert study_folder.tune().code == EXIT_BUDGET_REACHED
+    best = json.loads(study_folder.best("study.yaml", "--format", "json").out)
+    assert study_folder.tuner("export", "study.yaml", "-o", "out.db").code == 0
+    there = json.loads(study_folder.best("sqlite:///out.db", "--format", "json").out)
+    assert there[0]["confirmed"] == best[0]["confirmed"]
+    again = study_folder.tuner("import", "out.db", "study.yaml", "--as", "back")
+    assert again.code == 0, again.text
+    back = json.loads(
+        study_folder.best("sqlite:///small.db", "--study", "back", "--format", "json").out
+    )
+    assert back[0]["confirmed"] == best[0]["confirmed"]
+    refused = study_folder.tuner("import", "out.db", "study.yaml")
+    assert refused.code == EXIT_BAD_INPUT
+
+
 def test_command_runs_again_with_another_seed(study_folder: StudyFolder) -> None:
     study_folder.write("run.sh", 'echo "{\\"value\\": 0.$TUNER_SEED}"\n')
     study_folder.study(

@@ -63,6 +63,7 @@ LAYERS = (
     ),
     ("tuner.dispatch.talk",),
     ("tuner.dispatch.stopping",),
+    ("tuner.dispatch.widening",),
     ("tuner.dispatch.snapshot",),
     ("tuner.view",),
     ("tuner.dispatch.dispatcher", "tuner.dispatch"),

@@ -137,7 +137,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replaces the file.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Writes a study to a file: an SQLite database with that study alone."""
+    """Writes a study to a file: an SQLite database with that study, and its confirmation."""
     with Edge(debug, **_EDGE):
         from tuner.verbs.exports import export_study
         from tuner.verbs.source import find_place

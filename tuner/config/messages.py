@@ -21,6 +21,7 @@ _MISSING = {
     "trial.metrics.pattern": "Give a regular expression, or remove trial.metrics for JSON lines.",
 }
 _WANTED = {
+    "bool_type": "true or false",
     "int_type": "a whole number (for example 64)",
     "string_type": "text",
     "mapping_type": "a mapping, with one `key: value` per line",

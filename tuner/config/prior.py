@@ -32,9 +32,8 @@ def prior_mistakes(
     prior: Mapping[str, ParamValue], space: AnySpace | None, sampler: str
 ) -> Iterator[Mistake]:
     """Each value is one that its parameter can have; a program's own space is not known here."""
-    if prior and sampler.lower() not in _FITTING:
-        problem = f"works with {', '.join(_FITTING)}, but sampler is '{sampler}'. Choose another."
-        yield Mistake(key="prior", problem=problem)
+    if prior:
+        yield from sampler_mistakes("prior", sampler)
     if not isinstance(space, SearchSpace):
         return
     known = {each.name: each for each in space.parameters}
@@ -49,6 +48,13 @@ def prior_mistakes(
             hint = f"Did you mean {meant!r}?" if meant else f"It has: {', '.join(known)}."
             problem = f"is no parameter of search_space. {hint}"
             yield Mistake(key=f"prior.{name}", problem=problem)
+
+
+def sampler_mistakes(key: str, sampler: str) -> Iterator[Mistake]:
+    """Not every sampler lets another have a say in where trials come from."""
+    if sampler.lower() not in _FITTING:
+        problem = f"works with {', '.join(_FITTING)}, but sampler is '{sampler}'. Choose another."
+        yield Mistake(key=key, problem=problem)
 
 
 def _value_mistakes(parameter: Parameter, value: ParamValue) -> Iterator[Mistake]:

@@ -39,7 +39,9 @@ from tuner.config.model import Model
 from tuner.config.prior import prior_mistakes, read_prior
 from tuner.config.resources import ResourcesConfig, width_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
+from tuner.config.transfer import read_transfer, transfer_mistakes
 from tuner.config.usage import UsageConfig
+from tuner.config.widen import widen_mistakes
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 
 
@@ -206,6 +208,8 @@ class StudyConfig(Model):
     prior: Annotated[Mapping[str, str | int | float | bool], BeforeValidator(read_prior)] | None = (
         None
     )
+    #: Earlier studies of the same database, near whose best configurations this one begins.
+    transfer: Annotated[tuple[str, ...], BeforeValidator(read_transfer)] = ()
     #: None as `auto`: see tuner/search/auto.py for what is picked.
     pruner: PrunerConfig | None = None
     devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
@@ -220,6 +224,8 @@ class StudyConfig(Model):
     on_failure: _Hook | None = None
     checkpoints: CheckpointsConfig = CheckpointsConfig()
     usage: UsageConfig = UsageConfig()
+    #: Whether trials go on on more devices once nothing else is left for these to do.
+    widen: Annotated[bool, Strict()] = False
     #: None: nobody is run again at the end.
     confirm: ConfirmConfig | None = None
 
@@ -236,8 +242,13 @@ class StudyConfig(Model):
         templates = rules.Templates(command=self.trial.command or (), env=self.trial.env)
         refuse(rules.place_mistakes(templates, self.search_space))
         refuse(prior_mistakes(self.prior or {}, self.search_space, self.sampler.name))
+        refuse(transfer_mistakes(self.transfer, self.study, self.sampler.name))
         parallel = self.trial.parallel.value if self.trial.parallel else None
-        refuse(width_mistakes(self.trial.resources, self.search_space, parallel=parallel))
+        resources, space = self.trial.resources, self.search_space
+        refuse(width_mistakes(resources, space, parallel=None if self.widen else parallel))
+        if self.widen:
+            is_ddp, command = self.trial.is_ddp, self.trial.command or ()
+            refuse(widen_mistakes(resources, space, is_ddp=is_ddp, command=command))
         if self.max_gpus is not None and isinstance(self.devices, CpuSlots):
             problem = "is for GPUs, but devices asks for CPU slots. Remove one of them."
             refuse([Mistake(key="max_gpus", problem=problem)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -59,6 +59,26 @@ class LearnedWidth:
 
 
 WidthRule: TypeAlias = FixedWidth | WidthByParameter | LearnedWidth
+
+
+def wider(rule: WidthRule, widths: Iterable[Width], n_devices: int) -> int | None:
+    """How many devices a trial may have next that has so many; None where no more.
+
+    Args:
+        rule: How wide trials are. One by a parameter allows what the parameter can be.
+        widths: All that it allows.
+        n_devices: At least one.
+    """
+    match rule:
+        case FixedWidth():
+            return 2 * n_devices
+        case WidthByParameter():
+            more = (each.n_devices for each in widths if isinstance(each, Devices))
+            return min((each for each in more if each > n_devices), default=None)
+        case LearnedWidth():
+            return None
+        case _:
+            assert_never(rule)
 
 
 def width_of_number(value: object) -> Width:

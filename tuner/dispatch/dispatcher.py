@@ -52,6 +52,7 @@ from tuner.dispatch.streak import N_ALIKE, Streak, said_last
 from tuner.dispatch.talk import Talk
 from tuner.dispatch.terms import Result, Terms
 from tuner.dispatch.usage import Usage
+from tuner.dispatch.widening import Widening
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, StoreError
 from tuner.idle import IdleCause
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
@@ -158,6 +159,7 @@ class Dispatcher:
         self._outage = Outage(recorder, self._say)
         self._talk = self._new_talk()
         self._stopping = self._new_stopping()
+        self._widening = self._new_widening() if self._terms.widens else None
         self._settling = self._new_settling()
         self._launching = self._new_launching()
         self._orders = Orders(recorder.commands, self._say)
@@ -184,6 +186,16 @@ class Dispatcher:
             channel=self._channel,
             terms=self._terms,
             stalls=Stalls(self._terms.stall_timeout_s, is_working),
+        )
+
+    def _new_widening(self) -> Widening:
+        return Widening(
+            search=self._search,
+            leasing=self._leasing,
+            stopping=self._stopping,
+            recorder=self._recorder,
+            files=self._plan.files,
+            say=self._say,
         )
 
     def _new_settling(self) -> Settling:
@@ -363,6 +375,8 @@ class Dispatcher:
         self._stop_reason = self._stop_reason or (_HOPELESS if is_hopeless else "")
         is_told = ending.outcome is Outcome.CANCELLED and bool(self._stop_reason)
         is_ours = is_told or not has_room or ending.outcome is Outcome.LOST
+        if self._widening is not None:
+            is_ours = self._widening.has_spoilt(live, ending) or is_ours
         will_retry = self._settling.settle(
             live,
             ending,
@@ -416,6 +430,7 @@ class Dispatcher:
                 budget = changed(self._terms.budget, command)
                 self._terms = replace(self._terms, budget=budget)
                 self._recorder.allow(budget.trials)
+                self._others.count_devices(budget.counts_devices)
             case Order.PAUSE:
                 self._put_back_waiting()
             case Order.RESUME | Order.RETRY:
@@ -525,16 +540,19 @@ class Dispatcher:
         if self._saving is not None:
             self._saving.ended(live.attempt)
         del self._live[live.attempt.id]
+        if outcome is Outcome.PAUSED and live.widens_to is not None:
+            self._settling.go_on_wider(live, is_stopping=bool(self._stop_reason))
 
     def _fill_devices(self, now: Instant) -> None:
         if self._leasing.look(now.monotonic_s):
             self._unpark()
-        while self._leasing.may_have_room and self._may_start(now):
-            grant = self._leasing.next(partial(self._ask_for_devices, now))
-            if grant is None:
-                break
-            # Not at the beginning of the round: asking took its time, in which it held nothing.
-            self._intend(self._clock.now(), grant)
+        self._grant_devices(now)
+        if self._widening is not None and self._may_start(now):
+            if self._leasing.settle_for_less():
+                self._grant_devices(now)
+            if self._widening.is_due(now) and self._has_nothing_to_start(now):
+                lives, spent = self._live.values(), self._spent(now)
+                self._widening.heed(now, lives, self._terms.budget, spent)
         self._launch_intended(self._clock.now())
         for candidate in self._leasing.unplaceable():
             self._parked.append(candidate)
@@ -543,10 +561,25 @@ class Dispatcher:
             self._say(note)
         self._leasing.notes.clear()
 
+    def _grant_devices(self, now: Instant) -> None:
+        while self._leasing.may_have_room and self._may_start(now):
+            grant = self._leasing.next(partial(self._ask_for_devices, now))
+            if grant is None:
+                break
+            # Not at the beginning of the round: asking took its time, in which it held nothing.
+            self._intend(self._clock.now(), grant)
+
     def _may_start(self, now: Instant) -> bool:
-        if self._orders.paused_by or self._why_no_more(now, is_new_trial=False):
+        # What was ended for a wider attempt would else have gone on, whatever the budget.
+        is_owed = self._widening is not None and self._leasing.owes_devices
+        is_over = bool(self._why_no_more(now, is_new_trial=False))
+        if self._orders.paused_by or self._stop_reason or (is_over and not is_owed):
             return False
         return self._room.is_there(now.monotonic_s)
+
+    def _has_nothing_to_start(self, now: Instant) -> bool:
+        is_asked = self._found_nothing and not self._leasing.n_waiting and not self._parked
+        return is_asked and bool(self._why_no_more(now, is_new_trial=True))
 
     def _ask_for_devices(self, now: Instant) -> Candidate | None:
         began = self._clock.now()

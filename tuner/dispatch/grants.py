@@ -21,6 +21,8 @@ class Candidate:
     is_alone: bool = False
     #: Where it ran out of memory: it gets other devices, if such are free.
     avoid: frozenset[DeviceId] = frozenset()
+    #: What it takes where it was widened; None for what the study file says.
+    n_devices: int | None = None
 
     @property
     def attempt_id(self) -> AttemptId:

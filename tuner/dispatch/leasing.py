@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from tuner.attempt import Outcome
@@ -22,6 +23,8 @@ from tuner.devices.width import (
     LearnedWidth,
     Width,
     WidthRule,
+    n_devices_of,
+    wider,
     width_of,
 )
 from tuner.dispatch.gpu_memory import GpuMemory, expected_bytes
@@ -127,6 +130,48 @@ class Leasing:
                 return None
             self.put(further)
 
+    # -- trials that are widened -------------------------------------------------------------
+
+    def wider(self, n_devices: int) -> int | None:
+        """How many devices a trial may go on with that has so many; None where no more."""
+        return wider(self._rule, self._widths, n_devices)
+
+    @property
+    def owes_devices(self) -> bool:
+        """Whether a trial waits that was ended for a wider attempt."""
+        return any(each.n_devices is not None for each in self._line)
+
+    def n_idle_for(self, candidate: Candidate) -> int:
+        """Devices that a trial could have beside its own; looks at them as before a start."""
+        self._statuses.clear()
+        return sum(self._may_use(candidate, device) for device in self.pool.free)
+
+    def settle_for_less(self) -> bool:
+        """A trial that was to be widened takes what there is, where that is less by now.
+
+        Returns:
+            Whether there is such a trial.
+        """
+        if all(each.n_devices is None or self._fits(each) for each in self._line):
+            return False
+        for each in self._line.take_all():
+            self.put(self._narrowed(each))
+        return True
+
+    def _narrowed(self, candidate: Candidate) -> Candidate:
+        own = replace(candidate, n_devices=None)
+        n_own = n = n_devices_of(self._width_of(own))
+        while (more := self.wider(n)) is not None and more <= len(self.pool.free):
+            n = more
+        if candidate.n_devices is None or n == n_own:
+            return own
+        return replace(candidate, n_devices=min(n, candidate.n_devices))
+
+    def _fits(self, candidate: Candidate) -> bool:
+        return self.pool.fits(self._width_of(candidate))
+
+    # -- looking ahead -----------------------------------------------------------------------
+
     @property
     def may_look_ahead(self) -> bool:
         """Whether a trial may be asked for now that starts when devices are free again."""
@@ -162,6 +207,8 @@ class Leasing:
         return is_below_limit and self.pool.free_parts(device) > 0
 
     def _width_of(self, candidate: Candidate) -> Width:
+        if candidate.n_devices is not None:
+            return Devices(n_devices=candidate.n_devices)
         if isinstance(self._rule, LearnedWidth):
             assert self._sharing is not None, "a width that is learned needs somebody who learns"
             return ONE if candidate.is_alone else self._sharing.width_of(candidate.asked.params)

@@ -33,6 +33,9 @@ _NO_SERVER = "The process that all trials are forked from died, and this one was
 #: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.
 _FAILED_GROUP_GRACE_S = 2.0
 
+#: Reports from which the time of a step is told.
+_N_PACED = 4
+
 
 class Step(Enum):
     """What happens to an attempt when its deadline passes."""
@@ -105,10 +108,15 @@ class LiveAttempt:
     decided: Decided | None = None
     #: Whether it was resumed and counts its steps from the beginning: they say nothing then.
     is_miscounting: bool = False
+    #: Its first report: which step, and when it was heard (monotonic).
+    first_step: int | None = None
+    first_heard_at_s: float = 0.0
     last_step: int | None = None
     last_values: Mapping[str, float] = field(default_factory=dict)
     #: Whether the wait for its devices' memory was mentioned.
     is_wait_noted: bool = False
+    #: As many devices shall the trial have from the next attempt on, for which this one ends.
+    widens_to: int | None = None
 
     def wait_for(self, step: Step, at_s: float) -> None:
         self.deadline_step, self.deadline_s = step, at_s
@@ -121,6 +129,16 @@ class LiveAttempt:
     def finished(self) -> Finished | None:
         """What rank 0 said at its end."""
         return self.ranks[0].finished
+
+    @property
+    def pace_s(self) -> float | None:
+        """Seconds that it takes for a step; None before it has reported a few."""
+        if self.first_step is None or self.last_step is None or self.heard_at_s is None:
+            return None
+        n_steps = self.last_step - self.first_step
+        if self.grant.n_reports < _N_PACED or n_steps <= 0:
+            return None
+        return (self.heard_at_s - self.first_heard_at_s) / n_steps
 
     @property
     def pids(self) -> frozenset[int]:

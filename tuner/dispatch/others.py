@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from optuna.trial import TrialState
@@ -41,6 +42,7 @@ class Others:
         self._counts_devices = counts_devices
         self._synced_at_s = self._looked_at_s = now.monotonic_s
         self._is_wait_said = False
+        self._is_uncounted = False
 
     def heed(self, now: Instant) -> None:
         """Looks at them as often as that is worth it."""
@@ -48,6 +50,14 @@ class Others:
             self._look(now)
         elif now.monotonic_s - self._synced_at_s >= _SYNC_EVERY_S:
             self._sync(now)
+
+    def count_devices(self, is_wanted: bool) -> None:
+        """From now on what others spend is to be known, or need not be."""
+        if is_wanted and not self._counts_devices:
+            # Also of those that have come and gone meanwhile.
+            self._is_uncounted = True
+            self._looked_at_s = -math.inf
+        self._counts_devices = is_wanted
 
     def must_be_waited_for(self, now: Instant) -> bool:
         """Whether trials run elsewhere that would have to be run here, should they be lost."""
@@ -77,8 +87,9 @@ class Others:
         for loss in self._fleet.look(now):
             numbers = ", ".join(map(str, loss.trial_numbers)) or "none"
             self._say(f"The dispatcher on {loss.place} is gone. Trials that wait: {numbers}.")
-        if self._counts_devices and self._fleet.others:
+        if self._counts_devices and (self._fleet.others or self._is_uncounted):
             self._fleet.measure()
+            self._is_uncounted = False
         self._sync(now)
 
     def _sync(self, now: Instant) -> None:

@@ -9,7 +9,8 @@ from tuner.attempt import Attempt, Cause, Ending, Outcome
 
 #: Of one trial, through no fault of its program; there may be something else behind so many.
 _MAX_FREE = 3
-_FREE_CAUSES = (Cause.PORT_TAKEN, Cause.DEVICE_FAULT)
+#: They say nothing of the program.
+FREE_CAUSES = (Cause.PORT_TAKEN, Cause.DEVICE_FAULT)
 
 
 class Retries:
@@ -57,7 +58,7 @@ class Retries:
             return self._grant_room(attempt.trial_id)
         n_free = self._n_free[attempt.trial_id]
         # Somebody told it to end, or it did so itself.
-        is_free = ending.cause in _FREE_CAUSES or ending.outcome is Outcome.CANCELLED
+        is_free = ending.cause in FREE_CAUSES or ending.outcome is Outcome.CANCELLED
         if is_free and n_free < _MAX_FREE:
             self._n_free[attempt.trial_id] += 1
             return True
@@ -78,4 +79,4 @@ class Retries:
 
 def _is_counted(ending: Ending) -> bool:
     is_memory = ending.outcome is Outcome.OUT_OF_MEMORY
-    return ending.outcome.is_failure and not is_memory and ending.cause not in _FREE_CAUSES
+    return ending.outcome.is_failure and not is_memory and ending.cause not in FREE_CAUSES

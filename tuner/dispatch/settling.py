@@ -75,6 +75,8 @@ class Settling:
 
     def paused_or_pruned(self, live: LiveAttempt, ending: Ending) -> Ending:
         """One that was told to pause has ended as a pruned one does, and may go on later."""
+        if live.widens_to is not None and ending.cause is Cause.INTERRUPTED:
+            return Ending(outcome=Outcome.PAUSED, detail=live.told_reason)
         was_told = live.told is Action.PAUSE and ending.cause is Cause.PRUNER
         if not was_told or ending.outcome is not Outcome.PRUNED:
             return ending
@@ -117,6 +119,8 @@ class Settling:
                     self._say(note)
             case Outcome.PRUNED:
                 self._search.prune(attempt.trial_id)
+            case Outcome.PAUSED if live.widens_to is not None:
+                pass  # It goes on as soon as its devices are free.
             case Outcome.PAUSED:
                 self._search.pause(attempt.trial_id)
             case _ if ending.cause is Cause.INTERRUPTED:
@@ -136,6 +140,18 @@ class Settling:
         else:
             self._leasing.put(self._again(live, ending), is_first=True)
         return not is_stopping
+
+    def go_on_wider(self, live: LiveAttempt, *, is_stopping: bool) -> None:
+        """An attempt was ended for a wider one, and its devices are free."""
+        if is_stopping:
+            self._search.put_back(live.attempt.trial_id)
+            return
+        again = Candidate(
+            asked=self._search.again(live.attempt.trial_id),
+            attempt_number=live.attempt.number + 1,
+            n_devices=live.widens_to,
+        )
+        self._leasing.put(again, is_first=True)
 
     def _again(self, live: LiveAttempt, ending: Ending) -> Candidate:
         has_run_out = ending.outcome is Outcome.OUT_OF_MEMORY

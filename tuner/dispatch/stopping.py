@@ -50,6 +50,9 @@ class Stopping:
         reason: str = "The study was stopped.",
     ) -> None:
         """Asks an attempt to end or save by itself, before it is made to."""
+        if live.widens_to is not None:
+            # It shall not go on any more.
+            live.widens_to, live.stop_cause, live.told_reason = None, cause, reason
         # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
         if live.stop_cause is None and live.finished is None:
             live.stop_cause = cause
@@ -58,6 +61,11 @@ class Stopping:
             live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)
         if live.attempt.state is not AttemptState.STOPPING:
             move(self._recorder, live, AttemptState.STOPPING, now)
+
+    def tell_to_widen(self, live: LiveAttempt, now: Instant, n_devices: int, reason: str) -> None:
+        """Asks an attempt to save and end, so that its trial goes on on so many devices."""
+        self.tell(live, now, reason=reason)
+        live.widens_to = n_devices
 
     def kill(self, live: LiveAttempt, now: Instant) -> None:
         """Ends an attempt at once."""

@@ -117,6 +117,7 @@ class Talk:
         trial_id = live.attempt.trial_id
         if live.last_step is None:
             self._check_count(live, report.step)
+            live.first_step, live.first_heard_at_s = report.step, now.monotonic_s
         live.last_step, live.last_values = report.step, report.values
         live.heard_at_s = now.monotonic_s
         self._leasing.reported(live.grant, now.monotonic_s)

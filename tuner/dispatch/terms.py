@@ -21,6 +21,8 @@ class Terms:
     stop_grace_s: float = 10.0
     #: From launch to the worker's hello.
     launch_timeout_s: float = 120.0
+    #: Whether trials go on on more devices when nothing else is left for these to do.
+    widens: bool = False
     #: Reports wait at most this long for the database; a crash loses no more of them.
     commit_every_s: float = 0.5
 

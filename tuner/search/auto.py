@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
-from search_spaces import SearchSpace
+from search_spaces import ParamValue, SearchSpace
 from search_spaces.space import nearest
 from tuner.config import PrunerConfig, SamplerConfig, StudyConfig
 from tuner.config.study import AUTO
@@ -60,12 +60,15 @@ def choose(config: StudyConfig) -> Choice:
     )
 
 
-def sampler_of(config: StudyConfig, *, seed: int) -> BaseSampler:
+def sampler_of(
+    config: StudyConfig, *, seed: int, transferred: Sequence[Mapping[str, ParamValue]] = ()
+) -> BaseSampler:
     """The study's sampler, named or picked, with the prior where the file has one.
 
     Args:
         config: The study.
         seed: From the file or drawn; it wins over the one in the file.
+        transferred: The best configurations of earlier studies, as this one's space has them.
 
     Raises:
         ConfigError: If the sampler cannot be made, or cannot search this space.
@@ -77,7 +80,8 @@ def sampler_of(config: StudyConfig, *, seed: int) -> BaseSampler:
         n_objectives=len(config.objectives),
         file=config.file,
     )
-    return PriorSampler(sampler, config.prior, seed=seed) if config.prior else sampler
+    believed = [*([config.prior] if config.prior else []), *transferred]
+    return PriorSampler(sampler, *believed, seed=seed) if believed else sampler
 
 
 def pruner_of(config: StudyConfig) -> BasePruner:

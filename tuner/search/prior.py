@@ -1,4 +1,7 @@
-"""An expert's guess where the good configurations are, which is followed as long as it pays."""
+"""Where good configurations are believed to be, which is followed as long as it pays.
+
+By an expert's guess, or because the best ones of earlier studies lie there.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,10 @@ from tuner.search.around import SamplerAround
 from tuner.search.curve_points import is_informative
 from tuner.search.curve_sampler import is_infeasible
 
-#: System attribute of a trial: whether its configuration was drawn around the prior.
+#: System attribute of a trial: which configuration it was drawn around, from 1; absent for none.
 PRIOR_ATTR = "tuner:prior"
+#: Whether it is that configuration itself.
+EXACT_ATTR = "tuner:prior_itself"
 _FIXED_PARAMS_ATTR = "fixed_params"
 
 #: In parts of a parameter's range, as in PriorBand.
@@ -50,9 +55,10 @@ class Tally:
 
 
 class PriorSampler(SamplerAround):
-    """Draws some configurations around a guess, the others as another sampler suggests.
+    """Draws some configurations around believed ones, the others as another sampler suggests.
 
-    The first trial is the guess itself. Of later ones a share is drawn around it: a normal
+    The first trial is the first believed configuration itself. Of later ones a share is the
+    prior's: each other believed configuration once, then draws around one of them: a normal
     distribution of 0.25 of each parameter's range (of its logarithm where it has one), cut at the
     ends; a choice is the guessed one in half of all draws. Parameters without a guess are drawn at
     random. The mixture and these distributions are PriorBand's (Mallik et al., "PriorBand:
@@ -63,22 +69,26 @@ class PriorSampler(SamplerAround):
     falls as 20/n after 20 trials, as the exponent of piBO does (Hvarfner et al., ICLR 2022,
     arXiv:2204.11051), so that a good one is left behind once the sampler knows more.
 
+    With the best configurations of earlier studies it begins in the region where these lie, which
+    a bounding box would fix for good (Perrone et al., "Learning search spaces for Bayesian
+    optimization", NeurIPS 2019, arXiv:1909.12552); they are tried first as Feurer et al. do
+    ("Initializing Bayesian hyperparameter optimization via meta-learning", AAAI 2015).
+
     Args:
         inner: The other sampler.
-        prior: The guess, by name of the parameter.
+        believed: Configurations, by name of the parameter; at least one.
         seed: Of its random numbers.
     """
 
-    def __init__(self, inner: BaseSampler, prior: Mapping[str, ParamValue], *, seed: int) -> None:
+    def __init__(self, inner: BaseSampler, *believed: Mapping[str, ParamValue], seed: int) -> None:
         super().__init__(inner)
-        self._prior = dict(prior)
+        self._believed = tuple(map(dict, believed))
         self._rng = np.random.default_rng(seed)
         self._random = RandomSampler(seed=seed)
         #: Whether the next trial is drawn around the prior; None where that is not decided.
         self._next: bool | None = None
-        #: The trial that is drawn around it now, and whether it is the guess itself.
+        #: The trial that is drawn around it now.
         self._drawn: int | None = None
-        self._is_exact = False
 
     def __str__(self) -> str:
         return f"{self.inner} with a prior"
@@ -86,8 +96,8 @@ class PriorSampler(SamplerAround):
     def is_next(self, study: optuna.Study) -> bool:
         """Whether the next new trial is the prior's, so that the other sampler is not asked."""
         if self._next is None:
-            self._is_exact = not any(PRIOR_ATTR in each.system_attrs for each in _trials(study))
-            self._next = self._is_exact or bool(self._rng.random() < self.share(study))
+            is_first = not any(PRIOR_ATTR in each.system_attrs for each in _trials(study))
+            self._next = is_first or bool(self._rng.random() < self.share(study))
         return self._next
 
     def share(self, study: optuna.Study) -> float:
@@ -113,7 +123,11 @@ class PriorSampler(SamplerAround):
             self._next = self._next if is_given else None
             return super().infer_relative_search_space(study, trial)
         self._next, self._drawn = None, trial.number
-        study._storage.set_trial_system_attr(trial._trial_id, PRIOR_ATTR, True)
+        untried = self._untried(study)
+        place = untried[0] if untried else 1 + int(self._rng.integers(len(self._believed)))
+        study._storage.set_trial_system_attr(trial._trial_id, PRIOR_ATTR, place)
+        if untried:
+            study._storage.set_trial_system_attr(trial._trial_id, EXACT_ATTR, True)
         return {}
 
     def sample_relative(
@@ -132,14 +146,22 @@ class PriorSampler(SamplerAround):
     ) -> Any:
         if not trial.system_attrs.get(PRIOR_ATTR):
             return super().sample_independent(study, trial, param_name, param_distribution)
-        guess = self._prior.get(param_name)
+        # The study file may believe in others since.
+        place = (int(trial.system_attrs[PRIOR_ATTR]) - 1) % len(self._believed)
+        guess = self._believed[place].get(param_name)
         if guess is None or not _can_be(guess, param_distribution):
             return self._random.sample_independent(study, trial, param_name, param_distribution)
-        if self._is_exact and trial.number == self._drawn:
+        if trial.system_attrs.get(EXACT_ATTR):
             return guess
         return self._near(guess, param_distribution)
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _untried(self, study: optuna.Study) -> list[int]:
+        """Places of the believed configurations that no trial has tried as they are."""
+        trials = _trials(study)
+        tried = {t.system_attrs[PRIOR_ATTR] for t in trials if EXACT_ATTR in t.system_attrs}
+        return [n for n in range(1, len(self._believed) + 1) if n not in tried]
 
     def _near(self, guess: ParamValue, distribution: BaseDistribution) -> ParamValue:
         if isinstance(distribution, CategoricalDistribution):

@@ -5,6 +5,7 @@ A thin layer over `optuna.Study`, so that samplers, pruners and other tools see 
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
@@ -15,6 +16,7 @@ from optuna.samplers import BaseSampler, GridSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import AnySpace, ParamValue, SearchSpace
+from tuner.budget import N_TYPICAL
 from tuner.config import Direction
 from tuner.files import StudyFiles
 from tuner.messages import Action, Json
@@ -269,6 +271,21 @@ class StudySearch:
         return population is not None and population.counts_anew(
             self._storage.get_trial(trial_id), step
         )
+
+    @property
+    def n_steps(self) -> float | None:
+        """The last step of a trial, in the median of the newest that completed; None if unknown.
+
+        Before one has completed it is the pruner's `max_resource`, where the study file has it.
+        """
+        completed = self._storage.get_all_trials(
+            self.study_id, deepcopy=False, states=(TrialState.COMPLETE,)
+        )
+        curves = [each.intermediate_values for each in completed[-N_TYPICAL:]]
+        if lasts := [max(curve) for curve in curves if curve]:
+            return statistics.median(lasts)
+        promotion = self._promotion
+        return promotion.brackets.length if isinstance(promotion, Promotion) else None
 
     def again(self, trial_id: int) -> AskedTrial:
         """The same trial for one more attempt."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -93,6 +93,16 @@ class Commands:
         )
         #: Who has paused the study before, if it was not resumed since; for people.
         self.paused_by = access.run(lambda c: paused_by(c, study_id))
+        #: Of a study that this one belongs to.
+        self._above: Commands | None = None
+
+    def heed_also(self, above: Commands) -> None:
+        """What stops or pauses another study holds for this one too, from what that has not read.
+
+        Args:
+            above: Of the study that this one belongs to; nobody reads it any more.
+        """
+        self._above = above
 
     def read(self) -> list[Command]:
         """What was asked for since the last call.
@@ -100,12 +110,32 @@ class Commands:
         Raises:
             Unavailable: If the database does not answer; nothing is missed then.
         """
+        above = self._above
+        # Together: where one cannot be read, nothing is missed of the other.
+        rows, rows_above = self._access.run(
+            lambda c: (self._later(c), [] if above is None else above._later(c))
+        )
+        found = self._take(rows)
+        if above is not None:
+            found += [each for each in above._take(rows_above) if _holds_below(each)]
+        return [command for command in found if command.to in (None, self._self)]
+
+    def _later(self, connection: sa.Connection) -> Sequence[sa.Row[Any]]:
         asked = {"b_study_id": self._study_id, "b_after": self._newest_id}
-        rows = self._access.run(lambda c: c.execute(_LATER, asked).all())
+        return connection.execute(_LATER, asked).all()
+
+    def _take(self, rows: Sequence[sa.Row[Any]]) -> list[Command]:
         self._newest_id = max((row.id for row in rows), default=self._newest_id)
         known = {order.value for order in Order}
-        found = [_command(row) for row in rows if row.name in known]
-        return [command for command in found if command.to in (None, self._self)]
+        return [_command(row) for row in rows if row.name in known]
+
+
+#: What holds for the runs of a study's leaders, too.
+OF_THE_WHOLE = (Order.PAUSE, Order.RESUME, Order.STOP)
+
+
+def _holds_below(command: Command) -> bool:
+    return command.order in OF_THE_WHOLE and command.trial_number is None
 
 
 def insert_command(

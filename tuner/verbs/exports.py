@@ -1,7 +1,8 @@
 """`tuner export` and `tuner import`: a study to a file and back.
 
-The file is an SQLite database like any other, with one study in it: `optuna.load_study`, `tuner
-trials` and `tuner best` read it, and the versions of its tables are in it.
+The file is an SQLite database like any other, with one study in it, and the runs of its leaders
+where there are any: `optuna.load_study`, `tuner trials` and `tuner best` read it, and the versions
+of its tables are in it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from tuner.config.confirm import confirmation_of
 from tuner.errors import ConfigError, StoreError
 from tuner.store.upgrade import upgrade_database
 from tuner.verbs.optuna_tables import TRIALS
@@ -30,6 +32,7 @@ from tuner.verbs.source import (
     is_sqlite,
     reading,
     refuse_taken,
+    stored_studies,
     writing,
 )
 from tuner.verbs.transfer import Transfer
@@ -187,9 +190,14 @@ def _copy_database(path: Path, copy: Path) -> None:
 
 
 def _move(source: sa.Connection, target: Place, stored: StoredStudy, name: str) -> int:
-    """Returns how many trials the study has."""
+    """With the runs of its leaders, where there are any. Returns how many trials it has itself."""
     with writing(target) as (_, connection):
-        refuse_taken(connection, target, name, "Give it another name with --as.")
+        runs_id = stored_studies(source).get(confirmation_of(stored.name))
+        for each in (name, *([] if runs_id is None else [confirmation_of(name)])):
+            refuse_taken(connection, target, each, "Give it another name with --as.")
         study_id = Transfer(source, connection, Settling().changes).copy(stored.id, name)
+        if runs_id is not None:
+            again = Transfer(source, connection, Settling().changes)
+            again.copy(runs_id, confirmation_of(name))
         count = sa.select(sa.func.count()).where(TRIALS.c.study_id == study_id)
         return int(connection.execute(count).scalar_one())

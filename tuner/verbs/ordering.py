@@ -14,15 +14,23 @@ from pydantic import ValidationError
 
 from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.config.budget import BudgetConfig
+from tuner.config.confirm import confirmation_of
 from tuner.config.messages import to_mistakes
 from tuner.devices.request import parse_device_request
 from tuner.errors import ConfigError
 from tuner.messages import Json
-from tuner.store.commands import REFUSED, Addressee, Command, Order, insert_command
+from tuner.store.commands import (
+    OF_THE_WHOLE,
+    REFUSED,
+    Addressee,
+    Command,
+    Order,
+    insert_command,
+)
 from tuner.store.models import EventRow
 from tuner.verbs.dispatchers import StoredDispatcher, read_dispatchers
 from tuner.verbs.optuna_tables import TRIALS
-from tuner.verbs.source import Place, choose_study, writing
+from tuner.verbs.source import Place, choose_study, stored_studies, writing
 
 _LAST_EVENT = sa.select(sa.func.max(EventRow.id))
 _KEYS = tuple(f"budget.{field.alias or name}" for name, field in BudgetConfig.model_fields.items())
@@ -75,6 +83,8 @@ def order(
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
         alive = [one for one in read_dispatchers(connection, now, stored.id) if one.is_alive]
+        if wanted.order in OF_THE_WHOLE and wanted.trial_number is None:
+            alive += _of_runs(connection, stored.name, now)
         _refuse_vain(connection, stored.id, wanted, alive)
         if "devices" in wanted.arguments:
             alive = [choose_dispatcher(alive, host, pid)]
@@ -89,6 +99,14 @@ def order(
     return Ordered(
         study=stored.name, command=wanted, hearers=tuple(alive), last_event_id=last_event_id
     )
+
+
+def _of_runs(connection: sa.Connection, study: str, now: datetime) -> list[StoredDispatcher]:
+    """Those who run the leaders of a study again: they hear what is asked of the study."""
+    study_id = stored_studies(connection).get(confirmation_of(study))
+    if study_id is None:
+        return []
+    return [one for one in read_dispatchers(connection, now, study_id) if one.is_alive]
 
 
 def choose_dispatcher(

@@ -93,8 +93,10 @@ def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
 
 
 def _is_paused(state: TrialState, attempts: Sequence[StoredAttempt]) -> bool:
-    is_waiting = state is TrialState.WAITING and bool(attempts)
-    return is_waiting and attempts[-1].outcome is Outcome.PAUSED
+    if state is not TrialState.WAITING or not attempts:
+        return False
+    # Without a cause it was to go on on more devices.
+    return attempts[-1].outcome is Outcome.PAUSED and attempts[-1].cause is not None
 
 
 def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:

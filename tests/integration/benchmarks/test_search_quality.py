@@ -12,7 +12,17 @@ import pytest
 from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
-from benchmarks.search_quality.systems import AUTO, OURS, SYSTEMS, right_prior, seeded, wrong_prior
+from benchmarks.search_quality.systems import (
+    AUTO,
+    EARLIER_TASK,
+    OURS,
+    SYSTEMS,
+    right_prior,
+    right_transfer,
+    seeded,
+    wrong_prior,
+    wrong_transfer,
+)
 from benchmarks.search_quality.tasks import Task, read_task
 
 N_STEPS = 9
@@ -36,7 +46,9 @@ def task(tmp_path: Path) -> Task:
     x = rng.uniform(low, high, size=(200, len(NAMES)))
     value = x[:, 2:3] * np.arange(1, N_STEPS + 1)
     seconds = np.tile(np.arange(1.0, N_STEPS + 1), (200, 1))
-    np.savez(tmp_path / "lcbench_1.npz", names=np.array(NAMES), x=x, value=value, seconds=seconds)
+    # The second is the task of earlier studies.
+    for name in ("lcbench_1.npz", f"lcbench_{EARLIER_TASK}.npz"):
+        np.savez(tmp_path / name, names=np.array(NAMES), x=x, value=value, seconds=seconds)
     return read_task(tmp_path / "lcbench_1.npz")
 
 
@@ -83,6 +95,12 @@ def test_a_trial_that_is_paused_goes_on_where_it_was_and_pays_its_start_again(ta
     assert search.told == [(0, step) for step in range(1, N_STEPS)]
     assert search.completed == [0]
     assert [each.at_s for each in played.completed] == [11.0]
+
+
+def test_an_earlier_study_gives_its_best_or_its_worst(task: Task) -> None:
+    best = [each["momentum"] for each in right_transfer(task, 0)]
+    worst = [each["momentum"] for each in wrong_transfer(task, 0)]
+    assert min(best) > max(worst)
 
 
 def test_the_regret_is_judged_over_time(task: Task) -> None:

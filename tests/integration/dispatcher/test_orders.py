@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from tests.integration.dispatcher.test_outage import check_books
 from tests.integration.dispatcher.world import DiskFull, World, completes, sleeps
+from tests.integration.verbs.seeded import add_attempt, add_dispatcher
 from tuner.attempt import Cause, Outcome
 from tuner.messages import Action
 from tuner.store.commands import Command, Order, insert_command
@@ -123,3 +124,15 @@ def test_command_is_heard_once_the_database_answers_again(make_world):
     ask(world, Order.STOP)
     world.turn_until(lambda: any("Stopping" in text for text in world.said))
     assert world.run().is_interrupted
+
+
+def test_a_budget_of_device_hours_that_is_set_later_counts_what_others_spent(make_world):
+    world = make_world(completes, n_devices=1, n_trials=50)
+    world.turn(5.0)
+    # Somebody came and went meanwhile, which this dispatcher had no need to know.
+    other = add_dispatcher(world.url, "study", host="elsewhere", is_ended=True)
+    add_attempt(world.url, other, 0, number=9)
+    assert world.recorder.fleet.device_s_elsewhere == 0.0
+    ask(world, Order.SET, **{"budget.device_hours": 1000.0})
+    world.turn(10.0)
+    assert world.recorder.fleet.device_s_elsewhere > 0.0

@@ -195,6 +195,7 @@ class World:
         retention: RetentionRule | None = None,
         quarantine: Quarantine | None = None,
         n_more_devices: int = 0,
+        widens: bool = False,
     ) -> None:
         self.program = program
         self.workers: list[FakeWorker] = []
@@ -262,6 +263,7 @@ class World:
                 timeout_s=timeout_s,
                 stop_grace_s=GRACE_S,
                 launch_timeout_s=30.0,
+                widens=widens,
             ),
             view=self.view,
             clock=self.clock,

@@ -24,8 +24,9 @@ N_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "300"))
 FILE = Path("study.yaml")
 #: A mistake is of a key, of a line, or of the file as a whole.
 _PLACE = re.compile(
-    r"(study|storage|objectives|trial|search_space|sampler|prior|pruner|devices|max_gpus|budget"
-    r"|checkpoints|usage|confirm|on_finish|on_best|on_failure)\b"
+    r"(study|storage|objectives|trial|search_space|sampler|prior|transfer|pruner|devices"
+    r"|max_gpus|budget"
+    r"|checkpoints|usage|widen|confirm|on_finish|on_best|on_failure)\b"
     r"|unknown key |line \d+, column \d+: "
     r"|is not text in UTF-8|the file is empty|holds a |not valid YAML|is larger than "
     r"|No |GPU|This |There "

@@ -78,8 +78,8 @@ KEYS = [
     pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, prior, pruner, devices, max_gpus, budget, on_finish, on_best, on_failure, "
-        "checkpoints, usage, confirm.",
+        "sampler, prior, transfer, pruner, devices, max_gpus, budget, on_finish, on_best, "
+        "on_failure, checkpoints, usage, widen, confirm.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -392,6 +392,47 @@ TRIAL = [
         "confirm is for one objective, but the study has 2, so that no trial is the best. "
         "Remove it.",
         id="confirm-of-several-objectives",
+    ),
+    pytest.param(
+        SMALL + "transfer: {study: small}",
+        "transfer must name studies of the same database, such as digits-small or "
+        "[digits-1, digits-2].",
+        id="transfer-no-name",
+    ),
+    pytest.param(
+        SMALL + "transfer: [small, digits]",
+        "transfer names 'digits', which is this study itself. Name an earlier one.",
+        id="transfer-of-itself",
+    ),
+    pytest.param(
+        SMALL + "transfer: small\nsampler: cmaes",
+        "transfer works with auto, curve_gp, tpe, random, gp, but sampler is 'cmaes'. "
+        "Choose another.",
+        id="transfer-with-a-sampler-of-its-own",
+    ),
+    pytest.param(
+        SMALL + "widen: often",
+        "widen is 'often', but must be true or false.",
+        id="widen-no-choice",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: 0.5}") + "widen: true",
+        "widen is true, but trials here have a part of a device (trial.resources.gpus). "
+        "Give them whole devices, or remove widen.",
+        id="widen-shares",
+    ),
+    pytest.param(
+        trial("function: m:f, resources: {gpus: auto}") + "widen: true",
+        "widen is true, but trials here have a part of a device (trial.resources.gpus). "
+        "Give them whole devices, or remove widen.",
+        id="widen-learned-shares",
+    ),
+    pytest.param(
+        trial("command: [python, train.py], resources: {gpus: 2}") + "widen: true",
+        "widen is true, but a trial here is one process, however many devices it has. Set "
+        "trial.parallel: ddp, or let the command say how many ranks it starts "
+        "(--nproc-per-node={gpus}).",
+        id="widen-one-process",
     ),
     pytest.param(
         SMALL + "checkpoints: {max_size: 1GiB}",

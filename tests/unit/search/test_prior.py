@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tuner.search.bounded import bounded
 from tuner.search.curve_sampler import CurveGPSampler
-from tuner.search.prior import PRIOR_ATTR, PriorSampler, Tally, tallies
+from tuner.search.prior import EXACT_ATTR, PRIOR_ATTR, PriorSampler, Tally, tallies
 
 GUESS = {"lr": 1e-3, "width": 64, "kind": "b"}
 
@@ -83,6 +83,29 @@ def test_parameters_without_a_guess_are_drawn_as_well() -> None:
 def test_guess_outside_of_a_program_s_own_space_is_left_to_chance() -> None:
     sampler = PriorSampler(RandomSampler(seed=4), {"lr": 50.0, "kind": "z"}, seed=4)
     assert all(1e-5 <= trial.params["lr"] <= 1.0 for trial in run(sampler, 8))
+
+
+def test_each_of_several_is_tried_once_as_it_is_and_all_are_drawn_around() -> None:
+    others = [{"lr": 1e-1, "width": 512, "kind": "c"}, {"lr": 1e-5, "width": 8, "kind": "a"}]
+    sampler = PriorSampler(RandomSampler(seed=8), GUESS, *others, seed=8)
+    trials = run(sampler, 60)
+    assert trials[0].params == GUESS
+    for each in (GUESS, *others):
+        assert [trial.params == each for trial in trials].count(True) == 1
+    own = [trial for trial in trials if PRIOR_ATTR in trial.system_attrs]
+    assert sum(EXACT_ATTR in trial.system_attrs for trial in own) == 3
+    assert {trial.system_attrs[PRIOR_ATTR] for trial in own[3:]} == {1, 2, 3}
+
+
+def test_later_start_that_believes_in_fewer_can_go_on() -> None:
+    study = optuna.create_study(
+        direction="maximize",
+        sampler=PriorSampler(RandomSampler(seed=6), *[GUESS] * 4, seed=6),
+    )
+    study.optimize(objective, n_trials=12)
+    study.sampler = PriorSampler(RandomSampler(seed=7), GUESS, seed=7)
+    study.optimize(objective, n_trials=5)
+    assert len(study.trials) == 17
 
 
 def test_given_configurations_are_not_the_prior_s() -> None:
