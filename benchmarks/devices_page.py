@@ -85,7 +85,7 @@ def _timed(test: AppTest) -> tuple[float, float]:
     test.run()
     took_s = time.perf_counter() - began_s, time.process_time() - began_processor_s
     problems = [*(each.message for each in test.exception), *(each.value for each in test.error)]
-    if problems or not test.get("plotly_chart"):
+    if problems or not test.get("bidi_component"):
         raise SystemExit(f"The page shows no chart: {problems}")
     return took_s
 
