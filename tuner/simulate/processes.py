@@ -44,7 +44,10 @@ def play_all(
         yield from map(one, cases)
         return
     with _workers(one, n_processes) as workers:
-        yield from workers.map(_play_here, cases)
+        # Not `map`, which cancels what is left while the pool itself fails it: a traceback.
+        with _undisturbed():
+            futures = [workers.submit(_play_here, case) for case in cases]
+        yield from (future.result() for future in futures)
 
 
 def _played(play: Callable[..., Simulated], case: Case) -> Simulated:
@@ -56,6 +59,7 @@ def _played(play: Callable[..., Simulated], case: Case) -> Simulated:
 def _workers(play: Callable[[Case], Simulated], n: int) -> Iterator[ProcessPoolExecutor]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([_played.__module__])
+    others = set(multiprocessing.active_children())
     with (
         TemporaryDirectory(prefix="tuner-simulate-") as folder,
         closing(Lifeline(Path(folder))) as lifeline,
@@ -68,10 +72,20 @@ def _workers(play: Callable[[Case], Simulated], n: int) -> Iterator[ProcessPoolE
         try:
             yield workers
         except BaseException:
-            # Else what is under way would go on to its end first.
-            workers.shutdown(wait=False, cancel_futures=True)
-            lifeline.close()
+            # The pool waits for all that was submitted, unless it is broken.
+            for process in set(multiprocessing.active_children()) - others:
+                process.kill()
             raise
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C waits: in the middle of its start a process would get half of what it is to do."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(play: Callable[[Case], Simulated], lifeline: Path) -> None:
