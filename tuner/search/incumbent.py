@@ -71,5 +71,8 @@ class Incumbent:
         if self.best is None or trial.value is None:
             return True
         best = self.best.values[self._objectives[0]]
+        if trial.value == best:
+            # As Optuna has it, and whoever reads the study later.
+            return trial.number < self.best.number
         is_maximized = self._study.direction is StudyDirection.MAXIMIZE
         return trial.value > best if is_maximized else trial.value < best

@@ -108,6 +108,14 @@ def test_best_of_a_minimized_objective(database: Database):
     assert (search.best.number, search.best.values) == (1, {"loss": 0.1})
 
 
+def test_of_equal_trials_the_best_is_that_of_optuna(search: StudySearch):
+    asked = [search.ask() for _ in range(3)]
+    for each in (asked[1], asked[2], asked[0]):
+        search.complete(each.trial_id, {"accuracy": 0.5})
+    assert search.best is not None
+    assert search.best.number == search.study.best_trial.number == 0
+
+
 def test_trial_that_violates_a_constraint_is_never_the_best(search: StudySearch):
     bad, good = search.ask(), search.ask()
     search.set_constraint(bad.trial_id, "memory", 1.0)
