@@ -30,6 +30,7 @@ from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.notices import View
 from tuner.dispatch.sampling import Sampler
 from tuner.dispatch.terms import Result
+from tuner.earlier_studies import told
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
     EXIT_INTERRUPTED,
@@ -55,7 +56,6 @@ from tuner.search.prior import PriorSampler
 from tuner.search.study import StudySearch
 from tuner.store.database import open_database, store_errors
 from tuner.verbs.confirmed import Confirmation, read_confirmation
-from tuner.verbs.earlier import told
 from tuner.view.figures import FiguresView
 from tuner.view.hooks import Hook, Hooks, HookTerms
 from tuner.view.live import LiveView

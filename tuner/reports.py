@@ -18,6 +18,7 @@ from tuner.attempt import Attempt
 from tuner.config import StudyConfig
 from tuner.devices.pool import DevicePool, Lease
 from tuner.devices.width import ONE, LearnedWidth, width_of
+from tuner.earlier_studies import begins_with
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
@@ -27,7 +28,6 @@ from tuner.search.identity import to_optuna
 from tuner.search.transferred import Transferred
 from tuner.start import open_launcher
 from tuner.store.database import open_database, shown_url
-from tuner.verbs.earlier import begins_with
 from tuner.verbs.show_studies import confirmation_lines
 from tuner.view import text
 

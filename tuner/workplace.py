@@ -20,6 +20,7 @@ from tuner.dispatch.notices import View
 from tuner.dispatch.sampling import Sampler
 from tuner.dispatch.saving import Saving
 from tuner.dispatch.terms import Terms
+from tuner.earlier_studies import NOTHING, note, noted, read_earlier
 from tuner.launch.channel import ChannelServer
 from tuner.launch.local import LocalLauncher
 from tuner.prepare import HostDevices, draw_seed, plan_of
@@ -34,7 +35,6 @@ from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
 from tuner.store.schema import alone
 from tuner.store.starts import StartRecord
-from tuner.verbs.earlier import NOTHING, note, noted, read_earlier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

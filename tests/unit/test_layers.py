@@ -68,7 +68,7 @@ LAYERS = (
     ("tuner.view",),
     ("tuner.dispatch.dispatcher", "tuner.dispatch"),
     ("tuner.configurations", "tuner.prepare", "tuner.verbs"),
-    ("tuner.dashboard", "tuner.simulate"),
+    ("tuner.dashboard", "tuner.earlier_studies", "tuner.simulate"),
     ("tuner.start",),
     ("tuner.workplace",),
     ("tuner.confirmation",),

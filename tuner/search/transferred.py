@@ -11,6 +11,8 @@ from optuna.distributions import CategoricalDistribution
 from search_spaces import AnySpace, Parameter, ParamValue, SearchSpace
 from search_spaces.space import is_number, is_one_of
 
+#: Attribute of the study.
+TRANSFER_ATTR = "tuner:transfer"
 #: So many configurations are taken over from all earlier studies together.
 N_TRANSFERRED = 5
 

@@ -18,8 +18,8 @@ from tuner.config import StudyConfig
 from tuner.errors import StoreError
 from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.search.identity import OBJECTIVES_ATTR, SPACE_ATTR, to_optuna
+from tuner.search.transferred import TRANSFER_ATTR
 from tuner.store.database import check_file, open_database, parse_url
-from tuner.verbs.earlier import TRANSFER_ATTR
 from tuner.verbs.optuna_tables import (
     CONSTRAINTS_ATTR,
     METRIC_NAMES_ATTR,

@@ -5,12 +5,9 @@ from __future__ import annotations
 from tuner.config import StudyConfig
 from tuner.configurations import load_top
 from tuner.errors import ConfigError, StoreError
-from tuner.search.transferred import N_TRANSFERRED, Transferred, transferred
+from tuner.search.transferred import N_TRANSFERRED, TRANSFER_ATTR, Transferred, transferred
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.database import open_database
-
-#: Attribute of the study.
-TRANSFER_ATTR = "tuner:transfer"
 
 NOTHING = Transferred(studies=(), configurations=())
 
