@@ -99,6 +99,8 @@ class LiveAttempt:
     deadline_step: Step | None = None
     #: What it was told last.
     told: Action = Action.CONTINUE
+    #: Whether it had been told to pause before it was told to stop: it may hear either.
+    is_pausing: bool = False
     told_reason: str = ""
     #: Whether its processes were sent SIGTERM or SIGKILL: their exit codes tell nothing then.
     is_signalled: bool = False

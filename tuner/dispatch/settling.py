@@ -77,8 +77,9 @@ class Settling:
         """One that was told to pause has ended as a pruned one does, and may go on later."""
         if live.widens_to is not None and ending.cause is Cause.INTERRUPTED:
             return Ending(outcome=Outcome.PAUSED, detail=live.told_reason)
-        was_told = live.told is Action.PAUSE and ending.cause is Cause.PRUNER
-        if not was_told or ending.outcome is not Outcome.PRUNED:
+        was_told = live.told is Action.PAUSE or live.is_pausing
+        is_pruned = ending.outcome is Outcome.PRUNED and ending.cause is Cause.PRUNER
+        if not was_told or not is_pruned:
             return ending
         if self._files.has_checkpoint(live.attempt.trial_number):
             return replace(ending, outcome=Outcome.PAUSED)

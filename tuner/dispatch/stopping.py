@@ -56,6 +56,7 @@ class Stopping:
         # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
         if live.stop_cause is None and live.finished is None:
             live.stop_cause = cause
+            live.is_pausing = live.told is Action.PAUSE and cause is Cause.INTERRUPTED
             live.told, live.told_reason = Action.STOP, reason
             self._channel.broadcast(live.attempt.id, verdict_on(live, step=-1))
             live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)

@@ -195,6 +195,21 @@ def test_ctrl_c_leaves_paused_trials_to_the_next_start(
     assert len(seen) == len(set(seen))
 
 
+def test_one_that_was_told_to_pause_when_ctrl_c_came_waits_too(
+    pausing: Callable[..., World],
+) -> None:
+    def is_told(world: World) -> bool:
+        return any(each.action is Action.PAUSE for w in world.workers for each in w.verdicts)
+
+    world = pausing(saving(), n_trials=12, n_devices=1)
+    world.turn_until(lambda: is_told(world))
+    world.interrupt()
+    result = world.run()
+    assert world.endings[-1][1] == "paused"
+    assert world.search.n_paused == 1
+    assert result.n_pruned == 0
+
+
 @pytest.mark.parametrize(
     "make_pruner",
     [
