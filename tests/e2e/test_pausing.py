@@ -49,8 +49,18 @@ def a_study(folder: StudyFolder, storage: str = "sqlite:///small.db") -> None:
     )
 
 
-def check(folder: StudyFolder, url: str | None = None, *, n_repeated: int = 0) -> None:
-    """All trials are over, and who completed did each step once, over all its attempts."""
+def check(
+    folder: StudyFolder, url: str | None = None, *, n_repeated: int = 0, is_whole: bool = True
+) -> None:
+    """All trials are over, and who completed did each step once, over all its attempts.
+
+    Args:
+        folder: Of the study.
+        url: Of its database, where that is not in the folder.
+        n_repeated: So many steps may have been done twice.
+        is_whole: Whether every report is stored. A dispatcher that is killed takes those of its
+            last half second along, of steps that trials have saved and do not do again.
+    """
     url = url or f"sqlite:///{folder.path / 'small.db'}"
     study = optuna.load_study(study_name=None, storage=url)
     trials = study.get_trials()
@@ -59,7 +69,8 @@ def check(folder: StudyFolder, url: str | None = None, *, n_repeated: int = 0) -
     for trial in study.get_trials(states=(TrialState.COMPLETE,)):
         expected = sum(trial.params["x"] * step for step in range(1, N_STEPS + 1))
         assert abs(trial.values[0] - expected) < 1e-9
-        assert sorted(trial.intermediate_values) == list(range(1, N_STEPS + 1))
+        reported, made = set(trial.intermediate_values), set(range(1, N_STEPS + 1))
+        assert reported == made or (not is_whole and reported < made)
     steps = (folder.path / "steps.txt").read_text().splitlines()
     assert len(steps) - len(set(steps)) <= n_repeated
 
@@ -90,7 +101,7 @@ def test_a_dispatcher_killed_among_paused_trials_loses_none(study_folder: StudyF
     assert re.search(r"trials: .*\d+ paused", study_folder.tuner("status").out)
     assert study_folder.tune().code == EXIT_BUDGET_REACHED
     # Of the two that ran, each may do one step again that it had not saved.
-    check(study_folder, n_repeated=2)
+    check(study_folder, n_repeated=2, is_whole=False)
 
 
 def test_two_dispatchers_share_what_is_paused(
