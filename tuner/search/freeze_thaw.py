@@ -10,7 +10,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.curve_model import CurveModel
-from tuner.search.rungs import RUNG_KEY
+from tuner.search.rungs import RUNG_KEY, known_length
 from tuner.search.slices import SliceTable
 
 
@@ -48,14 +48,7 @@ class FreezeThawPruner(BasePruner):
             raise ValueError(f"min_resource is {min_resource}, but must be 1 or more.")
         if growth < 2:
             raise ValueError(f"growth is {growth}, but must be 2 or more.")
-        if isinstance(max_resource, str) and max_resource != "auto":
-            raise ValueError(f"max_resource is {max_resource!r}, but must be a number or auto.")
-        self.max_resource = None if isinstance(max_resource, str) else max_resource
-        if self.max_resource is not None and self.max_resource < min_resource:
-            raise ValueError(
-                f"max_resource is {max_resource}, but must be at least min_resource, which is "
-                f"{min_resource}."
-            )
+        self.max_resource = known_length(max_resource, min_resource)
         self.min_resource = min_resource
         self.reduction_factor = growth
         self._seed = seed

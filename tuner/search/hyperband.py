@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.asha import Mode
 from tuner.search.brackets import NEVER
-from tuner.search.rungs import RungTable
+from tuner.search.rungs import RungTable, known_length
 
 FIRST_RUNG_KEY = "tuner:first_rung"
 """Attribute of a trial in brackets: the step at which its bracket begins; 0 for no rung."""
@@ -55,14 +55,7 @@ class AsyncHyperbandPruner(BasePruner):
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode is {mode!r}, but must be promote or stop.")
-        if isinstance(max_resource, str) and max_resource != "auto":
-            raise ValueError(f"max_resource is {max_resource!r}, but must be a number or auto.")
-        self.max_resource = None if isinstance(max_resource, str) else max_resource
-        if self.max_resource is not None and self.max_resource < min_resource:
-            raise ValueError(
-                f"max_resource is {max_resource}, but must be at least min_resource, which is "
-                f"{min_resource}."
-            )
+        self.max_resource = known_length(max_resource, min_resource)
         self.min_resource = min_resource
         self.reduction_factor = reduction_factor
         self.promotes = mode == "promote"

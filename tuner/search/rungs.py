@@ -180,3 +180,21 @@ class RungTable:
             goes_on=place < n_going and not is_at_top,
             is_at_top=is_at_top,
         )
+
+
+def known_length(max_resource: str | int, min_resource: int) -> int | None:
+    """Steps of a whole trial, where a pruner's argument says it; None for `auto`.
+
+    Raises:
+        ValueError: If it is neither a number nor `auto`, or below the first rung.
+    """
+    if isinstance(max_resource, str):
+        if max_resource != "auto":
+            raise ValueError(f"max_resource is {max_resource!r}, but must be a number or auto.")
+        return None
+    if max_resource < min_resource:
+        raise ValueError(
+            f"max_resource is {max_resource}, but must be at least min_resource, which is "
+            f"{min_resource}."
+        )
+    return max_resource

@@ -6,11 +6,16 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tests.integration.dispatcher.test_pausing import LAST_STEP, outcomes, quality_of, saving
+from tests.integration.dispatcher.test_pausing import (
+    LAST_STEP,
+    assert_one_of_two_gets_what_waits,
+    outcomes,
+    quality_of,
+    saving,
+)
 from tests.integration.dispatcher.world import Program, World
 from tuner.attempt import Outcome
 from tuner.messages import Action
@@ -95,13 +100,4 @@ def test_nan_ends_its_trial_alone(slicing: Callable[..., World]) -> None:
 
 
 def test_of_two_dispatchers_one_gets_a_trial_that_waits(slicing: Callable[..., World]) -> None:
-    world = slicing(saving(), n_trials=6, n_devices=1)
-    world.turn_until(lambda: world.search.n_paused == 2)
-    number = min(world.search.study.paused())
-    trial = world.stored_trials()[number]
-    study = optuna.load_study(study_name="study", storage=world.url)
-    assert study._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
-    promotion = world.search._promotion
-    assert promotion is not None
-    assert promotion.take(number) is None
-    assert number not in promotion.paused
+    assert_one_of_two_gets_what_waits(slicing(saving(), n_trials=6, n_devices=1))

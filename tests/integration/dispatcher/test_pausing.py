@@ -268,8 +268,8 @@ def test_a_budget_of_time_ends_the_study_with_its_paused_trials(
     assert result.n_pruned > 0
 
 
-def test_of_two_dispatchers_one_gets_a_promoted_trial(pausing: Callable[..., World]) -> None:
-    world = pausing(saving(), n_trials=6, n_devices=1)
+def assert_one_of_two_gets_what_waits(world: World) -> None:
+    """Of a study of one device, two of whose trials are going to wait."""
     world.turn_until(lambda: world.search.n_paused == 2)
     number = min(world.search.study.paused())
     trial = world.stored_trials()[number]
@@ -280,6 +280,10 @@ def test_of_two_dispatchers_one_gets_a_promoted_trial(pausing: Callable[..., Wor
     assert promotion is not None
     assert promotion.take(number) is None
     assert number not in promotion.paused
+
+
+def test_of_two_dispatchers_one_gets_a_promoted_trial(pausing: Callable[..., World]) -> None:
+    assert_one_of_two_gets_what_waits(pausing(saving(), n_trials=6, n_devices=1))
 
 
 def test_what_is_left_of_the_time_goes_to_the_leaders(pausing: Callable[..., World]) -> None:
