@@ -9,6 +9,9 @@ WORKERS ?= 2
 # Where TensorFlow has a wheel for the CPU.
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 
+# Tests start hundreds of processes: each would compile every module again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help run dashboard test check servers format lint types lock clean
 
 help:

@@ -41,6 +41,7 @@ class CurveModel:
 
     def __init__(self) -> None:
         self._model: Any = None
+        self._known: Any = None
         self._steps = Steps(first=1, last=1)
         self._best, self._deviation = 0.0, 1.0
 
@@ -82,12 +83,12 @@ class CurveModel:
         self._steps = steps
         self._best = (best - mean) / self._deviation
         with _one_thread():
-            self._model.condition(_inputs(places, steps), y)
+            self._known = self._model.given(_inputs(places, steps), y)
 
     def improvement(self, places: Sequence[Place]) -> Array:
         """[m], how much better than the best each is expected to be; 0 where it cannot."""
         with _one_thread():
-            mean, deviation = self._model.predict(_inputs(places, self._steps))
+            mean, deviation = self._known.predict(_inputs(places, self._steps))
         return self._deviation * expected_improvement(mean, deviation, self._best)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
@@ -16,6 +16,9 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.curve_points import Observed, Steps, inputs, is_informative, observed
+
+if TYPE_CHECKING:
+    from tuner.search.gaussian_process import GaussianProcess
 
 Array = NDArray[np.float64]
 
@@ -65,7 +68,7 @@ class CurveGPSampler(BaseSampler):
         self.n_startup_trials = n_startup_trials
         self._rng = np.random.default_rng(seed)
         self.independent = RandomSampler(seed=seed)
-        self._model: Any = None
+        self._model: GaussianProcess | None = None
         self._columns = 0
         self._n_fitted = 0
         self._encoding: Encoding | None = None
@@ -133,49 +136,44 @@ class CurveGPSampler(BaseSampler):
         x = inputs([*points, *bad], steps, encoding.row)
         scores = np.array([each.score for each in [*points, *bad]])
         y = (scores - scores.mean()) / (scores.std() or 1.0)
-        self._learn(x, y, n_trials=max(each.number for each in trials) + 1)
+        model = self._learned(x, y, n_trials=max(each.number for each in trials) + 1)
+        known = model.given(x, y)
         running = [each for each in trials if each.state is TrialState.RUNNING]
         # Where trials are going to end, as far as can be said.
-        ends, _ = self._at_the_end(x[:, :-1])
+        ends, _ = known.predict(_at_the_end(x[:, :-1]))
         best = max(float(y.max()), float(ends.max()))
         if running:
-            self._believe(x, y, np.stack([encoding.row(each) for each in running]))
+            rows = _at_the_end(np.stack([encoding.row(each) for each in running]))
+            believed, _ = known.predict(rows)
+            known = model.given(np.vstack([x, rows]), np.append(y, believed))
         leaders = np.stack([encoding.row(each) for each in _leaders(points)])
         candidates = self._candidates(leaders)
-        promising = candidates[np.argsort(-self._improvement(candidates, best))[:_N_DECODED]]
+        gains = expected_improvement(*known.predict(_at_the_end(candidates)), best)
+        promising = candidates[np.argsort(-gains)[:_N_DECODED]]
         # What is suggested is what was judged: whole numbers and choices.
         decoded = [encoding.decode(each) for each in promising]
         rows = np.stack([encoding.encode(each) for each in decoded])
-        return decoded[int(np.argmax(self._improvement(rows, best)))]
+        gains = expected_improvement(*known.predict(_at_the_end(rows)), best)
+        return decoded[int(np.argmax(gains))]
 
     def _encoding_of(self, space: Mapping[str, BaseDistribution]) -> Encoding:
         if self._encoding is None or self._encoding.space != space:
             self._encoding = Encoding(space)
         return self._encoding
 
-    def _learn(self, x: Array, y: Array, n_trials: int) -> None:
+    def _learned(self, x: Array, y: Array, n_trials: int) -> GaussianProcess:
         from tuner.search.gaussian_process import GaussianProcess  # torch takes seconds.
 
-        if self._model is None or self._columns != x.shape[1]:
+        # Several threads may ask (Optuna's n_jobs): each goes on with the model that it found.
+        model = self._model
+        if model is None or self._columns != x.shape[1]:
             lengths = [_LENGTH_OF_PARAMETER] * (x.shape[1] - 1) + [_LENGTH_OF_STEPS]
-            self._model, self._columns, self._n_fitted = GaussianProcess(lengths), x.shape[1], 0
+            model, self._n_fitted = GaussianProcess(lengths), 0
+            self._model, self._columns = model, x.shape[1]
         if n_trials >= self._n_fitted * _REFIT_AT:
-            self._model.fit(x, y)
+            model.fit(x, y)
             self._n_fitted = n_trials
-        self._model.condition(x, y)
-
-    def _at_the_end(self, configurations: Array) -> tuple[Array, Array]:
-        last = np.ones((len(configurations), 1))
-        mean, deviation = self._model.predict(np.hstack([configurations, last]))
-        return mean, deviation
-
-    def _improvement(self, configurations: Array, best: float) -> Array:
-        return expected_improvement(*self._at_the_end(configurations), best)
-
-    def _believe(self, x: Array, y: Array, running: Array) -> None:
-        mean, _ = self._at_the_end(running)
-        ends = np.hstack([running, np.ones((len(running), 1))])
-        self._model.condition(np.vstack([x, ends]), np.append(y, mean))
+        return model
 
     def _candidates(self, leaders: Array) -> Array:
         anywhere = self._rng.random((_N_UNIFORM, leaders.shape[1]))
@@ -213,6 +211,11 @@ class Encoding:
 
     def decode(self, row: Array) -> dict[str, Any]:
         return self._transform.untransform(row)
+
+
+def _at_the_end(configurations: Array) -> Array:
+    """[m, d + 1], of [m, d] configurations: their last step, which is 1."""
+    return np.hstack([configurations, np.ones((len(configurations), 1))])
 
 
 def _leaders(points: Sequence[Observed]) -> list[FrozenTrial]:

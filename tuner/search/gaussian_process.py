@@ -8,7 +8,8 @@ and 4.17), with log-normal priors, so that a handful of points cannot make it su
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -47,9 +48,6 @@ class GaussianProcess:
         self._prior_spread = torch.tensor(spreads, dtype=torch.float64)
         #: Logarithms of variance, noise and length scales, and of the share of groups.
         self._logs = self._prior_mean.clone()
-        self._x = torch.zeros((0, self._d + has_groups), dtype=torch.float64)
-        self._factor = torch.zeros((0, 0), dtype=torch.float64)
-        self._weights = torch.zeros(0, dtype=torch.float64)
 
     @property
     def length_scales(self) -> list[float]:
@@ -81,31 +79,22 @@ class GaussianProcess:
         if bool(torch.isfinite(logs).all()):
             self._logs = logs.detach()
 
-    def condition(self, x: Array, y: Array) -> None:
-        """Takes in what was observed, in place of all before.
+    def given(self, x: Array, y: Array) -> Posterior:
+        """The process once something was observed.
 
         Args:
             x: [n, d], or [n, d + 1] with groups, inputs.
             y: [n], outputs.
         """
-        self._x = torch.from_numpy(x)
-        self._factor = _cholesky(self._covariance(self._logs, self._x))
-        self._weights = torch.cholesky_solve(torch.from_numpy(y)[:, None], self._factor)[:, 0]
-
-    def predict(self, x: Array) -> tuple[Array, Array]:
-        """What the noiseless function is at other points.
-
-        Args:
-            x: [m, d], or [m, d + 1] with groups, inputs.
-
-        Returns:
-            [m] means and [m] standard deviations.
-        """
-        cross = self._kernel(self._logs, torch.from_numpy(x), self._x)
-        mean = cross @ self._weights
-        known = torch.linalg.solve_triangular(self._factor, cross.T, upper=False)
-        variance = self._logs[0].exp() - (known**2).sum(dim=0)
-        return mean.numpy(), variance.clamp_min(1e-12).sqrt().numpy()
+        logs, points = self._logs, torch.from_numpy(x)
+        factor = _cholesky(self._covariance(logs, points))
+        weights = torch.cholesky_solve(torch.from_numpy(y)[:, None], factor)[:, 0]
+        return Posterior(
+            variance=logs[0].exp(),
+            kernel=lambda other: self._kernel(logs, other, points),
+            factor=factor,
+            weights=weights,
+        )
 
     def _covariance(self, logs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         noise = (logs[1].exp() + _JITTER) * torch.eye(len(x), dtype=torch.float64)
@@ -131,6 +120,38 @@ class GaussianProcess:
         unlikely = ((logs - self._prior_mean) / self._prior_spread).square().sum()
         loss: torch.Tensor = 0.5 * (y @ weights) + factor.diagonal().log().sum() + 0.5 * unlikely
         return loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """A Gaussian process that was conditioned: it does not change, so that threads may share it.
+
+    Attributes:
+        variance: [], of the function where nothing is known.
+        kernel: From [m, d] inputs to their [m, n] covariances with what was observed.
+        factor: [n, n], the lower Cholesky factor of the covariance of what was observed.
+        weights: [n].
+    """
+
+    variance: torch.Tensor
+    kernel: Callable[[torch.Tensor], torch.Tensor]
+    factor: torch.Tensor
+    weights: torch.Tensor
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """What the noiseless function is at other points.
+
+        Args:
+            x: [m, d], or [m, d + 1] with groups, inputs.
+
+        Returns:
+            [m] means and [m] standard deviations.
+        """
+        cross = self.kernel(torch.from_numpy(x))
+        mean = cross @ self.weights
+        known = torch.linalg.solve_triangular(self.factor, cross.T, upper=False)
+        variance = self.variance - (known**2).sum(dim=0)
+        return mean.numpy(), variance.clamp_min(1e-12).sqrt().numpy()
 
 
 def _cholesky(matrix: torch.Tensor) -> torch.Tensor:

@@ -65,7 +65,7 @@ pathlib.Path("new").rename("grandchild")
 time.sleep(600)
 """
 
-def as_torchrun_does(trial):
+def as_a_starter_of_ranks_does(trial):
     _start_one_with_a_session()
     _ready()
     time.sleep(600)
@@ -180,7 +180,7 @@ class LocalBench:
         }
         pids = self.launcher.launch(_requests(programs, attempt_id, self.folder, environment))
         for pid, program in zip(pids, programs, strict=True):
-            if program in ("sleeps", "stubborn", "with_grandchild", "as_torchrun_does"):
+            if program in ("sleeps", "stubborn", "with_grandchild", "as_a_starter_of_ranks_does"):
                 until((self.folder / f"ready-{pid}").exists, f"{program} runs")
         return pids
 

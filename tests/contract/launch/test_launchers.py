@@ -128,9 +128,9 @@ def test_grandchild_that_a_program_left_behind_is_ended(local: LocalBench):
 
 @pytest.mark.parametrize("way", ["terminate", "kill", "close"])
 def test_sessions_that_a_program_made_end_with_their_attempt(local: LocalBench, way: str):
-    local.start("as_torchrun_does", SECOND)
+    local.start("as_a_starter_of_ranks_does", SECOND)
     others = local.grandchild
-    local.start("as_torchrun_does", FIRST)
+    local.start("as_a_starter_of_ranks_does", FIRST)
     assert local.grandchild != others
     if way == "close":
         local.launcher.close()

@@ -34,7 +34,10 @@ PROMOTING: dict[str, MakePruner] = {
     "hyperband-auto": AsyncHyperbandPruner,
     "pasha": PashaPruner,
     "freeze_thaw": FreezeThawPruner,
-    "freeze_thaw-length": partial(FreezeThawPruner, max_resource=N_STEPS),
+}
+#: Its model is fitted hundreds of times in a study, so that this is not tried by every test.
+WITH_LENGTH: dict[str, MakePruner] = {
+    "freeze_thaw-length": partial(FreezeThawPruner, max_resource=N_STEPS)
 }
 STOPPING: dict[str, MakePruner] = {
     "asha": partial(AshaPruner, min_resource=1, mode="stop"),
@@ -51,6 +54,11 @@ ALL = {
 REPEATED = {name: each for name, each in ALL.items() if not name.startswith("freeze_thaw")}
 
 promoting = pytest.mark.parametrize("make_pruner", PROMOTING.values(), ids=PROMOTING)
+promoting_at_any_length = pytest.mark.parametrize(
+    "make_pruner",
+    [*PROMOTING.values(), *WITH_LENGTH.values()],
+    ids=[*PROMOTING, *WITH_LENGTH],
+)
 whichever = pytest.mark.parametrize("make_pruner", ALL.values(), ids=ALL)
 
 
@@ -66,7 +74,7 @@ def best_of(n_trials: int) -> int:
 # -- who goes on -------------------------------------------------------------------------------
 
 
-@promoting
+@promoting_at_any_length
 def test_the_best_completes_and_nobody_repeats_a_step(make_pruner: MakePruner, url: str) -> None:
     player = Player(n_trials=30)
     with searches(url, make_pruner) as views:
@@ -150,7 +158,7 @@ def test_the_direction_counts(make_pruner: MakePruner, url: str, direction: Dire
     assert TrialState.PRUNED in {each.state for each in trials}
 
 
-@promoting
+@promoting_at_any_length
 def test_a_study_of_two_trials_has_a_winner(make_pruner: MakePruner, url: str) -> None:
     player = Player(n_trials=2)
     with searches(url, make_pruner) as views:

@@ -22,12 +22,11 @@ def points(n: int, d: int = 2, seed: int = 0) -> Array:
 def test_it_predicts_as_another_implementation_with_the_same_parameters() -> None:
     x, asked = points(20), points(7, seed=1)
     y = waves(x)
-    process = GaussianProcess([0.4, 0.7])
-    process.condition(x, y)
+    known = GaussianProcess([0.4, 0.7]).given(x, y)
     kernel = ConstantKernel(1.0) * Matern([0.4, 0.7], nu=2.5) + WhiteKernel(0.01 + 1e-6)
     other = GaussianProcessRegressor(kernel, optimizer=None, alpha=0.0).fit(x, y)
     theirs, spread = other.predict(asked, return_std=True)
-    mean, deviation = process.predict(asked)
+    mean, deviation = known.predict(asked)
     assert mean == pytest.approx(theirs, abs=1e-6)
     # Theirs is that of the next observation, noise included.
     assert deviation**2 + 0.01 + 1e-6 == pytest.approx(spread**2, abs=1e-6)
@@ -40,8 +39,8 @@ def test_what_it_learns_predicts_better_than_what_it_assumed() -> None:
     learned.fit(x, y[:60], n_steps=30)
     errors = []
     for process in (assumed, learned):
-        process.condition(x, y[:60])
-        errors.append(float(np.abs(process.predict(asked)[0] - y[60:]).mean()))
+        mean, _ = process.given(x, y[:60]).predict(asked)
+        errors.append(float(np.abs(mean - y[60:]).mean()))
     assert errors[1] < errors[0] / 2
 
 
@@ -58,16 +57,24 @@ def test_points_that_lie_on_each_other_do_no_harm() -> None:
     y = waves(x)
     process = GaussianProcess([0.5, 0.5])
     process.fit(x, y)
-    process.condition(x, y)
-    mean, deviation = process.predict(x[::20])
+    mean, deviation = process.given(x, y).predict(x[::20])
     assert mean == pytest.approx(y[::20], abs=0.1)
     assert np.isfinite(deviation).all()
 
 
 def test_far_from_everything_it_knows_only_its_prior() -> None:
     x = points(20)
-    process = GaussianProcess([0.1, 0.1])
-    process.condition(x, waves(x))
-    mean, deviation = process.predict(np.array([[50.0, 50.0]]))
+    known = GaussianProcess([0.1, 0.1]).given(x, waves(x))
+    mean, deviation = known.predict(np.array([[50.0, 50.0]]))
     assert mean == pytest.approx([0.0])
     assert deviation == pytest.approx([1.0])
+
+
+def test_what_one_thread_took_in_is_not_what_another_predicts_from() -> None:
+    process = GaussianProcess([0.5, 0.5])
+    few, many = points(3), points(30, seed=1)
+    of_few = process.given(few, waves(few))
+    alone = of_few.predict(few)
+    process.given(many, waves(many))
+    process.fit(many, waves(many))
+    assert np.array_equal(of_few.predict(few), alone)
