@@ -63,6 +63,8 @@ def _best(n_devices: int, free: Sequence[Device], levels: tuple[_Level, ...]) ->
     for depth, level in enumerate(levels, start=1):
         if group := _smallest_that_suffices(n_devices, free, level):
             return _best(n_devices, group, levels[depth:])
+    if n_devices == 1:
+        return free[:1]  # They are alike by now.
     return islice(_largest_groups_first(free, _LEVELS), n_devices)
 
 

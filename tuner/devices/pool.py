@@ -118,7 +118,11 @@ class DevicePool:
     def fits(self, width: Width, *, avoid: AbstractSet[DeviceId] = frozenset()) -> bool:
         """Whether it fits now, on other devices than those to avoid."""
         # Asked in each round of a loop, in most of which everything is leased.
-        return bool(self._free or self._rooms) and bool(self._choose(width, avoid))
+        if not (self._free or self._rooms):
+            return False
+        if isinstance(width, Devices):
+            return len(self._free_besides(avoid)) >= width.n_devices
+        return bool(self._choose(width, avoid))
 
     def lease(
         self,

@@ -21,14 +21,12 @@ from tuner.attempt import (
     Ending,
     Outcome,
 )
-from tuner.budget import Spent, TrialUse
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.activity import Activity
-from tuner.dispatch.closing import Closing
+from tuner.dispatch.asking import Asking
 from tuner.dispatch.device_changes import DeviceChanges, Refused
-from tuner.dispatch.foresight import Foresight
 from tuner.dispatch.grants import Candidate, Grant
 from tuner.dispatch.housekeeping import Housekeeping
 from tuner.dispatch.idle_log import StudyFacts
@@ -46,6 +44,7 @@ from tuner.dispatch.sampling import Sampler
 from tuner.dispatch.saving import Saving
 from tuner.dispatch.settling import Settling
 from tuner.dispatch.snapshot import StoreState, take_snapshot
+from tuner.dispatch.spending import Spending
 from tuner.dispatch.stalls import Stalls
 from tuner.dispatch.stopping import Stopping
 from tuner.dispatch.streak import N_ALIKE, Streak, said_last
@@ -54,7 +53,6 @@ from tuner.dispatch.terms import Result, Terms
 from tuner.dispatch.usage import Usage
 from tuner.dispatch.widening import Widening
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, StoreError
-from tuner.idle import IdleCause
 from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.plan import TrialPlan
@@ -126,6 +124,8 @@ class Dispatcher:
         self._housekeeping = housekeeping
         self._saving = saving
         self._live: dict[AttemptId, LiveAttempt] = {}
+        #: Those of them whose processes are gone, and whose devices are not free yet.
+        self._clearing: dict[AttemptId, LiveAttempt] = {}
         #: Those of them that are to be launched once the database knows of them.
         self._intended: list[LiveAttempt] = []
         #: Trials that are too wide for the devices that are left.
@@ -136,8 +136,6 @@ class Dispatcher:
         self._stop_reason = ""
         self._streak = Streak(is_over=search.has_ended_well)
         self._room = Room(plan.files.root, self._say)
-        #: Of this start.
-        self._device_s = 0.0
         self._started_at = clock.now()
         start_s = self._started_at.monotonic_s
         self._committed_at_s = self._beat_at_s = self._shown_at_s = start_s
@@ -148,19 +146,15 @@ class Dispatcher:
             now=self._started_at,
             counts_devices=terms.budget.counts_devices,
         )
-        self._foresight = Foresight()
-        self._closing = Closing(recorder.past.trials)
-        self._is_closing_said = False
         self._activity = activity
         self._usage = Usage(recorder, sampler)
-        #: Whether the search had nothing for a device that was free.
-        self._found_nothing = False
-        self._is_making_suggestion = False
+        self._spending = self._new_spending()
         self._outage = Outage(recorder, self._say)
         self._talk = self._new_talk()
         self._stopping = self._new_stopping()
         self._widening = self._new_widening() if self._terms.widens else None
         self._settling = self._new_settling()
+        self._asking = self._new_asking()
         self._launching = self._new_launching()
         self._orders = Orders(recorder.commands, self._say)
         self._device_changes = DeviceChanges(reselection, leasing, recorder)
@@ -209,6 +203,30 @@ class Dispatcher:
             say=self._say,
         )
 
+    def _new_spending(self) -> Spending:
+        return Spending(
+            self._terms.budget,
+            search=self._search,
+            recorder=self._recorder,
+            usage=self._usage,
+            live=self._live,
+            started_at=self._started_at,
+            say=self._say,
+        )
+
+    def _new_asking(self) -> Asking:
+        return Asking(
+            search=self._search,
+            settling=self._settling,
+            spending=self._spending,
+            leasing=self._leasing,
+            fleet=self._recorder.fleet,
+            usage=self._usage,
+            live=self._live,
+            clock=self._clock,
+            why_no_more=self._why_no_more,
+        )
+
     def _new_launching(self) -> Launching:
         return Launching(
             recorder=self._recorder,
@@ -222,7 +240,7 @@ class Dispatcher:
     @property
     def device_s(self) -> float:
         """Seconds for which attempts of this start held devices, each device by itself."""
-        return self._device_s
+        return self._spending.device_s
 
     def run(self, events: Events) -> Result:
         """Works until the budget is reached or the user ends it, and every attempt is over.
@@ -285,7 +303,7 @@ class Dispatcher:
         n_waiting = self._leasing.n_waiting
         is_over = bool(self._why_no_more(now, is_new_trial=not n_waiting))
         return StudyFacts(
-            is_over=is_over or (self._found_nothing and not n_waiting),
+            is_over=is_over or (self._asking.found_nothing and not n_waiting),
             is_paused=bool(self._orders.paused_by),
             is_database_away=self._outage.is_on,
             is_disk_full=self._room.is_awaited,
@@ -307,7 +325,8 @@ class Dispatcher:
             self._forget_removed(self._housekeeping)
         if self._saving is not None:
             self._saving.heed(now, lambda: (live.attempt for live in self._live.values()))
-        self._ask_ahead(now)
+        if not self._orders.paused_by and (ahead := self._asking.ahead(now)) is not None:
+            self._leasing.put(ahead)
 
     # -- hearing -----------------------------------------------------------------------------
 
@@ -385,6 +404,7 @@ class Dispatcher:
             is_stopping=bool(self._stop_reason),
         )
         move(self._recorder, live, AttemptState.CLEARING, now, params=params)
+        self._clearing[live.attempt.id] = live
         self._notices.append(
             Ended(
                 attempt=live.attempt,
@@ -427,8 +447,7 @@ class Dispatcher:
                 self._stop(now, f"stopped by {command.asked_by}", told(command))
                 return
             case Order.SET:
-                budget = changed(self._terms.budget, command)
-                self._terms = replace(self._terms, budget=budget)
+                self._spending.budget = budget = changed(self._spending.budget, command)
                 self._recorder.allow(budget.trials)
                 self._others.count_devices(budget.counts_devices)
             case Order.PAUSE:
@@ -502,10 +521,7 @@ class Dispatcher:
     # -- devices -----------------------------------------------------------------------------
 
     def _release_cleared_devices(self, now: Instant) -> None:
-        clearing = [
-            live for live in self._live.values() if live.attempt.state is AttemptState.CLEARING
-        ]
-        for live in clearing:
+        for live in list(self._clearing.values()):
             if self._is_clear(live, now):
                 self._finish(live, now)
 
@@ -527,20 +543,16 @@ class Dispatcher:
 
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         move(self._recorder, live, AttemptState.FINISHED, now)
-        self._foresight.ended(now.monotonic_s - live.leased_at_s)
-        held_s = self._held_s(live, now)
-        self._device_s += held_s
-        outcome = live.attempt.ending.outcome if live.attempt.ending else None
-        use = TrialUse(time_s=now.monotonic_s - live.leased_at_s, device_s=held_s)
-        self._closing.ended(live.attempt.trial_id, outcome, use)
+        self._asking.ended(now.monotonic_s - live.leased_at_s)
+        self._spending.ended(live, now)
         self._leasing.release(live.grant)
         self._usage.has_changed = True
         if self._activity is not None:
             self._activity.forget(live.attempt.id)
         if self._saving is not None:
             self._saving.ended(live.attempt)
-        del self._live[live.attempt.id]
-        if outcome is Outcome.PAUSED and live.widens_to is not None:
+        del self._live[live.attempt.id], self._clearing[live.attempt.id]
+        if live.outcome is Outcome.PAUSED and live.widens_to is not None:
             self._settling.go_on_wider(live, is_stopping=bool(self._stop_reason))
 
     def _fill_devices(self, now: Instant) -> None:
@@ -551,8 +563,8 @@ class Dispatcher:
             if self._leasing.settle_for_less():
                 self._grant_devices(now)
             if self._widening.is_due(now) and self._has_nothing_to_start(now):
-                lives, spent = self._live.values(), self._spent(now)
-                self._widening.heed(now, lives, self._terms.budget, spent)
+                spent = self._spending.spent(now)
+                self._widening.heed(now, self._live.values(), self._spending.budget, spent)
         self._launch_intended(self._clock.now())
         for candidate in self._leasing.unplaceable():
             self._parked.append(candidate)
@@ -563,7 +575,7 @@ class Dispatcher:
 
     def _grant_devices(self, now: Instant) -> None:
         while self._leasing.may_have_room and self._may_start(now):
-            grant = self._leasing.next(partial(self._ask_for_devices, now))
+            grant = self._leasing.next(partial(self._asking.now, now))
             if grant is None:
                 break
             # Not at the beginning of the round: asking took its time, in which it held nothing.
@@ -578,59 +590,8 @@ class Dispatcher:
         return self._room.is_there(now.monotonic_s)
 
     def _has_nothing_to_start(self, now: Instant) -> bool:
-        is_asked = self._found_nothing and not self._leasing.n_waiting and not self._parked
+        is_asked = self._asking.found_nothing and not self._leasing.n_waiting and not self._parked
         return is_asked and bool(self._why_no_more(now, is_new_trial=True))
-
-    def _ask_for_devices(self, now: Instant) -> Candidate | None:
-        began = self._clock.now()
-        candidate = self._ask(now)
-        waiting = [device.id for device in self._leasing.pool.free]
-        self._usage.spent(IdleCause.NO_SUGGESTION, began, self._clock.now(), waiting)
-        self._found_nothing = candidate is None and not self._is_making_suggestion
-        return candidate
-
-    def _ask(self, now: Instant) -> Candidate | None:
-        self._is_making_suggestion = False
-        if self._why_no_more(now, is_new_trial=False):
-            return None
-        is_last = bool(self._why_no_more(now, is_new_trial=True))
-        began_s = self._clock.now().monotonic_s
-        asked = self._search.resume(
-            is_last=is_last and not self._live, is_closing=is_last and self._leader_fits(now)
-        )
-        if asked is None and is_last:
-            return None
-        # Whoever makes it wakes the loop.
-        self._is_making_suggestion = asked is None and not self._search.is_ready
-        if self._is_making_suggestion:
-            return None
-        asked = asked or self._search.ask()
-        candidate = None if asked is None else self._settling.candidate(asked)
-        here_s = self._clock.now().monotonic_s - began_s
-        self._foresight.asked(here_s + self._search.suggestion_s)
-        return candidate
-
-    def _ask_ahead(self, now: Instant) -> None:
-        """Asks for the trial of the device that is free next, where devices would wait for it."""
-        n_devices = len(self._leasing.pool.devices)
-        if not self._live or not self._leasing.may_look_ahead or self._orders.paused_by:
-            return
-        if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
-            return
-        held_s = [self._held_s(live, now) for live in self._live.values()]
-        # It starts when another one has ended, and has to end within the budget itself.
-        if self._closing.too_little(self._terms.budget, self._spent(now), held_s, share=2.0):
-            return
-        candidate = self._ask(now)
-        if candidate is not None:
-            self._leasing.put(candidate)
-
-    def _leaves_last_ones(self, n_devices: int) -> bool:
-        """Whether so few trials are left that other dispatchers may have a device for them."""
-        n_trials = self._terms.budget.trials
-        if n_trials is None or not self._recorder.fleet.others:
-            return False
-        return n_trials - self._search.n_begun < 2 * n_devices
 
     def _intend(self, now: Instant, grant: Grant) -> None:
         live = self._launching.intend(now, grant)
@@ -658,30 +619,8 @@ class Dispatcher:
             return self._stop_reason
         if is_new_trial and self._search.is_exhausted:
             return self._search.why_exhausted
-        spent = self._spent(now)
-        reached = self._terms.budget.reached(spent, is_new_trial=is_new_trial)
-        if reached is None and is_new_trial:
-            reached = self._too_little(now, spent)
+        reached = self._spending.why_no_more(now, is_new_trial=is_new_trial)
         return f"budget reached: {reached}" if reached else ""
-
-    def _too_little(self, now: Instant, spent: Spent) -> str | None:
-        """Why a new trial could not finish; people are told once."""
-        held_s = [self._held_s(live, now) for live in self._live.values()]
-        reason = self._closing.too_little(self._terms.budget, spent, held_s)
-        if reason and self._live and not self._is_closing_said:
-            self._is_closing_said = True
-            self._say(f"No new trial starts: {reason}. Those that run go on.")
-        return reason
-
-    def _leader_fits(self, now: Instant) -> bool:
-        """Whether what is left, too little for a new trial, is enough for the best that waits."""
-        share = self._search.share_left_of_leader
-        if share is None or self._terms.budget.reached(self._spent(now), is_new_trial=False):
-            return False
-        held_s = [self._held_s(live, now) for live in self._live.values()]
-        spent, budget = self._spent(now), self._terms.budget
-        is_near_the_end = self._closing.too_little(budget, spent, held_s) is not None
-        return is_near_the_end and not self._closing.too_little(budget, spent, held_s, share)
 
     def _is_done(self) -> bool:
         if self._live:
@@ -713,25 +652,6 @@ class Dispatcher:
             must_wait = self._others.must_be_waited_for(now)
         # The next round takes it up: what the others have done may be known since just now.
         return not must_wait and not self._search.lacks_a_winner
-
-    def _spent(self, now: Instant) -> Spent:
-        held_s = 0.0
-        if self._terms.budget.device_hours is not None:
-            held_s = sum(self._held_s(live, now) for live in self._live.values())
-        return Spent(
-            trials=self._search.n_begun,
-            time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
-            device_s=self._recorder.fleet.device_s_elsewhere + self._device_s + held_s,
-            energy_kwh=self._energy_kwh(),
-        )
-
-    def _energy_kwh(self) -> float:
-        if self._terms.budget.energy_kwh is None:
-            return 0.0
-        return self._recorder.fleet.energy_kwh_elsewhere + self._usage.energy_kwh
-
-    def _held_s(self, live: LiveAttempt, now: Instant) -> float:
-        return (now.monotonic_s - live.leased_at_s) * live.grant.lease.n_devices_held
 
     def _result(self) -> Result:
         counts = self._search.count()
@@ -804,8 +724,8 @@ class Dispatcher:
                 self._search,
                 tuple(self._live.values()),
                 self._leasing,
-                budget=self._terms.budget,
-                spent=self._spent(now),
+                budget=self._spending.budget,
+                spent=self._spending.spent(now),
                 now=now,
                 started_at_s=self._started_at.monotonic_s,
                 is_stopping=bool(self._stop_reason),
@@ -819,6 +739,4 @@ class Dispatcher:
 
     def _patience_s(self) -> float:
         """How long to wait for news."""
-        lives = self._live.values()
-        is_clearing = any(live.attempt.state is AttemptState.CLEARING for live in lives)
-        return _CLEARING_TICK_S if is_clearing else _TICK_S
+        return _CLEARING_TICK_S if self._clearing else _TICK_S

@@ -330,6 +330,8 @@ class Leasing:
             self._sharing.add(device)
 
     def _give_back(self) -> None:
+        if not self._leaving:
+            return
         held = {device.id for lease in self.pool.leases for device in lease.devices}
         for device_id in [each for each in self._leaving if each not in held]:
             self._leaving.pop(device_id)()
@@ -414,6 +416,8 @@ class Leasing:
         }
 
     def _withdraw_lost(self) -> None:
+        if not self.watch.lost:
+            return
         for device in self.pool.devices:
             if device.id in self.watch.lost:
                 reason = self.watch.lost[device.id]

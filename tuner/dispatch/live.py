@@ -9,6 +9,7 @@ from enum import Enum
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt, Cause, Ending, Outcome
+from tuner.clock import Instant
 from tuner.devices.device import DeviceKind
 from tuner.dispatch.grants import Grant
 from tuner.launch.diagnosis import (
@@ -141,6 +142,15 @@ class LiveAttempt:
         if self.grant.n_reports < _N_PACED or n_steps <= 0:
             return None
         return (self.heard_at_s - self.first_heard_at_s) / n_steps
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended; None while it has not."""
+        return self.attempt.ending.outcome if self.attempt.ending else None
+
+    def held_s(self, now: Instant) -> float:
+        """Device-seconds so far; a share of a device counts as much as it is."""
+        return (now.monotonic_s - self.leased_at_s) * self.grant.lease.n_devices_held
 
     @property
     def pids(self) -> frozenset[int]:

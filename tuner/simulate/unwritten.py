@@ -13,12 +13,14 @@ from tuner.attempt import Attempt, Ending
 from tuner.clock import Clock, Instant
 from tuner.devices.device import Device
 from tuner.devices.pool import Lease
+from tuner.idle import IdleSpan
 from tuner.messages import Json
 from tuner.store.commands import Command, Commands
 from tuner.store.database import Database
 from tuner.store.fleet import Fleet, Loss
 from tuner.store.record import Recorder
 from tuner.store.starts import StartRecord
+from tuner.store.usage_record import UsageRecord
 
 
 class _NoCommands(Commands):
@@ -35,6 +37,12 @@ class _NoOthers(Fleet):
         return []
 
     def measure(self) -> None: ...
+
+
+class _NoUsage(UsageRecord):
+    """Nobody looks at idle devices; there is no sampler."""
+
+    def idle(self, span: IdleSpan) -> None: ...
 
 
 class UnwrittenRecorder(Recorder):
@@ -55,6 +63,7 @@ class UnwrittenRecorder(Recorder):
             database.access, start.study_id, host=start.host.name, pid=start.host.pid
         )
         self.fleet = _NoOthers(database, start.study_id, start.host.name, own_id=0)
+        self.usage = _NoUsage({})
         self._n_attempts: dict[int, int] = {}
         self._storage = database.storage
         self._storage.stay_in_memory()
@@ -75,7 +84,6 @@ class UnwrittenRecorder(Recorder):
     def commit(self) -> None:
         self._storage.take_pending()
         self._storage.forget_taken()
-        self.usage.take()
 
     def attempts_of(self, trial_id: int) -> int:
         return self._n_attempts.get(trial_id, 0)

@@ -244,7 +244,7 @@ def test_a_budget_that_is_reached_meanwhile_does_not_keep_it_from_going_on(widen
     world = widening(trains(), budget=Budget(trials=3, device_hours=1.0))
     world.turn_until(lambda: is_told(world))
     # As somebody may set it.
-    world.dispatcher._device_s += 3600.0
+    world.dispatcher._spending.device_s += 3600.0
     assert world.run().n_completed == 3
     assert widths(world) == [1, 4]
 
