@@ -57,7 +57,11 @@ class Usage:
             idle: The devices that none of them holds, with what is the matter with each.
             study: What keeps trials from starting.
         """
-        causes = {device_id: why_idle(own, study) for device_id, own in idle.items()}
+        of_the_study = why_idle(None, study)
+        causes = {
+            device_id: of_the_study if own is None else why_idle(own, study)
+            for device_id, own in idle.items()
+        }
         self._idle.note(now.utc, causes)
         self.causes = causes
         if self.has_changed and self._sampler is not None:
