@@ -16,6 +16,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from search_spaces.strict_yaml import read_yaml
+from tuner.budget import Budget
 from tuner.config import BudgetConfig, PrunerConfig, SamplerConfig, StudyConfig
 from tuner.config.confirm import ConfirmConfig, confirmation_of
 from tuner.dispatch.notices import Notice, Said, Snapshot, View
@@ -93,7 +94,7 @@ def confirm(
     runs.search.sync()
     # No more than that: a run that nobody asked for would repeat no trial.
     config = _config(study.config, n_runs, seed)
-    runs.recorder.allow(n_runs)
+    runs.recorder.allow(Budget(trials=n_runs))
     numbers = ", ".join(str(each.number) for each in leaders)
     view.show(
         Said(

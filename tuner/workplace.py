@@ -128,7 +128,7 @@ def open_study(
         start,
         host.all_devices,
         clock=SystemClock(),
-        n_trials=config.budget.trials,
+        budget=config.budget.limits,
     )
     if n_trials or recorder.n_earlier_starts:
         later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)

@@ -107,6 +107,7 @@ def test_set_changes_the_budget(folder: StudyFolder, running: Running) -> None:
     assert done.code == 0
     assert "change it there, too" in done.out
     wait_until(said(running, "Changed: budget.trials=6"), "it hears")
+    wait_until(lambda: " of 6" in folder.tuner("status", "study.yaml").out, "status knows")
     let_go(folder)
     assert running.wait().code == EXIT_BUDGET_REACHED
     assert folder.states() == ["COMPLETE"] * 6

@@ -448,7 +448,7 @@ class Dispatcher:
                 return
             case Order.SET:
                 self._spending.budget = budget = changed(self._spending.budget, command)
-                self._recorder.allow(budget.trials)
+                self._recorder.allow(budget)
                 self._others.count_devices(budget.counts_devices)
             case Order.PAUSE:
                 self._put_back_waiting()

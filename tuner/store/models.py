@@ -22,7 +22,7 @@ from tuner.store.types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0008"
 VERSION_TABLE = "tuner_alembic_version"
 
 #: Small rows with a key of several parts: SQLite needs no second tree to find them.
@@ -113,6 +113,9 @@ class DispatcherRow(TunerBase):
     git_is_dirty: Mapped[bool | None]
     #: Names of those that it has, as of its last sign of life; None from older tuners.
     devices: Mapped[list[str] | None] = mapped_column(PlainJson)
+    #: What the study may spend as far as it knows, flags and `tuner set` included; None from older
+    #: tuners.
+    budget: Mapped[dict[str, float | None] | None] = mapped_column(PlainJson)
 
 
 class AttemptRow(TunerBase):

@@ -10,13 +10,14 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 
 import sqlalchemy as sa
 
 from tuner.attempt import Attempt, AttemptId, AttemptState, Ending
+from tuner.budget import Budget
 from tuner.clock import Clock
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.devices.pool import Lease
@@ -76,7 +77,7 @@ class Recorder:
         start: Who writes, and what for.
         devices: What this dispatcher may lease.
         clock: The time.
-        n_trials: How many trials the study may have, whoever runs them; None for any number.
+        budget: What the study may spend, whoever spends it.
 
     Raises:
         StoreError: If another dispatcher that is alive works on the study.
@@ -89,8 +90,9 @@ class Recorder:
         devices: Sequence[Device],
         *,
         clock: Clock,
-        n_trials: int | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        budget = budget or Budget()
         at = clock.now().utc
         self._database = database
         self._rows: dict[AttemptId, int] = {}
@@ -102,9 +104,9 @@ class Recorder:
         #: Who has which slot of a device.
         self._slots: dict[tuple[int, int], AttemptId] = {}
         with self._errors():
-            database.access.run(lambda c: self._begin(c, start, devices, at))
+            database.access.run(lambda c: self._begin(c, start, devices, at, budget))
         database.storage.look_again()  # Trials of those that died wait by now.
-        self._ownership = Ownership(self._dispatcher_id, start.study_id, n_trials, clock)
+        self._ownership = Ownership(self._dispatcher_id, start.study_id, budget.trials, clock)
         #: One that was begun to be written, and may be in the database.
         self._taken: _Batch | None = None
         self._n_batches = 0
@@ -122,7 +124,12 @@ class Recorder:
         )
 
     def _begin(
-        self, connection: sa.Connection, start: StartRecord, devices: Sequence[Device], at: datetime
+        self,
+        connection: sa.Connection,
+        start: StartRecord,
+        devices: Sequence[Device],
+        at: datetime,
+        budget: Budget,
     ) -> None:
         lock_study(connection, start.study_id)
         if connection.dialect.name == "sqlite":
@@ -139,7 +146,9 @@ class Recorder:
         #: How many dispatchers have begun to work on the study before this one.
         self.n_earlier_starts = count_starts(connection, start.study_id)
         labels = [device.label for device in devices]
-        self._dispatcher_id = insert_dispatcher(connection, start, self._host_id, at, labels)
+        self._dispatcher_id = insert_dispatcher(
+            connection, start, self._host_id, at, labels, budget
+        )
 
     def add_devices(self, devices: Sequence[Device]) -> None:
         """This dispatcher may lease these too.
@@ -302,9 +311,10 @@ class Recorder:
         """Something that happened to the dispatcher itself."""
         self._event(name, at, None, detail)
 
-    def allow(self, n_trials: int | None) -> None:
-        """From now on the study may have so many trials, whoever runs them."""
-        self._ownership.n_trials = n_trials
+    def allow(self, budget: Budget) -> None:
+        """From now on the study may spend so much, whoever spends it."""
+        self._ownership.n_trials = budget.trials
+        self._dispatcher_change["budget"] = asdict(budget)
 
     def beat(self, at: datetime, devices: Sequence[Device]) -> None:
         """Shows others that this dispatcher is alive, and which devices it has."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tuner.budget import TrialUse
+from tuner.budget import Budget, TrialUse
 from tuner.devices.device import Device
 from tuner.errors import StoreError
 from tuner.provenance import GitState, HostFacts, is_alive
@@ -196,6 +196,7 @@ def insert_dispatcher(
     host_id: int,
     at: datetime,
     devices: Sequence[str] = (),
+    budget: Budget | None = None,
 ) -> int:
     row = {
         "study_id": start.study_id,
@@ -211,5 +212,6 @@ def insert_dispatcher(
         "git_commit": start.git.commit,
         "git_is_dirty": start.git.is_dirty,
         "devices": list(devices),
+        "budget": None if budget is None else asdict(budget),
     }
     return insert_row(connection, sa.insert(table_of(DispatcherRow)), row)

@@ -88,12 +88,14 @@ def read_status(
     Args:
         connection: One that sees a single instant.
         stored: The study.
-        budget: Of the study file; None: of the file that the study was last run with.
+        budget: Of the study file, which counts while nobody works on the study; None: as the
+            study was last run.
         now: The present.
     """
     (study,) = read_studies(connection, now, stored.id)
     starts = read_dispatchers(connection, now, stored.id)
-    progress = read_progress(connection, study, budget)
+    is_at_work = any(each.is_alive for each in starts)
+    progress = read_progress(connection, study, budget, is_at_work=is_at_work)
     return StudyStatus(
         standing=progress.standing,
         reason=progress.reason,
@@ -114,10 +116,22 @@ def read_status(
 
 
 def read_progress(
-    connection: sa.Connection, study: StudySummary, budget: BudgetConfig | None = None
+    connection: sa.Connection,
+    study: StudySummary,
+    budget: BudgetConfig | None = None,
+    *,
+    is_at_work: bool = False,
 ) -> Progress:
-    """How far a study is; `budget` None: of the file that it was last run with."""
-    limits = (budget or _recorded_budget(connection, study.id)).limits
+    """How far a study is.
+
+    Args:
+        connection: One that sees a single instant.
+        study: Which.
+        budget: Of the study file; None: what it might spend when it was last run.
+        is_at_work: Somebody works on it, who may have been started with flags, and told otherwise
+            since: then that counts.
+    """
+    limits = _limits(connection, study.id, budget, is_at_work=is_at_work)
     spent = _spent(connection, study)
     uses = completed_uses(connection, study.id) if has_our_tables(connection) else []
     grid = _grid(connection, study.id)
@@ -161,21 +175,31 @@ def _ends_at(progress: Progress, now: datetime) -> datetime | None:
     return now + timedelta(seconds=progress.spent.time_s * (1 - fraction) / fraction)
 
 
-def _recorded_budget(connection: sa.Connection, study_id: int) -> BudgetConfig:
-    if not has_our_tables(connection):
-        return BudgetConfig()
+def _limits(
+    connection: sa.Connection, study_id: int, budget: BudgetConfig | None, *, is_at_work: bool
+) -> Budget:
     query = (
-        sa.select(DispatcherRow.study_file)
+        sa.select(DispatcherRow.budget, DispatcherRow.study_file)
         .where(DispatcherRow.study_id == study_id)
         .order_by(DispatcherRow.id.desc())
         .limit(1)
     )
+    row = connection.execute(query).one_or_none() if has_our_tables(connection) else None
+    if row is not None and row.budget is not None and (is_at_work or budget is None):
+        return Budget(**row.budget)
+    if budget is not None:
+        return budget.limits
+    return _budget_in(row.study_file) if row is not None else Budget()
+
+
+def _budget_in(study_file: str) -> Budget:
+    """Of a start of an older tuner, which recorded its file alone."""
     try:
-        document = read_yaml(connection.execute(query).scalar() or "")
+        document = read_yaml(study_file)
         budget = document.get("budget") if isinstance(document, dict) else None
-        return BudgetConfig.model_validate(budget or {})
+        return BudgetConfig.model_validate(budget or {}).limits
     except (YamlError, ValidationError):
-        return BudgetConfig()  # A file that only its flags have put right.
+        return Budget()  # A file that only its flags have put right.
 
 
 def _last_end_reason(connection: sa.Connection, study_id: int) -> str:

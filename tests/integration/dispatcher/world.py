@@ -224,7 +224,7 @@ class World:
             start,
             devices,
             clock=self.clock,
-            n_trials=None if budget else n_trials,
+            budget=budget or Budget(trials=n_trials),
         )
         self.search.sync()
         # As long as no test wants: only what a test breaks is broken.

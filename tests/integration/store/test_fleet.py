@@ -17,6 +17,7 @@ from optuna.trial import TrialState
 
 from tests.fakes import a_gpu
 from tuner.attempt import Attempt
+from tuner.budget import Budget
 from tuner.clock import Instant, SystemClock
 from tuner.devices.pool import Lease
 from tuner.provenance import GitState, HostFacts
@@ -63,7 +64,7 @@ class Member:
             git=GitState(),
         )
         self.recorder = Recorder(
-            self.database, start, [a_gpu(0)], clock=SystemClock(), n_trials=n_trials
+            self.database, start, [a_gpu(0)], clock=SystemClock(), budget=Budget(trials=n_trials)
         )
 
     @property

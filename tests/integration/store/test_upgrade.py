@@ -32,6 +32,7 @@ NEW_COLUMNS = {
     "end_reason": "",
     "n_batches": 0,
     "devices": None,
+    "budget": None,
 }
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces import SearchSpace, parse_space, to_json
 from tuner.attempt import AttemptState, Cause, Outcome
+from tuner.budget import Budget
 from tuner.devices.device import DeviceKind
 from tuner.idle import IdleCause
 from tuner.search.identity import OBJECTIVES_ATTR, SPACE_ATTR
@@ -149,6 +151,7 @@ def add_dispatcher(
     is_ended: bool = False,
     is_alive: bool = False,
     study_file: str = STUDY_FILE,
+    budget: Budget | None = None,
 ) -> int:
     with writing(url) as connection:
         return _insert(
@@ -168,6 +171,7 @@ def add_dispatcher(
             git_commit="abc",
             git_is_dirty=True,
             devices=["GPU 0", "GPU 1"],
+            budget=None if budget is None else asdict(budget),
         )
 
 

@@ -23,6 +23,7 @@ from tests.integration.verbs.seeded import (
     optuna_storage,
     place,
 )
+from tuner.budget import Budget
 from tuner.config import BudgetConfig
 from tuner.errors import EXIT_BAD_INPUT, StoreError
 from tuner.verbs.show_studies import status_text, studies_text
@@ -228,6 +229,24 @@ def test_budget_of_the_study_file_decides(url: str, trials: int, expected: Stand
     add_study(url, "first", values)
     add_dispatcher(url, "first", is_ended=True)
     assert status_of(url, "first", BudgetConfig(trials=trials)).standing is expected
+
+
+@pytest.mark.parametrize(
+    ("state", "of_file", "allowed"),
+    [
+        ("is_alive", 48, 20),
+        ("is_ended", 48, 48),
+        ("is_ended", None, 20),
+    ],
+    ids=["at work", "over", "no file"],
+)
+def test_what_a_start_may_spend_counts_while_it_works(
+    url: str, state: str, of_file: int | None, allowed: int
+) -> None:
+    add_study(url, "first", [a_trial({"lr": 0.01}, 0.5)])
+    add_dispatcher(url, "first", budget=Budget(trials=20), **{state: True})  # type: ignore[arg-type]
+    given = None if of_file is None else BudgetConfig(trials=of_file)
+    assert status_of(url, "first", given).budget.trials == allowed
 
 
 def test_grid_that_was_tried_is_an_end(url: str) -> None:
