@@ -60,8 +60,8 @@ class RungFedTPE(BaseSampler):
         return self._inner.sample_independent(fed, trial, param_name, param_distribution)
 
 
-def _as_completed(trial: FrozenTrial, value: float) -> FrozenTrial:
+def _as_completed(trial: FrozenTrial, value: float | list[float]) -> FrozenTrial:
     completed = copy.copy(trial)
     completed.state = TrialState.COMPLETE
-    completed.values = [value]
+    completed.values = value if isinstance(value, list) else [value]
     return completed
