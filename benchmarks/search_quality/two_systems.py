@@ -79,6 +79,7 @@ class TunerSearch:
             sampler=sampler,
             pruner=pruner_of(config),
         )
+        self.study = self._search.study
         self._ids: dict[int, int] = {}
 
     def next(self) -> Next:
@@ -113,17 +114,17 @@ class Ours:
 
     sampler: Mapping[str, Any] | None = None
     pruner: Mapping[str, Any] | None = None
-    #: Whether TPE is shown the values of one rung.
-    by_rung: bool = False
+    #: Where TPE is shown the values of one rung: the share of trials that are drawn at random.
+    by_rung: float | None = None
 
     def __call__(self, task: CostTask, seed: int) -> Search[Pair]:
         objectives = {name: each.value for name, each in OBJECTIVES.items()}
         parts = {"sampler": self.sampler, "pruner": self.pruner, "objectives": objectives}
         config = study_of(task.space, parts, seed)
-        if self.by_rung:
-            sampler: BaseSampler = RungFedTPE(TPESampler(seed=seed), n_least=N_LEAST)
-        else:
-            sampler = sampler_of(config, seed=seed)
+        sampler = sampler_of(config, seed=seed)
+        if self.by_rung is not None:
+            tpe = TPESampler(seed=seed)
+            sampler = RungFedTPE(tpe, n_least=N_LEAST, random_share=self.by_rung, seed=seed)
         return TunerSearch(config, sampler)
 
 
@@ -151,8 +152,14 @@ OURS: Mapping[str, MakeSearch] = {
     "random + ASHA from 1, promote": Ours(sampler=_RANDOM, pruner=asha_of_ours(1, "promote")),
     "tpe + ASHA from 2": Ours(sampler=_TPE, pruner=asha_of_ours(2)),
     "tpe + ASHA from 2, promote": Ours(sampler=_TPE, pruner=asha_of_ours(2, "promote")),
-    "tpe by rung + ASHA from 2": Ours(pruner=asha_of_ours(2), by_rung=True),
-    "tpe by rung + ASHA from 2, promote": Ours(pruner=asha_of_ours(2, "promote"), by_rung=True),
+    "nsgaii of 10 + ASHA from 1, promote": Ours(
+        sampler={"name": "nsgaii", "population_size": 10}, pruner=asha_of_ours(1, "promote")
+    ),
+    "tpe by rung + ASHA from 2": Ours(pruner=asha_of_ours(2), by_rung=0.0),
+    "tpe by rung + ASHA from 2, promote": Ours(pruner=asha_of_ours(2, "promote"), by_rung=0.0),
+    "tpe by rung, 1/3 random + ASHA from 1, promote": Ours(
+        pruner=asha_of_ours(1, "promote"), by_rung=1 / 3
+    ),
 }
 SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS}
 
