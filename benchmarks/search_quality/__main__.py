@@ -2,6 +2,7 @@
 
     python -m benchmarks.search_quality CURVES.npz ... --seeds 20 --workers 4 32
     python -m benchmarks.search_quality CURVES.npz ... --systems random "tuner, auto" --jobs 1
+    python -m benchmarks.search_quality CURVES.npz ... --second weights    # two objectives
 
 Prints progress, then Markdown tables; writes a JSON file, and a picture. See docs/benchmarks.md.
 """
@@ -16,30 +17,43 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.machine import package_versions, this_machine
 from benchmarks.results import write_json
-from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
+from benchmarks.search_quality import two_systems
+from benchmarks.search_quality.judge import Judged, Judging, judge, tables, write_picture
 from benchmarks.search_quality.kept import Case, Kept
-from benchmarks.search_quality.loop import play
+from benchmarks.search_quality.loop import Program, Search, Value, play
 from benchmarks.search_quality.systems import OURS, PEERS, SYSTEMS, seeded
-from benchmarks.search_quality.tasks import Task, read_task
+from benchmarks.search_quality.tasks import read_task
+from benchmarks.search_quality.two_tasks import COSTS, read_cost_task
 
 PACKAGES = ("tuner", "optuna", "ray", "syne-tune", "torch", "numpy")
 
 
-@functools.cache
-def _task(path: Path) -> Task:
-    return read_task(path)
+class _Searched(Judging, Program[Value], Protocol[Value]):
+    """What is searched on, and says how good a search is."""
+
+
+_task = functools.cache(read_task)
+_cost_task = functools.cache(read_cost_task)
 
 
 def run_one(case: Case) -> Judged | None:
     """Plays one search; None where the tuner is not installed."""
+    if case.second is not None:
+        several = _cost_task(case.curves, case.second)
+        return _judged(case, several, two_systems.seeded(case.system, several, case.seed))
     task = _task(case.curves)
     try:
         search = seeded(case.system, task, case.seed)
     except ModuleNotFoundError:
         return None
+    return _judged(case, task, search)
+
+
+def _judged(case: Case, task: _Searched[Value], search: Search[Value]) -> Judged:
     played = play(
         search, task, n_workers=case.n_workers, restart_s=case.restart_s, n_medians=case.n_medians
     )
@@ -56,6 +70,7 @@ def run_all(args: argparse.Namespace) -> Iterator[Judged]:
             seed=seed,
             restart_s=args.restart,
             n_medians=args.medians,
+            second=args.second,
         )
         for seed in range(args.seeds)
         for n_workers in args.workers
@@ -83,7 +98,8 @@ def run_all(args: argparse.Namespace) -> Iterator[Judged]:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality")
     parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*PEERS, *OURS])
+    parser.add_argument("--second", choices=COSTS, help="a second objective: a cost to minimize")
+    parser.add_argument("--systems", nargs="+", help="by name; all but those with a prior else")
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 32])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--restart", type=float, default=5.0, help="seconds an attempt takes more")
@@ -93,6 +109,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path)
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args(argv)
+    has_two = args.second is not None
+    known = [*(two_systems.SYSTEMS if has_two else SYSTEMS)]
+    args.systems = args.systems or (known if has_two else [*PEERS, *OURS])
+    for system in args.systems:
+        if system not in known:
+            parser.error(f"--systems has {system!r}, but must be of: {', '.join(known)}.")
     judged = list(run_all(args))
     print(f"{this_machine()}\n\n{tables(judged)}")
     if args.output is not None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any, cast
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, TPESampler
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.bounded import _BoundedStudy
@@ -22,11 +23,18 @@ class RungFedTPE(BaseSampler):
     Args:
         inner: The sampler.
         n_least: So many trials are enough.
+        random_share: Of the trials so many are drawn at random, as in BOHB.
+        seed: Of the draw who they are, and of their parameters.
     """
 
-    def __init__(self, inner: TPESampler, *, n_least: int) -> None:
+    def __init__(
+        self, inner: TPESampler, *, n_least: int, random_share: float = 0.0, seed: int = 0
+    ) -> None:
         self._inner = inner
         self._n_least = n_least
+        self._random_share = random_share
+        self._seed = seed
+        self._random = RandomSampler(seed=seed)
 
     def shown(self, study: optuna.Study) -> list[FrozenTrial]:
         """Trials as if they had completed at that rung."""
@@ -56,12 +64,14 @@ class RungFedTPE(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
+        if np.random.default_rng((self._seed, trial.number)).random() < self._random_share:
+            return self._random.sample_independent(study, trial, param_name, param_distribution)
         fed = cast(optuna.Study, _BoundedStudy(study, self.shown(study), is_whole=False))
         return self._inner.sample_independent(fed, trial, param_name, param_distribution)
 
 
-def _as_completed(trial: FrozenTrial, value: float) -> FrozenTrial:
+def _as_completed(trial: FrozenTrial, value: float | list[float]) -> FrozenTrial:
     completed = copy.copy(trial)
     completed.state = TrialState.COMPLETE
-    completed.values = [value]
+    completed.values = value if isinstance(value, list) else [value]
     return completed

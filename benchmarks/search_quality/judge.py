@@ -6,12 +6,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from benchmarks.search_quality.loop import Bettered, Played
-from benchmarks.search_quality.systems import AUTO, PEERS
-from benchmarks.search_quality.tasks import Task
+from benchmarks.search_quality.systems import AUTO, PEERS, TPE
 
-_TPE = "Optuna, TPE"
 _RANDOM_ASHA = "Optuna, random + ASHA"
 
 
@@ -35,7 +34,17 @@ class Judged:
     steps: Sequence[tuple[float, float]]
 
 
-def judge(played: Played, task: Task, *, system: str, n_workers: int, seed: int) -> Judged:
+class Judging(Protocol):
+    """Says how good a value is."""
+
+    @property
+    def name(self) -> str: ...
+
+    def regret(self, value: float) -> float:
+        """0 is as good as it gets, 1 no good."""
+
+
+def judge(played: Played, task: Judging, *, system: str, n_workers: int, seed: int) -> Judged:
     steps = _regrets(played.reported, played.end_s, task)
     return Judged(
         task=task.name,
@@ -51,7 +60,7 @@ def judge(played: Played, task: Task, *, system: str, n_workers: int, seed: int)
     )
 
 
-def _regrets(best: Sequence[Bettered], end_s: float, task: Task) -> list[tuple[float, float]]:
+def _regrets(best: Sequence[Bettered], end_s: float, task: Judging) -> list[tuple[float, float]]:
     return [(0.0, 1.0), *((each.at_s / end_s, task.regret(each.value)) for each in best)]
 
 
@@ -106,7 +115,7 @@ def _mean_of_tasks(
 
 def _time_to(judged: Sequence[Judged], system: str) -> str:
     """Median share of the time until the regret is what TPE's is in the end, by task and seed."""
-    ends = {(each.task, each.seed): each.end for each in judged if each.system == _TPE}
+    ends = {(each.task, each.seed): each.end for each in judged if each.system == TPE}
     shares = []
     for each in judged:
         if each.system == system and (goal := ends.get((each.task, each.seed))) is not None:

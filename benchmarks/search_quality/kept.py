@@ -21,10 +21,13 @@ class Case:
     restart_s: float
     #: How long, in whole trainings of the median configuration.
     n_medians: float
+    #: The second objective; None for one.
+    second: str | None = None
 
     @property
     def key(self) -> str:
-        return json.dumps({**asdict(self), "curves": self.curves.name}, sort_keys=True)
+        known = {**asdict(self), "curves": self.curves.name}
+        return json.dumps({k: v for k, v in known.items() if v is not None}, sort_keys=True)
 
 
 class Kept:

@@ -8,11 +8,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from benchmarks.search_quality.tasks import Task
 from search_spaces import ParamValue
-from tuner.simulate.curves import Curve
+from tuner.simulate.curves import Floats
+
+Value = TypeVar("Value")
+"""What a report has: a number, or one for each objective."""
+Taken = TypeVar("Taken", contravariant=True)
 
 
 class Verdict(Enum):
@@ -29,17 +32,27 @@ class Next:
     params: Mapping[str, ParamValue]
 
 
-class Search(Protocol):
+class Search(Protocol[Taken]):
     """A tuner's sampler and pruner."""
 
     def next(self) -> Next:
         """For a worker that is free: a new trial, or one that was paused."""
 
-    def report(self, trial: int, step: int, value: float, *, held_s: float) -> Verdict:
+    def report(self, trial: int, step: int, value: Taken, *, held_s: float) -> Verdict:
         """After each step but the last, and how long ago the worker took the trial up."""
 
-    def complete(self, trial: int, step: int, value: float) -> None:
+    def complete(self, trial: int, step: int, value: Taken) -> None:
         """After the last step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded(Generic[Value]):
+    """One training."""
+
+    #: After each step.
+    values: Sequence[Value]
+    #: [n_steps], since it began.
+    seconds: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +61,29 @@ class Bettered:
 
     at_s: float
     value: float
+
+
+class Best(Protocol[Taken]):
+    """How good the best is that was seen so far."""
+
+    steps: list[Bettered]
+
+    def take(self, at_s: float, value: Taken) -> None:
+        """Something is seen, at an instant."""
+
+
+class Program(Protocol[Value]):
+    """What is searched on."""
+
+    @property
+    def full_s(self) -> float:
+        """A whole training, in the median."""
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[Value]:
+        """What a configuration does."""
+
+    def new_best(self) -> Best[Value]:
+        """Where nothing is seen yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +101,17 @@ class Played:
 
 
 @dataclass(slots=True)
-class _Training:
-    curve: Curve
+class _Training(Generic[Value]):
+    recorded: Recorded[Value]
     done: int = 0
     #: When its worker took it up.
     begun_s: float = 0.0
 
 
 @dataclass(slots=True)
-class _Best:
+class Largest:
+    """The best of one objective that is maximized."""
+
     steps: list[Bettered] = field(default_factory=list)
 
     def take(self, at_s: float, value: float) -> None:
@@ -82,7 +120,12 @@ class _Best:
 
 
 def play(
-    search: Search, task: Task, *, n_workers: int, restart_s: float, n_medians: float
+    search: Search[Value],
+    task: Program[Value],
+    *,
+    n_workers: int,
+    restart_s: float,
+    n_medians: float,
 ) -> Played:
     """
     Args:
@@ -93,10 +136,10 @@ def play(
         n_medians: How long: in whole trainings, of the median configuration, one after the other.
     """
     end_s, took_s = n_medians * task.full_s, 0.0
-    trainings: dict[int, _Training] = {}
+    trainings: dict[int, _Training[Value]] = {}
     coming: list[tuple[float, int, int]] = []
     order = itertools.count()
-    reported, completed = _Best(), _Best()
+    reported, completed = task.new_best(), task.new_best()
 
     def begin(now_s: float) -> None:
         nonlocal took_s
@@ -104,13 +147,13 @@ def play(
         chosen = search.next()
         took_s += time.perf_counter() - began_s
         if chosen.trial not in trainings:
-            trainings[chosen.trial] = _Training(task.table.curve(chosen.params))
+            trainings[chosen.trial] = _Training(task.train(chosen.params))
         trainings[chosen.trial].begun_s = now_s
         go_on(now_s + restart_s, chosen.trial)
 
     def go_on(now_s: float, trial: int) -> None:
         training = trainings[trial]
-        seconds, done = training.curve.seconds, training.done
+        seconds, done = training.recorded.seconds, training.done
         takes_s = float(seconds[done] - (seconds[done - 1] if done else 0.0))
         heapq.heappush(coming, (now_s + takes_s, next(order), trial))
 
@@ -119,10 +162,10 @@ def play(
     while coming[0][0] <= end_s:
         now_s, _, trial = heapq.heappop(coming)
         training = trainings[trial]
-        value = float(training.curve.values[training.done])
+        value = training.recorded.values[training.done]
         training.done += 1
         reported.take(now_s, value)
-        is_last = training.done == training.curve.n_steps
+        is_last = training.done == len(training.recorded.values)
         began_s = time.perf_counter()
         verdict = Verdict.STOP
         if is_last:

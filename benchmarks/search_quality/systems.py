@@ -21,6 +21,7 @@ from benchmarks.search_quality.by_rung import RungFedTPE
 from benchmarks.search_quality.loop import Next, Search, Verdict, play
 from benchmarks.search_quality.tasks import Task, read_task
 from search_spaces import ParamValue, SearchSpace
+from tuner.config import StudyConfig
 from tuner.config.study import Source, validate_study
 from tuner.search.asha import AshaPruner
 from tuner.search.auto import pruner_of, sampler_of
@@ -34,12 +35,12 @@ from tuner.search.slices import SliceTable
 from tuner.search.transferred import N_TRANSFERRED
 
 _Promoting: TypeAlias = AshaPruner | AsyncHyperbandPruner | FreezeThawPruner
-MakeSearch = Callable[[Task, int], Search]
+MakeSearch = Callable[[Task, int], Search[float]]
 """From a task and a seed."""
 
 _REDUCTION = 3
 #: Twice the parameters of the tasks.
-_N_LEAST = 14
+N_LEAST = 14
 
 
 class OptunaSearch:
@@ -232,14 +233,14 @@ class _Drawn:
 
 def _optuna(
     sampler: Callable[..., BaseSampler], pruner: Callable[[int], BasePruner], task: Task, seed: int
-) -> Search:
+) -> Search[float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         return OptunaSearch(task.space, sampler(seed=seed), pruner(task.table.values.shape[1]))
 
 
 def _tpe_by_rung(seed: int) -> BaseSampler:
-    return RungFedTPE(TPESampler(seed=seed), n_least=_N_LEAST)
+    return RungFedTPE(TPESampler(seed=seed), n_least=N_LEAST)
 
 
 def _none(_: int) -> BasePruner:
@@ -254,6 +255,27 @@ def _hyperband(n_steps: int) -> BasePruner:
     return HyperbandPruner(min_resource=1, max_resource=n_steps, reduction_factor=_REDUCTION)
 
 
+def study_of(
+    space: SearchSpace, parts: Mapping[str, Mapping[str, Any] | None], seed: int
+) -> StudyConfig:
+    """A study file of these parts, read; those that are None are left out.
+
+    Args:
+        space: What is searched.
+        parts: Its objectives, sampler and the like.
+        seed: Of the sampler.
+    """
+    study = {
+        "study": "curves",
+        "trial": {"function": "train:train"},
+        "search_space": space.to_mapping(),
+        **{key: part for key, part in parts.items() if part is not None},
+    }
+    source = Source(path=Path("/"), file="study.yaml", text="")
+    config = validate_study(study, source=source, environ={}, origins={})
+    return config.model_copy(update={"sampler": config.sampler.model_copy(update={"seed": seed})})
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ours:
     """A sampler and a pruner as a study file has them; None for what the platform picks."""
@@ -265,27 +287,17 @@ class Ours:
     #: Gives what an earlier study with the same seed found, on another task.
     transfer: Callable[[Task, int], Sequence[Mapping[str, ParamValue]]] | None = None
 
-    def __call__(self, task: Task, seed: int) -> Search:
+    def __call__(self, task: Task, seed: int) -> Search[float]:
         parts = {"sampler": self.sampler, "pruner": self.pruner}
-        study = {
-            "study": "curves",
-            "objectives": {"accuracy": "maximize"},
-            "trial": {"function": "train:train"},
-            "search_space": task.space.to_mapping(),
-            **{key: part for key, part in parts.items() if part is not None},
-            **({} if self.prior is None else {"prior": self.prior(task)}),
-        }
-        source = Source(path=Path("/"), file="study.yaml", text="")
-        config = validate_study(study, source=source, environ={}, origins={})
-        config = config.model_copy(
-            update={"sampler": config.sampler.model_copy(update={"seed": seed})}
-        )
+        if self.prior is not None:
+            parts["prior"] = self.prior(task)
+        config = study_of(task.space, {"objectives": {"accuracy": "maximize"}, **parts}, seed)
         transferred = self.transfer(task, seed) if self.transfer is not None else ()
         sampler = sampler_of(config, seed=seed, transferred=transferred)
         return OptunaSearch(task.space, sampler, pruner_of(config))
 
 
-def _asha_of_ours(first: int, mode: str = "stop") -> dict[str, Any]:
+def asha_of_ours(first: int, mode: str = "stop") -> dict[str, Any]:
     return {"name": "asha", "mode": mode, "min_resource": first}
 
 
@@ -329,17 +341,17 @@ def _earlier(task: Task, seed: int) -> tuple[Task, optuna.Study]:
     """A study of random search with ASHA that was over before, as long as those that follow."""
     earlier = read_task(task.path.with_name(f"lcbench_{EARLIER_TASK}.npz"))
     # Its draws are others than those of the study that is compared.
-    search = Ours(sampler={"name": "random"}, pruner=_asha_of_ours(2))(earlier, 1000 + seed)
+    search = Ours(sampler={"name": "random"}, pruner=asha_of_ours(2))(earlier, 1000 + seed)
     assert isinstance(search, OptunaSearch)
     play(search, earlier, n_workers=_EARLIER_WORKERS, restart_s=_EARLIER_S, n_medians=10.0)
     return earlier, search.study
 
 
-AUTO, RANDOM = "tuner, auto", "random"
+AUTO, RANDOM, TPE = "tuner, auto", "random", "Optuna, TPE"
 PEERS: Mapping[str, MakeSearch] = {
     RANDOM: functools.partial(_optuna, RandomSampler, _none),
     "Optuna, random + ASHA": functools.partial(_optuna, RandomSampler, _asha(1)),
-    "Optuna, TPE": functools.partial(_optuna, TPESampler, _none),
+    TPE: functools.partial(_optuna, TPESampler, _none),
     "Optuna, TPE + ASHA": functools.partial(_optuna, TPESampler, _asha(1)),
     "Optuna, TPE + ASHA from 3": functools.partial(_optuna, TPESampler, _asha(3)),
     "Optuna, TPE + Hyperband": functools.partial(_optuna, TPESampler, _hyperband),
@@ -352,28 +364,26 @@ OURS: Mapping[str, MakeSearch] = {
     "TPE + ASHA from 2": Ours(sampler={"name": "tpe"}),
     "TPE by rung + ASHA": functools.partial(_optuna, _tpe_by_rung, _asha(1)),
     "curve_gp alone": Ours(pruner={"name": "none"}),
-    "curve_gp + ASHA from 1": Ours(pruner=_asha_of_ours(1)),
-    "curve_gp + ASHA from 3": Ours(pruner=_asha_of_ours(3)),
+    "curve_gp + ASHA from 1": Ours(pruner=asha_of_ours(1)),
+    "curve_gp + ASHA from 3": Ours(pruner=asha_of_ours(3)),
     "curve_gp, none at random": Ours(sampler={"name": "curve_gp", "random_share": 0.0}),
-    "random + ASHA, promote": Ours(sampler={"name": "random"}, pruner=_asha_of_ours(1, "promote")),
+    "random + ASHA, promote": Ours(sampler={"name": "random"}, pruner=asha_of_ours(1, "promote")),
     "random + Hyperband, promote": Ours(sampler={"name": "random"}, pruner={"name": "hyperband"}),
     "random + PASHA": Ours(sampler={"name": "random"}, pruner={"name": "pasha"}),
     "random + freeze-thaw": Ours(sampler={"name": "random"}, pruner={"name": "freeze_thaw"}),
     "curve_gp + freeze-thaw": Ours(pruner={"name": "freeze_thaw"}),
-    "curve_gp + ASHA, promote": Ours(pruner=_asha_of_ours(2, "promote")),
+    "curve_gp + ASHA, promote": Ours(pruner=asha_of_ours(2, "promote")),
 }
 #: What an expert's guess is worth, right or wrong.
 GUESSES: Mapping[str, MakeSearch] = {
-    f"{sampler}, {kind} prior": Ours(
-        sampler={"name": sampler}, pruner=_asha_of_ours(2), prior=prior
-    )
+    f"{sampler}, {kind} prior": Ours(sampler={"name": sampler}, pruner=asha_of_ours(2), prior=prior)
     for sampler in ("curve_gp", "tpe", "random")
     for kind, prior in (("no", None), ("right", right_prior), ("wrong", wrong_prior))
 }
 #: What it is worth to begin where an earlier study found its best.
 TRANSFERS: Mapping[str, MakeSearch] = {
     f"{sampler}, {kind} transfer": Ours(
-        sampler={"name": sampler}, pruner=_asha_of_ours(2), transfer=transfer
+        sampler={"name": sampler}, pruner=asha_of_ours(2), transfer=transfer
     )
     for sampler in ("curve_gp", "tpe", "random")
     for kind, transfer in (("no", None), ("right", right_transfer), ("wrong", wrong_transfer))
@@ -381,7 +391,7 @@ TRANSFERS: Mapping[str, MakeSearch] = {
 SYSTEMS: Mapping[str, MakeSearch] = {**PEERS, **OURS, **GUESSES, **TRANSFERS}
 
 
-def seeded(name: str, task: Task, seed: int) -> Search:
+def seeded(name: str, task: Task, seed: int) -> Search[float]:
     """A search by its name; the same seed means the same draws wherever it can."""
     np.random.seed(seed)
     return SYSTEMS[name](task, seed)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from search_spaces import SearchSpace, parse_space
+from benchmarks.search_quality.loop import Best, Largest, Recorded
+from search_spaces import ParamValue, SearchSpace, parse_space
 from tuner.simulate.curves import CurveTable, read_table
 
 #: Of LCBench (Zimmer, Lindauer and Hutter, 2021), as in `names` of the tables.
@@ -36,6 +38,15 @@ class Task:
     median: float
     #: A whole training, in the median.
     full_s: float
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        """What a configuration reports, and when."""
+        curve = self.table.curve(params)
+        return Recorded(values=[float(each) for each in curve.values], seconds=curve.seconds)
+
+    def new_best(self) -> Best[float]:
+        """Where nothing is seen yet."""
+        return Largest()
 
     def regret(self, value: float) -> float:
         """1 for a random configuration or worse, 0 for the best one known."""

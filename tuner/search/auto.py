@@ -22,6 +22,8 @@ from tuner.search.samplers import build_sampler
 _MANY_TRIALS = 2000
 #: After the first step the order of trials says little, and often the wrong thing.
 _FIRST_RUNG = 2
+#: A cost is mostly known at once; and a trial that pauses too soon is not lost.
+_FIRST_OF_SEVERAL = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,13 @@ def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
 def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
     """Where the study file names none; and for people why."""
     if n_objectives > 1:
-        return PrunerConfig.model_validate("none"), "there are several objectives"
+        first = _FIRST_OF_SEVERAL
+        asha = {"name": "asha", "mode": "promote", "min_resource": first}
+        reason = (
+            f"where trials report all objectives, they pause at steps {first}, {first * 3}, "
+            f"{first * 9} ..., and the best third by Pareto rank goes on"
+        )
+        return PrunerConfig.model_validate(asha), reason
     asha = {"name": "asha", "mode": "stop", "min_resource": _FIRST_RUNG}
     reason = f"two of three trials end at steps {_FIRST_RUNG}, {_FIRST_RUNG * 3} ..., the others go"
     return PrunerConfig.model_validate(asha), f"{reason} on to the end"

@@ -11,12 +11,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
-from optuna.study._multi_objective import _fast_non_domination_rank
 
+from tuner.search.fronts import Fronts, Losses, Places
 from tuner.search.rungs import Entry, RungTable, Standing
-
-Losses = npt.NDArray[np.float64]
 
 
 class ParetoTable(RungTable):
@@ -29,8 +26,9 @@ class ParetoTable(RungTable):
 
     def __init__(self, *, first: int, factor: int) -> None:
         super().__init__(first=first, factor=factor)
-        #: By trial number: what it came to each rung with.
-        self._vectors: dict[int, list[Sequence[float]]] = {}
+        #: By rung: what trials came there with, and their numbers, in the order in which they came.
+        self._fronts: list[Fronts] = []
+        self._numbers: list[list[int]] = []
         #: By rung, as far as nobody has come there since: place and front by trial number.
         self._orders: dict[int, dict[int, tuple[int, int]]] = {}
 
@@ -49,7 +47,11 @@ class ParetoTable(RungTable):
             losses = [math.inf] * len(losses)
         new = self.come(number, rung, math.inf if has_diverged else 0.0)
         for each in new:
-            self._vectors.setdefault(number, []).append(losses)
+            if each == len(self._fronts):
+                self._fronts.append(Fronts())
+                self._numbers.append([])
+            self._fronts[each].add(losses)
+            self._numbers[each].append(number)
             self._orders.pop(each, None)
         return new
 
@@ -76,48 +78,51 @@ class ParetoTable(RungTable):
 
     def _order_at(self, rung: int) -> dict[int, tuple[int, int]]:
         if rung not in self._orders:
-            numbers = [number for _, number in self._rungs[rung].came]
-            losses = np.array([self._vectors[each][rung] for each in numbers], dtype=float)
-            fronts, alone = ranked(losses, n_best=self._n_going(len(numbers)))
-            in_order = np.lexsort((np.array(numbers), -alone, fronts))
-            self._orders[rung] = {
-                numbers[each]: (place, int(fronts[each])) for place, each in enumerate(in_order)
-            }
+            self._orders[rung] = self._order_of(rung)
         return self._orders[rung]
 
+    def _order_of(self, rung: int) -> dict[int, tuple[int, int]]:
+        if rung >= len(self._fronts):
+            return {}
+        numbers = np.array(self._numbers[rung])
+        by_number = np.argsort(numbers)
+        numbers = numbers[by_number]
+        fronts = self._fronts[rung].ranks(max(1, self._n_going(len(numbers))))[by_number]
+        alone = crowding(self._fronts[rung].losses[by_number], fronts)
+        in_order = np.lexsort((numbers, -alone, fronts))
+        rows = zip(range(len(numbers)), fronts[in_order].tolist(), strict=True)
+        return dict(zip(numbers[in_order].tolist(), rows, strict=True))
 
-def ranked(losses: Losses, *, n_best: int) -> tuple[npt.NDArray[np.int64], Losses]:
-    """Sorts by front, and says how alone each stands on its own.
+
+def crowding(losses: Losses, fronts: Places) -> Losses:
+    """How alone each stands on its front.
 
     Args:
-        losses: [n, n_objectives], the smaller the better.
-        n_best: As many are told apart at least; the rest may share one front.
+        losses: [n, n_objectives].
+        fronts: [n], numbers of their fronts.
 
     Returns:
-        [n], numbers of fronts from 0, and [n], crowding distances; the ends of a front stand
-        infinitely alone.
+        [n], the sum over objectives of how far apart the neighbours on both sides are, in parts of
+        the front's width; the ends of a front stand infinitely alone. Objectives in which a front
+        has one value, or an infinite one, count for nobody on it.
     """
-    if not len(losses):
-        return np.zeros(0, dtype=np.int64), np.zeros(0)
-    # Optuna's own takes the square of the number of trials only where there are three objectives.
-    fronts = np.asarray(_fast_non_domination_rank(losses, n_below=max(1, n_best)), dtype=np.int64)
     alone = np.zeros(len(losses))
-    for front in np.unique(fronts):
-        members = np.flatnonzero(fronts == front)
-        alone[members] = _crowding(losses[members])
-    return fronts, alone
-
-
-def _crowding(losses: Losses) -> Losses:
-    """[n], the sum over objectives of how far apart the neighbours on both sides are."""
-    distances = np.zeros(len(losses))
+    if not len(losses):
+        return alone
+    sizes = np.bincount(fronts)
+    sizes = sizes[sizes > 0]
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
     for column in losses.T:
-        order = np.argsort(column, kind="stable")
+        order = np.lexsort((column, fronts))
         ordered = column[order]
-        if not np.isfinite(ordered[[0, -1]]).all() or ordered[0] == ordered[-1]:
-            continue
-        span = ordered[-1] - ordered[0]
-        gaps = np.full(len(losses), math.inf)
-        gaps[1:-1] = (ordered[2:] - ordered[:-2]) / span
-        distances[order] += gaps
-    return distances
+        low, high = ordered[starts], ordered[ends - 1]
+        counts = np.isfinite(low) & np.isfinite(high) & (low < high)
+        gaps = np.zeros(len(losses))
+        with np.errstate(invalid="ignore", over="ignore"):  # Those that count for nobody.
+            spans = np.where(counts, high - low, 1.0)
+            gaps[1:-1] = ordered[2:] - ordered[:-2]
+            gaps /= np.repeat(spans, sizes)
+        gaps[starts] = gaps[ends - 1] = math.inf
+        alone[order] += np.where(np.repeat(counts, sizes), gaps, 0.0)
+    return alone

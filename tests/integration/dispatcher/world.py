@@ -167,6 +167,7 @@ class World:
         n_devices: GPUs.
         space: Of the study.
         n_more_devices: GPUs of this host that the study does not have, and may ask for.
+        objectives: Of the study; accuracy alone else.
         **terms: Of the dispatcher.
     """
 
@@ -196,8 +197,10 @@ class World:
         quarantine: Quarantine | None = None,
         n_more_devices: int = 0,
         widens: bool = False,
+        objectives: Mapping[str, Direction] | None = None,
     ) -> None:
         self.program = program
+        objectives = objectives or {self.objective: Direction.MAXIMIZE}
         self.workers: list[FakeWorker] = []
         self.n_running_at_most = 0
         self.clock = clock or FakeClock()
@@ -213,7 +216,7 @@ class World:
         self.search = StudySearch(
             self.database.storage,
             "study",
-            objectives={self.objective: Direction.MAXIMIZE},
+            objectives=objectives,
             space=space,
             sampler=sampler or optuna.samplers.RandomSampler(seed=0),
             pruner=pruner or optuna.pruners.NopPruner(),
@@ -253,7 +256,7 @@ class World:
                 files=self.files,
                 study="study",
                 seed=7,
-                objectives=(self.objective,),
+                objectives=tuple(objectives),
                 is_ddp=is_ddp,
                 guards_memory=rule != LearnedWidth(),
             ),

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from optuna.pruners import NopPruner
 from optuna.samplers import TPESampler
 
 from tuner.config import StudyConfig, load_study_file
@@ -45,7 +44,7 @@ def load(tmp_path: Path) -> Load:
         pytest.param(SMALL + SPACE + "sampler: {seed: 3}", "curve_gp", "asha", id="seed-alone"),
         pytest.param(SMALL, "tpe", "asha", id="define-by-run"),
         pytest.param(SMALL + CONDITIONAL, "tpe", "asha", id="conditions"),
-        pytest.param(SMALL + SPACE + OBJECTIVES, "tpe", "none", id="several-objectives"),
+        pytest.param(SMALL + SPACE + OBJECTIVES, "tpe", "asha", id="several-objectives"),
         pytest.param(SMALL + SPACE + "budget: {trials: 2001}", "tpe", "asha", id="many-trials"),
         pytest.param(SMALL + SPACE + "budget: {trials: 2000}", "curve_gp", "asha", id="some"),
         pytest.param(SMALL + SPACE + "sampler: random", "random", "asha", id="own-sampler"),
@@ -74,13 +73,20 @@ def test_what_is_picked_can_be_made(load: Load) -> None:
     tpe = sampler_of(several, seed=1)
     assert isinstance(tpe, BoundedSampler)
     assert isinstance(tpe.inner, TPESampler)
-    assert isinstance(pruner_of(several), NopPruner)
+    by_rank = pruner_of(several)
+    assert isinstance(by_rank, AshaPruner)
+    assert by_rank.promotes
+    assert by_rank.least_rung == 1
 
 
 def test_people_are_told_why(load: Load) -> None:
     choice = choose(load(SMALL + CONDITIONAL + "pruner: median"))
     assert choice.sampler_reason == "some parameters have conditions"
     assert choice.pruner_reason == "named in the study file"
+    assert choose(load(SMALL + SPACE + OBJECTIVES)).pruner_reason == (
+        "where trials report all objectives, they pause at steps 1, 3, 9 ..., and the best third "
+        "by Pareto rank goes on"
+    )
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.study._multi_objective import _fast_non_domination_rank
 
-from tuner.search.pareto_rungs import ParetoTable, ranked
+from tuner.search.fronts import Losses, Places
+from tuner.search.pareto_rungs import ParetoTable, crowding
 
 Vector = tuple[float, float]
 
@@ -79,8 +81,7 @@ def test_the_first_passes_where_nobody_can_wait() -> None:
 
 
 def test_nobody_is_ranked_where_nobody_came() -> None:
-    fronts, alone = ranked(np.zeros((0, 2)), n_best=1)
-    assert (len(fronts), len(alone)) == (0, 0)
+    assert len(crowding(np.zeros((0, 2)), np.zeros(0, dtype=np.int64))) == 0
     assert table([]).leader() is None
 
 
@@ -105,5 +106,105 @@ def test_the_size_of_an_objective_does_not_matter(shift: float) -> None:
     rng = np.random.default_rng(0)
     losses = rng.normal(size=(50, 2))
     scaled = losses * np.array([1.0, 1000.0]) + shift
-    for mine, other in zip(ranked(losses, n_best=16), ranked(scaled, n_best=16), strict=True):
-        np.testing.assert_allclose(mine, other)
+    places = [
+        [made.standing(number, 0).place for number in range(50)]
+        for made in (table(each.tolist()) for each in (losses, scaled))
+    ]
+    assert places[0] == places[1]
+
+
+# -- beside the plain computation ------------------------------------------------------------------
+
+
+def plainly(vectors: Mapping[int, Sequence[float]], n_best: int) -> dict[int, tuple[int, int]]:
+    """Place and front by trial number: everything anew, and front by front."""
+    numbers = sorted(vectors)
+    losses = np.array([vectors[each] for each in numbers], dtype=float)
+    fronts: Places = _fast_non_domination_rank(losses, n_below=n_best)
+    alone = np.zeros(len(losses))
+    for front in np.unique(fronts):
+        members = np.flatnonzero(fronts == front)
+        alone[members] = crowding_of_one(losses[members])
+    in_order = np.lexsort((np.array(numbers), -alone, fronts))
+    return {numbers[each]: (place, int(fronts[each])) for place, each in enumerate(in_order)}
+
+
+def crowding_of_one(losses: Losses) -> Losses:
+    distances = np.zeros(len(losses))
+    for column in losses.T:
+        order = np.argsort(column, kind="stable")
+        ordered = column[order]
+        if not np.isfinite(ordered[[0, -1]]).all() or ordered[0] == ordered[-1]:
+            continue
+        gaps = np.full(len(losses), math.inf)
+        gaps[1:-1] = (ordered[2:] - ordered[:-2]) / (ordered[-1] - ordered[0])
+        distances[order] += gaps
+    return distances
+
+
+KINDS: Mapping[str, Callable[[np.random.Generator, int], Losses]] = {
+    "any": lambda rng, n: rng.normal(size=n),
+    "few values": lambda rng, n: rng.integers(0, 5, size=n).astype(float),
+    "one front": lambda rng, n: (lambda v: -v / np.linalg.norm(v))(np.abs(rng.normal(size=n))),
+    "alike": lambda rng, n: rng.normal() + 0.3 * rng.normal(size=n),
+    "same": lambda rng, n: np.zeros(n),
+}
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_objectives=st.integers(2, 4),
+    kind=st.sampled_from(sorted(KINDS)),
+    factor=st.integers(2, 4),
+    n_least=st.integers(0, 1),
+)
+def test_decisions_are_those_of_the_plain_computation(
+    seed: int, n_objectives: int, kind: str, factor: int, n_least: int
+) -> None:
+    """Trials come to two rungs in any order, some of them diverged; one is looked at after each."""
+    rng = np.random.default_rng(seed)
+    made = ParetoTable(first=1, factor=factor)
+    made.n_least = n_least
+    vectors: list[dict[int, Sequence[float]]] = [{}, {}]
+    for number in rng.permutation(80).tolist():
+        rung = int(rng.random() < 0.3)
+        losses = KINDS[kind](rng, n_objectives).tolist()
+        if rng.random() < 0.05:
+            losses = [math.inf] * n_objectives
+        made.come_with(number, rung, losses)
+        for each in range(rung + 1):
+            vectors[each][number] = losses
+        made.pause(number)
+        if rng.random() < 0.7:
+            continue  # Nobody asks, so that several are new at a time.
+        n_going = max(n_least, len(vectors[rung]) // factor)
+        expected = plainly(vectors[rung], max(1, n_going))
+        for other in vectors[rung]:
+            standing = made.standing(other, rung)
+            assert (standing.place, made.front_of(other, rung)) == expected[other]
+            assert standing.goes_on == (expected[other][0] < n_going)
+        assert_the_right_ones_go_on(made, vectors, factor=factor, n_least=n_least)
+        if (next_one := next(made.promotable(), None)) is not None and rng.random() < 0.7:
+            made.unpause(next_one)
+
+
+def assert_the_right_ones_go_on(
+    made: ParetoTable,
+    vectors: Sequence[Mapping[int, Sequence[float]]],
+    *,
+    factor: int,
+    n_least: int,
+) -> None:
+    expected, leaders = [], []
+    for rung in (1, 0):
+        waiting = [each for each in made.paused if made.rung_of(each) == rung]
+        if not waiting:
+            continue
+        n_going = max(n_least, len(vectors[rung]) // factor)
+        order = plainly(vectors[rung], max(1, n_going))
+        best = min(waiting, key=lambda each: order[each])
+        leaders.append(best)
+        expected += [best] if order[best][0] < n_going else []
+    assert list(made.promotable()) == expected
+    assert made.leader() == next(iter(leaders), None)
