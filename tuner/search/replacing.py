@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from optuna.trial import FrozenTrial
 
-from search_spaces import AnySpace, Scalar, SearchSpace
+from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace
 from tuner.messages import Action
 from tuner.search.decision import Decision
 from tuner.search.explore import Exploration
@@ -126,7 +126,7 @@ class Replacing:
         trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         parent = storage.get_trial(trial_id)
         params = self._explored(parent, lot)
-        changes = _shown_changes(parent.params, params) or "the same parameters"
+        changes = shown_changes(parent.params, params) or "the same parameters"
         copy = Replacement(parent=number, step=step, params=params, host=socket.gethostname())
         return copy, f", with {changes}"
 
@@ -163,7 +163,7 @@ class Replacing:
             )
 
 
-def _shown_changes(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> str:
+def shown_changes(before: Mapping[str, ParamValue], after: Mapping[str, ParamValue]) -> str:
     """`lr 0.0003 -> 0.00036`"""
     changed = {
         name: value for name, value in after.items() if name not in before or before[name] != value
@@ -174,5 +174,5 @@ def _shown_changes(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) ->
     )
 
 
-def _shown(value: Scalar) -> str:
+def _shown(value: ParamValue) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
