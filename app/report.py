@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
+from app.charts.lineage import lineage_figure
 from app.charts.many_curves import CurveAxes, many_curves_figure
 from app.charts.parameters import MAX_TRIALS, Kind, importance_figure, parameter_figure
 from app.charts.style import Figure, to_json
@@ -177,6 +178,10 @@ def _curves(subject: _Subject) -> Iterator[tuple[str, Figure]]:
     rungs = subject.look.rungs(subject.study, last_step)
     figure = many_curves_figure(curves, some, axes, rungs=rungs, picked=None, revision="report")
     yield f"Learning curves of {len(curves)} trials of {len(subject.trials)}", figure
+    lineage = subject.look.lineage(subject.study)
+    if lineage is not None:
+        figure = lineage_figure(curves, lineage, axes, picked=None, revision="report")
+        yield "Population: who went on from whose checkpoint", figure
 
 
 def _parameters(subject: _Subject, place: int) -> Iterator[tuple[str, Figure]]:

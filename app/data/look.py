@@ -15,6 +15,7 @@ from app.data.curve_columns import Curves, GrowingCurves
 from app.data.device_history import SETTLED_S, DeviceHistory
 from app.data.kept import Kept
 from app.data.lease_columns import GrowingLeases, Leases
+from app.data.lineage import Lineage, read_lineage
 from app.data.one_trial import OneTrial, read_trial
 from app.data.overview import StudyLine, read_overview
 from app.data.rungs import read_rungs
@@ -107,6 +108,10 @@ class Look:
 
     def rungs(self, study: StoredStudy, last_step: int) -> list[int]:
         return self._database.read(lambda connection: read_rungs(connection, study.id, last_step))
+
+    def lineage(self, study: StoredStudy) -> Lineage | None:
+        """Who took whose place in a population; None where the study has none."""
+        return self._database.read(lambda connection: read_lineage(connection, study.id))
 
     def leases(self, study: StoredStudy | None, now: datetime) -> Leases:
         """Of one study, or of all."""

@@ -22,30 +22,45 @@ _MAX_RUNGS = 20
 
 def read_rungs(connection: sa.Connection, study_id: int, last_step: int) -> list[int]:
     """Rungs up to a step; none where the pruner has none, or finds them from its trials."""
+    return _rungs_until(read_pruner(connection, study_id), last_step)
+
+
+def rungs_of(study_file: str, last_step: int) -> list[int]:
+    """The same, from the text of a study file."""
+    return _rungs_until(_pruner_of(study_file), last_step)
+
+
+def read_pruner(connection: sa.Connection, study_id: int) -> BasePruner | None:
+    """A study's pruner; None where that is not known."""
     if not has_our_tables(connection):
-        return []
+        return None
     query = (
         sa.select(DispatcherRow.study_file)
         .where(DispatcherRow.study_id == study_id)
         .order_by(DispatcherRow.id.desc())
         .limit(1)
     )
-    return rungs_of(connection.execute(query).scalar() or "", last_step)
+    text = connection.execute(query).scalar()
+    return None if text is None else _pruner_of(text)
 
 
-def rungs_of(study_file: str, last_step: int) -> list[int]:
-    """The same, from the text of a study file."""
+def _pruner_of(study_file: str) -> BasePruner | None:
     try:
         document = read_yaml(study_file)
         if not isinstance(document, dict):
-            return []
+            return None
         config = PrunerConfig.model_validate(document.get("pruner") or AUTO)
         if config.name == AUTO:
             objectives = document.get("objectives")
             config, _ = picked_pruner(len(objectives) if isinstance(objectives, dict) else 1)
-        pruner = build_pruner(config, 1)
+        return build_pruner(config, 1)
     except (YamlError, ValidationError, ConfigError):
-        return []  # A file that only its flags have put right.
+        return None  # A file that only its flags have put right.
+
+
+def _rungs_until(pruner: BasePruner | None, last_step: int) -> list[int]:
+    if pruner is None:
+        return []
     return [rung for rung in _all_rungs(pruner) if rung <= last_step]
 
 

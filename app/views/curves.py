@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import streamlit as st
 
+from app.charts.lineage import lineage_figure
 from app.charts.many_curves import CurveAxes, many_curves_figure
 from app.charts.style import to_json
 from app.data.curve_columns import MAX_CURVES, Curves, pick
@@ -57,22 +60,46 @@ def _curves(shown: Shown, *, log_x: bool, log_y: bool) -> None:
     picked: int | None = st.session_state.get(_PICK_KEY)
     name = shown.objectives[0].name if len(shown.objectives) == 1 else "reported value"
     axes = CurveAxes(name=f"{name} (as reported)", log_x=log_x, log_y=log_y)
-    figure, n_drawn, n_all = draw_curves(shown, axes, picked)
-    if not n_drawn:
+    drawn = draw_curves(shown, axes, picked)
+    if not drawn.n_curves:
         st.info("No trial has reported anything yet.")
         return
-    if n_all > MAX_CURVES:
+    if drawn.n_trials > MAX_CURVES:
         st.caption(
-            f"{n_drawn} curves of {n_all} trials: those that run, the best, the newest, and some "
-            "of all times; of each curve the extremes."
+            f"{drawn.n_curves} curves of {drawn.n_trials} trials: those that run, the best, the "
+            "newest, and some of all times; of each curve the extremes."
         )
-    show_figure(figure, key="curves", on_trial=_pick)
+    show_figure(drawn.curves, key="curves", on_trial=_pick)
+    if drawn.population:
+        st.subheader("Population")
+        st.caption(
+            "Who went on from whose checkpoint: each colour is one first member with all that "
+            "descends from it. The dot at which a copy begins tells what changed; a trial that is "
+            "picked shows its training from the first step."
+        )
+        show_figure(drawn.population, key="population", on_trial=_pick)
     if picked is not None:
         _why(shown, picked)
 
 
-def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> tuple[str, int, int]:
-    """The figure as JSON, how many curves it has, and how many trials there are."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Figures as JSON."""
+
+    curves: str
+    #: Empty where the study has no population.
+    population: str
+    n_curves: int
+    n_trials: int
+
+
+def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> Drawn:
+    """
+    Args:
+        shown: The study.
+        axes: Of both figures.
+        picked: The number of a trial that stands out.
+    """
     look = shown.look
     trials = look.trials(shown.study)
     is_maximized = shown.objectives[0].is_maximized
@@ -83,7 +110,7 @@ def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> tuple[str,
     some = look.kept.get(("picked", shown.study, picked), (trials,), chosen)
     curves = look.curves(shown.study, some)
 
-    def make() -> tuple[str, int, int]:
+    def make() -> Drawn:
         figure = many_curves_figure(
             curves,
             some,
@@ -92,9 +119,21 @@ def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> tuple[str,
             picked=picked,
             revision=shown.revision,
         )
-        return to_json(figure), len(curves), len(trials)
+        return Drawn(
+            curves=to_json(figure),
+            population=_draw_population(shown, curves, axes, picked),
+            n_curves=len(curves),
+            n_trials=len(trials),
+        )
 
     return look.kept.get(("curves", shown.study, axes, picked), (some, curves), make)
+
+
+def _draw_population(shown: Shown, curves: Curves, axes: CurveAxes, picked: int | None) -> str:
+    lineage = shown.look.lineage(shown.study)
+    if lineage is None:
+        return ""
+    return to_json(lineage_figure(curves, lineage, axes, picked=picked, revision=shown.revision))
 
 
 def _last_step(curves: Curves) -> int:

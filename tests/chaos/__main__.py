@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.chaos import Chaos, run_chaos
+from tests.chaos.site import PRUNERS
 from tests.chaos.table import table_of, write_json
 
 
@@ -15,7 +16,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--database", choices=["postgresql", "sqlite"], default="postgresql")
-    parser.add_argument("--promote", action="store_true", help="trials pause and are resumed")
+    parser.add_argument(
+        "--pruner", choices=PRUNERS, default="none", help="all but none let trials pause"
+    )
     parser.add_argument("--interval", type=float, default=5.0, help="seconds between two faults")
     parser.add_argument("--output", type=Path, default=Path("chaos.json"))
     parser.add_argument("--folder", type=Path, help="kept; else a temporary one")
@@ -25,7 +28,7 @@ def main() -> int:
         seed=given.seed,
         database=given.database,
         interval_s=given.interval,
-        promotes=given.promote,
+        pruner=given.pruner,
     )
     with tempfile.TemporaryDirectory(prefix="tuner-chaos-") as temporary:
         folder = given.folder or Path(temporary)

@@ -16,9 +16,10 @@ from optuna.trial import FrozenTrial, TrialState
 import tuner
 from tests.chaos.checked import N_STEPS, expected_value
 from tests.chaos.keeper import processes_with
-from tests.chaos.site import ENV_ID, MAX_DISK_MIB, RUNGS, Site
+from tests.chaos.site import ENV_ID, MAX_DISK_MIB, Site
 from tests.chaos.step_log import Repeated, find_repeated
 from tuner.launch.diagnosis import is_disk_full
+from tuner.search.rungs import RungTable
 
 _MAY_LINGER_S = 15.0
 #: Optuna's, followed by the number of the rung.
@@ -87,8 +88,8 @@ def settle(site: Site) -> Account:
         findings = [*_judge_trials(trials, site), *books.judge(trials)]
         findings += books.judge_failures(site.charged)
         attempts = books.outcomes()
-        if site.promotes:
-            findings += books.judge_promotion()
+        if site.rungs is not None:
+            findings += books.judge_pauses()
     storage.engine.dispose()
     repeated = find_repeated(site.log.read(), site.torn)
     findings += [*_judge_files(site), *_judge_repeated(repeated), *_judge_outputs(site)]
@@ -121,9 +122,10 @@ def _count_done(site: Site) -> int:
 def _judge_trials(trials: list[FrozenTrial], site: Site) -> Iterator[str]:
     if [trial.number for trial in trials] != list(range(site.n_trials)):
         yield f"{len(trials)} trials, where the budget says {site.n_trials}"
+    rungs = site.rungs
     for trial in trials:
-        if trial.state is TrialState.PRUNED and site.promotes:
-            yield from judge_pruned(trial)
+        if trial.state is TrialState.PRUNED and rungs is not None:
+            yield from judge_pruned(trial, rungs)
         elif trial.state is not TrialState.COMPLETE:
             yield f"trial {trial.number} is {trial.state.name}"
         elif trial.value != expected_value(trial.params):
@@ -140,7 +142,7 @@ def judge_curve(trial: FrozenTrial) -> Iterator[str]:
             yield f"trial {trial.number} reported {value} at step {step}, not {expected}"
 
 
-def judge_pruned(trial: FrozenTrial) -> Iterator[str]:
+def judge_pruned(trial: FrozenTrial, rungs: RungTable) -> Iterator[str]:
     """It stood at a rung, with the value of the last step that it has done.
 
     That is the rung's own step, or a later one: the report may have been lost with a dispatcher,
@@ -152,10 +154,10 @@ def judge_pruned(trial: FrozenTrial) -> Iterator[str]:
         yield f"trial {trial.number} was pruned at step {last}, before any rung"
         return
     rung = len(noted) - 1
-    if RUNGS.rung_at(last) != rung:
+    if rungs.rung_at(last) != rung:
         yield f"trial {trial.number} was pruned at step {last}, and rung {rung} is its highest"
     value = trial.system_attrs[f"{RUNG_KEY}{rung}"]
-    steps = range(RUNGS.step_of(rung), last + 1)
+    steps = range(rungs.step_of(rung), last + 1)
     if value not in {expected_value(trial.params, step + 1) for step in steps}:
         yield f"trial {trial.number} stands at rung {rung} with {value}, no value of steps {steps}"
 
@@ -180,7 +182,7 @@ class _Books:
             wrong = {n: times for n, times in completed.items() if times != 1}
             yield f"attempts and trials disagree on what completed: {wrong or len(completed)}"
 
-    def judge_promotion(self) -> Iterator[str]:
+    def judge_pauses(self) -> Iterator[str]:
         """Without both of them the run would have shown nothing."""
         for query, what in (
             (_PAUSED, "no trial was ever paused"),

@@ -29,14 +29,14 @@ class Chaos:
         seed: Of all chance.
         database: `postgresql` (two dispatchers on one study) or `sqlite`.
         interval_s: Between two faults, on average.
-        promotes: Whether trials pause at rungs (`asha`), and the best of them go on.
+        pruner: One of `PRUNERS`; with all but `none` trials pause, and some of them go on.
     """
 
     seconds: float
     seed: int
     database: str
     interval_s: float
-    promotes: bool = False
+    pruner: str = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,7 @@ def _sites(chaos: Chaos, home: Database, folder: Path, chaos_id: str) -> list[Si
         url=home.url,
         chaos_id=chaos_id,
         n_dispatchers=n_dispatchers,
-        promotes=chaos.promotes,
+        pruner=chaos.pruner,
     )
     if chaos.database == "sqlite":
         return [slots]  # A file has one dispatcher.
@@ -111,7 +111,7 @@ def _sites(chaos: Chaos, home: Database, folder: Path, chaos_id: str) -> list[Si
         chaos_id=chaos_id,
         gpus=_stub(folder),
         cuda_library=compiled_cuda_stub(folder),
-        promotes=chaos.promotes,
+        pruner=chaos.pruner,
     )
     return [slots, gpus]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,14 +16,20 @@ from tests.e2e.study_folder import StudyFolder
 from tests.nvml_stub import NvmlStub, StubGpu
 from tuner.files import StudyFiles
 from tuner.search.asha import AshaPruner
+from tuner.search.freeze_thaw import FreezeThawPruner
+from tuner.search.rungs import RungTable
 
 ENV_ID = "CHAOS_ID"
 #: What a user may set who lives with machines that misbehave.
 RETRIES = 3
 MAX_DISK_MIB = 6
-#: One in three goes on from the reports of steps 1, 3 and 9.
-_ASHA = {"min_resource": 1, "reduction_factor": 3}
-RUNGS = AshaPruner(**_ASHA).new_table(_ASHA["min_resource"])
+#: Whose trials pause and are resumed, at the reports of steps 1, 3 and 9, where a state was saved:
+#: with `asha` one in three goes on, with `freeze_thaw` those of whom a model expects the most.
+_PAUSING: Mapping[str, AshaPruner | FreezeThawPruner] = {
+    "asha": AshaPruner(min_resource=1, reduction_factor=3),
+    "freeze_thaw": FreezeThawPruner(min_resource=1, growth=3),
+}
+PRUNERS = ("none", *_PAUSING)
 _DISK = "size=12m"
 N_GPUS = 3
 
@@ -37,7 +44,7 @@ class Site:
         keepers: Of its dispatchers.
         has_own_disk: Whether its files are on a small disk, which can be filled.
         gpus: The stand-in GPUs; None for CPU slots.
-        promotes: Whether trials pause at rungs, and the best of them go on.
+        pruner: One of `PRUNERS`.
     """
 
     study: str
@@ -45,7 +52,7 @@ class Site:
     keepers: list[Keeper]
     has_own_disk: bool
     gpus: NvmlStub | None = None
-    promotes: bool = False
+    pruner: str = "none"
     n_trials: int = 0
     #: By trial: ends that count against its retries, at most.
     charged: Counter[int] = field(default_factory=Counter)
@@ -67,9 +74,14 @@ class Site:
         return self.folder.env["STORAGE"]
 
     @property
+    def rungs(self) -> RungTable | None:
+        """Where trials pause; None where they all train to their end."""
+        return rungs_of(self.pruner) if self.pruner in _PAUSING else None
+
+    @property
     def first_aim(self) -> int:
         """The step to which some trial gets soon."""
-        return checked.SAVE_EVERY if self.promotes else checked.N_STEPS
+        return checked.N_STEPS if self.rungs is None else checked.SAVE_EVERY
 
     def allow(self, n_trials: int) -> None:
         """Writes the study file anew with a larger budget."""
@@ -91,11 +103,22 @@ class Site:
                 **({} if self.gpus else ranks),
             },
             sampler={"name": "random", "seed": 1},
-            pruner={"name": "asha", **_ASHA} if self.promotes else "none",
+            pruner=self._pruner_in_file(),
             devices="cpu:3" if self.gpus is None else "all",
             budget={"trials": n_trials},
             checkpoints={"keep": "best 30", "newest": 3, "max_disk": f"{MAX_DISK_MIB}MiB"},
         )
+
+    def _pruner_in_file(self) -> object:
+        pruner = _PAUSING.get(self.pruner)
+        if pruner is None:
+            return "none"
+        factor = "growth" if isinstance(pruner, FreezeThawPruner) else "reduction_factor"
+        return {
+            "name": self.pruner,
+            "min_resource": pruner.least_rung,
+            factor: pruner.reduction_factor,
+        }
 
     def start(self) -> None:
         for keeper in self.keepers:
@@ -139,7 +162,7 @@ def make_site(
     n_dispatchers: int = 1,
     gpus: NvmlStub | None = None,
     cuda_library: Path | None = None,
-    promotes: bool = False,
+    pruner: str = "none",
 ) -> Site:
     """Lays out a study's folder; the second dispatcher is on a host of its own where that works."""
     folder_path = parent / study / "user"
@@ -173,7 +196,7 @@ def make_site(
         keepers=keepers,
         has_own_disk=has_own_disk,
         gpus=gpus,
-        promotes=promotes,
+        pruner=pruner,
     )
     if has_own_disk:
         mount_point = site.files.root.parent
@@ -183,6 +206,11 @@ def make_site(
     if gpus is not None:
         site.show_gpus()
     return site
+
+
+def rungs_of(pruner: str) -> RungTable:
+    """Where the trials of a pruner pause."""
+    return _PAUSING[pruner].new_table(_PAUSING[pruner].least_rung)
 
 
 def is_root() -> bool:

@@ -14,6 +14,7 @@ from optuna.trial import TrialState, create_trial
 from tests.e2e.browser import dashboard
 from tests.e2e.study_folder import StudyFolder
 from tests.integration.app.device_week import add_week
+from tests.integration.app.population_study import add_population
 from tests.integration.verbs import seeded
 
 SPACE: dict[str, optuna.distributions.BaseDistribution] = {
@@ -57,6 +58,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     url = f"sqlite:///{study_folder.path}/small.db"
     add_week(url, datetime.now(UTC), days=0.5, trial_s=1_800)
     seeded.add_first_study(url)
+    add_population(url)
     random = Random(0)
     trials = [a_trial(random, number) for number in range(N_TRIALS)]
     seeded.add_study(url, "digits", trials, directions=("maximize",), objectives=("accuracy",))

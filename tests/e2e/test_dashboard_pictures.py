@@ -46,6 +46,7 @@ PAGES = {
     "studies": Subject(path="?study=digits"),
     "convergence": Subject(path="convergence?study=digits", n_figures=1),
     "curves": Subject(path="curves?study=digits&trial=239", n_figures=1),
+    "population": Subject(path="curves?study=population&trial=18", n_figures=2),
     "parameters": Subject(path="parameters?study=digits", n_figures=2),
     "slices": Subject(path="parameters?study=digits&figure=slices", n_figures=2),
     "contour": Subject(path="parameters?study=digits&figure=contour", n_figures=2),

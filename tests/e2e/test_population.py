@@ -147,6 +147,7 @@ def total_of(trials: list[optuna.trial.FrozenTrial], number: int, last: int) -> 
     x = float(trials[number].params["x"])
     if origin is None:
         return last * x
+    assert origin.parent is not None
     return total_of(trials, origin.parent, origin.step) + (last - origin.step) * x
 
 

@@ -12,6 +12,7 @@ from tests.chaos.blame import UNKNOWN, blame
 from tests.chaos.books import RUNG_KEY, judge_curve, judge_pruned
 from tests.chaos.checked import N_STEPS, STEP_S, expected_value, first_number, next_number
 from tests.chaos.play import Struck
+from tests.chaos.site import rungs_of
 from tests.chaos.step_log import Repeated, StepLog, find_repeated
 
 
@@ -96,7 +97,7 @@ def after(step: int) -> float:
     ],
 )
 def test_a_pruned_trial_stands_at_a_rung(trial: FrozenTrial, found: list[str]) -> None:
-    findings = list(judge_pruned(trial))
+    findings = list(judge_pruned(trial, rungs_of("asha")))
     assert len(findings) == len(found)
     assert all(words in finding for words, finding in zip(found, findings, strict=True))
 

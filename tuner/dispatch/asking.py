@@ -101,6 +101,7 @@ class Asking:
             is_last=is_last and not self._live,
             is_closing=is_last and self._spending.leader_fits(now),
         )
+        self._settling.tell_of_members()
         if asked is None and is_last:
             return None
         # Whoever makes it wakes the loop.

@@ -133,7 +133,13 @@ class Settling:
                     self._search.mark_infeasible(attempt.trial_id, ending.cause.value)
                 else:
                     self._search.fail(attempt.trial_id)
+                self.tell_of_members()
         return False
+
+    def tell_of_members(self) -> None:
+        """Says what has become of members of a population."""
+        for note in self._search.take_notes():
+            self._say(note)
 
     def _try_again(self, live: LiveAttempt, ending: Ending, *, is_stopping: bool) -> bool:
         if is_stopping:

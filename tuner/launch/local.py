@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import multiprocessing
 import os
 import signal
-import struct
 import sys
-import termios
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,6 +27,7 @@ from tuner.launch.inbox import Event, Inbox, WorkerExited
 from tuner.launch.inherited import environment, no_main_module
 from tuner.launch.lifeline import Lifeline
 from tuner.launch.ports import Ports
+from tuner.launch.processes import is_gone, n_readable, signal_group
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
 from tuner.launch.socket_folder import SocketFolder
 from tuner.launch.strays import end_strays
@@ -40,9 +38,10 @@ _MAX_SPARES = 16
 #: At the end, for what workers have left behind.
 _STRAYS_S = 2.0
 _LOOK_EVERY_S = 0.01
+#: From the end of a fork server's connections to its own.
+_DEATH_S = 1.0
 #: The exit code that multiprocessing gives where the fork server could not tell it.
 _NOBODY_KNOWS = 255
-_INT = struct.Struct("i")
 
 
 _Key: TypeAlias = tuple[AttemptId, int]
@@ -155,6 +154,18 @@ class LocalLauncher:
         return self._ports.take()
 
     def _fork(self) -> _Worker:
+        try:
+            try:
+                return self._fork_once()
+            except (EOFError, ConnectionError):
+                if not self._has_server_died():
+                    raise
+                # Somebody has killed it while it was asked, which is no fault of the trial's.
+                return self._fork_once()
+        except (OSError, EOFError) as error:
+            raise LaunchError(f"The process could not be started: {error}") from error
+
+    def _fork_once(self) -> _Worker:
         reader, writer = self._context.Pipe(duplex=False)
         process = self._context.Process(target=entry.wait, args=(reader, self._lifeline.path))
         try:
@@ -162,14 +173,22 @@ class LocalLauncher:
             # have died.
             with no_main_module(), environment(self._variables):
                 process.start()
-        except (OSError, EOFError) as error:
-            raise LaunchError(f"The process could not be started: {error}") from error
+        except (OSError, EOFError):
+            writer.close()
+            raise
         finally:
             reader.close()
         assert process.pid is not None
         self.guardian.watch(process.pid)
         self._watch_server()
         return _Worker(process=process, pid=process.pid, requests=writer)
+
+    def _has_server_died(self) -> bool:
+        """Its connections end a moment before multiprocessing can see that it is gone."""
+        give_up_at_s = time.monotonic() + _DEATH_S
+        while not (has_died := is_gone(self._server_pid)) and time.monotonic() < give_up_at_s:
+            time.sleep(_LOOK_EVERY_S)
+        return has_died
 
     def _fork_ahead(self) -> bool:
         if len(self._spares) >= self._n_spares or not self._workers:
@@ -207,11 +226,11 @@ class LocalLauncher:
         # The fork server alone knows how a process ends; where it is gone, its pipe is empty, and
         # multiprocessing makes 255 of that. The pipe alone does not tell: at each start of another
         # process multiprocessing reads the exit codes that have come.
-        is_empty = not _n_readable(worker.process.sentinel)
+        is_empty = not n_readable(worker.process.sentinel)
         worker.process.join()
         exit_code = worker.process.exitcode
         # What the program started and left behind would keep the device.
-        _signal_group(worker.pid, signal.SIGKILL)
+        signal_group(worker.pid, signal.SIGKILL)
         self.guardian.release(worker.pid)
         worker.process.close()
         attempt_id, rank = key
@@ -236,7 +255,7 @@ class LocalLauncher:
         for key in self._of(attempt_id):
             pid = self._workers[key].pid
             # Until it has made its own session the process has no group to signal.
-            if not _signal_group(pid, number):
+            if not signal_group(pid, number):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
@@ -326,18 +345,3 @@ def _multiprocessing_config() -> dict[str, Any]:
     # There is no public way to say where multiprocessing puts its sockets.
     config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
     return config
-
-
-def _n_readable(pipe: int) -> int:
-    """Bytes that wait in a pipe."""
-    answer = fcntl.ioctl(pipe, termios.FIONREAD, bytes(_INT.size))
-    n_bytes: int = _INT.unpack(answer)[0]
-    return n_bytes
-
-
-def _signal_group(group: int, number: signal.Signals) -> bool:
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True

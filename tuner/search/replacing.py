@@ -1,15 +1,15 @@
-"""What takes a weak member's place: whose copy, from which checkpoint, with which parameters."""
+"""What takes a member's place: whose copy, from which checkpoint, with which parameters."""
 
 from __future__ import annotations
 
 import random
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optuna.trial import FrozenTrial
 
-from search_spaces import AnySpace, Scalar, SearchSpace
+from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace
 from tuner.messages import Action
 from tuner.search.decision import Decision
 from tuner.search.explore import Exploration
@@ -79,24 +79,63 @@ class Replacing:
             self._tell_of_states(weak.number, told)
         return None
 
+    def find_for_failed(self, number: int, good: Sequence[Sequence[Mark]]) -> Replacement:
+        """
+        Args:
+            number: Of a member that has failed for good.
+            good: Whose copies may replace it: groups, the better first.
+
+        Returns:
+            A copy, or a new configuration where none of them has a checkpoint here of use.
+        """
+        lot = random.Random(f"{self._seed} {number} failed")
+        for mark in (each for group in good for each in lot.sample(group, len(group))):
+            if (step := self._take(mark.number, number)) is not None:
+                copy, changes = self._copy(mark.number, step, lot)
+                told = f"a copy of trial {mark.number} at step {step} takes its place{changes}"
+                break
+        else:
+            copy = self._drawn(lot)
+            told = (
+                "a new configuration takes its place, because no member has a checkpoint that a "
+                "copy could begin from"
+            )
+        self.tell(f"Trial {number} has failed for good: {told}.")
+        return replace(copy, why=f"it failed for good: {told}")
+
+    def tell(self, note: str) -> None:
+        """Notes what people should know."""
+        self._notes.append(note)
+
     def take_notes(self) -> list[str]:
         """What people should know since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
     def _doom(self, number: int, step: int, told: str, lot: random.Random) -> Doom:
+        copy, changes = self._copy(number, step, lot)
+        reason = f"{told}: a copy of trial {number} at step {step} takes its place{changes}"
+        return Doom(
+            replacement=copy,
+            decision=Decision(action=Action.PRUNE, reason=reason),
+        )
+
+    def _copy(self, number: int, step: int, lot: random.Random) -> tuple[Replacement, str]:
+        """Of a trial, with its parameters explored, and for people how they differ."""
         storage = self._storage
         trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         parent = storage.get_trial(trial_id)
         params = self._explored(parent, lot)
-        changes = _shown_changes(parent.params, params) or "the same parameters"
-        reason = f"{told}: a copy of trial {number} at step {step} takes its place, with {changes}"
-        return Doom(
-            replacement=Replacement(
-                parent=number, step=step, params=params, host=socket.gethostname()
-            ),
-            decision=Decision(action=Action.PRUNE, reason=reason),
-        )
+        changes = shown_changes(parent.params, params) or "the same parameters"
+        copy = Replacement(parent=number, step=step, params=params, host=socket.gethostname())
+        return copy, f", with {changes}"
+
+    def _drawn(self, lot: random.Random) -> Replacement:
+        """Where a program suggests its parameters itself the sampler draws them."""
+        params: Mapping[str, Scalar] = {}
+        if isinstance(self._space, SearchSpace):
+            params = self._exploration.of_space(self._space, {}, lot)
+        return Replacement(parent=None, step=0, params=params, host=socket.gethostname())
 
     def _take(self, parent: int, replaced: int) -> int | None:
         """The step of the checkpoint; None where there is none, or nothing is left to train."""
@@ -116,7 +155,7 @@ class Replacing:
     def _tell_of_states(self, number: int, told: str) -> None:
         if not self._has_told_of_states:
             self._has_told_of_states = True
-            self._notes.append(
+            self.tell(
                 f"Trial {number}, {told}, and it goes on: none of the strongest has a checkpoint "
                 "here that a copy could begin from. pbt needs trial.save_checkpoint(state, step) "
                 "before trial.should_prune(), trial.load_checkpoint() at the start, and one folder "
@@ -124,7 +163,7 @@ class Replacing:
             )
 
 
-def _shown_changes(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) -> str:
+def shown_changes(before: Mapping[str, ParamValue], after: Mapping[str, ParamValue]) -> str:
     """`lr 0.0003 -> 0.00036`"""
     changed = {
         name: value for name, value in after.items() if name not in before or before[name] != value
@@ -135,5 +174,5 @@ def _shown_changes(before: Mapping[str, Scalar], after: Mapping[str, Scalar]) ->
     )
 
 
-def _shown(value: Scalar) -> str:
+def _shown(value: ParamValue) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -17,6 +17,9 @@ class Mark:
     """How good a member was at an interval."""
 
     number: int
+    #: The interval's step.
+    at: int
+    #: Of the report that tells, which may be a later one.
     step: int
     #: The smaller the better; infinite for what is no number.
     loss: float
@@ -54,7 +57,9 @@ class Course:
         if step is None or at < self.begun_at + every:
             return None
         loss = sign * self.curve[step]
-        return Mark(number=self.number, step=step, loss=math.inf if math.isnan(loss) else loss)
+        return Mark(
+            number=self.number, at=at, step=step, loss=math.inf if math.isnan(loss) else loss
+        )
 
 
 def strongest(marks: Sequence[Mark], quantile: float) -> list[Mark]:
@@ -62,6 +67,20 @@ def strongest(marks: Sequence[Mark], quantile: float) -> list[Mark]:
     in_order = sorted(marks, key=lambda each: (each.loss, each.number))
     n_strong = _n_of(marks, quantile)
     return [each for each in in_order[:n_strong] if each.loss < math.inf]
+
+
+def good_first(marks: Sequence[Sequence[Mark]], quantile: float) -> list[list[Mark]]:
+    """Whose copy may take a place that is empty: groups, the better first.
+
+    Args:
+        marks: At some intervals, the furthest first.
+        quantile: Which part of a population is strong.
+
+    Returns:
+        The strongest of each interval, then each one by itself.
+    """
+    strong = [strongest(each, quantile) for each in marks]
+    return [*strong, *([mark] for each in marks for mark in strongest(each, 1.0))]
 
 
 def is_weak(mark: Mark, marks: Sequence[Mark], quantile: float) -> bool:

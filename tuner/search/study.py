@@ -87,7 +87,7 @@ class StudySearch:
             pruner.load_model()
         if isinstance(pruner, PbtPruner):
             self._promotion = Population(pruner, storage, study_id, directions[0], space)
-            self.study.begin = self._promotion.begin
+            self.study.begin = self._promotion.succession.begin
         elif isinstance(pruner, AshaPruner | AsyncHyperbandPruner | FreezeThawPruner) and (
             pruner.promotes or len(objectives) > 1
         ):
@@ -206,7 +206,11 @@ class StudySearch:
         """
         if self._promotion is None or self._stops_instead:
             return None
-        trial_id = self._promotion.resume(is_last=is_closing or (is_last and self.lacks_a_winner))
+        is_last = is_closing or (is_last and self.lacks_a_winner)
+        trial_id = self._promotion.resume(is_last=is_last)
+        while trial_id is not None and not is_last and self._gives_up(trial_id):
+            self.prune(trial_id)
+            trial_id = self._promotion.resume(is_last=is_last)
         if trial_id is None:
             return None
         self.steps.resumed(trial_id)
@@ -250,13 +254,13 @@ class StudySearch:
     def copy_states(self, files: StudyFiles) -> None:
         """From now on a population may copy the checkpoints of its trials."""
         if self._population is not None:
-            self._population.copies = StateCopies(files)
+            self._population.set_copies(StateCopies(files))
 
     def hand_over(self, trial_id: int) -> str:
         """Before an attempt: a copy gets its parent's checkpoint. Gives what people should know."""
         if self._population is None:
             return ""
-        return self._population.hand_over(self._storage.get_trial(trial_id))
+        return self._population.succession.hand_over(self._storage.get_trial(trial_id))
 
     def take_notes(self) -> list[str]:
         """What people should know of the population since the last call."""
@@ -268,7 +272,7 @@ class StudySearch:
         Nobody is replaced any more then.
         """
         population = self._population
-        return population is not None and population.counts_anew(
+        return population is not None and population.succession.counts_anew(
             self._storage.get_trial(trial_id), step
         )
 
@@ -405,7 +409,7 @@ class StudySearch:
 
     def fail(self, trial_id: int) -> None:
         """Ends a trial without a value."""
-        self._forget_doom(trial_id)
+        self._replace_failed(trial_id)
         self._tell(trial_id, TrialState.FAIL)
 
     def mark_infeasible(self, trial_id: int, why: str) -> None:
@@ -418,7 +422,7 @@ class StudySearch:
             trial_id: Which.
             why: In a word.
         """
-        self._forget_doom(trial_id)
+        self._replace_failed(trial_id)
         self._live(trial_id).set_constraint(f"{_INFEASIBLE}{why}", 1.0)
         self._tell(trial_id, TrialState.PRUNED)
         self._infeasible.add(trial_id)
@@ -454,6 +458,15 @@ class StudySearch:
         """A member that was told to end, and does not, or otherwise."""
         if self._population is not None:
             self._population.ends(self._storage.get_trial(trial_id), is_pruned=False)
+
+    def _replace_failed(self, trial_id: int) -> None:
+        if self._population is not None:
+            self._population.fails(self._storage.get_trial(trial_id))
+
+    def _gives_up(self, trial_id: int) -> bool:
+        """Whether a member that was paused, and is to go on, is among the weak meanwhile."""
+        trial = self._storage.get_trial(trial_id)
+        return self._population is not None and self._population.gives_up(trial, self.objectives[0])
 
     @property
     def _paused(self) -> Set[int]:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import sqlalchemy as sa
 
+from search_spaces import ParamValue
 from tuner.budget import Budget
 from tuner.config import Direction, PrunerConfig, StudyConfig
 from tuner.devices.cpu import CpuProbe
@@ -123,6 +124,7 @@ def simulate(
     n_devices: int,
     restart_s: float,
     budget: Budget,
+    transferred: Sequence[Mapping[str, ParamValue]] = (),
 ) -> Simulated:
     """Plays a study once.
 
@@ -134,6 +136,7 @@ def simulate(
         n_devices: Each takes one trial at a time.
         restart_s: What an attempt costs before it trains.
         budget: When it ends, on the virtual clock.
+        transferred: The best configurations of earlier studies, near which it begins.
     """
     began_s = time.perf_counter()
     clock = VirtualClock()
@@ -146,7 +149,7 @@ def simulate(
         database = stack.enter_context(closing(open_database(f"sqlite:///{file}")))
         sa.event.listen(database.engine, "connect", _never_wait_for_the_disk)
         database.engine.dispose()
-        search = _search(config, database.storage, pruner, seed)
+        search = _search(config, database.storage, pruner, seed, transferred)
         devices = CpuProbe(n_devices)
         recorder = UnwrittenRecorder(
             database, _start(search.study_id, seed), devices.devices(), clock=clock
@@ -230,7 +233,11 @@ def _plan(config: StudyConfig, folder: Path, seed: int) -> TrialPlan:
 
 
 def _search(
-    config: StudyConfig, storage: BufferedStorage, pruner: PrunerConfig, seed: int
+    config: StudyConfig,
+    storage: BufferedStorage,
+    pruner: PrunerConfig,
+    seed: int,
+    transferred: Sequence[Mapping[str, ParamValue]],
 ) -> _TimedSearch:
     sampler = config.sampler.model_copy(update={"seed": seed})
     config = config.model_copy(update={"pruner": pruner, "sampler": sampler})
@@ -239,6 +246,6 @@ def _search(
         config.study,
         objectives=config.objectives,
         space=config.search_space,
-        sampler=sampler_of(config, seed=seed),
+        sampler=sampler_of(config, seed=seed, transferred=transferred),
         pruner=pruner_of(config),
     )

@@ -13,8 +13,10 @@ from rich.progress import Progress
 from search_spaces import SearchSpace
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.config.study import AUTO
-from tuner.errors import ConfigError
+from tuner.earlier_studies import NOTHING, begins_with, told
+from tuner.errors import ConfigError, TunerError
 from tuner.search.pruners import is_population_based
+from tuner.search.transferred import Transferred
 from tuner.simulate.compare import recorded_lines, speed_of, table_of, write_picture
 from tuner.simulate.curves import CurveTable, read_table
 from tuner.simulate.processes import play_all
@@ -68,16 +70,41 @@ def simulate_study(
     if not console.is_terminal:
         console = Console(width=_WIDTH)
     wanted = _pruners(config, pruners)
-    play = partial(simulate, config, table, n_devices=n_devices, restart_s=restart_s, budget=budget)
+    earlier, told_of_earlier = _earlier(config, curves)
+    play = partial(
+        simulate,
+        config,
+        table,
+        n_devices=n_devices,
+        restart_s=restart_s,
+        budget=budget,
+        transferred=earlier.configurations,
+    )
     with Progress(console=console, transient=True) as progress:
         cases = [(pruner, seed) for pruner in wanted for seed in range(n_seeds)]
         played = play_all(play, cases, n_processes=n_processes)
         runs = list(progress.track(played, total=len(cases), description="simulating"))
     _show(console, runs, next(iter(config.objectives)), picture, n_processes)
-    if isinstance(table, RecordedCurves):
-        for line in recorded_lines(table, runs):
-            console.print(line, soft_wrap=True, highlight=False)
+    lines = list(recorded_lines(table, runs)) if isinstance(table, RecordedCurves) else []
+    for line in [*told_of_earlier, *lines]:
+        console.print(line, soft_wrap=True, highlight=False)
     return runs
+
+
+def _earlier(config: StudyConfig, curves: str) -> tuple[Transferred, list[str]]:
+    """What each simulation begins with of what `transfer` names, and what people should know.
+
+    Earlier studies that cannot be read are left out: the curves may be played elsewhere.
+    """
+    if curves in config.transfer:
+        # Its best are the answer that a simulation is to find.
+        problem = f"transfer: is left out, because {curves} is what is played"
+        return NOTHING, [problem]
+    try:
+        found = begins_with(config)
+    except TunerError as error:
+        return NOTHING, [f"transfer: is left out: {error}"]
+    return found, told(found, config).splitlines() if config.transfer else []
 
 
 def _show(

@@ -1,9 +1,9 @@
 """What is noted of a population with its trials, and the looks that keep its number exact.
 
-All of it stands in Optuna's table of a trial's system attributes. A weak member that has ended
-carries what is to replace it, written in one transaction with its end; the copy carries where it
-comes from, written in one transaction with its row. So a crash at any instant leaves a member that
-is to be judged again, or one that somebody will replace, or its copy.
+All of it stands in Optuna's table of a trial's system attributes. A member that was given up, or
+failed for good, carries what is to replace it, written in one transaction with its end; what
+replaces it carries where it comes from, written in one transaction with its row. So a crash at any
+instant leaves a member that is to be judged again, or one that somebody will replace, or what did.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ATTRS = models.TrialSystemAttributeModel.__table__
 MEMBER_KEY = "tuner:member"
 """Attribute of a trial that was drawn for the population and is nobody's copy."""
 COPY_KEY = "tuner:copy"
-"""Attribute of a trial that began as a copy: its `Origin`."""
+"""Attribute of a trial that took another's place, mostly as a copy: its `Origin`."""
 FIXED_KEY = "fixed_params"
 """Attribute of a trial that Optuna suggests nothing else to."""
 REPLACED_KEY = "tuner:replaced"
-"""Attribute of a member that was given up: its `Replacement`."""
+"""Attribute of a member that was given up, or failed for good: its `Replacement`."""
 
 POPULATION_IS_OVER = "the population has come to its end"
 """Why a study has ended whose members have all come to their last step."""
@@ -36,10 +36,10 @@ POPULATION_IS_OVER = "the population has come to its end"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a copy comes from."""
+    """Where a trial comes from that took another's place."""
 
-    #: Number of the trial that it is a copy of.
-    parent: int
+    #: Number of the trial that it is a copy of; None where it has a new configuration.
+    parent: int | None
     #: Of the checkpoint that it begins from; 0 where it was lost and the copy began anew.
     step: int
     #: Number of the trial whose place it took.
@@ -49,7 +49,7 @@ class Origin:
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any]) -> Origin | None:
-        """From the attributes of a trial; None where it is no copy."""
+        """From the attributes of a trial; None where it took nobody's place."""
         found = attributes.get(COPY_KEY)
         return None if found is None else cls(**found)
 
@@ -59,14 +59,19 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """What is to take the place of a member that was given up."""
+    """What is to take the place of a member that was given up, or failed for good."""
 
-    parent: int
+    #: None for a new configuration.
+    parent: int | None
     step: int
-    #: Those that are searched, of the copy.
+    #: Those that are searched; of a new configuration what is left out is drawn by the sampler.
     params: Mapping[str, Json]
     #: Where the copied checkpoint lies.
     host: str
+    #: How many have failed for good in this place, one after the other, up to this one.
+    n_failed: int = 0
+    #: For people, where no attempt of the member tells it.
+    why: str = ""
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any]) -> Replacement | None:
@@ -88,7 +93,7 @@ def count_members(connection: sa.Connection, study_id: int) -> int:
 
 
 def is_replaced(connection: sa.Connection, study_id: int, number: int) -> bool:
-    """Whether a member has its copy already."""
+    """Whether something has taken a member's place already."""
     query = (
         sa.select(_ATTRS.c.value_json)
         .join(_TRIALS, _TRIALS.c.trial_id == _ATTRS.c.trial_id)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tuner.errors import ConfigError, StoreError
 from tuner.schedule import Phase, Schedule
-from tuner.store.population_rows import COPY_KEY, MEMBER_KEY, Origin
+from tuner.store.population_rows import COPY_KEY, MEMBER_KEY, REPLACED_KEY, Origin, Replacement
 from tuner.verbs.optuna_tables import SYSTEM_ATTRS, TRIALS
 from tuner.verbs.shown import table
 from tuner.verbs.source import StoredStudy
@@ -64,13 +64,22 @@ def schedule_text(schedule: Schedule) -> str:
 
 
 def read_origins(connection: sa.Connection, study_id: int) -> dict[int, Origin]:
-    """By number of a trial that began as a copy."""
+    """By number of a trial that took another's place, mostly as a copy."""
     query = (
         sa.select(TRIALS.c.number, SYSTEM_ATTRS.c.value_json)
         .join(SYSTEM_ATTRS, SYSTEM_ATTRS.c.trial_id == TRIALS.c.trial_id)
         .where(TRIALS.c.study_id == study_id, SYSTEM_ATTRS.c.key == COPY_KEY)
     )
     return {number: Origin(**json.loads(stored)) for number, stored in connection.execute(query)}
+
+
+def read_why_replaced(connection: sa.Connection, trial_id: int) -> str:
+    """For people; empty where nothing takes the trial's place, or its attempts tell why."""
+    query = sa.select(SYSTEM_ATTRS.c.value_json).where(
+        SYSTEM_ATTRS.c.trial_id == trial_id, SYSTEM_ATTRS.c.key == REPLACED_KEY
+    )
+    stored = connection.execute(query).scalar()
+    return "" if stored is None else Replacement(**json.loads(stored)).why
 
 
 def read_members(connection: sa.Connection, study_id: int) -> set[int]:
@@ -102,7 +111,9 @@ def _phases(connection: sa.Connection, study: StoredStudy, number: int) -> Itera
     query = sa.select(TRIALS.c.number, TRIALS.c.trial_id).where(TRIALS.c.study_id == study.id)
     ids = {row.number: row.trial_id for row in connection.execute(query)}
     line = [number]
-    while (origin := origins.get(line[-1])) is not None and origin.step:
+    while (
+        (origin := origins.get(line[-1])) is not None and origin.step and origin.parent is not None
+    ):
         if not origin.is_sure:
             raise ConfigError(
                 f"Trial {line[-1]} of study {study.name!r} was to go on from trial "

@@ -19,7 +19,7 @@ from tuner.verbs.dispatchers import StoredDispatcher, has_our_tables, read_dispa
 from tuner.verbs.idle_now import idle_texts, read_idle_now
 from tuner.verbs.optuna_tables import TRIALS, read_curves, read_user_attributes, read_values
 from tuner.verbs.retrying import RETRY_OF_ATTR
-from tuner.verbs.schedules import read_members, read_origins
+from tuner.verbs.schedules import read_members, read_origins, read_why_replaced
 from tuner.verbs.shown import instant
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.trial_params import read_first_rung, read_fixed, read_whole_params
@@ -127,16 +127,24 @@ def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[
 
 
 def _lineage(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
-    """Of a population: what a trial is a copy of, and what is a copy in its place."""
+    """Of a population: what a trial is a copy of, and what has taken its place."""
     query = sa.select(TRIALS.c.number).where(TRIALS.c.trial_id == trial_id)
     number = connection.execute(query).scalar_one()
     origins = read_origins(connection, study_id)
     if (origin := origins.get(number)) is not None:
         begin = f"at step {origin.step}" if origin.step else "begun anew, without its checkpoint"
-        yield f"  copy of trial {origin.parent} {begin}, in the place of trial {origin.replaces}"
+        what = "new configuration"
+        if origin.parent is not None:
+            what = f"copy of trial {origin.parent} {begin}"
+        yield f"  {what}, in the place of trial {origin.replaces}"
     for copy, its in origins.items():
         if its.replaces == number:
-            yield f"  replaced by trial {copy}, a copy of trial {its.parent}"
+            what = f"a copy of trial {its.parent}"
+            if its.parent is None:
+                what = "which has a new configuration"
+            yield f"  replaced by trial {copy}, {what}"
+    if why := read_why_replaced(connection, trial_id):
+        yield f"    {why}"
     copies = [str(copy) for copy, its in origins.items() if its.parent == number]
     if copies:
         yield f"  copied by trial{'s' * (len(copies) > 1)} {', '.join(copies)}"

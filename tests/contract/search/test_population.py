@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import optuna
@@ -35,11 +35,23 @@ def by_number(number: int, step: int) -> float:
 
 
 class Trainer:
-    """Trains what it is given, a turn of one view after the other, with real files."""
+    """Trains what it is given, a turn of one view after the other, with real files.
 
-    def __init__(self, folder: Path, quality: Quality = by_number) -> None:
+    Args:
+        folder: Of the files.
+        quality: Of a trial, by its number and step.
+        fails_at: By number: the step that a trial never comes to.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        quality: Quality = by_number,
+        fails_at: Mapping[int, int] | None = None,
+    ) -> None:
         self.files = StudyFiles(folder=folder, study="study")
         self._quality = quality
+        self._fails_at = fails_at or {}
         #: Trial and step, in order.
         self.seen: list[tuple[int, int]] = []
 
@@ -64,6 +76,9 @@ class Trainer:
         newest = newest_whole(folder)
         begun_at = 0 if newest is None else step_of(newest)
         for step in range(begun_at + 1, N_STEPS + 1):
+            if step == self._fails_at.get(asked.number):
+                view.fail(asked.trial_id)
+                break
             self.seen.append((asked.number, step))
             folder.mkdir(parents=True, exist_ok=True)
             save(folder, step, at_s=1000.0 + len(self.seen))
@@ -91,6 +106,30 @@ def test_each_weak_member_has_one_copy(tmp_path: Path, n_dispatchers: int) -> No
     assert len(trainer.seen) == len(set(trainer.seen)), "a step was done twice"
 
 
+@pytest.mark.parametrize("n_dispatchers", [1, 3])
+def test_what_fails_for_good_is_replaced_once(tmp_path: Path, n_dispatchers: int) -> None:
+    # One has saved nothing, and nobody before it; the others come to their first comparison.
+    trainer = Trainer(tmp_path, fails_at={0: 1, 2: INTERVAL + 1, 4: INTERVAL + 2})
+    with searches(new_database(tmp_path), pbt, n=n_dispatchers) as views:
+        trials = trainer.play(views)
+    check_books(trials, population=POPULATION)
+    failed = [each.number for each in trials if each.state is TrialState.FAIL]
+    assert 0 in failed
+    assert len(failed) > 1
+    parents = {origin.replaces: origin.parent for origin in origins(trials).values()}
+    assert parents[0] is None
+    assert all(parents[number] is not None for number in failed[1:])
+
+
+def test_a_paused_member_that_is_weak_trains_no_step_more(tmp_path: Path) -> None:
+    trainer = Trainer(tmp_path)
+    with searches(new_database(tmp_path), pbt) as views:
+        trials = trainer.play(views)
+    weak = [each for each in trials if each.state is TrialState.PRUNED]
+    assert weak
+    assert all(max(each.intermediate_values) % INTERVAL == 0 for each in weak)
+
+
 @pytest.mark.parametrize("direction", list(Direction))
 def test_copies_are_of_the_better_ones(tmp_path: Path, direction: Direction) -> None:
     sign = 1.0 if direction is Direction.MAXIMIZE else -1.0
@@ -99,6 +138,7 @@ def test_copies_are_of_the_better_ones(tmp_path: Path, direction: Direction) -> 
         trials = trainer.play(views)
     assert origins(trials)
     for origin in origins(trials).values():
+        assert origin.parent is not None
         assert by_number(origin.parent, 0) > by_number(origin.replaces, 0)
 
 

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
 from tests.integration.app.device_week import add_week
+from tests.integration.app.population_study import add_population
 from tests.integration.verbs import seeded
 from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
 
@@ -162,6 +163,24 @@ def test_a_trial_among_its_rivals_with_the_reason(url: str) -> None:
     assert test.subheader[0].value == "Trial 2"
     assert "pruned" in test.code[0].value
     assert test.query_params["trial"] == "2"
+
+
+def test_a_population_shows_who_went_on_from_whom(url: str) -> None:
+    add_population(url)
+    test = opened("curves", trial_among_rivals=12)
+    assert [each.value for each in test.subheader] == ["Population", "Trial 12"]
+    _, figure = figures(test)
+    names = [each.get("name", "") for each in figure["data"]]
+    assert names[-3:] == ["replaced (15)", "copy (15)", "training of trial 12"]
+    copies = figure["data"][-2]
+    assert any("a new configuration" in each for each in copies["text"])
+    assert any("a copy of trial" in each and "lr " in each for each in copies["text"])
+    assert all("dropout" not in each for each in copies["text"] if "a copy of" in each)
+
+
+def test_a_study_without_a_population_has_one_figure_of_curves(url: str) -> None:
+    seeded.add_first_study(url)
+    assert len(figures(opened("curves"))) == 1
 
 
 def test_trials_are_filtered_by_outcome(url: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
+from tests.integration.dispatcher.killing import Place, killed_at, places
 from tests.integration.dispatcher.test_pausing import (
     LAST_STEP,
     assert_one_of_two_gets_what_waits,
@@ -20,6 +21,8 @@ from tests.integration.dispatcher.world import Program, World
 from tuner.attempt import Outcome
 from tuner.messages import Action
 from tuner.search.freeze_thaw import FreezeThawPruner
+from tuner.search.promotion import Promotion
+from tuner.store.record import Recorder
 
 _PACE = "tuner:pace"
 
@@ -101,3 +104,32 @@ def test_nan_ends_its_trial_alone(slicing: Callable[..., World]) -> None:
 
 def test_of_two_dispatchers_one_gets_a_trial_that_waits(slicing: Callable[..., World]) -> None:
     assert_one_of_two_gets_what_waits(slicing(saving(), n_trials=6, n_devices=1))
+
+
+KILLED_AT = places(
+    (Promotion, "pause", 2),
+    (Promotion, "pause", 5),
+    (Promotion, "take", 1),
+    (Promotion, "take", 2),
+    (Recorder, "lease", 4),
+)
+
+
+@pytest.mark.parametrize("where", KILLED_AT.values(), ids=KILLED_AT)
+def test_killed_between_a_pause_and_its_end_nothing_is_lost(
+    slicing: Callable[..., World], monkeypatch: pytest.MonkeyPatch, where: Place
+) -> None:
+    seen: list[tuple[int, int]] = []
+    world = slicing(saving(seen=seen), n_devices=2)
+    with killed_at(monkeypatch, *where):
+        world.run()
+    world.close()
+    again = slicing(saving(seen=seen), n_devices=2)
+    result = again.run()
+    assert result.n_completed + result.n_pruned == 12
+    assert result.n_completed >= 1
+    # What is saved is not done again.
+    assert len(seen) == len(set(seen))
+    for trial in again.stored_trials():
+        values = {trial.value, *trial.intermediate_values.values()}
+        assert values == {quality_of(trial.number)}

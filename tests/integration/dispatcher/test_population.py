@@ -2,119 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
-from tests.integration.dispatcher.world import FakeWorker, Program, World
+from tests.integration.dispatcher.climbers import (
+    INTERVAL,
+    LAST_STEP,
+    check_states,
+    climbing,
+    pbt,
+    write_state,
+)
+from tests.integration.dispatcher.killing import killed_at, places
+from tests.integration.dispatcher.world import FakeWorker, World
 from tests.populations import check_books, origins
-from tuner.attempt import Cause, Outcome
-from tuner.budget import Budget
-from tuner.checkpoint_files import file_of, newest_whole
-from tuner.messages import Action
 from tuner.retention import RetentionRule
-from tuner.search.pbt import PbtPruner
 from tuner.search.population import Population
 from tuner.state_copies import StateCopies
 from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.population_rows import Origin
 from tuner.store.record import Recorder
-
-LAST_STEP = 12
-INTERVAL = 3
-
-
-def pbt(**changes: object) -> PbtPruner:
-    arguments = {"population": 4, "interval": INTERVAL, "max_resource": LAST_STEP, "seed": 1}
-    return PbtPruner(**{**arguments, **changes})  # type: ignore[arg-type]
-
-
-def climbing(
-    *,
-    saves: bool = True,
-    counts_on: bool = True,
-    seen: list[tuple[int, int]] | None = None,
-) -> Program:
-    """Each step adds the parameter to a total, which is its state and its value."""
-
-    def program(worker: FakeWorker) -> None:
-        folder = Path(worker.request.assign.checkpoint_dir)
-        done, total = read_state(folder) if counts_on else (0, 0.0)
-        state = {"total": total}
-
-        def step(number: int) -> None:
-            told = worker.verdicts[-1].action if worker.verdicts else Action.CONTINUE
-            if told is not Action.CONTINUE:
-                is_stopped = told is Action.STOP
-                outcome = Outcome.CANCELLED if is_stopped else Outcome.PRUNED
-                cause = Cause.INTERRUPTED if is_stopped else Cause.PRUNER
-                worker.finish(outcome, cause=cause, detail=worker.verdicts[-1].reason)
-                worker.exit(0)
-                return
-            if number > LAST_STEP:
-                worker.complete(state["total"])
-                return
-            state["total"] += float(worker.request.assign.params["x"])
-            if saves:
-                write_state(folder, number, state["total"])
-            if seen is not None:
-                seen.append((worker.trial_number, number))
-            worker.report(number, state["total"])
-            worker.later(1.0, lambda: step(number + 1))
-
-        worker.later(0.1, worker.hello)
-        worker.later(0.5, lambda: step(done + 1))
-
-    return program
-
-
-def read_state(folder: Path) -> tuple[int, float]:
-    newest = newest_whole(folder)
-    if newest is None:
-        return 0, 0.0
-    with zipfile.ZipFile(newest) as file:
-        state = json.loads(file.read("state"))
-    return state["step"], state["total"]
-
-
-def write_state(folder: Path, step: int, total: float) -> None:
-    """The newest two stay, as with `save_checkpoint`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / "partial"
-    with zipfile.ZipFile(partial, "w") as file:
-        file.writestr("state", json.dumps({"step": step, "total": total}))
-    partial.replace(file_of(folder, step))
-    file_of(folder, step - 2).unlink(missing_ok=True)
-
-
-@pytest.fixture
-def populated(tmp_path: Path) -> Callable[..., World]:
-    def make(program: Program | None = None, **terms: object) -> World:
-        settings: dict[str, object] = {"pruner": pbt(), "n_trials": None, "budget": Budget()}
-        return World(tmp_path, program or climbing(), **{**settings, "n_devices": 4, **terms})  # type: ignore[arg-type]
-
-    return make
-
-
-def total_of(trials: list[FrozenTrial], number: int, last: int) -> float:
-    """What the lineage of a trial has added up to."""
-    origin = Origin.of(trials[number].system_attrs)
-    before, begun_at = 0.0, 0
-    if origin is not None and origin.step:
-        before, begun_at = total_of(trials, origin.parent, origin.step), origin.step
-    return before + (last - begun_at) * float(trials[number].params["x"])
-
-
-def check_states(trials: list[FrozenTrial]) -> None:
-    """What is reported follows from the lineage: every copy began from the state it names."""
-    for each in trials:
-        for step, value in each.intermediate_values.items():
-            assert value == pytest.approx(total_of(trials, each.number, step))
 
 
 def test_weak_members_are_replaced_by_copies_that_go_on(populated: Callable[..., World]) -> None:
@@ -342,25 +251,17 @@ def test_ctrl_c_leaves_the_population_to_the_next_start(
     assert len(seen) == len(set(seen)), "a step was done twice"
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
 #: Where it is killed: what is called, for which time, and whether it was still done.
-KILLED_AT = {
-    f"{cls.__name__}.{name} {n} {'after' if is_done else 'before'}": (cls, name, n, is_done)
-    for cls, name, n in (
-        (StateCopies, "take", 1),
-        (StateCopies, "take", 2),
-        (Population, "ends", 1),
-        (BufferedStorage, "begin_trial", 5),
-        (BufferedStorage, "begin_trial", 6),
-        (StateCopies, "give", 1),
-        (StateCopies, "give", 2),
-        (Recorder, "lease", 5),
-    )
-    for is_done in (False, True)
-}
+KILLED_AT = places(
+    (StateCopies, "take", 1),
+    (StateCopies, "take", 2),
+    (Population, "ends", 1),
+    (BufferedStorage, "begin_trial", 5),
+    (BufferedStorage, "begin_trial", 6),
+    (StateCopies, "give", 1),
+    (StateCopies, "give", 2),
+    (Recorder, "lease", 5),
+)
 
 
 @pytest.mark.parametrize("where", KILLED_AT.values(), ids=KILLED_AT)
@@ -369,24 +270,9 @@ def test_killed_anywhere_nothing_is_lost_and_nobody_replaced_twice(
     monkeypatch: pytest.MonkeyPatch,
     where: tuple[type, str, int, bool],
 ) -> None:
-    cls, name, n_last, is_done = where
-    original, n_calls = getattr(cls, name), 0
-
-    def dying(*arguments: Any, **named: Any) -> Any:
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls == n_last and not is_done:
-            raise Killed
-        result = original(*arguments, **named)
-        if n_calls == n_last:
-            raise Killed
-        return result
-
     world = populated(pruner=pbt(quantile=0.5))
-    with monkeypatch.context() as patched:
-        patched.setattr(cls, name, dying)
-        with pytest.raises(Killed):
-            world.run()
+    with killed_at(monkeypatch, *where):
+        world.run()
     world.close()
     again = populated(pruner=pbt(quantile=0.5))
     again.run()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from multiprocessing import forkserver
+from threading import Timer
+from typing import Any
 
 from tests.contract.launch.conftest import LocalBench, is_process_alive, until
 from tuner.attempt import AttemptId
@@ -40,6 +43,21 @@ def test_next_one_starts_from_a_new_server(local: LocalBench) -> None:
     (ended,) = exits_of(local, 1)
     assert (ended.attempt_id, ended.exit_code) == (AttemptId("1.2"), -signal.SIGKILL)
     assert not ended.is_lost
+
+
+def test_one_that_is_killed_while_it_is_asked_costs_no_attempt(local: LocalBench) -> None:
+    server: Any = forkserver._forkserver
+    pid: int = server._forkserver_pid
+    os.kill(pid, signal.SIGSTOP)
+    # As soon as it is asked for a process, mostly; and where it is gone before, that is as well.
+    killer = Timer(0.3, os.kill, (pid, signal.SIGKILL))
+    killer.start()
+    worker = local.start("sleeps", "1.1")
+    killer.join()
+    assert server._forkserver_pid != pid
+    os.kill(worker, signal.SIGKILL)
+    (ended,) = exits_of(local, 1)
+    assert (ended.exit_code, ended.is_lost) == (-signal.SIGKILL, False)
 
 
 def test_exit_code_255_of_a_program_is_its_own(local: LocalBench) -> None:

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
 
 from tests.contract.launch.conftest import children_of, is_process_alive, until
+from tests.integration.verbs import seeded
 from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.errors import ConfigError
@@ -150,6 +153,68 @@ def test_processes_side_by_side_play_what_one_does(
     ]
     assert [run.best for run in together] == [run.best for run in alone]
     assert [run.makespan_s for run in together] == [run.makespan_s for run in alone]
+
+
+def transferring(study: Path, curves: str = "curves.npz") -> list[Simulated]:
+    """Two seeds of a study that begins near the best of another one."""
+    text = STUDY.replace("sqlite:///played.db", f"sqlite:///{study.parent / 'played.db'}")
+    study.write_text(f"{text.replace('name: random', 'name: tpe')}transfer: earlier\n")
+    found = str(study.parent / curves) if curves.endswith(".npz") else curves
+    return simulate_study(
+        study,
+        found,
+        n_devices=2,
+        n_seeds=2,
+        pruners=["none"],
+        restart_s=5.0,
+        picture=None,
+        environ={},
+    )
+
+
+def add_earlier(study: Path) -> None:
+    url = f"sqlite:///{study.parent / 'played.db'}"
+    trials = [
+        optuna.trial.create_trial(
+            value=lr,
+            params={"lr": lr},
+            distributions={"lr": optuna.distributions.FloatDistribution(0.0, 1.0)},
+            intermediate_values={step: lr for step in range(1, N_STEPS + 1)},
+        )
+        for lr in (0.2, 0.97, 0.4)
+    ]
+    for trial in trials:
+        trial.datetime_start = datetime(2026, 1, 1)
+        trial.datetime_complete = trial.datetime_start + timedelta(seconds=90)
+    seeded.add_study(url, "earlier", trials)
+
+
+def test_it_begins_near_the_best_of_an_earlier_study(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_earlier(study)
+    for run in transferring(study):
+        # The first two trials that come to their end, of the two best.
+        first = max(each.value for each in run.best if each.at_s <= 5.0 + N_STEPS * STEP_S)
+        assert first == pytest.approx(0.97 * (1 - 0.5**N_STEPS), rel=0.02)
+    assert "transfer: begins near 3 of the best configurations of earlier" in (
+        capsys.readouterr().out
+    )
+
+
+def test_an_earlier_study_that_is_not_there_is_left_out(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(transferring(study)) == 2
+    assert "transfer: is left out: " in capsys.readouterr().out
+
+
+def test_what_is_played_is_no_earlier_study(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_earlier(study)
+    assert len(transferring(study, "earlier")) == 2
+    assert "transfer: is left out, because earlier is what is played" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill-9"])

@@ -19,6 +19,7 @@ from tuner.schedule import Phase, Schedule, load_schedule
 from tuner.store.population_rows import COPY_KEY, Origin
 from tuner.verbs.schedules import read_schedule, schedule_text
 from tuner.verbs.source import choose_study, find_place, reading
+from tuner.verbs.why import explain
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LR = {"lr": FloatDistribution(0.0, 1.0)}
@@ -63,6 +64,12 @@ def read(url: str, number: int | None = None) -> Schedule:
         return read_schedule(connection, choose_study(connection, place), number, NOW)
 
 
+def why(url: str, number: int) -> list[str]:
+    place = find_place(url, None, {})
+    with reading(place) as (_, connection):
+        return explain(connection, choose_study(connection, place), number, NOW).splitlines()
+
+
 def test_the_best_trials_lineage_is_its_schedule(url: str) -> None:
     found = read(url)
     assert found == Schedule(
@@ -91,6 +98,15 @@ def test_who_was_never_a_copy_has_one_phase(url: str) -> None:
 
 def test_a_copy_that_began_anew_has_only_its_own(url: str) -> None:
     assert read(url, 4).phases == [Phase(after_step=0, trial=4, params={"lr": 0.8})]
+
+
+def test_a_new_configuration_in_the_place_of_a_failed_one_has_only_its_own(url: str) -> None:
+    study = optuna.load_study(study_name="s", storage=url)
+    add(study, 0.6, range(1, 16), Origin(parent=None, step=0, replaces=1))
+    assert read(url, 6).phases == [Phase(after_step=0, trial=6, params={"lr": 0.6})]
+    assert "  new configuration, in the place of trial 1" in why(url, 6)
+    assert "  replaced by trial 6, which has a new configuration" in why(url, 1)
+    assert "  copied by trial 2" in why(url, 0)
 
 
 def test_what_nobody_knows_is_refused(url: str) -> None:

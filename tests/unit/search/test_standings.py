@@ -7,13 +7,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.search.standings import Course, Mark, is_weak, strongest
+from tuner.search.standings import Course, Mark, good_first, is_weak, strongest
 
 LOSSES = st.lists(st.sampled_from([0.0, 1.0, 2.0, 3.0, math.inf]), min_size=1, max_size=20)
 
 
 def marks_of(*losses: float) -> list[Mark]:
-    return [Mark(number=i, step=5, loss=loss) for i, loss in enumerate(losses)]
+    return [Mark(number=i, at=5, step=5, loss=loss) for i, loss in enumerate(losses)]
 
 
 def weak(quantile: float, *losses: float) -> list[int]:
@@ -41,6 +41,14 @@ def test_what_is_no_number_is_never_strong() -> None:
     assert [each.number for each in strongest(marks, 0.5)] == [3]
 
 
+def test_an_empty_place_goes_to_the_strongest_of_the_furthest_interval() -> None:
+    furthest, nearer = marks_of(2.0, 1.0), marks_of(3.0, 1.0, 2.0, math.inf)
+    groups = [[each.number for each in group] for group in good_first([furthest, nearer], 0.5)]
+    # Then to anyone who has a value at all.
+    assert groups == [[1], [1, 2], [1], [0], [1], [2], [0]]
+    assert good_first([], 0.5) == []
+
+
 @given(LOSSES, st.floats(0.01, 0.5))
 def test_nobody_is_both_and_no_quantile_is_too_large(losses: list[float], quantile: float) -> None:
     marks = marks_of(*losses)
@@ -53,8 +61,8 @@ def test_nobody_is_both_and_no_quantile_is_too_large(losses: list[float], quanti
 def test_the_first_report_at_an_interval_or_beyond_counts() -> None:
     course = Course(number=1, curve={2: 0.2, 4: 0.4, 6: 0.6, 12: 1.2})
     assert course.latest(5) == 10
-    assert course.mark(5, 5, -1.0) == Mark(number=1, step=6, loss=-0.6)
-    assert course.mark(10, 5, 1.0) == Mark(number=1, step=12, loss=1.2)
+    assert course.mark(5, 5, -1.0) == Mark(number=1, at=5, step=6, loss=-0.6)
+    assert course.mark(10, 5, 1.0) == Mark(number=1, at=10, step=12, loss=1.2)
     assert course.mark(15, 5, 1.0) is None
 
 
