@@ -18,7 +18,7 @@ help:
 	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
 	@echo "make dashboard  shows the study in a browser (STUDY=study.yaml, ARGS='--port 8600')"
 	@echo "make test       every test (ARGS='-k words')"
-	@echo "make check      format, lint, types, unit and contract tests (on SQLite): under a minute"
+	@echo "make check      format, lint, types, unit and contract tests (on SQLite, without slow ones)"
 	@echo "make format     put the code into its form"
 	@echo "make lock       write requirements.lock anew from pyproject.toml"
 
@@ -33,7 +33,7 @@ test: $(VENV)/ready-keras servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: lint types
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -k "not postgresql and not mariadb" tests/unit tests/contract
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" -k "not postgresql and not mariadb" tests/unit tests/contract
 
 # PostgreSQL and MariaDB, which the tests start for themselves.
 servers:

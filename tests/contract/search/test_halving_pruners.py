@@ -34,10 +34,7 @@ PROMOTING: dict[str, MakePruner] = {
     "hyperband-auto": AsyncHyperbandPruner,
     "pasha": PashaPruner,
     "freeze_thaw": FreezeThawPruner,
-}
-#: Its model is fitted hundreds of times in a study, so that this is not tried by every test.
-WITH_LENGTH: dict[str, MakePruner] = {
-    "freeze_thaw-length": partial(FreezeThawPruner, max_resource=N_STEPS)
+    "freeze_thaw-length": partial(FreezeThawPruner, max_resource=N_STEPS),
 }
 STOPPING: dict[str, MakePruner] = {
     "asha": partial(AshaPruner, min_resource=1, mode="stop"),
@@ -53,13 +50,18 @@ ALL = {
 #: anew by whoever starts.
 REPEATED = {name: each for name, each in ALL.items() if not name.startswith("freeze_thaw")}
 
-promoting = pytest.mark.parametrize("make_pruner", PROMOTING.values(), ids=PROMOTING)
-promoting_at_any_length = pytest.mark.parametrize(
-    "make_pruner",
-    [*PROMOTING.values(), *WITH_LENGTH.values()],
-    ids=[*PROMOTING, *WITH_LENGTH],
-)
-whichever = pytest.mark.parametrize("make_pruner", ALL.values(), ids=ALL)
+
+def each_of(pruners: dict[str, MakePruner]) -> pytest.MarkDecorator:
+    """Freeze-thaw fits its model hundreds of times in a study."""
+    cases = [
+        pytest.param(each, id=name, marks=[pytest.mark.slow] if "freeze_thaw" in name else [])
+        for name, each in pruners.items()
+    ]
+    return pytest.mark.parametrize("make_pruner", cases)
+
+
+promoting = each_of(PROMOTING)
+whichever = each_of(ALL)
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ def best_of(n_trials: int) -> int:
 # -- who goes on -------------------------------------------------------------------------------
 
 
-@promoting_at_any_length
+@promoting
 def test_the_best_completes_and_nobody_repeats_a_step(make_pruner: MakePruner, url: str) -> None:
     player = Player(n_trials=30)
     with searches(url, make_pruner) as views:
@@ -99,7 +101,8 @@ def test_the_same_study_is_decided_the_same(make_pruner: MakePruner, tmp_path: P
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("make_pruner", REPEATED.values(), ids=REPEATED)
+@pytest.mark.slow
+@each_of(REPEATED)
 def test_a_dispatcher_that_starts_anew_at_each_turn_decides_the_same(
     make_pruner: MakePruner, tmp_path: Path
 ) -> None:
@@ -158,7 +161,7 @@ def test_the_direction_counts(make_pruner: MakePruner, url: str, direction: Dire
     assert TrialState.PRUNED in {each.state for each in trials}
 
 
-@promoting_at_any_length
+@promoting
 def test_a_study_of_two_trials_has_a_winner(make_pruner: MakePruner, url: str) -> None:
     player = Player(n_trials=2)
     with searches(url, make_pruner) as views:

@@ -142,6 +142,7 @@ def test_copies_are_of_the_better_ones(tmp_path: Path, direction: Direction) -> 
         assert by_number(origin.parent, 0) > by_number(origin.replaces, 0)
 
 
+@pytest.mark.slow
 def test_a_dispatcher_that_starts_anew_at_each_turn_decides_the_same(tmp_path: Path) -> None:
     seen = []
     for name in ("one start", "many"):

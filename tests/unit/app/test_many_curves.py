@@ -77,15 +77,23 @@ def test_rungs_of_a_study_file(pruner: str, rungs: list[int]) -> None:
     assert rungs_of(f"study: a\npruner: {pruner}\n", last_step=30) == rungs
 
 
-@pytest.mark.parametrize("text", ["study: a", "{study: a, pruner: auto}"])
-def test_rungs_of_what_is_picked(text: str) -> None:
-    assert rungs_of(text, last_step=30) == [2, 6, 18]
+@pytest.mark.parametrize(
+    ("text", "rungs"),
+    [
+        ("study: a", [2, 6, 18]),
+        ("{study: a, pruner: auto}", [2, 6, 18]),
+        ("objectives: {loss: minimize, time: minimize}", [1, 3, 9, 27]),
+    ],
+    ids=["nothing", "auto", "several objectives"],
+)
+def test_rungs_of_what_is_picked(text: str, rungs: list[int]) -> None:
+    assert rungs_of(text, last_step=30) == rungs
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[", "objectives: {loss: minimize, time: minimize}"],
-    ids=["empty", "torn", "several objectives"],
+    ["", "["],
+    ids=["empty", "torn"],
 )
 def test_no_rungs_without_a_pruner(text: str) -> None:
     assert rungs_of(text, last_step=30) == []

@@ -191,6 +191,7 @@ SAMPLERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_suggestions_are_those_of_optuna_up_to_the_bound(name: str) -> None:
     make = SAMPLERS[name]

@@ -64,6 +64,7 @@ def suggested(study: optuna.Study, n: int = 8) -> list[float]:
     return [study.ask(SPACE).params["x"] for _ in range(n)]
 
 
+@pytest.mark.slow
 def test_short_curves_do_not_mislead_it_where_long_ones_say_otherwise() -> None:
     places = [k / 20 for k in range(21)]
     pruned = [a_trial(x, curve_of(x, 1)) for x in places]

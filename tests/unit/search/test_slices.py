@@ -75,6 +75,7 @@ def test_nobody_goes_on_before_there_are_three_to_learn_from() -> None:
     assert table.leader() == 1
 
 
+@pytest.mark.slow
 def test_the_best_leads_and_the_worst_does_not_go_on() -> None:
     table, _ = a_searched_table()
     assert table.leader() == 7

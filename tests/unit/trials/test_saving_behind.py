@@ -173,6 +173,7 @@ def test_sigterm_does_not_interrupt_the_last_save(
     assert path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_full", [False, True])
 def test_script_alone_waits_at_its_end(tmp_path: Path, is_full: bool) -> None:
     if is_full:
