@@ -24,6 +24,9 @@ class StepCounts:
         self._pruner = pruner
         self._resumed: set[int] = set()
         self._cut_short: set[int] = set()
+        #: By trial of several objectives, of which the storage has no curve: the least and the
+        #: largest step that was reported in this start.
+        self._spans: dict[int, tuple[int, int]] = {}
         self._has_told_of_rungs = False
 
     def resumed(self, trial_id: int) -> None:
@@ -42,10 +45,16 @@ class StepCounts:
             step: The first that it reports since.
         """
         curve = self._storage.get_trial(trial_id).intermediate_values
-        if trial_id not in self._resumed or not curve or not step <= min(curve) < max(curve):
+        first, last = (min(curve), max(curve)) if curve else self._spans.get(trial_id, (0, 0))
+        if trial_id not in self._resumed or not step <= first < last:
             return False
         self._cut_short.add(trial_id)
         return True
+
+    def heard(self, trial_id: int, step: int) -> None:
+        """A trial of several objectives has reported a step."""
+        first, last = self._spans.get(trial_id, (step, step))
+        self._spans[trial_id] = (min(first, step), max(last, step))
 
     def is_cut_short(self, trial_id: int) -> bool:
         """Whether a trial's curve ends before the trial does."""

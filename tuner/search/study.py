@@ -345,6 +345,7 @@ class StudySearch:
     def _judge_several(self, trial_id: int, step: int, values: Mapping[str, float]) -> Decision:
         if self._promotion is None or values.keys() != set(self.objectives):
             return Decision(action=Action.CONTINUE)
+        self.steps.heard(trial_id, step)
         in_order = [values[name] for name in self.objectives]
         trial = self._storage.get_trial(trial_id)
         return self._promotion.decide(trial, step, in_order, self.objectives)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,7 +39,13 @@ def values_of(number: int) -> dict[str, float]:
     return {"accuracy": place / 10 - behind, "latency_ms": place + 20.0 * behind}
 
 
-def training(seen: list[tuple[int, int]], *, saves: bool = True, reports: bool = True) -> Program:
+def training(
+    seen: list[tuple[int, int]],
+    *,
+    saves: bool = True,
+    reports: bool = True,
+    counts_on: bool = True,
+) -> Program:
     """Nine steps, each of which is saved and reported with both objectives."""
 
     def program(worker: FakeWorker) -> None:
@@ -57,13 +64,13 @@ def training(seen: list[tuple[int, int]], *, saves: bool = True, reports: bool =
                 seen.append((worker.trial_number, number))
                 if saves:
                     folder.mkdir(parents=True, exist_ok=True)
-                    file_of(folder, number).write_bytes(b"state")
+                    zipfile.ZipFile(file_of(folder, number), "w").close()
                 if reports:
                     worker.say(Report(attempt_id=worker.id, step=number, values=values))
                 worker.later(1.0, lambda: step(number + 1))
 
         worker.later(0.1, worker.hello)
-        worker.later(0.5, lambda: step(max(saved, default=0) + 1))
+        worker.later(0.5, lambda: step(max(saved, default=0) + 1 if counts_on else 1))
 
     return program
 
@@ -134,3 +141,14 @@ def test_programs_that_report_nothing_on_their_way_are_all_trained(
 ) -> None:
     world = a_world(config, tmp_path, training([], reports=False))
     assert world.run().n_completed == N_TRIALS
+
+
+def test_a_program_that_counts_anew_after_a_resume_is_noticed(
+    config: StudyConfig, tmp_path: Path
+) -> None:
+    world = a_world(config, tmp_path, training([], counts_on=False))
+    result = world.run()
+    assert result.n_completed + result.n_pruned == N_TRIALS
+    told = [text for text in world.said if "was resumed and reports step 1 again" in text]
+    assert len(told) == 1
+    assert "set mode: stop (pruner)" in told[0]
