@@ -23,6 +23,8 @@ from tuner.store.schema import (
     OPTUNA_REVISION,
     alone,
     check_revision,
+    has_optunas_tables,
+    make_optunas_tables,
     make_tables,
     optuna_revision,
     stored_revision,
@@ -143,10 +145,15 @@ def store_errors(url: str, *, exit_code: int = EXIT_STUDY_FAILED) -> Iterator[No
 
 def _make_in_new_database(engine: sa.Engine, url: sa.URL) -> None:
     with alone(engine):
-        backend = _optuna_backend(url, makes_tables=True)
+        with engine.connect() as connection:
+            is_new = not has_optunas_tables(connection)
+        if not is_new:
+            # Those of a study of Optuna alone, which refuses them where they are too old.
+            _optuna_backend(url, makes_tables=True).engine.dispose()
         with engine.begin() as connection:
+            if is_new:
+                make_optunas_tables(connection)
             make_tables(connection)
-    backend.engine.dispose()
 
 
 def _optuna_backend(url: sa.URL, *, makes_tables: bool, read_only: bool = False) -> RDBStorage:

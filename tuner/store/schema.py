@@ -27,7 +27,12 @@ _VERSIONS = sa.Table(
 #: Of the tables of the Optuna that is installed; a contract test compares the two. Where they are
 #: stored with it Optuna need not be asked, which imports Alembic for the answer.
 OPTUNA_REVISION = "v3.2.0.a"
-_OPTUNA_VERSIONS = sa.table("alembic_version", sa.column("version_num"))
+_OPTUNA_VERSIONS = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
 #: Of PostgreSQL's advisory locks, which are numbers; any will do that nobody else uses.
 _LOCK_NUMBER = 7_364_020_951
 _LOCK_TIMEOUT_S = 60
@@ -75,6 +80,27 @@ def check_not_newer(found: str | None, shown_url: str) -> None:
             f"knows {SCHEMA_REVISION}). Upgrade with `pip install -U tuner`, or name another "
             "storage."
         )
+
+
+def has_optunas_tables(connection: sa.Connection) -> bool:
+    """Whether Optuna, of whichever version, has been here."""
+    return sa.inspect(connection).has_table("studies")
+
+
+def make_optunas_tables(connection: sa.Connection) -> None:
+    """Makes them in a database that has none, as Optuna would.
+
+    By its own models, and without Alembic, which takes a third of a start to import and to look
+    through Optuna's migrations. A contract test holds the outcome against Optuna's.
+    """
+    from optuna import __version__
+    from optuna.storages._rdb import models
+
+    models.BaseModel.metadata.create_all(connection)
+    info = {"schema_version": models.SCHEMA_VERSION, "library_version": __version__}
+    connection.execute(sa.insert(models.VersionInfoModel.__table__), info)
+    _OPTUNA_VERSIONS.create(connection)
+    connection.execute(sa.insert(_OPTUNA_VERSIONS).values(version_num=OPTUNA_REVISION))
 
 
 def make_tables(connection: sa.Connection) -> None:

@@ -1,14 +1,18 @@
-"""What Optuna asks of its storage about studies, not trials: rare, so its own code does it."""
+"""What Optuna asks of its storage about studies, not trials."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
+from uuid import uuid4
 
+from optuna.exceptions import DuplicatedStudyError
 from optuna.storages import BaseStorage, RDBStorage
+from optuna.storages._base import DEFAULT_STUDY_NAME_PREFIX
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
+from sqlalchemy.exc import IntegrityError
 
 from tuner.store import optuna_studies
 from tuner.store.access import Access
@@ -20,8 +24,8 @@ class StudyCalls(BaseStorage):
     """The calls of an Optuna storage that are about studies.
 
     Args:
-        make_backend: Makes Optuna's storage of the same database: it makes studies and changes
-            them. Called when that is wanted first, since Optuna then imports Alembic.
+        make_backend: Makes Optuna's storage of the same database, for what is rare. Called when
+            that is wanted first, since Optuna then imports Alembic.
         access: How this object reaches that database.
     """
 
@@ -48,7 +52,11 @@ class StudyCalls(BaseStorage):
     def create_new_study(
         self, directions: Sequence[StudyDirection], study_name: str | None = None
     ) -> int:
-        return self._ask(lambda backend: backend.create_new_study(directions, study_name))
+        name = f"{DEFAULT_STUDY_NAME_PREFIX}{uuid4()}" if study_name is None else study_name
+        try:
+            return self._access.run(lambda c: optuna_studies.make_study(c, name, directions))
+        except IntegrityError as error:
+            raise DuplicatedStudyError(f"There is a study {name!r} already.") from error
 
     def delete_study(self, study_id: int) -> None:
         self._backend.delete_study(study_id)
@@ -56,10 +64,10 @@ class StudyCalls(BaseStorage):
         self._directions.pop(study_id, None)
 
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._ask(lambda backend: backend.set_study_user_attr(study_id, key, value))
+        self._access.run(lambda c: optuna_studies.set_user_attr(c, study_id, key, value))
 
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._ask(lambda backend: backend.set_study_system_attr(study_id, key, value))
+        self._access.run(lambda c: optuna_studies.set_system_attr(c, study_id, key, value))
 
     def get_study_id_from_name(self, study_name: str) -> int:
         return self._access.run(lambda c: optuna_studies.id_of(c, study_name))

@@ -155,6 +155,25 @@ def test_look_at_a_file_that_nobody_else_has_changed_reads_nothing(tmp_path: Pat
     database.close()
 
 
+def test_a_new_database_and_a_new_study_need_no_alembic(new_url: str) -> None:
+    program = f"""
+import sys
+from tuner.store.database import open_database
+import optuna
+database = open_database({new_url!r})
+study = optuna.create_study(study_name="s", storage=database.storage, direction="maximize")
+study.set_user_attr("of", ["a", 1])
+study.set_user_attr("of", ["b", 2])
+study.tell(study.ask(), 0.5)
+database.storage.flush()
+database.close()
+assert "alembic" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3])
+    stored = optuna.load_study(study_name="s", storage=new_url)
+    assert (stored.best_value, stored.user_attrs) == (0.5, {"of": ["b", 2]})
+
+
 def test_study_that_is_looked_at_needs_no_alembic(url: str) -> None:
     optuna.create_study(storage=url, study_name="s").ask()
     program = f"""

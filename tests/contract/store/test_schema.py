@@ -47,6 +47,35 @@ def test_optunas_revision_is_that_of_the_optuna_that_is_installed(new_url: str) 
         assert optuna_revision(connection) == OPTUNA_REVISION
 
 
+def test_optunas_tables_are_those_that_optuna_makes(new_url: str) -> None:
+    RDBStorage(new_url).engine.dispose()
+    with connected(new_url) as connection:
+        made, versions = tables_of(connection, of_us=False), versions_of(connection)
+        drop_all(connection)
+    open_database(new_url).close()
+    with connected(new_url) as connection:
+        assert tables_of(connection, of_us=False) == made
+        assert versions_of(connection) == versions
+
+
+def test_database_of_optuna_that_was_begun_is_completed(new_url: str) -> None:
+    """Its tables are made one by one where the database has no transaction for that."""
+    RDBStorage(new_url).engine.dispose()
+    with connected(new_url) as connection:
+        made = tables_of(connection, of_us=False)
+        for name in ("alembic_version", "version_info", "trial_values"):
+            connection.exec_driver_sql(f"DROP TABLE {name}")
+    open_database(new_url).close()
+    with connected(new_url) as connection:
+        assert tables_of(connection, of_us=False) == made
+        assert optuna_revision(connection) == OPTUNA_REVISION
+
+
+def versions_of(connection: sa.Connection) -> list[list[sa.Row[Any]]]:
+    names = ("alembic_version", "version_info")
+    return [list(connection.exec_driver_sql(f"SELECT * FROM {name}")) for name in names]
+
+
 def differences_from_models(connection: sa.Connection) -> list[Any]:
     """As `alembic check` sees them."""
     options = {
@@ -68,10 +97,10 @@ def is_other_type(
     return False if is_double else None
 
 
-def tables_of(connection: sa.Connection) -> dict[str, dict[str, Any]]:
+def tables_of(connection: sa.Connection, *, of_us: bool = True) -> dict[str, dict[str, Any]]:
     """All that the database tells of the tuner's tables; Alembic does not compare it all."""
     inspector = sa.inspect(connection)
-    names = [name for name in inspector.get_table_names() if name.startswith("tuner_")]
+    names = [name for name in inspector.get_table_names() if name.startswith("tuner_") == of_us]
     return {name: _table(inspector, name) for name in names}
 
 
@@ -94,6 +123,12 @@ def _table(inspector: sa.Inspector, name: str) -> dict[str, Any]:
 
 def _by_name(found: Any) -> list[Any]:
     return sorted(found, key=lambda each: (str(each["name"]), str(each)))
+
+
+def drop_all(connection: sa.Connection) -> None:
+    metadata = sa.MetaData()
+    metadata.reflect(connection)
+    metadata.drop_all(connection)
 
 
 def drop_ours(connection: sa.Connection) -> None:
