@@ -102,7 +102,7 @@ def test_a_database_that_is_away_is_told(make_world: MakeWorld) -> None:
     world.turn(3.0)
     with DiskFull(world.database):
         world.turn(30.0)
-    world.turn(10.0)
+    world.turn_until(lambda: IdleCause.DATABASE not in world.dispatcher._usage.causes.values())
     world.interrupt()
     world.run()
     assert idle_s(world)[0, IdleCause.DATABASE] >= 10.0
