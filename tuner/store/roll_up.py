@@ -93,7 +93,9 @@ def _find(
         )
         .order_by(_USAGE.c.start_s)
     )
-    first_s = connection.execute(starts.limit(1)).scalar_one()
+    first_s = connection.execute(starts.limit(1)).scalar()
+    if first_s is None:
+        return None  # Another dispatcher has rolled it up since.
     begin_s = first_s - first_s % level.becomes_s
     beyond_s = connection.execute(starts.offset(MOST_ROWS).limit(1)).scalar()
     end_s = until_s

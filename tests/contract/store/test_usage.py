@@ -200,3 +200,28 @@ def test_two_dispatchers_roll_the_same_up_once(store: Store) -> None:
     with ThreadPoolExecutor(2) as threads:
         assert sum(threads.map(roll, recorders)) >= 1
     assert sums(rows(store, UsageRow)) == before
+
+
+@of_servers
+def test_what_another_has_rolled_up_between_two_looks_is_left_to_it(store: Store) -> None:
+    gone = store.recorder(replace(ELSEWHERE, name="gone"))
+    write_samples(gone, NOW_S, NOW_S + 60)
+    gone.end(later(600))
+    gone.commit()
+    mine, table = store.recorder(ELSEWHERE), table_of(UsageRow)
+    is_first = True
+
+    def another_is_quicker(*arguments: object) -> None:
+        nonlocal is_first
+        if is_first and "EXISTS" in str(arguments[2]):
+            is_first = False
+            with store.database.engine.begin() as connection:
+                connection.execute(sa.delete(table))
+
+    engine = store.database.engine
+    sa.event.listen(engine, "after_cursor_execute", another_is_quicker)
+    try:
+        assert not mine.roll_up(later(8_000))
+    finally:
+        sa.event.remove(engine, "after_cursor_execute", another_is_quicker)
+    assert not is_first
