@@ -8,9 +8,7 @@ study nothing but a word about it.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
 import subprocess
 import tempfile
@@ -28,6 +26,7 @@ from tuner.attempt import Outcome
 from tuner.dispatch.notices import Ended, Notice, Said, Snapshot, View
 from tuner.dispatch.terms import Result
 from tuner.errors import TunerError
+from tuner.launch.processes import signal_group
 from tuner.search.incumbent import BestTrial
 
 _MAX_AT_ONCE = 2
@@ -232,11 +231,11 @@ class Hooks:
                 number = signal.SIGKILL if running.is_too_late else signal.SIGTERM
                 running.is_too_late = True
                 running.deadline_s = self._now() + self._terms.grace_s
-                _signal_group(running.process.pid, number)
+                signal_group(running.process.pid, number)
             return
         if running.is_too_late:
             # What it started may not have heard the first signal.
-            _signal_group(running.process.pid, signal.SIGKILL)
+            signal_group(running.process.pid, signal.SIGKILL)
         self._forget(running)
         if running.is_too_late:
             limit = f"{self._terms.limit_s:g} s"
@@ -296,7 +295,7 @@ class Hooks:
 
     def _end_all(self) -> None:
         for running in list(self._running):
-            _signal_group(running.process.pid, signal.SIGKILL)
+            signal_group(running.process.pid, signal.SIGKILL)
             running.process.wait()
             self._forget(running)
 
@@ -323,11 +322,6 @@ def _of_best(best: BestTrial | None) -> dict[str, object] | None:
 
 def _plain(values: Mapping[str, float] | Mapping[str, ParamValue]) -> dict[str, object]:
     return dict(values)
-
-
-def _signal_group(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
 
 
 def _sleep(seconds: float) -> bool:
