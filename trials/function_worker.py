@@ -31,7 +31,9 @@ from tuner.errors import ChannelClosed
 from tuner.launch.diagnosis import N_TAIL_LINES, memory_cause, user_traceback
 from tuner.launch.request import (
     ENV_CHANNEL,
+    ENV_OPENMP_THREADS,
     ENV_TOKEN,
+    OPENMP_VARIABLES,
     FunctionProgram,
     LaunchRequest,
 )
@@ -71,6 +73,8 @@ def settle(request: LaunchRequest) -> None:
     os.close(log)
     for text in (sys.stdout, sys.stderr):
         text.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    if wanted := os.environ.pop(ENV_OPENMP_THREADS, None):
+        os.environ.update(dict.fromkeys(OPENMP_VARIABLES, wanted))
     os.environ.update(request.environment)
     stay_near(request.cores)
     os.chdir(request.folder)
@@ -108,8 +112,10 @@ def prepare(context: TrialContext, request: LaunchRequest) -> None:
         numpy_random.seed(context.seed)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(context.seed)
-        if request.n_threads:
-            torch.set_num_threads(request.n_threads)
+        threads = os.environ.get("OMP_NUM_THREADS", "")
+        if n_threads := request.n_threads or (int(threads) if threads.isdigit() else 0):
+            # As the variable would have done before the import.
+            torch.set_num_threads(n_threads)
         if request.memory_fraction is not None and torch.cuda.is_available():
             torch.cuda.set_per_process_memory_fraction(request.memory_fraction, 0)
     active.context = context

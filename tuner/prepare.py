@@ -38,8 +38,14 @@ from tuner.devices.width import (
 )
 from tuner.errors import ConfigError, DeviceError
 from tuner.files import StudyFiles
-from tuner.launch.plan import THREAD_VARIABLES, TrialPlan
-from tuner.launch.request import CommandProgram, FunctionProgram, Program
+from tuner.launch.plan import OPENMP_THREADS, THREAD_VARIABLES, TrialPlan
+from tuner.launch.request import (
+    ENV_OPENMP_THREADS,
+    OPENMP_VARIABLES,
+    CommandProgram,
+    FunctionProgram,
+    Program,
+)
 from tuner.search.auto import pruner_of, sampler_of
 from tuner.shadow import find_shadow
 
@@ -189,6 +195,8 @@ def worker_environment(devices: Sequence[Device], environ: Mapping[str, str]) ->
     """What every worker inherits: threads that fit together, and no CUDA before the fork."""
     n_threads = max(1, usable_cores() // max(1, len(devices)))
     threads = {name: str(n_threads) for name in THREAD_VARIABLES if name not in environ}
+    openmp = environ.get(OPENMP_THREADS) or threads.pop(OPENMP_THREADS, str(n_threads))
+    threads |= dict.fromkeys(OPENMP_VARIABLES, "1") | {ENV_OPENMP_THREADS: openmp}
     # torch.cuda.is_available() in the user's module, imported before the fork, must not
     # initialise CUDA (https://pytorch.org/docs/stable/notes/cuda.html#device-agnostic-code).
     return threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}

@@ -21,3 +21,27 @@ def test_no_start_imports_alembic(study_folder: StudyFolder) -> None:
     # Optuna imports it in a way that shows its parts alone.
     assert ["alembic.util" in names for names in imported] == [False, False]
     assert study_folder.states() == ["COMPLETE"] * 2
+
+
+def test_a_trial_with_several_threads_does_not_wait_for_those_of_the_fork_server(
+    study_folder: StudyFolder,
+) -> None:
+    """GNU's OpenMP waits for ever for threads that were started before a fork."""
+    study_folder.study(
+        trial={"function": "trials.digits_mlp:train"},
+        objectives={"accuracy": "maximize"},
+        search_space={
+            "lr": {"type": "float", "low": 1e-3, "high": 1e-2},
+            "width": 115,
+            "depth": 3,
+            "dropout": 0.2,
+            "optimizer": "adamw",
+            "batch_size": 128,
+            "epochs": 2,
+        },
+        budget={"trials": 1},
+        devices="cpu:1",
+    )
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert study_folder.states() == ["COMPLETE"]

@@ -27,8 +27,9 @@ ENV_DEVICES = "TUNER_DEVICES"
 #: All ranks of a trial are on this host, and nobody else shall reach them.
 _THIS_HOST = "127.0.0.1"
 #: Each names the threads of a library: OpenMP, MKL, OpenBLAS, Accelerate, numexpr.
+OPENMP_THREADS = "OMP_NUM_THREADS"
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
+    OPENMP_THREADS,
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
