@@ -62,19 +62,17 @@ class GaussianProcess:
             y: [n], outputs, with mean 0 and variance 1.
             n_steps: Of the optimizer (L-BFGS), at most.
         """
-        points, outputs = torch.from_numpy(x), torch.from_numpy(y)
-        logs = self._logs.clone().requires_grad_(True)
+        outputs, pairs = torch.from_numpy(y), Pairs.of(torch.from_numpy(x), self._d)
+        logs = self._logs.clone()
         optimizer = torch.optim.LBFGS([logs], max_iter=n_steps, line_search_fn="strong_wolfe")
 
         def loss() -> float:
-            optimizer.zero_grad()
-            value = self._loss(logs, points, outputs)
-            value.backward()  # type: ignore[no-untyped-call]  # torch has no type for it.
-            return float(value.detach())
+            value, logs.grad = self.loss(logs, pairs, outputs)
+            return value
 
         try:
-            optimizer.step(loss)  # type: ignore[no-untyped-call]  # Nor for this.
-        except RuntimeError:
+            optimizer.step(loss)  # type: ignore[no-untyped-call]  # torch has none for it.
+        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # It is public.
             return  # Points that lie on each other; what it had still holds.
         if bool(torch.isfinite(logs).all()):
             self._logs = logs.detach()
@@ -96,30 +94,94 @@ class GaussianProcess:
             weights=weights,
         )
 
+    def loss(self, logs: torch.Tensor, pairs: Pairs, y: torch.Tensor) -> tuple[float, torch.Tensor]:
+        """The negative logarithm of the posterior density, without constants, and its slope.
+
+        The slope is written out (Rasmussen and Williams, equation 5.9): automatic differentiation
+        through the distances of all pairs takes most of the time.
+
+        Args:
+            logs: [p], logarithms of variance, noise and length scales, and of the share of groups.
+            pairs: Of all n points.
+            y: [n], outputs.
+
+        Returns:
+            The loss and [p] its slope.
+
+        Raises:
+            torch.linalg.LinAlgError: If points lie on each other.
+        """
+        d, n = self._d, len(y)
+        variance, weights_of_inputs = logs[0].exp(), (-2.0 * logs[2 : 2 + d]).exp()
+        far = _SQRT_5 * (weights_of_inputs @ pairs.squares).sqrt().view(n, n)
+        shape, own = _matern(far), torch.ones((), dtype=torch.float64)
+        if pairs.is_same is not None:
+            share = torch.sigmoid(-logs[2 + d])
+            own = torch.where(pairs.is_same, 1.0, share)
+        kernel, noise = variance * shape * own, _noise(logs)
+        factor = torch.linalg.cholesky(kernel + noise * torch.eye(n, dtype=torch.float64))
+        weights = torch.cholesky_solve(y[:, None], factor)[:, 0]
+        unlikely = (logs - self._prior_mean) / self._prior_spread
+        loss = 0.5 * (y @ weights) + factor.diagonal().log().sum() + 0.5 * unlikely.square().sum()
+
+        # By the covariance of each pair.
+        by_pair = 0.5 * (torch.cholesky_inverse(factor) - torch.outer(weights, weights))
+        slope = unlikely / self._prior_spread
+        slope[0] += (by_pair * kernel).sum()
+        slope[1] += (noise - _JITTER) * by_pair.diagonal().sum()
+        by_square = by_pair * own * variance * (5.0 / 6.0) * (1.0 + far) * torch.exp(-far)
+        slope[2 : 2 + d] += 2.0 * weights_of_inputs * (pairs.squares @ by_square.reshape(-1))
+        if pairs.is_same is not None:
+            by_share = (by_pair * variance * shape)[~pairs.is_same].sum()
+            slope[2 + d] -= share * (1.0 - share) * by_share
+        return float(loss), slope
+
     def _covariance(self, logs: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        noise = (logs[1].exp() + _JITTER) * torch.eye(len(x), dtype=torch.float64)
-        return self._kernel(logs, x, x) + noise
+        return self._kernel(logs, x, x) + _noise(logs) * torch.eye(len(x), dtype=torch.float64)
 
     def _kernel(self, logs: torch.Tensor, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         d = self._d
         scales = logs[2 : 2 + d].exp()
-        apart = (x[:, :d] / scales)[:, None, :] - (other[:, :d] / scales)[None, :, :]
-        # Not zero, where a root has no slope.
-        squares = apart.square().sum(dim=2) + 1e-12
-        far = _SQRT_5 * squares.sqrt()
-        kernel: torch.Tensor = logs[0].exp() * (1.0 + far + far.square() / 3.0) * torch.exp(-far)
+        # Not by a product of matrices, which rounds away what lies close together.
+        apart = torch.cdist(
+            x[:, :d] / scales,
+            other[:, :d] / scales,
+            compute_mode="donot_use_mm_for_euclid_dist",
+        )
+        kernel = logs[0].exp() * _matern(_SQRT_5 * apart)
         if x.shape[1] == d:
             return kernel
         is_same = x[:, None, d] == other[None, :, d]
         return kernel * torch.where(is_same, 1.0, torch.sigmoid(-logs[2 + d]))
 
-    def _loss(self, logs: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The negative logarithm of the posterior density, without constants."""
-        factor = torch.linalg.cholesky(self._covariance(logs, x))
-        weights = torch.cholesky_solve(y[:, None], factor)[:, 0]
-        unlikely = ((logs - self._prior_mean) / self._prior_spread).square().sum()
-        loss: torch.Tensor = 0.5 * (y @ weights) + factor.diagonal().log().sum() + 0.5 * unlikely
-        return loss
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """What does not change with the parameters.
+
+    Attributes:
+        squares: [d, n * n], of the differences of points, by input.
+        is_same: [n, n], whether points are of the same group; None where there are no groups.
+    """
+
+    squares: torch.Tensor
+    is_same: torch.Tensor | None
+
+    @classmethod
+    def of(cls, x: torch.Tensor, d: int) -> Pairs:
+        columns = x[:, :d].T
+        squares = (columns[:, :, None] - columns[:, None, :]).square().reshape(d, -1)
+        has_groups = x.shape[1] > d
+        return cls(squares=squares, is_same=x[:, None, d] == x[None, :, d] if has_groups else None)
+
+
+def _matern(far: torch.Tensor) -> torch.Tensor:
+    """Matérn 5/2 of distances times the root of 5."""
+    return (1.0 + far + far.square() / 3.0) * torch.exp(-far)
+
+
+def _noise(logs: torch.Tensor) -> torch.Tensor:
+    return logs[1].exp() + _JITTER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

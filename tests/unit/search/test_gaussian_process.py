@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from tuner.search.gaussian_process import Array, GaussianProcess
+from tuner.search.gaussian_process import Array, GaussianProcess, Pairs
 
 
 def waves(x: Array) -> Array:
@@ -78,3 +79,19 @@ def test_what_one_thread_took_in_is_not_what_another_predicts_from() -> None:
     process.given(many, waves(many))
     process.fit(many, waves(many))
     assert np.array_equal(of_few.predict(few), alone)
+
+
+@pytest.mark.parametrize("has_groups", [False, True])
+def test_the_slope_that_is_written_out_is_that_of_the_density(*, has_groups: bool) -> None:
+    x = points(30)
+    if has_groups:
+        x = np.column_stack([x, np.arange(30) // 4])
+    process = GaussianProcess([0.5, 0.7], has_groups=has_groups)
+    pairs, y = Pairs.of(torch.from_numpy(x), 2), torch.from_numpy(waves(x))
+    logs = torch.linspace(-0.5, 0.3, 4 + has_groups, dtype=torch.float64)
+    _, slope = process.loss(logs, pairs, y)
+    for index, found in enumerate(slope):
+        beside = torch.zeros_like(logs)
+        beside[index] = 1e-5
+        apart = process.loss(logs + beside, pairs, y)[0] - process.loss(logs - beside, pairs, y)[0]
+        assert float(found) == pytest.approx(apart / 2e-5, rel=1e-5)
