@@ -22,10 +22,10 @@ from tuner.attempt import (
     Outcome,
 )
 from tuner.clock import Clock, Instant
-from tuner.devices.device import Device
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.activity import Activity
 from tuner.dispatch.asking import Asking
+from tuner.dispatch.clearing import Clearing
 from tuner.dispatch.device_changes import DeviceChanges, Refused
 from tuner.dispatch.grants import Candidate, Grant
 from tuner.dispatch.housekeeping import Housekeeping
@@ -34,7 +34,7 @@ from tuner.dispatch.launching import Launching
 from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.live import LiveAttempt, ending_of
 from tuner.dispatch.moves import move
-from tuner.dispatch.notices import Ended, Notice, Said, Started, View
+from tuner.dispatch.notices import Ended, Snapshot, Started, View
 from tuner.dispatch.orders import Orders, changed, told, told_of_refusal
 from tuner.dispatch.others import Others
 from tuner.dispatch.outage import Outage
@@ -49,6 +49,7 @@ from tuner.dispatch.stalls import Stalls
 from tuner.dispatch.stopping import Stopping
 from tuner.dispatch.streak import N_ALIKE, Streak, said_last
 from tuner.dispatch.talk import Talk
+from tuner.dispatch.telling import Telling
 from tuner.dispatch.terms import Result, Terms
 from tuner.dispatch.usage import Usage
 from tuner.dispatch.widening import Widening
@@ -68,7 +69,6 @@ _TICK_S = 0.25
 _CLEARING_TICK_S = 0.05
 _BEAT_EVERY_S = 10.0
 _HOPELESS = "its first attempts all failed in the same way"
-_CLEARING_NOTE_AFTER_S = 30.0
 #: After Ctrl-C, for a database that does not answer.
 _LAST_WAIT_S = 30.0
 
@@ -119,26 +119,25 @@ class Dispatcher:
         self._leasing = leasing
         self._plan = plan
         self._terms = terms
-        self._view = view
         self._clock = clock
         self._housekeeping = housekeeping
         self._saving = saving
         self._live: dict[AttemptId, LiveAttempt] = {}
-        #: Those of them whose processes are gone, and whose devices are not free yet.
-        self._clearing: dict[AttemptId, LiveAttempt] = {}
         #: Those of them that are to be launched once the database knows of them.
         self._intended: list[LiveAttempt] = []
         #: Trials that are too wide for the devices that are left.
         self._parked: list[Candidate] = []
-        self._notices: list[Notice] = []
         self._n_signals = 0
         #: Why no trial starts any more and those that run are to end; empty while they may.
         self._stop_reason = ""
         self._streak = Streak(is_over=search.has_ended_well)
-        self._room = Room(plan.files.root, self._say)
         self._started_at = clock.now()
         start_s = self._started_at.monotonic_s
-        self._committed_at_s = self._beat_at_s = self._shown_at_s = start_s
+        self._committed_at_s = self._beat_at_s = start_s
+        self._telling = Telling(view, start_s)
+        self._say = self._telling.say
+        self._clearing = Clearing(leasing, self._say)
+        self._room = Room(plan.files.root, self._say)
         self._others = Others(
             search,
             recorder.fleet,
@@ -321,7 +320,8 @@ class Dispatcher:
         self._usage.heed(now)
         self._record(now)
         if self._housekeeping is not None:
-            self._notices += [Said(text=note) for note in self._housekeeping.heed(now)]
+            for note in self._housekeeping.heed(now):
+                self._say(note)
             self._forget_removed(self._housekeeping)
         if self._saving is not None:
             self._saving.heed(now, lambda: (live.attempt for live in self._live.values()))
@@ -404,8 +404,8 @@ class Dispatcher:
             is_stopping=bool(self._stop_reason),
         )
         move(self._recorder, live, AttemptState.CLEARING, now, params=params)
-        self._clearing[live.attempt.id] = live
-        self._notices.append(
+        self._clearing.add(live)
+        self._telling.add(
             Ended(
                 attempt=live.attempt,
                 ending=ending,
@@ -521,25 +521,8 @@ class Dispatcher:
     # -- devices -----------------------------------------------------------------------------
 
     def _release_cleared_devices(self, now: Instant) -> None:
-        for live in list(self._clearing.values()):
-            if self._is_clear(live, now):
-                self._finish(live, now)
-
-    def _is_clear(self, live: LiveAttempt, now: Instant) -> bool:
-        unclear = self._leasing.find_unclear(live.grant, live.pids)
-        if unclear is not None:
-            self._note_wait(live, unclear, now)
-        return unclear is None
-
-    def _note_wait(self, live: LiveAttempt, device: Device, now: Instant) -> None:
-        ended_at = live.attempt.ended_at
-        waited_s = (now.utc - ended_at).total_seconds() if ended_at else 0.0
-        if waited_s > _CLEARING_NOTE_AFTER_S and not live.is_wait_noted:
-            live.is_wait_noted = True
-            self._say(
-                f"{device.label} waits: memory of {live.attempt} is not back after "
-                f"{waited_s:.0f} s. `nvidia-smi` shows which process holds it."
-            )
+        for live in self._clearing.take_clear(now):
+            self._finish(live, now)
 
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         move(self._recorder, live, AttemptState.FINISHED, now)
@@ -551,7 +534,7 @@ class Dispatcher:
             self._activity.forget(live.attempt.id)
         if self._saving is not None:
             self._saving.ended(live.attempt)
-        del self._live[live.attempt.id], self._clearing[live.attempt.id]
+        del self._live[live.attempt.id]
         if live.outcome is Outcome.PAUSED and live.widens_to is not None:
             self._settling.go_on_wider(live, is_stopping=bool(self._stop_reason))
 
@@ -609,7 +592,7 @@ class Dispatcher:
                 continue
             self._usage.has_changed = True
             started = Started(attempt=live.attempt, devices=live.labels, params=live.params)
-            self._notices.append(started)
+            self._telling.add(started)
 
     # -- ends of the study -------------------------------------------------------------------
 
@@ -664,9 +647,6 @@ class Dispatcher:
             n_failed=counts[TrialState.FAIL] + self._search.n_infeasible,
         )
 
-    def _say(self, text: str) -> None:
-        self._notices.append(Said(text=text))
-
     # -- a database that does not answer -----------------------------------------------------
 
     def _recovers(self, now: Instant) -> bool:
@@ -708,34 +688,33 @@ class Dispatcher:
     def _record(self, now: Instant, *, must: bool = False) -> None:
         is_due = now.monotonic_s - self._committed_at_s >= self._terms.commit_every_s
         # What people are told must be in the database first.
-        if must or is_due or self._notices:
+        if must or is_due or self._telling.has_news:
             self._recorder.commit()
             self._committed_at_s = now.monotonic_s
 
     def _tell_people(self, now: Instant, *, is_last: bool = False) -> None:
+        take = partial(self._take_snapshot, now)
         # What is not in the database yet is told once it is.
-        can_tell = [n for n in self._notices if isinstance(n, Said) or not self._outage.is_on]
-        for notice in can_tell:
-            self._view.show(notice)
-        self._notices = [notice for notice in self._notices if notice not in can_tell]
-        if is_last or now.monotonic_s - self._shown_at_s >= self._view.refresh_every_s:
-            self._shown_at_s = now.monotonic_s
-            snapshot = take_snapshot(
-                self._search,
-                tuple(self._live.values()),
-                self._leasing,
-                budget=self._spending.budget,
-                spent=self._spending.spent(now),
-                now=now,
-                started_at_s=self._started_at.monotonic_s,
-                is_stopping=bool(self._stop_reason),
-                store=StoreState(
-                    lag_s=now.monotonic_s - self._committed_at_s,
-                    n_unsaved_reports=self._recorder.n_waiting_reports,
-                ),
-                idle=self._usage.causes,
-            )
-            self._view.refresh(snapshot)
+        self._telling.tell(
+            now.monotonic_s, take, is_written=not self._outage.is_on, is_last=is_last
+        )
+
+    def _take_snapshot(self, now: Instant) -> Snapshot:
+        return take_snapshot(
+            self._search,
+            tuple(self._live.values()),
+            self._leasing,
+            budget=self._spending.budget,
+            spent=self._spending.spent(now),
+            now=now,
+            started_at_s=self._started_at.monotonic_s,
+            is_stopping=bool(self._stop_reason),
+            store=StoreState(
+                lag_s=now.monotonic_s - self._committed_at_s,
+                n_unsaved_reports=self._recorder.n_waiting_reports,
+            ),
+            idle=self._usage.causes,
+        )
 
     def _patience_s(self) -> float:
         """How long to wait for news."""
