@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from optuna.pruners import BasePruner
-from pynvml import NVMLError
 
 from search_spaces import DefineByRunSpace
 from tuner.config import StudyConfig
@@ -21,8 +21,6 @@ from tuner.devices.cpu_telemetry import CpuTelemetry
 from tuner.devices.device import Device, DeviceKind, DeviceProbe
 from tuner.devices.limits import GpuLimits
 from tuner.devices.locks import DeviceLocks
-from tuner.devices.nvml import NvmlProbe, open_nvml
-from tuner.devices.nvml_telemetry import NvmlTelemetry
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 from tuner.devices.reselection import Reselection
 from tuner.devices.selection import Selection, select_devices
@@ -49,6 +47,9 @@ from tuner.launch.request import (
 from tuner.search.auto import pruner_of, sampler_of
 from tuner.shadow import find_shadow
 
+if TYPE_CHECKING:
+    from tuner.devices.nvml import NvmlProbe
+
 _SEED_BITS = 31
 
 
@@ -58,6 +59,8 @@ class HostDevices:
 
     selection: Selection
     probe: DeviceProbe
+    #: The same where they are GPUs.
+    gpus: NvmlProbe | None
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -108,12 +111,16 @@ def find_devices(
         ConfigError: If a trial wants more of them than there are.
     """
     request = _request(config, config.devices)
-    gpus = None if isinstance(request, CpuSlots) else open_nvml(_visible(environ))
+    gpus = None if isinstance(request, CpuSlots) else _open_gpus(environ)
     try:
         selection = select_devices(request, gpus=gpus, limits=_limits(config), locks=locks)
     except DeviceError as error:
         raise DeviceError(f"{config.file}: {error}") from error
-    host = HostDevices(selection=selection, probe=_probe(selection, gpus))
+    if gpus is not None and selection.devices[0].kind is DeviceKind.CPU:
+        gpus.close()
+        gpus = None
+    probe = gpus if gpus is not None else CpuProbe(len(selection.devices))
+    host = HostDevices(selection=selection, probe=probe, gpus=gpus)
     check_resources(config, host.all_devices)
     return host
 
@@ -123,12 +130,12 @@ def reselection_of(
 ) -> Reselection:
     """What chooses other devices while the study runs."""
     return Reselection(
-        lambda: open_nvml(_visible(environ)),
+        lambda: _open_gpus(environ),
         locks,
         _limits(config),
         lambda value: _request(config, parse_device_request(value)),
         partial(check_resources, config),
-        host.probe if isinstance(host.probe, NvmlProbe) else None,
+        host.gpus,
     )
 
 
@@ -218,26 +225,19 @@ def _request(config: StudyConfig, devices: DeviceRequest) -> DeviceRequest:
     return devices
 
 
-def _visible(environ: Mapping[str, str]) -> str | None:
-    return environ.get("CUDA_VISIBLE_DEVICES")
+def _open_gpus(environ: Mapping[str, str]) -> NvmlProbe | None:
+    from tuner.devices.nvml import open_nvml  # 70 ms, for who has no GPU or does not ask for it.
 
-
-def _probe(selection: Selection, gpus: NvmlProbe | None) -> DeviceProbe:
-    if gpus is not None and selection.devices[0].kind is not DeviceKind.CPU:
-        return gpus
-    if gpus is not None:
-        gpus.close()
-    return CpuProbe(len(selection.devices))
+    return open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def open_telemetry(devices: Sequence[Device]) -> Telemetry | None:
     """A way of its own to read a study's devices, at least one; None where the driver refuses."""
     if devices[0].kind is DeviceKind.CPU:
         return CpuTelemetry(devices)
-    try:
-        return NvmlTelemetry(devices)
-    except NVMLError:
-        return None
+    from tuner.devices.nvml_telemetry import open_nvml_telemetry  # As above.
+
+    return open_nvml_telemetry(devices)
 
 
 def import_path_of(config: StudyConfig) -> list[str]:

@@ -195,3 +195,9 @@ def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:
 def test_nothing_but_training_code_imports_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", ["tuner.assembly", "tuner.cli.main"])
+def test_who_has_no_gpu_does_not_wait_for_their_driver_s_names(module: str) -> None:
+    code = f"import {module}, sys; sys.exit('pynvml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -83,6 +83,14 @@ class NvmlTelemetry:
             pynvml.nvmlShutdown()
 
 
+def open_nvml_telemetry(devices: Sequence[Device]) -> NvmlTelemetry | None:
+    """The same, or None where the driver refuses."""
+    try:
+        return NvmlTelemetry(devices)
+    except pynvml.NVMLError:
+        return None
+
+
 def _find(device: Device) -> _Gpu | None:
     try:
         handle = _Handle(pynvml.nvmlDeviceGetHandleByUUID(device.id))
