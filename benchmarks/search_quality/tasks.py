@@ -13,7 +13,7 @@ from search_spaces import ParamValue, SearchSpace, parse_space
 from tuner.simulate.curves import CurveTable, read_table
 
 #: Of LCBench (Zimmer, Lindauer and Hutter, 2021), as in `names` of the tables.
-_SPACE = {
+LCBENCH_SPACE = {
     "batch_size": {"type": "int", "low": 16, "high": 512, "log": True},
     "learning_rate": {"type": "float", "low": 1e-4, "high": 0.1, "log": True},
     "momentum": {"type": "float", "low": 0.1, "high": 0.99},
@@ -55,7 +55,7 @@ class Task:
 
 def read_task(path: Path) -> Task:
     """Reads a table of curves, as `tuner simulate` takes it."""
-    space = parse_space(_SPACE)
+    space = parse_space(LCBENCH_SPACE)
     table = read_table(path, space)
     return Task(
         name=path.stem.removeprefix("lcbench_"),
