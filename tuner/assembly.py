@@ -54,7 +54,7 @@ from tuner.search.incumbent import BestTrial
 from tuner.search.out_of_process import out_of_process
 from tuner.search.prior import PriorSampler
 from tuner.search.study import StudySearch
-from tuner.store.database import open_database, store_errors
+from tuner.store.database import Database, open_database, store_errors
 from tuner.verbs.confirmed import Confirmation, read_confirmation
 from tuner.view.figures import FiguresView
 from tuner.view.hooks import Hook, Hooks, HookTerms
@@ -126,35 +126,18 @@ def dispatch(
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.read_ahead)
         stack.enter_context(_suggestions_aside(search, inbox, launcher.guardian))
-        channel = ChannelServer(inbox, launcher.folder)
-        stack.callback(channel.close)
-        leasing = _leasing(config, host, locks)
-        stack.callback(leasing.close)
-        view: View = stack.enter_context(_view(config, console))
-        base = view
-        if metrics is not None:
-            view = FiguresView(view, metrics.publish)
-        hooks = stack.enter_context(Hooks(_hook_terms(config), view, groups=launcher.guardian))
-        clock = SystemClock()
-        sampler = Sampler(open_telemetry, host.all_devices, clock, every_s=config.usage.every_s)
-        stack.callback(sampler.close)
-        sampler.start()
-        workplace = Workplace(
-            database=database,
-            host=host,
-            launcher=launcher,
-            channel=channel,
-            leasing=leasing,
-            clock=clock,
-            sampler=sampler,
-            reselection=reselection,
+        workplace = _open_workplace(
+            stack, config, database, host, locks, inbox, launcher, reselection
         )
+        view = stack.enter_context(_view(config, console))
+        shown = view if metrics is None else FiguresView(view, metrics.publish)
+        hooks = stack.enter_context(Hooks(_hook_terms(config), shown, groups=launcher.guardian))
         dispatcher = make_dispatcher(study, workplace, hooks)
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
             dispatcher.keep_house()
             if config.confirm is not None and not result.is_cut_short:
-                beside = HookedView(base, hooks)
+                beside = HookedView(view, hooks)
                 result = confirm(study, config.confirm, workplace, beside, inbox, result)
             hooks.finish(result, search.best, partial(_is_signalled, inbox))
         confirmation = None
@@ -166,6 +149,37 @@ def dispatch(
         best=search.best,
         exit_code=_exit_code(result),
         confirmation=confirmation,
+    )
+
+
+def _open_workplace(
+    stack: ExitStack,
+    config: StudyConfig,
+    database: Database,
+    host: HostDevices,
+    locks: DeviceLocks,
+    inbox: Inbox,
+    launcher: LocalLauncher,
+    reselection: Reselection,
+) -> Workplace:
+    """What all studies of this start share; the stack closes it."""
+    channel = ChannelServer(inbox, launcher.folder)
+    stack.callback(channel.close)
+    leasing = _leasing(config, host, locks)
+    stack.callback(leasing.close)
+    clock = SystemClock()
+    sampler = Sampler(open_telemetry, host.all_devices, clock, every_s=config.usage.every_s)
+    stack.callback(sampler.close)
+    sampler.start()
+    return Workplace(
+        database=database,
+        host=host,
+        launcher=launcher,
+        channel=channel,
+        leasing=leasing,
+        clock=clock,
+        sampler=sampler,
+        reselection=reselection,
     )
 
 
