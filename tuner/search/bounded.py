@@ -73,9 +73,12 @@ class BoundedSampler(SamplerAround):
         """The trials that the sampler is shown, in the order of their numbers."""
         if self._shown is None:
             self._shown = self._choose(study)
-        for trial in self._newly_finished(study):
-            self._shown.add(trial)
-        return sorted([*self._shown, *self._unfinished.values()], key=lambda each: each.number)
+        for trial in self._changed(study):
+            if trial.state.is_finished():
+                self._shown.add(trial)
+            else:
+                self._shown.see(trial)
+        return sorted([*self._shown, *self._shown.unfinished], key=lambda each: each.number)
 
     def _bounded(self, study: optuna.Study) -> optuna.Study:
         # A sampler that draws what another one cannot is not bound by the other's rules.
@@ -86,15 +89,16 @@ class BoundedSampler(SamplerAround):
         read_ahead(each.intermediate_values for each in trials if each.state is TrialState.PRUNED)
         return cast(optuna.Study, _BoundedStudy(whole, trials, is_whole=self._shown.by_id))
 
-    def _newly_finished(self, study: optuna.Study) -> Iterator[FrozenTrial]:
-        """Those that have finished since the last look; no storage changes them again."""
+    def _changed(self, study: optuna.Study) -> Iterator[FrozenTrial]:
+        """Those that are new or have changed since the last look; who has finished never does."""
         for trial_id in [*self._unfinished, *self._new_ids(study)]:
             trial = study._storage.get_trial(trial_id)
             if trial.state.is_finished():
                 self._unfinished.pop(trial_id, None)
                 yield trial
-            else:
+            elif self._unfinished.get(trial_id) is not trial:
                 self._unfinished[trial_id] = trial
+                yield trial
 
     def _new_ids(self, study: optuna.Study) -> Iterator[int]:
         # By number, because a list of all trials takes milliseconds to copy.

@@ -6,7 +6,7 @@ Taking one more trial costs the same after fifty trials and after fifty thousand
 from __future__ import annotations
 
 import math
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from itertools import chain
@@ -183,6 +183,45 @@ class Generations:
         self._trials.setdefault(generation, []).append(trial)
         if len(self._trials) > self._n_generations:
             del self._trials[min(self._trials)]
+
+
+class Paused:
+    """Some of the trials that wait at a rung; unlike finished ones they go on one day, and change.
+
+    Args:
+        size: How many: half of them those that came furthest, the others a uniform sample.
+        seed: Of the sample.
+    """
+
+    def __init__(self, size: int, seed: int) -> None:
+        self._size = size
+        self._lot = lot(seed)
+        self._keys: dict[int, tuple[Key, Key]] = {}
+        #: With their keys, the smallest first.
+        self._furthest: list[tuple[Key, int, FrozenTrial]] = []
+        self._drawn: list[tuple[Key, int, FrozenTrial]] = []
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        chosen = {number: trial for _, number, trial in self._furthest[: self._size // 2]}
+        for _, number, trial in self._drawn:
+            if len(chosen) >= self._size:
+                break
+            chosen[number] = trial
+        return iter(chosen.values())
+
+    def put(self, trial: FrozenTrial) -> None:
+        """One that is paused now, in place of what it was before."""
+        self.drop(trial.number)
+        furthest, drawn = self._keys[trial.number] = furthest_first(trial), self._lot(trial)
+        insort(self._furthest, (furthest, trial.number, trial))
+        insort(self._drawn, (drawn, trial.number, trial))
+
+    def drop(self, number: int) -> None:
+        """One that is paused no more, if it was."""
+        for entries, key in zip(
+            (self._furthest, self._drawn), self._keys.pop(number, ()), strict=False
+        ):
+            del entries[bisect_left(entries, (key, number))]
 
 
 def age(trial: FrozenTrial) -> Key:

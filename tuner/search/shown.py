@@ -2,7 +2,7 @@
 
 Optuna's samplers read all of them for each suggestion: TPE takes more than a second at 50,000
 trials, and the time of a Gaussian process grows with their cube. Here a sampler is shown, beside
-all trials that have not finished:
+all trials that have not finished (`curve_gp`: all but those that wait at a rung):
 
 - `tpe`: 500. Those that it builds its l(x) from, exactly: the best 25 in its own order, or with
   several objectives the best tenth of 500. All others make up its g(x), where one trial is one
@@ -10,7 +10,7 @@ all trials that have not finished:
 - `gp`: 300 of the completed ones: the best 100, where the optimum is looked for, the newest 100,
   and a uniform sample of the others.
 - `curve_gp`: 300 of those that ended in any way: the 150 that came furthest, as far as their rungs
-  tell, the newest first, and a uniform sample of the others.
+  tell, the newest first, and a uniform sample of the others; and as many of those that are paused.
 - `cma_es`, `nsgaii`, `nsgaiii`: the last generations. They use no others.
 - Any other: all.
 
@@ -22,6 +22,7 @@ is the bound instead. The few trials by which the inferred search space differs 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import optuna
@@ -42,6 +43,7 @@ from tuner.search.shortlists import (
     Fronts,
     Generations,
     Least,
+    Paused,
     Shortlist,
     Witnesses,
     age,
@@ -69,6 +71,7 @@ class Shown:
         first: The lists whose trials it must see.
         rest: What fills up to `limit`.
         by_id: It looks trials up by their ids among those of all states, and is shown all of these.
+        paused: Which it sees of the trials that wait at a rung; all where there is none.
     """
 
     def __init__(
@@ -79,8 +82,11 @@ class Shown:
         first: Sequence[Shortlist],
         rest: Shortlist,
         by_id: bool = False,
+        paused: Paused | None = None,
     ) -> None:
         self.by_id = by_id
+        self._paused = paused
+        self._unfinished: dict[int, FrozenTrial] = {}
         self._limit = limit
         self._first = first
         self._rest = rest
@@ -94,11 +100,31 @@ class Shown:
 
     def add(self, trial: FrozenTrial) -> None:
         """Takes a finished trial; each is given once."""
+        self._forget(trial.number)
         if trial.state not in self._witnesses:
             return
         for shortlist in (*self._first, self._rest, self._witnesses[trial.state]):
             shortlist.add(trial)
         self._chosen = None
+
+    def see(self, trial: FrozenTrial) -> None:
+        """Takes one that has not finished, in place of what it was before."""
+        is_paused = trial.state is TrialState.WAITING and bool(trial.intermediate_values)
+        self._forget(trial.number)
+        if is_paused and self._paused is not None:
+            self._paused.put(trial)
+        else:
+            self._unfinished[trial.number] = trial
+
+    @property
+    def unfinished(self) -> Iterator[FrozenTrial]:
+        """Those that are shown of trials that have not finished."""
+        return chain(self._unfinished.values(), self._paused or ())
+
+    def _forget(self, number: int) -> None:
+        self._unfinished.pop(number, None)
+        if self._paused is not None:
+            self._paused.drop(number)
 
     def __iter__(self) -> Iterator[FrozenTrial]:
         if self._chosen is None:
@@ -144,8 +170,13 @@ def shown_to_curve_gp(
 ) -> Shown:
     limit = max(limit, sampler.n_startup_trials)
     states = (TrialState.COMPLETE, TrialState.PRUNED)
-    furthest = Least(limit // 2, furthest_first)
-    return Shown(limit=limit, states=states, first=[furthest], rest=Least(limit, lot(seed)))
+    return Shown(
+        limit=limit,
+        states=states,
+        first=[Least(limit // 2, furthest_first)],
+        rest=Least(limit, lot(seed)),
+        paused=Paused(limit, seed),
+    )
 
 
 def shown_to_cma_es(sampler: CmaEsSampler, seed: int, study: optuna.Study) -> Shown:

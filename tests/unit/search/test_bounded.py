@@ -23,8 +23,16 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from search_spaces import parse_space
 from tuner.config import SamplerConfig
 from tuner.search.bounded import BoundedSampler, bounded
+from tuner.search.curve_sampler import CurveGPSampler
 from tuner.search.samplers import build_sampler
-from tuner.search.shown import GP_LIMIT, TPE_LIMIT, Shown, shown_to_gp, shown_to_tpe
+from tuner.search.shown import (
+    GP_LIMIT,
+    TPE_LIMIT,
+    Shown,
+    shown_to_curve_gp,
+    shown_to_gp,
+    shown_to_tpe,
+)
 
 SPACE = parse_space(
     {
@@ -464,3 +472,60 @@ def test_directions_are_the_study_s() -> None:
     _, sampler = showing()
     part = sampler._bounded(a_study(directions=["maximize"]))
     assert part.direction is StudyDirection.MAXIMIZE
+
+
+# -- trials that are paused --------------------------------------------------------------------
+
+
+def paused(study: optuna.Study, n_rungs: int) -> int:
+    """Makes a trial that waits at a rung; gives its id."""
+    storage, study_id = study._storage, study._study_id
+    trial_id = storage.create_new_trial(study_id)
+    for rung in range(n_rungs):
+        storage.set_trial_intermediate_value(trial_id, 3**rung, 0.5)
+        storage.set_trial_system_attr(trial_id, f"completed_rung_{rung}", 0.5)
+    storage.set_trial_state_values(trial_id, TrialState.WAITING)
+    return trial_id
+
+
+def shown_to_curves() -> tuple[Showing, BoundedSampler]:
+    inner, sampler = Showing(), CurveGPSampler()
+    return inner, BoundedSampler(inner, partial(shown_to_curve_gp, sampler, 0, limit=20))
+
+
+def test_of_trials_that_are_paused_some_are_shown_and_those_that_came_furthest() -> None:
+    inner, sampler = shown_to_curves()
+    study = a_study(sampler)
+    study.enqueue_trial({"lr": 0.1})
+    far = {paused(study, n_rungs=3) for _ in range(4)}
+    for _ in range(100):
+        paused(study, n_rungs=1)
+    running = study._storage.create_new_trial(study._study_id)
+    look(sampler, study)
+    assert {0, running, *far} <= set(inner.numbers)
+    assert len(inner.numbers) == 2 + 20
+    again, fresh = shown_to_curves()
+    look(fresh, study)
+    assert again.numbers == inner.numbers
+
+
+def test_one_that_goes_on_is_shown_as_it_is() -> None:
+    inner, sampler = shown_to_curves()
+    study = a_study(sampler)
+    ids = [paused(study, n_rungs=1) for _ in range(50)]
+    look(sampler, study)
+    resumed = next(each for each in ids if each not in inner.numbers)
+    study._storage.set_trial_state_values(resumed, TrialState.RUNNING)
+    look(sampler, study)
+    assert len(inner.numbers) == 21
+    assert resumed in inner.numbers
+    study._storage.set_trial_intermediate_value(resumed, 3, 0.4)
+    study._storage.set_trial_system_attr(resumed, "completed_rung_1", 0.4)
+    study._storage.set_trial_state_values(resumed, TrialState.WAITING)
+    look(sampler, study)
+    assert len(inner.numbers) == 20
+    (seen,) = (each for each in inner.seen if each.number == resumed)
+    assert seen.intermediate_values == {1: 0.5, 3: 0.4}
+    study._storage.set_trial_state_values(resumed, TrialState.PRUNED, [0.4])
+    look(sampler, study)
+    assert len(inner.numbers) == 21
