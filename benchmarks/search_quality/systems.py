@@ -43,6 +43,13 @@ _REDUCTION = 3
 N_LEAST = 14
 
 
+class _Study(optuna.Study):
+    """One in which trials wait that are paused, and nobody else."""
+
+    def _pop_waiting_trial_id(self) -> int | None:
+        return None
+
+
 class OptunaSearch:
     """A sampler and a pruner of Optuna's interface, on a study in memory.
 
@@ -55,12 +62,14 @@ class OptunaSearch:
     def __init__(self, space: SearchSpace, sampler: BaseSampler, pruner: BasePruner) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space = space
-        self.study = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        made = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        self.study = _Study(made.study_name, made._storage, sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
         self._paused = _Paused(pruner, self._trial) if _promotes(pruner) else None
 
     def next(self) -> Next:
         if self._paused is not None and (number := self._paused.promote()) is not None:
+            self._move(number, TrialState.RUNNING)
             return Next(trial=number, params={})
         trial = self.study.ask()
         self._trials[trial.number] = trial
@@ -70,7 +79,10 @@ class OptunaSearch:
         live = self._trials[trial]
         live.report(value, step)
         if self._paused is not None:
-            return self._paused.judge(trial, step, value, held_s)
+            verdict = self._paused.judge(trial, step, value, held_s)
+            if verdict is Verdict.PAUSE:
+                self._move(trial, TrialState.WAITING)
+            return verdict
         if live.should_prune():
             self.study.tell(live, state=TrialState.PRUNED)
             return Verdict.STOP
@@ -81,6 +93,10 @@ class OptunaSearch:
         self.study.tell(self._trials[trial], value)
         if self._paused is not None:
             self._paused.complete(trial, step, value)
+
+    def _move(self, number: int, state: TrialState) -> None:
+        # As in the tables of a study: who is paused is none of those that run.
+        self.study._storage.set_trial_state_values(self._trials[number]._trial_id, state)
 
     def _trial(self, number: int) -> FrozenTrial:
         return self.study._storage.get_trial(self._trials[number]._trial_id)
