@@ -37,9 +37,10 @@ _TEMPLATE = "study_template.yaml"
 def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
     """The last words of a study: how it went, the best configuration, how to go on."""
     result = end.result
+    paused = f", {result.n_paused} paused" if result.n_paused else ""
     lines = [
         f"{result.reason}: {result.n_completed} completed, {result.n_pruned} pruned, "
-        f"{result.n_failed} failed"
+        f"{result.n_failed} failed{paused}"
     ]
     if end.best:
         lines.append(f"best: {text.values_text(end.best.values)} (trial {end.best.number})")

@@ -645,6 +645,7 @@ class Dispatcher:
             n_completed=counts[TrialState.COMPLETE],
             n_pruned=counts[TrialState.PRUNED] - self._search.n_infeasible,
             n_failed=counts[TrialState.FAIL] + self._search.n_infeasible,
+            n_paused=self._search.n_paused,
         )
 
     # -- a database that does not answer -----------------------------------------------------

@@ -39,6 +39,8 @@ class Result:
     n_completed: int
     n_pruned: int
     n_failed: int
+    #: They go on at the next start.
+    n_paused: int = 0
 
     @property
     def is_cut_short(self) -> bool:
