@@ -313,8 +313,8 @@ class Ours:
         return OptunaSearch(task.space, sampler, pruner_of(config))
 
 
-def asha_of_ours(first: int, mode: str = "stop") -> dict[str, Any]:
-    return {"name": "asha", "mode": mode, "min_resource": first}
+def asha_of_ours(first: int, mode: str = "stop", *, one_in: int = _REDUCTION) -> dict[str, Any]:
+    return {"name": "asha", "mode": mode, "min_resource": first, "reduction_factor": one_in}
 
 
 def _guess(task: Task, place: float) -> dict[str, Any]:
@@ -382,6 +382,8 @@ OURS: Mapping[str, MakeSearch] = {
     "curve_gp alone": Ours(pruner={"name": "none"}),
     "curve_gp + ASHA from 1": Ours(pruner=asha_of_ours(1)),
     "curve_gp + ASHA from 3": Ours(pruner=asha_of_ours(3)),
+    "curve_gp + ASHA, one in 2": Ours(pruner=asha_of_ours(2, one_in=2)),
+    "curve_gp + ASHA, one in 4": Ours(pruner=asha_of_ours(2, one_in=4)),
     "curve_gp, none at random": Ours(sampler={"name": "curve_gp", "random_share": 0.0}),
     "random + ASHA, promote": Ours(sampler={"name": "random"}, pruner=asha_of_ours(1, "promote")),
     "random + Hyperband, promote": Ours(sampler={"name": "random"}, pruner={"name": "hyperband"}),

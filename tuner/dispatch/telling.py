@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from tuner.dispatch.notices import Notice, Said, Snapshot, View
 
@@ -17,7 +16,7 @@ class Telling:
     """
 
     def __init__(self, view: View, started_at_s: float) -> None:
-        self._view: Final = view
+        self._view = view
         self._notices: list[Notice] = []
         self._shown_at_s = started_at_s
 
