@@ -13,11 +13,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import optuna
 from optuna.exceptions import ExperimentalWarning
-from optuna.pruners import BasePruner, HyperbandPruner, NopPruner, SuccessiveHalvingPruner
+from optuna.pruners import BasePruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from benchmarks.search_quality.by_rung import RungFedTPE
+from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Next, Search, Verdict, play
 from benchmarks.search_quality.tasks import Task, read_task
 from search_spaces import ParamValue, SearchSpace
@@ -57,12 +58,22 @@ class OptunaSearch:
         space: What is searched.
         sampler: Chooses configurations.
         pruner: Stops trials.
+        name: Of the study, by which Optuna's Hyperband draws brackets; else another one each time.
     """
 
-    def __init__(self, space: SearchSpace, sampler: BaseSampler, pruner: BasePruner) -> None:
+    def __init__(
+        self,
+        space: SearchSpace,
+        sampler: BaseSampler,
+        pruner: BasePruner,
+        *,
+        name: str | None = None,
+    ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._space = space
-        made = optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
+        made = optuna.create_study(
+            study_name=name, direction="maximize", sampler=sampler, pruner=pruner
+        )
         self.study = _Study(made.study_name, made._storage, sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
         self._paused = _Paused(pruner, self._trial) if _promotes(pruner) else None
@@ -252,7 +263,8 @@ def _optuna(
 ) -> Search[float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        return OptunaSearch(task.space, sampler(seed=seed), pruner(task.table.values.shape[1]))
+        n_steps = task.table.values.shape[1]
+        return OptunaSearch(task.space, sampler(seed=seed), pruner(n_steps), name=f"seed {seed}")
 
 
 def _tpe_by_rung(seed: int) -> BaseSampler:
@@ -268,7 +280,7 @@ def _asha(first: int) -> Callable[[int], BasePruner]:
 
 
 def _hyperband(n_steps: int) -> BasePruner:
-    return HyperbandPruner(min_resource=1, max_resource=n_steps, reduction_factor=_REDUCTION)
+    return KnownBrackets(min_resource=1, max_resource=n_steps, reduction_factor=_REDUCTION)
 
 
 def study_of(

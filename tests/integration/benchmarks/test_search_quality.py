@@ -8,15 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from optuna.pruners import HyperbandPruner
+from optuna.samplers import RandomSampler
 
 from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
+from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
 from benchmarks.search_quality.systems import (
     AUTO,
     EARLIER_TASK,
     OURS,
     SYSTEMS,
+    OptunaSearch,
     right_prior,
     right_transfer,
     seeded,
@@ -95,6 +99,26 @@ def test_a_trial_that_is_paused_goes_on_where_it_was_and_pays_its_start_again(ta
     assert search.told == [(0, step) for step in range(1, N_STEPS)]
     assert search.completed == [0]
     assert [each.at_s for each in played.completed] == [11.0]
+
+
+def test_brackets_that_are_drawn_once_change_no_verdict(task: Task) -> None:
+    plain, known = (
+        play(
+            OptunaSearch(
+                task.space,
+                RandomSampler(seed=0),
+                pruner(min_resource=1, max_resource=N_STEPS, reduction_factor=3),
+                name="seed 0",
+            ),
+            task,
+            n_workers=4,
+            restart_s=1.0,
+            n_medians=20.0,
+        )
+        for pruner in (HyperbandPruner, KnownBrackets)
+    )
+    assert plain.n_trials > 100  # Some are stopped.
+    assert (known.reported, known.completed) == (plain.reported, plain.completed)
 
 
 def test_an_earlier_study_gives_its_best_or_its_worst(task: Task) -> None:
