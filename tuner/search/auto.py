@@ -154,8 +154,11 @@ def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
 
 def _refuse_arguments(names: Collection[str], key: str, config: StudyConfig) -> None:
     if names:
-        place = Place(file=config.file, key=key).below(min(names))
-        raise place.error(f"is given, but no {key} that takes it. Name one: {_EXAMPLES[key]}.")
+        given = min(names)
+        example = f"Name one: {_EXAMPLES[key]}."
+        hint = f"Did you mean 'name'? {example}" if nearest(given, ["name"]) else example
+        place = Place(file=config.file, key=key).below(given)
+        raise place.error(f"is given, but no {key} that takes it. {hint}")
 
 
 _EXAMPLES = {"sampler": "{name: tpe}", "pruner": "{name: asha}"}

@@ -101,6 +101,11 @@ def test_people_are_told_why(load: Load) -> None:
             "pruner: {min_resource: 3}",
             "pruner.min_resource is given, but no pruner that takes it. Name one: {name: asha}.",
         ),
+        (
+            "sampler: {nmae: tpe}",
+            "sampler.nmae is given, but no sampler that takes it. Did you mean 'name'? "
+            "Name one: {name: tpe}.",
+        ),
     ],
 )
 def test_arguments_need_a_name(load: Load, text: str, expected: str) -> None:
