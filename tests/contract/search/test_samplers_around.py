@@ -16,7 +16,10 @@ from tuner.search.bounded import BoundedSampler, bounded
 from tuner.search.curve_sampler import CurveGPSampler
 from tuner.search.prior import PriorSampler
 
-pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),
+    pytest.mark.slow,
+]
 
 #: Of parameters that these test cases have; some of their ranges hold the guess, and some do not.
 GUESS = {"x": 0.5, "y": 1, "a": 1, "b": 3}
@@ -47,7 +50,6 @@ class TestWithAPrior(BasicSamplerTestCase, MultiObjectiveSamplerTestCase):
         return lambda: PriorSampler(bounded_tpe(multivariate=False), GUESS, seed=1)
 
 
-@pytest.mark.slow
 class TestCurveGPWithAPrior(BasicSamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
