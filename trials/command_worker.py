@@ -32,6 +32,7 @@ from trials.function_worker import (
 )
 from trials.link import DispatcherLink
 from trials.metrics import Curve, LineReader, line_reader
+from trials.output_lines import LineSplitter
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.diagnosis import N_TAIL_LINES, count_oom_kills, diagnose_exit
@@ -43,6 +44,8 @@ from tuner.template import render_argv
 #: From SIGTERM to SIGKILL for a command that was pruned.
 TERMINATE_TIMEOUT_S = 10.0
 _POLL_S = 0.5
+#: Of a line, what is kept to tell why the command failed.
+_TAIL_CHARACTERS = 4096
 #: How long output is waited for after the program is gone (a child of it may hold the pipe).
 _DRAIN_S = 1.0
 
@@ -115,7 +118,7 @@ class _Minder:
         self._read = read
         self._curve = Curve(link.assign.objectives)
         self._tail: deque[str] = deque(maxlen=N_TAIL_LINES)
-        self._unfinished_line = b""
+        self._lines = LineSplitter()
         self._kill_at_s: float | None = None
 
     def watch(self) -> int:
@@ -134,7 +137,9 @@ class _Minder:
             if gone_at_s is None and self._process.poll() is not None:
                 gone_at_s = time.monotonic()
             self._kill_when_due()
-        self._take_line(self._unfinished_line)
+            self._link.send_ready()
+        for line in self._lines.finish():
+            self._take_line(line)
         output.close()
         return self._process.wait()
 
@@ -171,10 +176,7 @@ class _Minder:
         with contextlib.suppress(OSError):
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
-        *lines, self._unfinished_line = (
-            (self._unfinished_line + chunk).replace(b"\r", b"\n").split(b"\n")
-        )
-        for line in lines:
+        for line in self._lines.feed(chunk):
             self._take_line(line)
         return bool(chunk)
 
@@ -182,7 +184,7 @@ class _Minder:
         line = raw.decode(errors="replace")
         if not line.strip():
             return
-        self._tail.append(line)
+        self._tail.append(line[:_TAIL_CHARACTERS])
         if reading := self._read(line):
             step = self._curve.add(reading)
             if step is not None:

@@ -106,7 +106,7 @@ class TrialContext(BaseTrial):
         return self.suggest_float(name, low, high, step=q)
 
     def report(self, value: float | Mapping[str, float], step: int, **metrics: float) -> None:
-        """Hands over how good the trial is at a step. Never waits for the database.
+        """Hands over how good the trial is at a step. Never waits.
 
         Args:
             value: The objective's value; with several objectives a mapping by name.
@@ -115,7 +115,8 @@ class TrialContext(BaseTrial):
 
         Raises:
             TypeError: If a value is not a number.
-            ValueError: If the step is negative, or the objectives' names are others.
+            ValueError: If the step is negative, the objectives' names are others, or all of it
+                together is above 16 MiB.
         """
         if not 0 <= step <= MAX_STEP:
             raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
@@ -136,7 +137,11 @@ class TrialContext(BaseTrial):
         return self._link.should_stop()
 
     def set_user_attr(self, key: str, value: Any) -> None:
-        """Keeps a JSON value with the trial, as Optuna does."""
+        """Keeps a JSON value with the trial, as Optuna does.
+
+        Raises:
+            ValueError: If it is above 16 MiB; save that as a file in `checkpoint_dir`.
+        """
         self._link.set_attribute(key, value)
         self._user_attrs[key] = value
 

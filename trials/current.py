@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from trials import active
 from trials.context import TrialContext
 from trials.link import DispatcherLink
 from tuner.attempt import AttemptId
+from tuner.errors import ChannelClosed
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN
 from tuner.messages import Assign, Json
 
@@ -66,7 +68,14 @@ def _assigned() -> TrialContext:
         rank=_rank(),
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
     )
+    atexit.register(_send_rest, link)
     return TrialContext(link.assign, link)
+
+
+def _send_rest(link: DispatcherLink) -> None:
+    """What was reported while the dispatcher did not read."""
+    with contextlib.suppress(ChannelClosed):
+        link.flush()
 
 
 def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) -> TrialContext:

@@ -14,13 +14,16 @@ import select
 import socket
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
+from trials.outbox import Outbox
 from tuner import messages
 from tuner.attempt import AttemptId
-from tuner.errors import ChannelClosed, RanksDisagree
+from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
+from tuner.launch.diagnosis import readable
 
 _M = TypeVar("_M", bound=messages.Message)
 
@@ -34,7 +37,7 @@ class Link(Protocol):
     """What a trial's context needs from whoever runs the study."""
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
-        """Hands over the values of a step. Never waits for a database."""
+        """Hands over the values of a step. Never waits."""
 
     def should_stop(self) -> bool:
         """Whether the trial shall end now: pruned at its last reported step, or told to stop."""
@@ -79,6 +82,7 @@ class DispatcherLink:
         self._leads = world_size > 1 and rank == 0
         self._follows = world_size > 1 and rank > 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._outbox = Outbox(self._socket)
         self._received = bytearray()
         self._awaited_step: int | None = None
         self._n_asked = 0
@@ -103,19 +107,51 @@ class DispatcherLink:
         self.assign = assign or self._expect(messages.Assign)
 
     def send(self, message: messages.FromWorker) -> None:
+        """Sends a message and all that waited before it, however long that takes.
+
+        Raises:
+            ChannelClosed: If the dispatcher is gone.
+            MessageTooLarge: If the dispatcher would refuse it.
         """
+        if isinstance(message, messages.Finished):
+            # The user's own text, such as an exception's message, may have any length.
+            message = replace(message, detail=readable(message.detail))
+        self._post(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Waits until all that was reported is sent.
+
         Raises:
             ChannelClosed: If the dispatcher is gone.
         """
         try:
-            self._socket.sendall(messages.encode(message))
+            self._outbox.send_all()
+        except OSError as error:
+            raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
+
+    def send_ready(self) -> None:
+        """Sends what can be sent without waiting.
+
+        Raises:
+            ChannelClosed: If the dispatcher is gone.
+        """
+        try:
+            self._outbox.send_ready()
         except OSError as error:
             raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
-        """Hands over the values of a step; of a rank above 0, only which step it is at."""
+        """Hands over the values of a step; of a rank above 0, only which step it is at.
+
+        Never waits. What a dispatcher that stands still does not take is kept in memory and sent
+        with a later call; see `trials.outbox` for how much.
+
+        Raises:
+            MessageTooLarge: If the dispatcher would refuse it.
+        """
         if not self._follows:
-            self.send(
+            self._post(
                 messages.Report(
                     attempt_id=self._attempt_id, step=step, values=values, metrics=metrics
                 )
@@ -157,12 +193,30 @@ class DispatcherLink:
         return answer.value
 
     def set_attribute(self, key: str, value: messages.Json) -> None:
+        """
+        Raises:
+            MessageTooLarge: If the dispatcher would refuse it.
+        """
         if not self._follows:
-            self.send(messages.SetAttribute(attempt_id=self._attempt_id, key=key, value=value))
+            self._post(messages.SetAttribute(attempt_id=self._attempt_id, key=key, value=value))
 
     def set_constraint(self, key: str, value: float) -> None:
         if not self._follows:
-            self.send(messages.SetConstraint(attempt_id=self._attempt_id, key=key, value=value))
+            self._post(messages.SetConstraint(attempt_id=self._attempt_id, key=key, value=value))
+
+    def _post(self, message: messages.FromWorker) -> None:
+        """Sends what fits now; the rest follows with a later call."""
+        line = messages.encode(message)
+        if len(line) > messages.MAX_LINE_BYTES:
+            raise MessageTooLarge(
+                f"{_subject(message)} takes {len(line):,} bytes as JSON, but the limit is "
+                f"{messages.MAX_LINE_BYTES:,} bytes. Write what is large to a file in "
+                "trial.checkpoint_dir, and keep the file's name here."
+            )
+        try:
+            self._outbox.post(line, is_report=isinstance(message, messages.Report))
+        except OSError as error:
+            raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
 
     def fileno(self) -> int:
         """For `select`: readable when the dispatcher said something or is gone."""
@@ -197,7 +251,7 @@ class DispatcherLink:
 
     def _tell_decision(self) -> None:
         verdict = self.verdict
-        self.send(
+        self._post(
             messages.Decided(
                 attempt_id=self._attempt_id,
                 count=self._n_asked,
@@ -258,8 +312,15 @@ class DispatcherLink:
     def _receive(self, timeout_s: float | None) -> messages.Message | None:
         """The next message, or None when none comes in time."""
         while (end := self._received.find(b"\n")) < 0:
-            if not select.select([self._socket], [], [], timeout_s)[0]:
+            # What the dispatcher shall answer may still be waiting to be sent.
+            unsent = [self._socket] if self._outbox else []
+            readable_now, writable, _ = select.select([self._socket], unsent, [], timeout_s)
+            if writable:
+                self.send_ready()
+            elif not readable_now:
                 return None
+            if not readable_now:
+                continue
             try:
                 chunk = self._socket.recv(65536)
             except OSError as error:
@@ -270,3 +331,20 @@ class DispatcherLink:
         line = bytes(self._received[: end + 1])
         del self._received[: end + 1]
         return messages.decode(line)
+
+
+def _subject(message: messages.FromWorker) -> str:
+    """What a message is about, in the words of the call that sends it."""
+    match message:
+        case messages.SetAttribute(key=messages.RETURNED_PARAMS_ATTR):
+            return "search_space: what the function returned beside the suggested parameters"
+        case messages.SetAttribute(key=key):
+            return f"set_user_attr: the value of {key!r}"
+        case messages.SetConstraint(key=key):
+            return f"set_constraint: the key {key[:100]!r}"
+        case messages.Report(step=step, metrics=metrics):
+            named = f" (such as {next(iter(metrics))[:100]!r})" if metrics else ""
+            return f"report: step {step} with {len(metrics):,} extra metrics{named}"
+        case messages.Suggest(name=name):
+            return f"suggest: the distribution of {name[:100]!r}"
+    return f"{type(message).__name__}: the message"

@@ -7,6 +7,7 @@
     ├── StoreError         the database could not be used                     exit code 1 or 2
     │   └── StudyMismatch  the stored study differs from the file             exit code 2
     ├── ChannelClosed      the other end of a channel is gone                 (inside a worker)
+    ├── MessageTooLarge    a message is above the channel's limit             (inside a worker)
     ├── RanksDisagree      the ranks of a trial are at different steps        (inside a worker)
     └── InvalidTransition  an attempt was moved to a state it cannot reach    (a bug in the tuner)
 
@@ -84,6 +85,10 @@ class StudyMismatch(StoreError):
 
 class ChannelClosed(TunerError):
     """The other end of the channel is gone."""
+
+
+class MessageTooLarge(TunerError, ValueError):
+    """A message is larger than the channel to the dispatcher takes."""
 
 
 class RanksDisagree(TunerError):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from optuna.distributions import FloatDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
 from trials.link import DispatcherLink, Link
 from tuner import messages
-from tuner.attempt import AttemptId
+from tuner.attempt import AttemptId, Outcome
 from tuner.errors import ChannelClosed
 from tuner.messages import Action, Assign, Verdict
 
@@ -216,3 +218,128 @@ def test_dispatcher_that_is_gone_is_named(
 def test_dispatcher_that_never_was_is_named(tmp_path: Path) -> None:
     with pytest.raises(ChannelClosed, match="is gone"):
         DispatcherLink(str(tmp_path / "no"), AttemptId("7.2"), TOKEN, ASSIGN)
+
+
+# -- what is too large, and what cannot be sent now -----------------------------------------------
+
+LARGE = "x" * messages.MAX_LINE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda link: link.set_attribute("weights", LARGE),
+            "set_user_attr: the value of 'weights'",
+        ),
+        (
+            lambda link: link.report(
+                3, {"accuracy": 1.0}, {f"m{i}": 0.5 for i in range(1_500_000)}
+            ),
+            r"report: step 3 with 1,500,000 extra metrics \(such as 'm0'\)",
+        ),
+        (
+            lambda link: link.suggest("word", CategoricalDistribution([LARGE])),
+            "suggest: the distribution of 'word'",
+        ),
+    ],
+)
+def test_message_above_the_limit_is_refused_where_it_is_sent(
+    connect: Callable[..., DispatcherLink],
+    other_end: OtherEnd,
+    call: Callable[[DispatcherLink], object],
+    said: str,
+) -> None:
+    link = connect()
+    with pytest.raises(ValueError, match=rf"^{said} takes [\d,]+ bytes as JSON, but the limit is "):
+        call(link)
+    other_end.suggestions = {"lr": 0.5}
+    assert link.suggest("lr", LR) == 0.5
+
+
+def test_a_long_reason_for_a_failure_is_cut(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd
+) -> None:
+    link = connect()
+    detail = LARGE + "the end"
+    link.send(messages.Finished(attempt_id=ATTEMPT, outcome=Outcome.FAILED, detail=detail))
+    other_end.suggestions = {"lr": 0.5}
+    link.suggest("lr", LR)
+    (finished,) = [one for one in other_end.heard if isinstance(one, messages.Finished)]
+    assert finished.detail.endswith("the end")
+
+
+class Sleeper:
+    """A dispatcher that is stopped: it accepts, and reads only when it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address = str(folder / "channel")
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(self.address)
+        self._listener.listen()
+
+    def read_to_the_end(self) -> list[messages.Message]:
+        connection, _ = self._listener.accept()
+        with connection, connection.makefile("rb") as lines:
+            return [messages.decode(line) for line in lines]
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Sleeper]:
+    folder = Path(tempfile.mkdtemp(prefix="link-"))
+    sleeper = Sleeper(folder)
+    yield sleeper
+    sleeper._listener.close()
+    shutil.rmtree(folder)
+
+
+def test_report_does_not_wait_for_a_dispatcher_that_stands_still(sleeper: Sleeper) -> None:
+    link = DispatcherLink(sleeper.address, ATTEMPT, TOKEN, ASSIGN)
+    for step in range(20_000):  # A socket takes some 200 kB; before, this never returned.
+        link.report(step, {"accuracy": 0.5}, {})
+    link.set_attribute("note", "at the end")
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(sleeper.read_to_the_end)
+        link.flush()
+        link.close()
+        heard = reading.result()
+    reports = [one for one in heard if isinstance(one, messages.Report)]
+    assert [report.step for report in reports] == list(range(20_000))
+    assert isinstance(heard[-1], messages.SetAttribute)
+
+
+def test_of_more_reports_than_memory_shall_hold_the_oldest_are_dropped(
+    sleeper: Sleeper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = DispatcherLink(sleeper.address, ATTEMPT, TOKEN, ASSIGN)
+    link.set_attribute("note", "at the beginning")
+    metrics = {f"metric-{i}": 0.5 for i in range(20_000)}
+    for step in range(100):  # 50 MB
+        link.report(step, {"accuracy": 0.5}, metrics)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(sleeper.read_to_the_end)
+        link.flush()
+        link.close()
+        heard = reading.result()
+    steps = [one.step for one in heard if isinstance(one, messages.Report)]
+    assert steps == sorted(steps)
+    assert steps[-1] == 99
+    assert 20 < len(steps) < 90
+    assert any(isinstance(one, messages.SetAttribute) for one in heard)
+    assert f"{100 - len(steps)} reports were dropped" in capsys.readouterr().err
+
+
+def test_a_fork_does_not_send_what_its_parent_has_not_sent_yet(sleeper: Sleeper) -> None:
+    link = DispatcherLink(sleeper.address, ATTEMPT, TOKEN, ASSIGN)
+    for step in range(5_000):
+        link.report(step, {"accuracy": 0.5}, {})
+    if (child := os.fork()) == 0:
+        link.flush()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(sleeper.read_to_the_end)
+        link.flush()
+        link.close()
+        heard = reading.result()
+    assert len([one for one in heard if isinstance(one, messages.Report)]) == 5_000
