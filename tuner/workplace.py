@@ -36,6 +36,9 @@ from tuner.store.record import Recorder
 from tuner.store.schema import alone
 from tuner.store.starts import StartRecord
 
+#: System attribute of a study whose file names no seed.
+SEED_ATTR = "tuner:seed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
@@ -100,6 +103,7 @@ def open_study(
     seed = config.sampler.seed
     if seed is None:
         seed = stored_seed if stored_seed is not None else draw_seed()
+    drawn = seed
     begun_with = _noted(storage, config, stored_id) or read_earlier(config)
     believed = begun_with.configurations
     # Two dispatchers may make the same study at the same instant.
@@ -114,6 +118,8 @@ def open_study(
         )
         if config.transfer and noted(storage, search.study_id) is None:
             note(storage, search.study_id, begun_with)
+        if config.sampler.seed is None:
+            seed = _agreed_seed(storage, search.study_id, drawn)
     start = StartRecord(
         study_id=search.study_id,
         host=host_facts(),
@@ -130,9 +136,11 @@ def open_study(
         clock=SystemClock(),
         budget=config.budget.limits,
     )
-    if n_trials or recorder.n_earlier_starts:
+    if n_trials or recorder.n_earlier_starts or seed != drawn:
         later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
-        search.study.sampler = sampler_of(config, seed=later_seed, transferred=believed)
+        search.study.sampler = sampler_of(
+            config, seed=later_seed, sequence_seed=seed, transferred=believed
+        )
     # What dispatchers that died have left waits again.
     search.sync()
     return OpenStudy(
@@ -153,6 +161,15 @@ def _stored_id(storage: BufferedStorage, name: str) -> int | None:
         return storage.get_study_id_from_name(name)
     except KeyError:
         return None
+
+
+def _agreed_seed(storage: BufferedStorage, study_id: int, drawn: int) -> int:
+    """The seed of a study whose file has none: of those who start at once the first one's."""
+    agreed = storage.get_study_system_attrs(study_id).get(SEED_ATTR)
+    if agreed is None:
+        storage.set_study_system_attr(study_id, SEED_ATTR, drawn)
+        return drawn
+    return int(agreed)
 
 
 def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:

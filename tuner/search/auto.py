@@ -63,13 +63,18 @@ def choose(config: StudyConfig) -> Choice:
 
 
 def sampler_of(
-    config: StudyConfig, *, seed: int, transferred: Sequence[Mapping[str, ParamValue]] = ()
+    config: StudyConfig,
+    *,
+    seed: int,
+    sequence_seed: int | None = None,
+    transferred: Sequence[Mapping[str, ParamValue]] = (),
 ) -> BaseSampler:
     """The study's sampler, named or picked, with the prior where the file has one.
 
     Args:
         config: The study.
         seed: From the file or drawn; it wins over the one in the file.
+        sequence_seed: The same at every start; None where it is `seed`.
         transferred: The best configurations of earlier studies, as this one's space has them.
 
     Raises:
@@ -79,6 +84,7 @@ def sampler_of(
         choose(config).sampler,
         config.search_space,
         seed=seed,
+        sequence_seed=sequence_seed,
         n_objectives=len(config.objectives),
         file=config.file,
     )

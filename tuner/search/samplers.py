@@ -1,10 +1,13 @@
-"""Samplers by name: `curve_gp`, which is ours, and Optuna's: `tpe`, `random`, `gp`, `grid` ..."""
+"""Samplers by name: `curve_gp`, which is ours, and Optuna's: `tpe`, `random`, `gp`, `grid` ...
+
+Of `grid` and `qmc` the tuner has versions that can be continued.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import optuna
 from optuna.samplers import BaseSampler, TPESampler, nsgaii
@@ -24,17 +27,23 @@ from tuner.search.named import (
     require_packages,
     split_name,
 )
+from tuner.search.resumable import GridSampler, QMCSampler
 
 _OPTUNAS: Catalogue[BaseSampler] = catalogue(
     optuna.samplers, BaseSampler, aliases={"cmaes": "cma_es"}
 )
-SAMPLERS: Catalogue[BaseSampler] = replace(
-    _OPTUNAS, classes={**_OPTUNAS.classes, "curve_gp": CurveGPSampler}
-)
+_OURS: dict[str, type[BaseSampler]] = {
+    "curve_gp": CurveGPSampler,
+    "grid": GridSampler,
+    "qmc": QMCSampler,
+}
+SAMPLERS: Catalogue[BaseSampler] = replace(_OPTUNAS, classes={**_OPTUNAS.classes, **_OURS})
 _CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCrossover)
 _MUTATIONS: Catalogue[nsgaii.BaseMutation] = catalogue(nsgaii, nsgaii.BaseMutation)
 
 _PACKAGES = {"cma_es": ("cmaes",), "gp": ("torch", "scipy"), "qmc": ("scipy",)}
+#: They walk one sequence, whoever goes on with it.
+_RESUMABLE = frozenset({"grid", "qmc"})
 _ONE_OBJECTIVE_ONLY = frozenset({"cma_es", "curve_gp"})
 
 
@@ -43,6 +52,7 @@ def build_sampler(
     space: AnySpace | None,
     *,
     seed: int,
+    sequence_seed: int | None = None,
     n_objectives: int = 1,
     file: str | None = None,
 ) -> BaseSampler:
@@ -51,7 +61,10 @@ def build_sampler(
     Args:
         config: Its name and arguments.
         space: The study's space, from which `grid` takes its values.
-        seed: The study's seed, from the file or drawn; it wins over the one in `config`.
+        seed: Of random numbers, from the file or drawn; it wins over the one in `config`. A later
+            start, or one beside others, has another one than the first.
+        sequence_seed: The study's own, the same at every start, for `grid` and `qmc`; None where
+            it is `seed`.
         n_objectives: How many values a trial has.
         file: The study file as the user named it.
 
@@ -73,32 +86,45 @@ def build_sampler(
         arguments["search_space"] = grid.values(given, declared, place.below("search_space"))
     if name == "brute_force" and declared is not None:
         grid.refuse_endless(declared, place)
-    return _make(name, config.name, arguments, seed=seed, place=place)
+    seeds = _Seeds(draws=seed, sequence=seed if sequence_seed is None else sequence_seed)
+    return _make(name, config.name, arguments, seeds=seeds, place=place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seeds:
+    draws: int
+    #: Of a sequence that several starts walk together.
+    sequence: int
 
 
 def _make(
-    name: str, shown: str, arguments: Mapping[str, object], *, seed: int, place: Place
+    name: str, shown: str, arguments: Mapping[str, object], *, seeds: _Seeds, place: Place
 ) -> BaseSampler:
+    if name in _RESUMABLE:
+        arguments = {**arguments, "seed": seeds.sequence}
+    if name == "qmc":
+        # What is not of the sequence must not be drawn again by a later start.
+        arguments = {"independent_sampler": "random", **arguments}
     cls = SAMPLERS.classes[name]
     require_packages(shown, _PACKAGES.get(name, ()), place)
     if not accepts(cls, "seed"):
         # `partial_fixed` has no chance of its own: its base sampler gets the seed.
         arguments = {key: value for key, value in arguments.items() if key != "seed"}
     parts: dict[str, Part] = {
-        "BaseSampler": functools.partial(_nested_sampler, seed=seed),
+        "BaseSampler": functools.partial(_nested_sampler, seeds=seeds),
         "BaseCrossover": _crossover,
         "BaseMutation": _mutation,
     }
     sampler = make(cls, arguments, name=shown, place=place, parts=parts)
     if isinstance(sampler, TPESampler):
         log_normal.use_in_optuna()
-    return bounded(sampler, seed=seed)
+    return bounded(sampler, seed=seeds.draws)
 
 
-def _nested_sampler(value: object, place: Place, *, seed: int) -> BaseSampler:
+def _nested_sampler(value: object, place: Place, *, seeds: _Seeds) -> BaseSampler:
     shown, arguments = split_name(value, place)
     name = SAMPLERS.canonical(shown, place)
-    return _make(name, str(shown), {"seed": seed, **arguments}, seed=seed, place=place)
+    return _make(name, str(shown), {"seed": seeds.draws, **arguments}, seeds=seeds, place=place)
 
 
 def _crossover(value: object, place: Place) -> nsgaii.BaseCrossover:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence, Set
 import optuna
 from optuna.distributions import json_to_distribution
 from optuna.pruners import BasePruner, NopPruner
-from optuna.samplers import BaseSampler, GridSampler
+from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import AnySpace, ParamValue, SearchSpace
@@ -33,6 +33,7 @@ from tuner.search.population import Population
 from tuner.search.prior import PriorSampler
 from tuner.search.promotion import Promotion
 from tuner.search.pruning import Pruning
+from tuner.search.resumable import GridSampler
 from tuner.search.step_counts import StepCounts
 from tuner.search.tuned_study import TunedStudy
 from tuner.state_copies import StateCopies
@@ -85,6 +86,8 @@ class StudySearch:
         self._has_slices = isinstance(pruner, FreezeThawPruner)
         if isinstance(pruner, FreezeThawPruner):
             pruner.load_model()
+        if isinstance(sampler, GridSampler):
+            self.study.begin = self._begin_point
         if isinstance(pruner, PbtPruner):
             self._promotion = Population(pruner, storage, study_id, directions[0], space)
             self.study.begin = self._promotion.succession.begin
@@ -126,14 +129,17 @@ class StudySearch:
     def limit(self) -> int | None:
         """How many trials the sampler has to offer; None for no end."""
         sampler = self.study.sampler
-        return len(sampler._all_grids) if isinstance(sampler, GridSampler) else None
+        return sampler.n_points if isinstance(sampler, GridSampler) else None
 
     @property
     def is_exhausted(self) -> bool:
         """Whether nothing is left that is not tried or being tried."""
         if (population := self._population) is not None:
             return population.is_over
-        return self.study.is_exhausted or self._is_grid_begun()
+        sampler = self.study.sampler
+        if isinstance(sampler, GridSampler):
+            return not self.study.has_waiting and not sampler.has_point_left(self.study)
+        return self.study.is_exhausted
 
     @property
     def why_exhausted(self) -> str:
@@ -477,20 +483,10 @@ class StudySearch:
         if trial.system_attrs and any(key.startswith(_INFEASIBLE) for key in trial.constraints):
             self._infeasible.add(trial._trial_id)
 
-    def _is_grid_begun(self) -> bool:
-        # Optuna says so once the last point has ended, and repeats those that run until then.
-        if self.limit is None or self.n_begun < self.limit:
-            return False
-        paused = self._paused
-        begun = [
-            each
-            for each in self._trials()
-            if each.state is not TrialState.WAITING or each.number in paused
-        ]
-        return len({t.system_attrs.get("grid_id") for t in begun} - {None}) >= self.limit
-
-    def _trials(self) -> list[FrozenTrial]:
-        return self._storage.get_all_trials(self.study_id, deepcopy=False)
+    def _begin_point(self) -> int | None:
+        sampler = self.study.sampler
+        assert isinstance(sampler, GridSampler), "a study's sampler stays of its kind"
+        return sampler.begin(self.study, self._storage)
 
     def _live(self, trial_id: int) -> optuna.Trial:
         if trial_id not in self._asked:

@@ -21,7 +21,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config.storage_url import masked_url
-from tuner.store import optuna_rows
+from tuner.store import optuna_rows, optuna_studies
 from tuner.store.access import Access
 from tuner.store.engine import open_engine
 from tuner.store.growing_curve import grown
@@ -35,6 +35,8 @@ MOST_WAITING = 1_000_000
 
 MayBegin = Callable[[sa.Connection], bool]
 """Whether a trial may be added, as a look in the transaction that adds it shows."""
+Choose = Callable[[sa.Connection], Mapping[str, Any] | None]
+"""Chooses the attributes of a trial in the transaction that adds it; None adds none."""
 
 
 class _Added(NamedTuple):
@@ -187,12 +189,7 @@ class BufferedStorage(HeldTrials):
         study = self._study(study_id)
         trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
         insert = partial(self._insert, study_id=study_id, trial=trial, newest=study.newest)
-        if self._is_alone:
-            newest = study.newest
-            number = newest.number + 1 if newest else 0
-            added = _Added(newest._trial_id + 1 if newest else 1, number, ())
-        else:
-            added = self._access.run(insert)
+        added = _added_after(study.newest) if self._is_alone else self._access.run(insert)
         self._take_in_added(study_id, trial, added)
         self._buffer_whole_trial(trial)
         return added.trial_id
@@ -214,21 +211,38 @@ class BufferedStorage(HeldTrials):
         Raises:
             NoTrialLeft: If the study's dispatchers may begin no further one.
         """
+        return self.begin_chosen(study_id, lambda c: attributes if may_begin(c) else None)
+
+    def begin_chosen(self, study_id: int, choose: Choose) -> int | None:
+        """Like `begin_trial`, with attributes that are chosen in the same transaction.
+
+        Args:
+            study_id: Of the study.
+            choose: Gives the attributes. Nobody else adds a trial meanwhile.
+
+        Returns:
+            The trial's id; None where `choose` gave None.
+
+        Raises:
+            NoTrialLeft: If the study's dispatchers may begin no further one.
+        """
         self.flush()  # What is looked at is in the database.
         trial = _new_trial()
-        trial.system_attrs = dict(attributes)
         newest = self._study(study_id).newest
+        if self._is_alone:
+            chosen = self._access.run(choose)
+            if chosen is None:
+                return None
+            trial.system_attrs = dict(chosen)
+            self._take_in_added(study_id, trial, _added_after(newest))
+            return trial._trial_id
 
         def insert(connection: sa.Connection) -> _Added | None:
-            if self._ownership is not None:
-                self._ownership.begin(connection)
-            elif connection.dialect.name == "sqlite":
-                # Else the look would be a transaction of its own.
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
-            else:
-                optuna_rows.lock_study(connection, study_id)
-            if not may_begin(connection):
+            self._begin_adding(connection, study_id)
+            attributes = choose(connection)
+            if attributes is None:
                 return None
+            trial.system_attrs = dict(attributes)
             added = self._insert(connection, study_id, trial, newest)
             optuna_rows.insert_attributes(connection, added.trial_id, attributes)
             return added
@@ -238,6 +252,22 @@ class BufferedStorage(HeldTrials):
             return None
         self._take_in_added(study_id, trial, added)
         return added.trial_id
+
+    def _begin_adding(self, connection: sa.Connection, study_id: int) -> None:
+        """Nobody else adds a trial before the transaction's end."""
+        if self._ownership is not None:
+            self._ownership.begin(connection)
+        else:
+            optuna_studies.begin_alone(connection, study_id)
+
+    def count_up(self, study_id: int, key: str) -> int:
+        """The next number of a sequence of a study, from 0, which nobody else gets.
+
+        Args:
+            study_id: Of the study.
+            key: System attribute of the study that holds the last number given out.
+        """
+        return self._access.run(lambda c: optuna_studies.count_up(c, study_id, key))
 
     def set_trial_param(
         self,
@@ -402,6 +432,12 @@ class BufferedStorage(HeldTrials):
             self._pending.add_attr(trial_id, key, value, system=True)
         if trial.values is not None:
             self._pending.add_values(trial_id, trial.values)
+
+
+def _added_after(newest: FrozenTrial | None) -> _Added:
+    """In memory alone."""
+    number = newest.number + 1 if newest else 0
+    return _Added(newest._trial_id + 1 if newest else 1, number, ())
 
 
 def _new_trial() -> FrozenTrial:

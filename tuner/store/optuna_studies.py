@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from optuna.storages._rdb import models
 from optuna.study import StudyDirection
 
+from tuner.store.optuna_rows import lock_study
 from tuner.store.rows import insert_row
 
 _STUDIES = models.StudyModel.__table__
@@ -106,6 +107,27 @@ def set_system_attr(connection: sa.Connection, study_id: int, key: str, value: A
         KeyError: If there is no such study.
     """
     _set_attr(connection, _SYSTEM_ATTRS, study_id, key, value)
+
+
+def begin_alone(connection: sa.Connection, study_id: int) -> None:
+    """Begins a transaction in which nobody else adds a trial to a study."""
+    if connection.dialect.name == "sqlite":
+        # Else the first look would be a transaction of its own.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        lock_study(connection, study_id)
+
+
+def count_up(connection: sa.Connection, study_id: int, key: str) -> int:
+    """The next number of a sequence, from 0, in a transaction of its own.
+
+    Raises:
+        KeyError: If there is no such study.
+    """
+    begin_alone(connection, study_id)
+    number = int(system_attrs_of(connection, study_id).get(key, -1)) + 1
+    set_system_attr(connection, study_id, key, number)
+    return number
 
 
 def _set_attr(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -13,9 +14,11 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
 
+from search_spaces import Scalar
 from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.budget import Budget, Spent, typical_use
 from tuner.config import BudgetConfig
+from tuner.search.grid_points import GridPoints
 from tuner.store.commands import paused_by
 from tuner.store.durations import completed_uses
 from tuner.store.models import DispatcherRow
@@ -31,6 +34,7 @@ from tuner.verbs.running import RunningTrial, read_running
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.standing import Grid, Standing, judge
 from tuner.verbs.studies import StudySummary, read_studies
+from tuner.verbs.trial_params import read_params, read_points
 from tuner.verbs.trials import BY_VALUE, Choice, StoredTrial, read_trials
 from tuner.verbs.usage import read_energy_kwh
 
@@ -236,17 +240,18 @@ def _grid(connection: sa.Connection, study_id: int) -> Grid | None:
     stored = connection.execute(space.limit(1)).scalar()
     if stored is None:
         return None
-    tried = (
-        sa.select(sa.func.count(sa.distinct(SYSTEM_ATTRS.c.value_json)))
-        .join(TRIALS, TRIALS.c.trial_id == SYSTEM_ATTRS.c.trial_id)
-        .where(
-            TRIALS.c.study_id == study_id,
-            TRIALS.c.state.in_([state for state in TrialState if state.is_finished()]),
-            SYSTEM_ATTRS.c.key == "grid_id",
-        )
+    values: dict[str, list[Scalar | None]] = json.loads(stored)
+    points = GridPoints(tuple(values), itertools.product(*values.values()))
+    ended = sa.select(TRIALS.c.trial_id).where(
+        TRIALS.c.study_id == study_id,
+        TRIALS.c.state.in_([state for state in TrialState if state.is_finished()]),
     )
-    n_points = math.prod(len(values) for values in json.loads(stored).values())
-    return Grid(n_points=n_points, n_tried=connection.execute(tried).scalar_one())
+    ids = set(connection.execute(ended).scalars())
+    noted = read_points(connection, study_id)
+    params = read_params(connection, study_id)
+    for trial_id in ids:
+        points.note(noted.get(trial_id, {}), params.get(trial_id, {}))
+    return Grid(n_points=len(points), n_tried=points.n_tried)
 
 
 def _best(connection: sa.Connection, study: StudySummary, now: datetime) -> StoredTrial | None:

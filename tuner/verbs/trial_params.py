@@ -12,6 +12,7 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 
 from search_spaces import AnySpace, ParamValue, SearchSpace, from_json
 from tuner.messages import RETURNED_PARAMS_ATTR
+from tuner.search.grid_points import POINT_ATTR
 from tuner.search.hyperband import FIRST_RUNG_KEY
 from tuner.search.identity import SPACE_ATTR
 from tuner.verbs.optuna_tables import (
@@ -81,6 +82,11 @@ def read_fixed(
 ) -> dict[int, dict[str, ParamValue]]:
     """What enqueued trials were told to try."""
     return _attributes(connection, SYSTEM_ATTRS, study_id, trial_ids, key=FIXED_PARAMS_ATTR)
+
+
+def read_points(connection: sa.Connection, study_id: int) -> dict[int, dict[str, Any]]:
+    """The points of a grid that trials try, by trial id."""
+    return _attributes(connection, SYSTEM_ATTRS, study_id, None, key=POINT_ATTR)
 
 
 def read_first_rung(connection: sa.Connection, study_id: int, trial_id: int) -> int | None:

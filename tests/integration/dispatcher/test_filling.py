@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 
-import optuna
 import pytest
 
 from search_spaces import parse_space
@@ -14,6 +13,7 @@ from tests.integration.dispatcher.world import FakeWorker, completes, sleeps
 from tuner.budget import Budget
 from tuner.devices.device import DeviceStatus
 from tuner.errors import DeviceError
+from tuner.search.resumable import GridSampler
 from tuner.store.models import AttemptRow, LeaseRow
 
 GIB = 1024**3
@@ -149,7 +149,7 @@ def test_neighbour_on_the_device_does_not_hold_it_back(make_world):
 
 def test_grid_ends_when_every_point_was_tried(make_world):
     space = parse_space({"x": {"type": "categorical", "choices": [1, 2, 3, 4, 5]}})
-    sampler = optuna.samplers.GridSampler({"x": [1, 2, 3, 4, 5]}, seed=0)
+    sampler = GridSampler({"x": [1, 2, 3, 4, 5]}, seed=0)
     world = make_world(n_devices=2, n_trials=None, space=space, sampler=sampler)
     result = world.run()
     assert result.reason == "every configuration of the space was tried"

@@ -15,6 +15,7 @@ from tests.databases import new_database
 from tuner.config import Direction
 from tuner.errors import StudyMismatch
 from tuner.messages import Action
+from tuner.search.resumable import GridSampler
 from tuner.search.study import StudySearch
 from tuner.store.database import Database, open_database
 
@@ -191,7 +192,7 @@ def test_forget_curve_drops_the_given_step_and_later(search: StudySearch):
 def test_grid_is_exhausted_once_each_point_was_asked_for(database: Database):
     grid = {"k": [1, 2, 3]}
     space = parse_space({"k": {"type": "categorical", "choices": [1, 2, 3]}})
-    search = a_search(database, space=space, sampler=optuna.samplers.GridSampler(grid, seed=0))
+    search = a_search(database, space=space, sampler=GridSampler(grid, seed=0))
     assert search.limit == 3
     asked = []
     while not search.is_exhausted:
