@@ -250,9 +250,9 @@ def test_what_a_start_may_spend_counts_while_it_works(
 
 
 def test_grid_that_was_tried_is_an_end(url: str) -> None:
-    grid = {"search_space": {"lr": [0.1, 0.2]}}
+    grid = {"search_space": {"lr": [0.1, 0.05]}}
     # The second has the place of the first, as in a study that was continued: values count.
-    trials = [a_trial({"lr": lr}, 0.1, system_attrs=grid | {"grid_id": 0}) for lr in (0.1, 0.2)]
+    trials = [a_trial({"lr": lr}, 0.1, system_attrs=grid | {"grid_id": 0}) for lr in (0.1, 0.05)]
     add_study(url, "second", trials[:1] * 2)
     assert status_of(url, "second").standing is Standing.STOPPED
     add_study(url, "first", trials)

@@ -99,6 +99,10 @@ def test_a_sequence_has_the_place_that_optuna_gives_it(qmc_type: str, scramble: 
     arguments = {"qmc_type": qmc_type, "scramble": scramble, "seed": 3}
     study = optuna.create_study(sampler=optuna.samplers.QMCSampler(**arguments))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
-    (key,) = [each for each in study.system_attrs if each.startswith("qmc:")]
+    (key,) = [
+        each
+        for each in study._storage.get_study_system_attrs(study._study_id)
+        if each.startswith("qmc:")
+    ]
     space = {"x": optuna.distributions.FloatDistribution(0, 1)}
     assert QMCSampler(**arguments)._key(space) == key
