@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import resources
@@ -22,6 +23,7 @@ from tuner.earlier_studies import begins_with
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.launch.inbox import Inbox
+from tuner.launch.log_limit import read_log
 from tuner.prepare import HostDevices, check_study, find_devices, plan_of, rule_of, widening_of
 from tuner.search.auto import choose, sampler_of
 from tuner.search.identity import to_optuna
@@ -136,6 +138,21 @@ def find_log(files: StudyFiles, trial: int, attempt: int | None, rank: int) -> P
         known = ", ".join(map(str, ranks))
         raise ConfigError(f"Trial {trial} has no log of rank {rank}. It has: {known}.")
     return files.log(trial, attempt, rank)
+
+
+def text_of_log(path: Path) -> Iterator[str]:
+    """A log in pieces, as text.
+
+    Raises:
+        ConfigError: If it cannot be read.
+    """
+    decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
+    try:
+        for chunk in read_log(path):
+            yield decode(chunk)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}.", file=str(path)) from error
+    yield decode(b"", final=True)
 
 
 def _first_lease(config: StudyConfig, host: HostDevices, params: Mapping[str, ParamValue]) -> Lease:

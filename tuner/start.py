@@ -114,6 +114,7 @@ def open_launcher(
         log_path=files.preload_log,
         import_path=import_path_of(config),
         n_spares=len(host.devices),
+        max_log_bytes=config.trial.max_log_bytes,
     )
     try:
         yield launcher

@@ -108,3 +108,42 @@ def test_training_goes_on_while_the_dispatcher_stands_still(study_folder: StudyF
     assert running.wait().code == EXIT_BUDGET_REACHED
     ((n_steps,),) = study_folder.rows("select count(*) from trial_intermediate_values")
     assert n_steps == 20_000
+
+
+PRINTS = """
+import ctypes, os, sys
+
+def train(trial):
+    print("the first line")
+    line = "x" * 1023
+    for _ in range(20 * 1024):
+        print(line)
+    ctypes.CDLL(None).puts(b"from a library")
+    ctypes.CDLL(None).fflush(None)
+    print("the last line", flush=True)
+    os.abort()
+
+if __name__ == "__main__":
+    train(None)
+"""
+
+
+def test_a_log_keeps_its_beginning_and_a_crash_s_last_lines(study_folder: StudyFolder) -> None:
+    study_folder.write("forecast.py", PRINTS)
+    for name, program in (
+        ("function", {"function": "forecast:train"}),
+        ("command", {"command": ["python", "forecast.py"]}),
+    ):
+        trial = {**program, "max_log": "2MiB"}
+        study_folder.study(study=name, trial=trial, storage="sqlite:///small.db", **ONE)
+        assert study_folder.tune().code == EXIT_STUDY_FAILED
+        log = study_folder.path / f"tuner-files/{name}/trial-0/attempt-1.log"
+        assert log.stat().st_size < 2.1 * 1024**2
+        shown = study_folder.tuner("logs", "0").out
+        assert shown == log.read_text()
+        assert shown.startswith("the first line\nxxx")
+        assert "bytes are left out here: a log keeps its first and its last part" in shown
+        lines = shown.splitlines()
+        assert "the last line" in lines[-40:]
+        assert "from a library" in lines[-40:]
+        assert "the last line" in study_folder.attempts()[-1].detail

@@ -166,7 +166,8 @@ def logs(
             StudyFiles(folder=config.folder, study=config.study), trial, attempt, rank
         )
         print(path, file=sys.stderr)
-        sys.stdout.write(path.read_text(errors="replace"))
+        for part in reports.text_of_log(path):
+            sys.stdout.write(part)
 
 
 @app.command()

@@ -33,6 +33,7 @@ from tuner.config.budget import BudgetConfig
 from tuner.config.checkpoints import CheckpointsConfig
 from tuner.config.confirm import ConfirmConfig
 from tuner.config.duration import parse_duration
+from tuner.config.logs import DEFAULT_MAX_LOG_BYTES, read_max_log
 from tuner.config.messages import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
@@ -128,6 +129,10 @@ class TrialConfig(Model):
     stall_timeout_s: _Duration | None = Field(default=None, alias="stall_timeout")
     retries: Annotated[_WholeNumber, Field(ge=0)] = 0
     stop_grace_s: _Duration = Field(default=10.0, alias="stop_grace")
+    #: Of the output that each rank of an attempt keeps, the first and the last part.
+    max_log_bytes: Annotated[int, PlainValidator(read_max_log)] = Field(
+        default=DEFAULT_MAX_LOG_BYTES, alias="max_log"
+    )
     #: None: JSON lines.
     metrics: MetricsConfig | None = None
     env: Annotated[Mapping[str, str], BeforeValidator(rules.read_env)] = Field(default_factory=dict)

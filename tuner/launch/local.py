@@ -10,7 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tuner.attempt import AttemptId
+from tuner.config.logs import DEFAULT_MAX_LOG_BYTES
 from tuner.errors import LaunchError
 from tuner.launch import entry, preload
 from tuner.launch.guardian import Guardian
 from tuner.launch.inbox import Event, Inbox, WorkerExited
 from tuner.launch.inherited import environment, no_main_module
 from tuner.launch.lifeline import Lifeline
+from tuner.launch.log_limit import LogLimit
 from tuner.launch.ports import Ports
 from tuner.launch.processes import is_gone, n_readable, signal_group
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
@@ -55,6 +57,7 @@ class _Worker:
     process: ForkServerProcess
     pid: int
     requests: Connection
+    log_path: Path | None = None
 
 
 class LocalLauncher:
@@ -67,6 +70,7 @@ class LocalLauncher:
         log_path: Where importing those modules may print.
         import_path: Folders of the user's modules, before those of this process.
         n_spares: Processes to fork ahead; as many as may be wanted at the same moment.
+        max_log_bytes: What each rank of an attempt may keep of its output.
     """
 
     def __init__(
@@ -78,11 +82,13 @@ class LocalLauncher:
         log_path: Path,
         import_path: Sequence[str] = (),
         n_spares: int = 1,
+        max_log_bytes: int = DEFAULT_MAX_LOG_BYTES,
     ) -> None:
         self._inbox = inbox
         self._environment = environment
         self._log_path = log_path
         self._import_path = tuple(import_path)
+        self._logs = LogLimit(max_log_bytes)
         self._context = multiprocessing.get_context("forkserver")
         self._workers: dict[_Key, _Worker] = {}
         self._ports = Ports()
@@ -129,7 +135,9 @@ class LocalLauncher:
             worker.requests.send(request)
         worker.requests.close()
         key = (request.attempt_id, request.rank)
-        self._workers[key] = worker
+        log_path = Path(request.log_path)
+        self._logs.watch(log_path)
+        self._workers[key] = replace(worker, log_path=log_path)
         self._inbox.watch(worker.process.sentinel, partial(self._reap, key))
         return worker.pid
 
@@ -214,6 +222,7 @@ class LocalLauncher:
         while self._end_strays() and time.monotonic() < give_up_at_s:
             time.sleep(_LOOK_EVERY_S)
         self._stop_server()
+        self._logs.close()
         self.guardian.close()
         self._lifeline.close()
         # A fork server that this process starts later would look for its socket there.
@@ -233,6 +242,8 @@ class LocalLauncher:
         signal_group(worker.pid, signal.SIGKILL)
         self.guardian.release(worker.pid)
         worker.process.close()
+        if worker.log_path is not None:
+            self._logs.release(worker.log_path)
         attempt_id, rank = key
         yield WorkerExited(
             attempt_id=attempt_id,

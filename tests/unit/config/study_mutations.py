@@ -25,6 +25,7 @@ trial:
   timeout: 1h30m
   retries: 2
   stop_grace: 5s
+  max_log: 2MiB
   metrics: {pattern: 'step (?P<step>\\d+) accuracy (?P<accuracy>\\S+)'}
   env: {NAME: "trial-{trial_number}", THREADS: 2}
 search_space:

@@ -305,6 +305,16 @@ TRIAL = [
         id="max-disk",
     ),
     pytest.param(
+        trial("function: m:f, max_log: much"),
+        "trial.max_log is 'much', but must be a size, such as 8GiB or 512MiB.",
+        id="max-log",
+    ),
+    pytest.param(
+        trial("function: m:f, max_log: 10kB"),
+        "trial.max_log is '10kB', but must be 1MiB or more.",
+        id="max-log-too-small",
+    ),
+    pytest.param(
         SMALL + "usage: {every: 100ms}",
         "usage.every is '100ms', but must be a duration above 0, such as 90s, 30m, 1h30m or 2d, "
         "or a number of seconds.",

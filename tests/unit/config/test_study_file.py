@@ -57,6 +57,12 @@ def test_devices_are_looked_at_every_second_unless_asked(load) -> None:
     assert load(SMALL + "usage: {every: 10s}").usage.every_s == 10
 
 
+def test_a_log_keeps_100_mib_unless_the_file_says_otherwise(load) -> None:
+    assert load(SMALL).trial.max_log_bytes == 100 * 1024**2
+    given = "study: digits\ntrial: {function: m:train, max_log: 2MiB}\n"
+    assert load(given).trial.max_log_bytes == 2 * 1024**2
+
+
 def test_command_is_read_whole(load) -> None:
     trial = load(COMMAND).trial
     assert trial.command == ("python", "train.py", "--lr={lr}", "3")

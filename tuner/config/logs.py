@@ -1,0 +1,20 @@
+"""`trial.max_log`: how much of an attempt's output is kept."""
+
+from __future__ import annotations
+
+from tuner.config.size import parse_size
+
+DEFAULT_MAX_LOG_BYTES = 100 * 1024 * 1024
+_LEAST_BYTES = 1024 * 1024
+
+
+def read_max_log(value: object) -> int:
+    """Reads the size in bytes.
+
+    Raises:
+        ValueError: If it is no size, or too small to hold a traceback; to be read after the key.
+    """
+    size_bytes = parse_size(value)
+    if size_bytes < _LEAST_BYTES:
+        raise ValueError(f"is {value!r}, but must be 1MiB or more.")
+    return size_bytes
