@@ -116,12 +116,11 @@ def dispatch(
         # First, so that a program that cannot be called leaves no study behind, whose space could
         # then not be changed any more.
         check_program(launcher, config)
-        study = open_study(config, database, pruner, host)
+        say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+        study = open_study(config, database, pruner, host, say)
         search = study.search
         if config.transfer:
-            console.print(
-                told(study.begun_with, config), highlight=False, markup=False, soft_wrap=True
-            )
+            say(told(study.begun_with, config))
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.read_ahead)

@@ -84,7 +84,13 @@ def confirm(
         return result
     seed = _fresh(study.seed)
     config = _config(study.config, wanted.top * wanted.seeds, seed)
-    runs = open_study(config, workplace.database, NopPruner(), workplace.host)
+    runs = open_study(
+        config,
+        workplace.database,
+        NopPruner(),
+        workplace.host,
+        lambda text: view.show(Said(text=text)),
+    )
     runs.recorder.add_devices(workplace.leasing.devices)
     runs.recorder.commands.heed_also(study.recorder.commands)
     n_runs = workplace.database.access.run(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from tuner.processes import ProcessIdentity, own_process
 
 _PACKAGES = ("tuner", "optuna", "torch", "numpy", "sqlalchemy")
 _GIT_TIMEOUT_S = 5.0
@@ -20,12 +21,19 @@ _GIT_TIMEOUT_S = 5.0
 class HostFacts:
     """This machine, and this process on it."""
 
-    name: str
+    process: ProcessIdentity
     n_cores: int
     memory_bytes: int
-    pid: int
-    #: Tells this process from a later one with its pid; seconds since the epoch.
+    #: As the machine's clock was set at the start; for the record only. Seconds since the epoch.
     process_created_at_s: float
+
+    @property
+    def name(self) -> str:
+        return self.process.host
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,22 +46,11 @@ class GitState:
 
 def host_facts() -> HostFacts:
     return HostFacts(
-        name=socket.gethostname(),
+        process=own_process(),
         n_cores=os.cpu_count() or 1,
         memory_bytes=psutil.virtual_memory().total,
-        pid=os.getpid(),
         process_created_at_s=psutil.Process().create_time(),
     )
-
-
-def is_alive(pid: int, process_created_at_s: float) -> bool:
-    """Whether that very process (not a later one with its pid) is still there."""
-    try:
-        process = psutil.Process(pid)
-        is_same = abs(process.create_time() - process_created_at_s) < 1.0
-        return is_same and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def package_versions() -> dict[str, str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from optuna.pruners import BasePruner
 
@@ -34,7 +36,8 @@ from tuner.store.database import Database
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
 from tuner.store.schema import alone
-from tuner.store.starts import StartRecord
+from tuner.store.silence import watch_silent
+from tuner.store.starts import Sign, StartRecord, open_dispatchers
 
 #: System attribute of a study whose file names no seed.
 SEED_ATTR = "tuner:seed"
@@ -89,9 +92,20 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
 
 
 def open_study(
-    config: StudyConfig, database: Database, pruner: BasePruner, host: HostDevices
+    config: StudyConfig,
+    database: Database,
+    pruner: BasePruner,
+    host: HostDevices,
+    say: Callable[[str], None],
 ) -> OpenStudy:
     """Makes the study where it is not there yet, and joins those who work on it.
+
+    Args:
+        config: The study.
+        database: An open one.
+        pruner: Of the study.
+        host: The devices.
+        say: Tells people what this waits for.
 
     Raises:
         TunerError: If the stored study is another one, or somebody else works on it alone.
@@ -135,6 +149,7 @@ def open_study(
         host.all_devices,
         clock=SystemClock(),
         budget=config.budget.limits,
+        silent=_silent(database, start, say),
     )
     if n_trials or recorder.n_earlier_starts or seed != drawn:
         later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
@@ -146,6 +161,17 @@ def open_study(
     return OpenStudy(
         config=config, search=search, recorder=recorder, seed=seed, begun_with=begun_with
     )
+
+
+def _silent(database: Database, start: StartRecord, say: Callable[[str], None]) -> frozenset[Sign]:
+    """On an SQLite file, which has one dispatcher at a time: those that are dead for sure.
+
+    On a server they are watched while this dispatcher works.
+    """
+    if database.engine.dialect.name != "sqlite":
+        return frozenset()
+    look = partial(open_dispatchers, study_id=start.study_id)
+    return watch_silent(lambda: database.access.run(look), start.host.process, say)
 
 
 def _noted(

@@ -148,13 +148,19 @@ class StudyFolder:
         ours = {"PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "default"}
         return inherited | ours | self.env | dict(env or {})
 
-    def _start(self, words: Sequence[str], *, env: Mapping[str, str] | None = None) -> Running:
+    def _start(
+        self,
+        words: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> Running:
         # Files, and not pipes: a test reads what is there while the command runs.
         stem = self.path.with_name(f"command-{len(self._started)}")
         out_file, err_file = stem.with_suffix(".out"), stem.with_suffix(".err")
         with out_file.open("wb") as out, err_file.open("wb") as err:
             process = subprocess.Popen(
-                words,
+                [*prefix, *words],
                 cwd=self.path,
                 env=self.environment(env),
                 stdin=subprocess.DEVNULL,

@@ -23,6 +23,8 @@ from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 from tuner.store.models import SCHEMA_REVISION
 
 N_TRIALS = 4
+#: Else a dispatcher of an older tuner is watched for a minute.
+END_OF_ALL = "UPDATE tuner_dispatchers SET ended_at = beat_at WHERE ended_at IS NULL"
 #: Programs that start sooner than Python with torch.
 ECHO = {"command": ["sh", "-c", "echo '{{\"value\": {x}}}'"]}
 PATIENT = {
@@ -145,6 +147,7 @@ def everything_in(account: Account) -> list[str]:
 def test_older_database_is_refused_upgraded_and_continued(study_folder: StudyFolder) -> None:
     file = study_folder.path / "small.db"
     write_database_of_0001(f"sqlite:///{file}")
+    study_folder.execute(END_OF_ALL)
     study_folder.study(trial=ECHO)
     refused = study_folder.tune()
     assert refused.code == EXIT_BAD_INPUT
@@ -187,6 +190,7 @@ def test_upgrade_is_refused_while_a_study_runs(study_folder: StudyFolder) -> Non
 
 def test_upgrade_leaves_optunas_tables_to_optuna(study_folder: StudyFolder) -> None:
     write_database_of_0001(f"sqlite:///{study_folder.path}/small.db")
+    study_folder.execute(END_OF_ALL)
     study_folder.execute("UPDATE alembic_version SET version_num = 'v3.0.0.d'")
     ended = study_folder.tuner("db", "upgrade", "sqlite:///small.db")
     assert ended.code == EXIT_BAD_INPUT

@@ -22,6 +22,7 @@ LAYERS = (
         "tuner.formats",
         "tuner.schedule",
         "tuner.clock",
+        "tuner.processes",
         "tuner.budget",
         "tuner.dispatch.foresight",
         "tuner.retention",

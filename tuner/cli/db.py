@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,12 +49,12 @@ def upgrade(source: Source = "study.yaml") -> None:
     backup of it (mysqldump).
     """
     with Edge(False):
-        from tuner.clock import SystemClock
+        from tuner.processes import own_process
         from tuner.store.database import open_database
         from tuner.store.upgrade import upgrade_database
 
         url = _storage_of(source)
-        done = upgrade_database(url, host=socket.gethostname(), at=SystemClock().now().utc)
+        done = upgrade_database(url, here=own_process())
         print(_upgrade_text(done))
         if done.before is not None:
             # Says what to do, should Optuna's own tables be those of an older Optuna.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -245,17 +246,18 @@ def delete(
 ) -> None:
     """Deletes a study that nobody works on."""
     with Edge(debug, **_EDGE_OF_DELETE):
+        from tuner.processes import own_process
         from tuner.verbs import delete as verb
         from tuner.verbs.show_changes import deleted_text, question
         from tuner.verbs.source import find_place
 
-        place, now = find_place(source, study, os.environ), datetime.now(UTC)
+        place, here = find_place(source, study, os.environ), own_process()
         verb.check_is_named(place, with_files=files)
-        extent = verb.measure(place, now)
+        extent = verb.measure(place, here, partial(print, file=sys.stderr))
         extent_of_files = verb.measure_files(place) if files else None
         if not yes:
             _confirm(question(extent, extent_of_files, place))
-        verb.delete_study(place, datetime.now(UTC))
+        verb.delete_study(place, here, extent.silent)
         if extent_of_files is not None:
             verb.delete_files(extent_of_files)
         _print(deleted_text(extent, extent_of_files))

@@ -19,6 +19,7 @@ import psutil
 
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.errors import DeviceError
+from tuner.processes import pid_namespace
 
 _OPEN_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -63,10 +64,11 @@ class DeviceLocks:
         For messages only: it takes no lock, so it disturbs nobody, and it may be outdated.
         """
         try:
-            pid = int((self._folder / _file_name(device)).read_bytes())
-        except (OSError, ValueError):
+            pid, namespace = (self._folder / _file_name(device)).read_bytes().split()
+            is_ours = namespace == pid_namespace().encode()
+            return int(pid) if is_ours and int(pid) > 0 and psutil.pid_exists(int(pid)) else None
+        except (OSError, ValueError, OverflowError):
             return None
-        return pid if pid > 0 and psutil.pid_exists(pid) else None
 
     def release(self, device: Device) -> None:
         """Gives one claim back; nothing where it is not ours."""
@@ -119,10 +121,13 @@ def _unlock(lock: int) -> None:
 
 
 def _sign(lock: int) -> None:
-    """Writes our pid for the other's message. The lock is good without it (on a full disk)."""
+    """Writes our pid for the other's message. The lock is good without it (on a full disk).
+
+    A pid means another process in another PID namespace, so the namespace is written with it.
+    """
     with suppress(OSError):
         os.ftruncate(lock, 0)
-        os.pwrite(lock, b"%d" % os.getpid(), 0)
+        os.pwrite(lock, b"%d %s" % (os.getpid(), pid_namespace().encode()), 0)
 
 
 def _open(folder: Path, name: str) -> int:

@@ -62,7 +62,7 @@ class UnwrittenRecorder(Recorder):
         self.commands = _NoCommands(
             database.access, start.study_id, host=start.host.name, pid=start.host.pid
         )
-        self.fleet = _NoOthers(database, start.study_id, start.host.name, own_id=0)
+        self.fleet = _NoOthers(database, start.study_id, start.host.process, own_id=0)
         self.usage = _NoUsage({})
         self._n_attempts: dict[int, int] = {}
         self._storage = database.storage

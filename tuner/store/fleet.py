@@ -1,11 +1,13 @@
 """The other dispatchers of a study: who lives, who is gone, and whose trials are free again.
 
-Nobody's clock is trusted: a dispatcher is taken for dead when its record did not change while
-this one looked at it for a minute. On this host its process tells.
+No wall clock is trusted. Where a pid means the same process for both dispatchers (one machine,
+boot and PID namespace), the process decides. Elsewhere a dispatcher is dead once its record did not
+change while this one watched it for a minute.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,15 +17,16 @@ from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.clock import Instant
-from tuner.provenance import is_alive
+from tuner.processes import Life, ProcessIdentity, life_of
 from tuner.store.database import Database, store_errors
 from tuner.store.energy import energy_kwh_of
 from tuner.store.models import AttemptRow, ClaimRow, DispatcherRow, LeaseRow, table_of
 from tuner.store.rows import as_stored
 from tuner.store.seconds import seconds_between
+from tuner.store.silence import Sights
 from tuner.store.starts import (
-    STALE_AFTER_S,
     OpenDispatcher,
+    Sign,
     StartRecord,
     lock_study,
     open_dispatchers,
@@ -44,21 +47,13 @@ class Loss:
     trial_numbers: tuple[int, ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Sight:
-    """A dispatcher as it was seen last."""
-
-    beat_at: datetime
-    since_s: float
-
-
 class Fleet:
     """The dispatchers of one study, as one of them sees the others.
 
     Args:
         database: An open one.
         study_id: Of the study.
-        host: Name of this host.
+        here: This process.
         own_id: This dispatcher's record.
         device_s_elsewhere: What was spent on the study before.
         energy_kwh_elsewhere: Likewise.
@@ -68,7 +63,7 @@ class Fleet:
         self,
         database: Database,
         study_id: int,
-        host: str,
+        here: ProcessIdentity,
         own_id: int,
         *,
         device_s_elsewhere: float = 0.0,
@@ -76,9 +71,9 @@ class Fleet:
     ) -> None:
         self._database = database
         self._study_id = study_id
-        self._host = host
+        self._here = here
         self._own_id = own_id
-        self._sights: dict[int, _Sight] = {}
+        self._sights = Sights()
         #: Who works on the study with us, for people.
         self.others: tuple[str, ...] = ()
         #: Device-seconds that earlier starts and other dispatchers have spent on the study.
@@ -115,13 +110,10 @@ class Fleet:
             )
 
     def _is_dead(self, one: OpenDispatcher, now_s: float) -> bool:
-        if one.host == self._host:
-            return not is_alive(one.pid, one.process_created_at_s)
-        sight = self._sights.get(one.id)
-        if sight is None or sight.beat_at != one.beat_at:
-            self._sights[one.id] = _Sight(beat_at=one.beat_at, since_s=now_s)
-            return False
-        return now_s - sight.since_s >= STALE_AFTER_S
+        life = life_of(one.process, here=self._here)
+        if life is Life.UNKNOWN:
+            return self._sights.is_silent(one.sign, now_s)
+        return life is Life.GONE
 
     def _take_over(self, dead: OpenDispatcher, at: datetime) -> Loss | None:
         """None where somebody else was first, or where it has written after all."""
@@ -140,14 +132,20 @@ class Fleet:
         return loss
 
 
-def clear_up(connection: sa.Connection, start: StartRecord, at: datetime) -> None:
-    """Before a start: ends the records of dispatchers that surely died, and frees their trials."""
-    is_alone = connection.dialect.name == "sqlite"
+def clear_up(
+    connection: sa.Connection, start: StartRecord, at: datetime, silent: Collection[Sign] = ()
+) -> None:
+    """Before a start: ends the records of dispatchers that surely died, and frees their trials.
+
+    Args:
+        connection: In a transaction, in which `lock_study` was called.
+        start: That begins.
+        at: The present.
+        silent: Dispatchers that were watched for a minute in vain.
+    """
     for one in open_dispatchers(connection, start.study_id):
-        is_here = one.host == start.host.name
-        # An SQLite file has one dispatcher at a time, and `refuse_second_dispatcher` was asked.
-        is_dead = is_alone or (is_here and not is_alive(one.pid, one.process_created_at_s))
-        if is_dead and end_dispatcher(connection, one):
+        is_gone = life_of(one.process, here=start.host.process) is Life.GONE
+        if (is_gone or one.sign in silent) and end_dispatcher(connection, one):
             close_attempts(connection, one, at)
     free_trials(connection, start.study_id)
 

@@ -93,7 +93,7 @@ class DispatcherRow(TunerBase):
     )
     host_id: Mapped[int] = mapped_column(sa.ForeignKey("tuner_hosts.id"))
     pid: Mapped[int]
-    #: Tells a process from a later one with the same pid; seconds since the epoch.
+    #: Seconds since the epoch, as the machine's clock was set: for the record.
     process_created_at_s: Mapped[float]
     started_at: Mapped[datetime]
     beat_at: Mapped[datetime]
@@ -107,6 +107,7 @@ class DispatcherRow(TunerBase):
     seed: Mapped[int] = mapped_column(sa.BigInteger)
     study_file: Mapped[str] = mapped_column(PlainText)
     folder: Mapped[str] = mapped_column(PlainText)
+    #: Of packages; and `ProcessIdentity.facts`, which tell its process from others of that pid.
     versions: Mapped[dict[str, str]] = mapped_column(PlainJson)
     git_commit: Mapped[str | None] = mapped_column(sa.String(64))
     #: Whether the working tree differed from that commit.

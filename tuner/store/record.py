@@ -37,6 +37,7 @@ from tuner.store.ownership import Ownership
 from tuner.store.roll_up import roll_up
 from tuner.store.rows import as_stored
 from tuner.store.starts import (
+    Sign,
     StartRecord,
     count_starts,
     device_id_of,
@@ -44,12 +45,16 @@ from tuner.store.starts import (
     insert_dispatcher,
     lock_study,
     past_use,
-    refuse_second_dispatcher,
+    refuse_living,
 )
 from tuner.store.usage_record import UsageRecord
 from tuner.store.usage_rows import UsageRows
 
 _DISPATCHERS = table_of(DispatcherRow)
+_IS_RUN_ALREADY = (
+    "This study is being run already, on {place}. Wait for it, end it with Ctrl-C, or start "
+    "another study with --study NEW_NAME."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +83,10 @@ class Recorder:
         devices: What this dispatcher may lease.
         clock: The time.
         budget: What the study may spend, whoever spends it.
+        silent: Dispatchers that were watched for a minute in vain.
 
     Raises:
-        StoreError: If another dispatcher that is alive works on the study.
+        StoreError: If another dispatcher works, or may work, on a study that allows one alone.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class Recorder:
         *,
         clock: Clock,
         budget: Budget | None = None,
+        silent: Collection[Sign] = (),
     ) -> None:
         budget = budget or Budget()
         at = clock.now().utc
@@ -104,7 +111,7 @@ class Recorder:
         #: Who has which slot of a device.
         self._slots: dict[tuple[int, int], AttemptId] = {}
         with self._errors():
-            database.access.run(lambda c: self._begin(c, start, devices, at, budget))
+            database.access.run(lambda c: self._begin(c, start, devices, at, budget, silent))
         database.storage.look_again()  # Trials of those that died wait by now.
         self._ownership = Ownership(self._dispatcher_id, start.study_id, budget.trials, clock)
         #: One that was begun to be written, and may be in the database.
@@ -117,7 +124,7 @@ class Recorder:
         self.fleet = Fleet(
             database,
             start.study_id,
-            start.host.name,
+            start.host.process,
             self._dispatcher_id,
             device_s_elsewhere=self.past.device_s,
             energy_kwh_elsewhere=self.past.energy_kwh,
@@ -130,11 +137,13 @@ class Recorder:
         devices: Sequence[Device],
         at: datetime,
         budget: Budget,
+        silent: Collection[Sign],
     ) -> None:
         lock_study(connection, start.study_id)
         if connection.dialect.name == "sqlite":
-            refuse_second_dispatcher(connection, start, at)
-        clear_up(connection, start, at)
+            here, study_id = start.host.process, start.study_id
+            refuse_living(connection, here, silent, _IS_RUN_ALREADY, study_id=study_id)
+        clear_up(connection, start, at, silent)
         self.past = replace(
             past_use(connection, start.study_id),
             trials=completed_uses(connection, start.study_id),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from tuner.budget import Budget, TrialUse
 from tuner.devices.device import Device
 from tuner.errors import StoreError
-from tuner.provenance import GitState, HostFacts, is_alive
+from tuner.processes import Life, ProcessIdentity, life_of
+from tuner.provenance import GitState, HostFacts
 from tuner.store.energy import energy_kwh_of
 from tuner.store.models import (
     AttemptRow,
@@ -25,7 +26,8 @@ from tuner.store.models import (
 from tuner.store.rows import as_stored, find_or_insert, in_utc, insert_row
 from tuner.store.seconds import seconds_between
 
-#: A dispatcher on another host that has not written for this long is taken for dead.
+#: A dispatcher whose process cannot be checked is dead once its record did not change in so many
+#: seconds of watching it.
 STALE_AFTER_S = 60.0
 
 
@@ -53,29 +55,34 @@ class PastUse:
     trials: Sequence[TrialUse] = ()
 
 
-class OpenDispatcher(NamedTuple):
+class Sign(NamedTuple):
+    """A sign of life of a dispatcher. An instant of its own clock, to be compared for equality."""
+
+    dispatcher_id: int
+    beat_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDispatcher:
     """A start that has not ended, as far as the database knows."""
 
     id: int
-    host: str
-    pid: int
-    process_created_at_s: float
+    process: ProcessIdentity
     started_at: datetime
     beat_at: datetime
 
     @property
     def place(self) -> str:
         """For people."""
-        return f"{self.host} (pid {self.pid}, since {self.started_at:%Y-%m-%d %H:%M} UTC)"
+        at = f"{self.started_at:%Y-%m-%d %H:%M} UTC"
+        return f"{self.process.host} (pid {self.process.pid}, since {at})"
 
-    def is_working(self, host: str, at: datetime) -> bool:
-        """As it looks from a host."""
-        if self.host == host:
-            return is_alive(self.pid, self.process_created_at_s)
-        return self.silent_s(at) < STALE_AFTER_S
+    @property
+    def sign(self) -> Sign:
+        return Sign(self.id, self.beat_at)
 
     def silent_s(self, at: datetime) -> float:
-        """Seconds since its last sign of life."""
+        """Seconds since its last sign of life, as two clocks have it: to be shown only."""
         return (in_utc(at) - self.beat_at).total_seconds()
 
 
@@ -89,43 +96,63 @@ def lock_study(connection: sa.Connection, study_id: int) -> None:
     connection.execute(query.with_for_update())
 
 
-def refuse_second_dispatcher(connection: sa.Connection, start: StartRecord, at: datetime) -> None:
-    """
+def refuse_living(
+    connection: sa.Connection,
+    here: ProcessIdentity,
+    silent: Collection[Sign],
+    refusal: str,
+    *,
+    study_id: int | None = None,
+) -> None:
+    """Refuses something while a dispatcher is alive, or may be; of any schema revision.
+
+    Args:
+        connection: In a transaction.
+        here: This process.
+        silent: Dispatchers that were watched for a minute in vain (`tuner.store.silence`).
+        refusal: What to say; `{place}` is where the dispatcher works.
+        study_id: Of the study; None for all of the database.
+
     Raises:
-        StoreError: If a dispatcher that is alive works on the study.
+        StoreError: If there is such a dispatcher.
     """
-    other = living_dispatcher(connection, start.host.name, at, study_id=start.study_id)
-    if other is not None:
-        raise StoreError(
-            f"This study is being run already, on {other.place}. Wait for it, end it with Ctrl-C, "
-            "or start another study with --study NEW_NAME."
-        )
+    for one in open_dispatchers(connection, study_id):
+        if one.sign not in silent and life_of(one.process, here=here) is not Life.GONE:
+            raise StoreError(refusal.format(place=one.place))
 
 
-def living_dispatcher(
-    connection: sa.Connection, host: str, at: datetime, *, study_id: int | None = None
-) -> OpenDispatcher | None:
-    """Who works on a study, or on any study of the database; of any schema revision."""
-    found = open_dispatchers(connection, study_id)
-    return next((one for one in found if one.is_working(host, at)), None)
-
-
-def open_dispatchers(connection: sa.Connection, study_id: int | None) -> Sequence[OpenDispatcher]:
+def open_dispatchers(connection: sa.Connection, study_id: int | None) -> list[OpenDispatcher]:
+    """Starts that have not ended, of one study or of all; of any schema revision."""
     query = (
         sa.select(
             DispatcherRow.id,
             HostRow.name,
             DispatcherRow.pid,
-            DispatcherRow.process_created_at_s,
+            DispatcherRow.versions,
             DispatcherRow.started_at,
             DispatcherRow.beat_at,
         )
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
         .where(DispatcherRow.ended_at.is_(None))
+        .order_by(DispatcherRow.id)
     )
     if study_id is not None:
         query = query.where(DispatcherRow.study_id == study_id)
-    return [OpenDispatcher(*row) for row in connection.execute(query)]
+    return [
+        OpenDispatcher(
+            id=row.id,
+            process=process_of(row.name, row.pid, row.versions),
+            started_at=row.started_at,
+            beat_at=row.beat_at,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def process_of(host: str, pid: int, versions: object) -> ProcessIdentity:
+    """The process of a dispatcher's record; one of an older tuner cannot be told from others."""
+    facts = versions if isinstance(versions, Mapping) else {}
+    return ProcessIdentity.from_facts(host, pid, facts)
 
 
 def count_starts(connection: sa.Connection, study_id: int) -> int:
@@ -208,7 +235,7 @@ def insert_dispatcher(
         "seed": start.seed,
         "study_file": start.study_file,
         "folder": start.folder,
-        "versions": dict(start.versions),
+        "versions": {**start.versions, **start.host.process.facts()},
         "git_commit": start.git.commit,
         "git_is_dirty": start.git.is_dirty,
         "devices": list(devices),

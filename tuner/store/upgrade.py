@@ -7,26 +7,32 @@ file is copied first.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from tuner.errors import EXIT_BAD_INPUT, StoreError
+from tuner.processes import ProcessIdentity
 from tuner.store import migrations
 from tuner.store.database import check_file, parse_url, shown_url, store_errors
 from tuner.store.engine import open_engine
 from tuner.store.filesystem import path_of
 from tuner.store.models import SCHEMA_REVISION
 from tuner.store.schema import check_not_newer, stored_revision
-from tuner.store.starts import living_dispatcher
+from tuner.store.silence import watch_silent
+from tuner.store.starts import OpenDispatcher, open_dispatchers, refuse_living
 
 #: Somebody who reads without end must not keep the change, and all behind it, waiting.
 _LOCK_TIMEOUT_S = 30
+_IS_USED = (
+    "A study of this database is being run now, on {place}. Wait for it, or end it with Ctrl-C, "
+    "then upgrade."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +45,14 @@ class Upgrade:
     backup: Path | None = None
 
 
-def upgrade_database(url: str, *, host: str, at: datetime) -> Upgrade:
+def upgrade_database(
+    url: str, *, here: ProcessIdentity | None, say: Callable[[str], None] = print
+) -> Upgrade:
     """
     Args:
         url: Any SQLAlchemy URL.
-        host: This machine's name.
-        at: The present, in UTC.
+        here: This process; None for a copy, on which nobody works.
+        say: Tells people that a dispatcher is watched for a minute.
 
     Raises:
         StoreError: If a dispatcher works on it now, or it is newer, missing or unreachable.
@@ -54,12 +62,14 @@ def upgrade_database(url: str, *, host: str, at: datetime) -> Upgrade:
     with store_errors(url, exit_code=EXIT_BAD_INPUT):
         engine = open_engine(parsed)
         try:
+            silent = watch_silent(partial(_look, engine), here, say) if here else frozenset()
             with _changing(engine) as connection:
                 before = stored_revision(connection)
                 check_not_newer(before, shown_url(url))
                 if before in (None, SCHEMA_REVISION):
                     return Upgrade(before=before)
-                _refuse_while_used(connection, host, at)
+                if here is not None:
+                    refuse_living(connection, here, silent, _IS_USED)
                 backup = _back_up(path_of(parsed), before)
                 migrate(connection)
         finally:
@@ -104,13 +114,11 @@ def _lock_out_dispatchers(connection: sa.Connection) -> None:
         connection.exec_driver_sql("LOCK TABLE tuner_dispatchers IN SHARE ROW EXCLUSIVE MODE")
 
 
-def _refuse_while_used(connection: sa.Connection, host: str, at: datetime) -> None:
-    other = living_dispatcher(connection, host, at)
-    if other is not None:
-        raise StoreError(
-            f"A study of this database is being run now, on {other.place}. Wait for it, or end it "
-            "with Ctrl-C, then upgrade."
-        )
+def _look(engine: sa.Engine) -> list[OpenDispatcher]:
+    with engine.connect() as connection:
+        if stored_revision(connection) in (None, SCHEMA_REVISION):
+            return []  # There is nothing to upgrade.
+        return open_dispatchers(connection, study_id=None)
 
 
 def _back_up(path: Path | None, revision: str | None) -> Path | None:

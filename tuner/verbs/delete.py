@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -13,11 +13,16 @@ import sqlalchemy as sa
 from tuner.config.confirm import confirmation_of
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
+from tuner.processes import ProcessIdentity
 from tuner.store.models import AttemptRow
-from tuner.verbs.dispatchers import has_our_tables, refuse_living
+from tuner.store.silence import watch_silent
+from tuner.store.starts import OpenDispatcher, Sign, open_dispatchers, refuse_living
+from tuner.verbs.dispatchers import has_our_tables
 from tuner.verbs.optuna_tables import STUDIES, TRIALS, ids_of
 from tuner.verbs.source import Place, StoredStudy, choose_study, reading, stored_studies, writing
 from tuner.verbs.study_rows import study_tables
+
+_IS_RUN = "This study is being run, on {place}. End it there with Ctrl-C, then delete it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +32,8 @@ class Extent:
     study: StoredStudy
     n_trials: int
     n_attempts: int
+    #: Its dispatchers that did not record their end and were watched for a minute in vain.
+    silent: frozenset[Sign] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +58,50 @@ def check_is_named(place: Place, *, with_files: bool) -> None:
         raise ConfigError("--files needs the study file: the files are in its folder.")
 
 
-def measure(place: Place, now: datetime) -> Extent:
-    """
+def measure(place: Place, here: ProcessIdentity, say: Callable[[str], None]) -> Extent:
+    """Counts what there is to delete.
+
+    Args:
+        place: The study.
+        here: This process.
+        say: Tells people that a dispatcher is watched for a minute.
+
     Raises:
         StoreError: If there is no such study, or a dispatcher that is alive works on it.
     """
+    silent = watch_silent(partial(_look, place), here, say)
     with reading(place) as (_, connection):
         stored = choose_study(connection, place)
-        refuse_living(connection, stored.id, now, "delete it")
+        for study_id in _with_runs(connection, stored):
+            _refuse_living(connection, study_id, here, silent)
         count = sa.select(sa.func.count())
         n_trials = connection.execute(count.where(TRIALS.c.study_id == stored.id)).scalar_one()
         n_attempts = 0
         if has_our_tables(connection):
             attempts = count.where(AttemptRow.trial_id.in_(ids_of(stored.id)))
             n_attempts = connection.execute(attempts).scalar_one()
-    return Extent(study=stored, n_trials=n_trials, n_attempts=n_attempts)
+    return Extent(study=stored, n_trials=n_trials, n_attempts=n_attempts, silent=silent)
+
+
+def _look(place: Place) -> list[OpenDispatcher]:
+    with reading(place) as (_, connection):
+        if not has_our_tables(connection):
+            return []
+        studies = _with_runs(connection, choose_study(connection, place))
+        return [one for study_id in studies for one in open_dispatchers(connection, study_id)]
+
+
+def _with_runs(connection: sa.Connection, stored: StoredStudy) -> list[int]:
+    """Ids of a study and of the study that holds the runs of its leaders."""
+    runs = stored_studies(connection).get(confirmation_of(stored.name))
+    return [stored.id] if runs is None else [stored.id, runs]
+
+
+def _refuse_living(
+    connection: sa.Connection, study_id: int, here: ProcessIdentity, silent: Collection[Sign]
+) -> None:
+    if has_our_tables(connection):
+        refuse_living(connection, here, silent, _IS_RUN, study_id=study_id)
 
 
 def measure_files(place: Place) -> FilesExtent:
@@ -84,24 +120,32 @@ def _sizes(root: Path) -> Iterator[int]:
             yield path.stat().st_size
 
 
-def delete_study(place: Place, now: datetime) -> None:
+def delete_study(
+    place: Place, here: ProcessIdentity, silent: Collection[Sign] = frozenset()
+) -> None:
     """Deletes a study and the runs of its leaders, also from Optuna's tables, in one transaction.
+
+    Args:
+        place: The study.
+        here: This process.
+        silent: Of its `Extent`.
 
     Raises:
         StoreError: If it is gone, or a dispatcher has begun to work on it.
     """
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
-        runs = stored_studies(connection).get(confirmation_of(stored.name))
-        for study_id in (stored.id, *([] if runs is None else [runs])):
-            _delete(connection, study_id, now)
+        for study_id in _with_runs(connection, stored):
+            _delete(connection, study_id, here, silent)
 
 
-def _delete(connection: sa.Connection, study_id: int, now: datetime) -> None:
+def _delete(
+    connection: sa.Connection, study_id: int, here: ProcessIdentity, silent: Collection[Sign]
+) -> None:
     # As a dispatcher does when it starts: either it sees no study, or it is seen here.
     lock = sa.select(STUDIES.c.study_id).where(STUDIES.c.study_id == study_id)
     connection.execute(lock.with_for_update())
-    refuse_living(connection, study_id, now, "delete it")
+    _refuse_living(connection, study_id, here, silent)
     for each in reversed(study_tables(with_ours=has_our_tables(connection))):
         connection.execute(sa.delete(each.table).where(each.of_study(study_id)))
 

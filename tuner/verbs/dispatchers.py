@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.errors import StoreError
+from tuner.processes import Life, ProcessIdentity, life_of, own_process
 from tuner.store.models import AttemptRow, DispatcherRow, HostRow
-from tuner.store.starts import STALE_AFTER_S, OpenDispatcher
+from tuner.store.starts import STALE_AFTER_S, OpenDispatcher, process_of
 from tuner.verbs.optuna_tables import aware, in_zone
 
 
@@ -30,10 +29,13 @@ class StoredDispatcher:
     ended_at: datetime | None
     #: Why it ended, for people; empty where it works, or died.
     end_reason: str
+    #: To be shown: where its process cannot be checked from here, two clocks are compared.
     is_alive: bool
     #: Whether it lives and has given no sign of life for long: it hangs, was stopped, or cannot
     #: reach the database.
     is_silent: bool = False
+    #: Whether nothing proves its end: the only answer on which something may be changed.
+    may_live: bool = False
     #: Names of those that it has; empty where an older tuner did not say.
     devices: tuple[str, ...] = ()
 
@@ -55,7 +57,7 @@ def read_dispatchers(
             DispatcherRow.study_id,
             HostRow.name,
             DispatcherRow.pid,
-            DispatcherRow.process_created_at_s,
+            DispatcherRow.versions,
             DispatcherRow.started_at,
             DispatcherRow.beat_at,
             DispatcherRow.ended_at,
@@ -68,32 +70,20 @@ def read_dispatchers(
     if study_id is not None:
         query = query.where(DispatcherRow.study_id == study_id)
     rows: sa.CursorResult[Any] = connection.execute(query)
-    return [_dispatcher(row, now) for row in rows]
+    here = own_process()
+    return [_dispatcher(row, here, now) for row in rows]
 
 
-def refuse_living(connection: sa.Connection, study_id: int, now: datetime, verb: str) -> None:
-    """
-    Raises:
-        StoreError: If a dispatcher that is alive works on the study.
-    """
-    for each in read_dispatchers(connection, now, study_id):
-        if each.is_alive:
-            raise StoreError(
-                f"This study is being run, on {each.host} (pid {each.pid}, since "
-                f"{each.started_at:%Y-%m-%d %H:%M} UTC). End it there with Ctrl-C, then {verb}."
-            )
-
-
-def _dispatcher(row: sa.Row[Any], now: datetime) -> StoredDispatcher:
+def _dispatcher(row: sa.Row[Any], here: ProcessIdentity, now: datetime) -> StoredDispatcher:
     dispatcher = OpenDispatcher(
         id=row.id,
-        host=row.name,
-        pid=row.pid,
-        process_created_at_s=row.process_created_at_s,
+        process=process_of(row.name, row.pid, row.versions),
         started_at=row.started_at,
         beat_at=row.beat_at,
     )
-    is_alive = row.ended_at is None and dispatcher.is_working(socket.gethostname(), now)
+    life = Life.GONE if row.ended_at is not None else life_of(dispatcher.process, here=here)
+    is_silent = dispatcher.silent_s(now) >= STALE_AFTER_S
+    is_alive = life is Life.ALIVE or (life is Life.UNKNOWN and not is_silent)
     return StoredDispatcher(
         id=row.id,
         study_id=row.study_id,
@@ -104,6 +94,7 @@ def _dispatcher(row: sa.Row[Any], now: datetime) -> StoredDispatcher:
         ended_at=aware(row.ended_at),
         end_reason=row.end_reason,
         is_alive=is_alive,
-        is_silent=is_alive and dispatcher.silent_s(now) >= STALE_AFTER_S,
+        may_live=life is not Life.GONE,
+        is_silent=is_alive and is_silent,
         devices=tuple(row.devices or ()),
     )

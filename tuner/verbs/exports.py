@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -157,7 +155,7 @@ def _opened(origin: Place) -> Iterator[sa.Connection]:
         url = f"sqlite:///{copy}"
         place = Place(url=url, study=origin.study, shown=origin.shown)
         with _named(url, origin):
-            upgrade_database(url, host=socket.gethostname(), at=datetime.now(UTC))
+            upgrade_database(url, here=None)
             with reading(place) as (_, connection):
                 yield connection
 

@@ -82,7 +82,7 @@ def order(
     """
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
-        alive = [one for one in read_dispatchers(connection, now, stored.id) if one.is_alive]
+        alive = _at_work(connection, now, stored.id)
         if wanted.order in OF_THE_WHOLE and wanted.trial_number is None:
             alive += _of_runs(connection, stored.name, now)
         _refuse_vain(connection, stored.id, wanted, alive)
@@ -106,7 +106,14 @@ def _of_runs(connection: sa.Connection, study: str, now: datetime) -> list[Store
     study_id = stored_studies(connection).get(confirmation_of(study))
     if study_id is None:
         return []
-    return [one for one in read_dispatchers(connection, now, study_id) if one.is_alive]
+    return _at_work(connection, now, study_id)
+
+
+def _at_work(connection: sa.Connection, now: datetime, study_id: int) -> list[StoredDispatcher]:
+    """Those who live; where there are none, those of whom that is not certain."""
+    found = read_dispatchers(connection, now, study_id)
+    alive = [one for one in found if one.is_alive]
+    return alive or [one for one in found if one.may_live]
 
 
 def choose_dispatcher(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from tests.integration.verbs import seeded
 from tuner.attempt import AttemptState, Outcome
 from tuner.devices.device import DeviceKind
 from tuner.idle import IdleCause
+from tuner.processes import own_process
 from tuner.store.models import (
     AttemptRow,
     AttemptUsageRow,
@@ -79,19 +81,19 @@ def _add_machine(
     host_id = connection.execute(
         sa.select(HostRow.id).where(HostRow.name == seeded.HERE)
     ).scalar() or _insert(connection, HostRow, name=seeded.HERE, n_cores=64, memory_bytes=2**40)
-    alive = seeded.living_process()
     dispatcher_id = _insert(
         connection,
         DispatcherRow,
         study_id=seeded.study_id(connection, name),
         host_id=host_id,
-        **alive,
+        pid=os.getpid(),
+        process_created_at_s=0.0,
         started_at=in_utc(now - timedelta(days=days)),
         beat_at=in_utc(now),
         seed=0,
         study_file="",
         folder="",
-        versions={},
+        versions=own_process().facts(),
     )
     devices = [
         _insert(

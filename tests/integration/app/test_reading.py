@@ -23,6 +23,7 @@ from app.data.words import ALL_WORDS
 from tests.integration.verbs import seeded
 from tuner.attempt import Outcome
 from tuner.errors import StoreError
+from tuner.processes import own_process
 from tuner.verbs.delete import delete_study
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.trials import Choice, read_trials
@@ -124,7 +125,7 @@ def test_a_study_that_was_made_anew_is_read_anew(url: str) -> None:
     seeded.add_study(url, "first", [create_trial(value=1.0)] * 3)
     with looking(url) as look:
         assert len(look.trials(only_study(look))) == 3
-        delete_study(seeded.place(url, "first"), NOW)
+        delete_study(seeded.place(url, "first"), own_process())
         seeded.add_study(url, "first", [create_trial(value=2.0)] * 2)
         assert look.trials(only_study(look)).values[:, 0].tolist() == [2.0, 2.0]
 

@@ -23,6 +23,7 @@ from tests.fakes import (
     FakeProbe,
     RecordingView,
 )
+from tests.hosts import DEAD
 from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.budget import Budget
 from tuner.config import Direction
@@ -364,7 +365,7 @@ def a_start(study_id: int, host: HostFacts | None = None, **changes: Mapping[str
     """The record of a start; by a process that is gone, so that a later one takes over."""
     start = StartRecord(
         study_id=study_id,
-        host=host or DEAD_HOST,
+        host=host or DEAD,
         seed=7,
         study_file="",
         folder="",
@@ -372,12 +373,6 @@ def a_start(study_id: int, host: HostFacts | None = None, **changes: Mapping[str
         git=GitState(),
     )
     return replace(start, **changes)
-
-
-#: A dispatcher on this host whose process nobody has: pids end at 4,194,304.
-DEAD_HOST = HostFacts(
-    name="here", n_cores=1, memory_bytes=1, pid=4_999_999, process_created_at_s=0.0
-)
 
 
 class DiskFull:

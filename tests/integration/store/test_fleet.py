@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import optuna
-import psutil
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
 from tests.fakes import a_gpu
+from tests.hosts import ALIVE as HERE
+from tests.hosts import DEAD, ELSEWHERE, with_process
 from tuner.attempt import Attempt
 from tuner.budget import Budget
 from tuner.clock import Instant, SystemClock
@@ -28,17 +27,6 @@ from tuner.store.record import Recorder
 from tuner.store.starts import STALE_AFTER_S, StartRecord
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-HERE = HostFacts(
-    name="here",
-    n_cores=8,
-    memory_bytes=1,
-    pid=os.getpid(),
-    process_created_at_s=psutil.Process().create_time(),
-)
-#: pids end at 4,194,304.
-DEAD = replace(HERE, pid=4_999_999, process_created_at_s=0.0)
-#: Of whom only the database tells.
-ELSEWHERE = replace(DEAD, name="there")
 
 
 def at(seconds: float) -> Instant:
@@ -174,6 +162,14 @@ def test_dispatcher_elsewhere_is_dead_once_it_was_silent_for_a_minute_of_looking
     (loss,) = look(at(STALE_AFTER_S))
     assert loss.trial_numbers == (0,)
     assert look(at(STALE_AFTER_S + 5)) == []
+
+
+def test_dispatcher_of_another_pid_namespace_is_watched_whatever_its_pid_means_here(fleet):
+    other, alive = fleet(with_process(DEAD, pid_namespace="1")), fleet(HERE)
+    other.begin_attempt(other.study.ask())
+    look = alive.recorder.fleet.look
+    assert look(at(0)) == look(at(STALE_AFTER_S - 1)) == []
+    assert look(at(STALE_AFTER_S))
 
 
 def test_clock_that_jumps_makes_nobody_dead(fleet):

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import optuna
-import psutil
 import pymysql
 import pytest
 import sqlalchemy as sa
 
 from tests.fakes import a_gpu
+from tests.hosts import ALIVE, DEAD, ELSEWHERE
 from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
 from tuner.clock import Instant
 from tuner.devices.cpu import CpuProbe
@@ -39,22 +38,20 @@ from tuner.store.models import (
     TunerBase,
     table_of,
 )
+from tuner.store.ownership import TakenOver
 from tuner.store.queries import first_seed, origin_of
 from tuner.store.record import Recorder
 from tuner.store.starts import (
-    STALE_AFTER_S,
+    Sign,
     StartRecord,
     host_id_of,
     insert_dispatcher,
+    open_dispatchers,
     past_use,
 )
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GPUS = (a_gpu(0), a_gpu(1))
-#: pids end at 4,194,304.
-DEAD = HostFacts(name="here", n_cores=8, memory_bytes=1, pid=4_999_999, process_created_at_s=0.0)
-ALIVE = replace(DEAD, pid=os.getpid(), process_created_at_s=psutil.Process().create_time())
-ELSEWHERE = replace(DEAD, name="there")
 X_IS_HALF: Mapping[str, Json] = {"x": 0.5}
 
 
@@ -86,6 +83,7 @@ class Store:
         devices: tuple[Device, ...] = GPUS,
         study_id: int | None = None,
         seed: int = 5,
+        silent: Collection[Sign] = (),
     ) -> Recorder:
         start = StartRecord(
             study_id=self.study._study_id if study_id is None else study_id,
@@ -96,7 +94,7 @@ class Store:
             versions={"python": "3"},
             git=GitState(commit="abc", is_dirty=True),
         )
-        return Recorder(self.database, start, devices, clock=StandingClock(at))
+        return Recorder(self.database, start, devices, clock=StandingClock(at), silent=silent)
 
     def attempt(self, number: int = 1) -> Attempt:
         trial = self.study.ask()
@@ -385,20 +383,25 @@ def at_once(calls: Sequence[Callable[[], Recorder]]) -> list[Recorder]:
         return list(threads.map(carry_out, calls))
 
 
-@pytest.mark.parametrize(
-    ("silent_s", "is_refused"), [(STALE_AFTER_S - 1, True), (STALE_AFTER_S + 1, False)]
-)
-def test_dispatcher_elsewhere_is_judged_by_its_beat(sqlite_store: Store, silent_s, is_refused):
+def test_dispatcher_elsewhere_is_alive_unless_it_was_watched_in_vain(sqlite_store: Store):
     store = sqlite_store
     first = store.recorder(ELSEWHERE)
     first.beat(later(100), ())
     first.commit()
-    at = later(100 + silent_s)
-    if is_refused:
-        with pytest.raises(StoreError, match="on there"):
-            store.recorder(ALIVE, at=at)
-    else:
-        store.recorder(ALIVE, at=at)
+    with store.database.engine.connect() as connection:
+        silent = [one.sign for one in open_dispatchers(connection, None)]
+    with pytest.raises(StoreError, match="on there"):
+        store.recorder(ALIVE, at=later(10_000))
+    first.beat(later(101), ())
+    first.commit()
+    with pytest.raises(StoreError, match="on there"):
+        store.recorder(ALIVE, at=later(10_000), silent=silent)
+    with store.database.engine.connect() as connection:
+        silent = [one.sign for one in open_dispatchers(connection, None)]
+    store.recorder(ALIVE, at=later(102), silent=silent)
+    first.note("late", at=later(103))
+    with pytest.raises(TakenOver):
+        first.commit()
 
 
 def test_dead_dispatcher_is_taken_over(store: Store):

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
-from datetime import UTC, datetime
 from pathlib import Path
 
 import optuna
-import psutil
 import pytest
 import sqlalchemy as sa
 
 from tests.contract.store.old_schema import connected, rows_of, write_database_of_0001
 from tests.contract.store.test_schema import drop_ours, tables_of
+from tests.hosts import ALIVE, DEAD
 from tuner.errors import EXIT_BAD_INPUT, StoreError
 from tuner.store.database import open_database
 from tuner.store.models import SCHEMA_REVISION, VERSION_TABLE
 from tuner.store.status import database_status
 from tuner.store.upgrade import Upgrade, upgrade_database
 
-NOW = datetime(2026, 1, 3, tzinfo=UTC)
 NEW_TABLES = {
     *(VERSION_TABLE, "tuner_claims", "tuner_commands", "tuner_checkpoints"),
     *("tuner_usage", "tuner_attempt_usage", "tuner_idle"),
@@ -37,7 +36,7 @@ NEW_COLUMNS = {
 
 
 def upgraded(url: str) -> Upgrade:
-    return upgrade_database(url, host="here", at=NOW)
+    return upgrade_database(url, here=ALIVE.process)
 
 
 def refused(url: str) -> str:
@@ -50,6 +49,11 @@ def refused(url: str) -> str:
 @pytest.fixture
 def old_url(new_url: str) -> str:
     write_database_of_0001(new_url)
+    with connected(new_url) as connection:
+        # Its dispatcher that did not record its end is known to be gone.
+        versions = json.dumps({"python": "3.11", **DEAD.process.facts()})
+        set_versions = sa.text("UPDATE tuner_dispatchers SET versions = :v WHERE pid = 4999999")
+        connection.execute(set_versions, {"v": versions})
     return new_url
 
 
@@ -130,10 +134,10 @@ def test_upgrade_is_refused_while_a_dispatcher_works(old_url: str) -> None:
     with connected(old_url) as connection:
         connection.execute(
             sa.text(
-                "UPDATE tuner_dispatchers SET pid = :pid, process_created_at_s = :created "
+                "UPDATE tuner_dispatchers SET pid = :pid, versions = :versions "
                 "WHERE ended_at IS NULL"
             ),
-            {"pid": os.getpid(), "created": psutil.Process().create_time()},
+            {"pid": os.getpid(), "versions": json.dumps(ALIVE.process.facts())},
         )
     before = rows_of(old_url)
     text = refused(old_url)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import optuna
-import psutil
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution
 from optuna.storages import RDBStorage
@@ -23,6 +22,7 @@ from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.budget import Budget
 from tuner.devices.device import DeviceKind
 from tuner.idle import IdleCause
+from tuner.processes import own_process
 from tuner.search.identity import OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.store.database import open_database
 from tuner.store.models import (
@@ -56,7 +56,6 @@ SPACE = parse_space(
 )
 #: pids end at 4,194,304.
 DEAD_PID = 4_999_999
-_DEAD_PROCESS = {"pid": DEAD_PID, "process_created_at_s": 0.0}
 STUDY_FILE = "study: first\nbudget: {trials: 8}\n"
 
 
@@ -138,11 +137,6 @@ def load(url: str, name: str) -> tuple[dict[str, Any], list[FrozenTrial]]:
         return study.user_attrs, study.get_trials()
 
 
-def living_process() -> dict[str, float]:
-    """How a dispatcher that is this process is recorded."""
-    return {"pid": os.getpid(), "process_created_at_s": psutil.Process().create_time()}
-
-
 def add_dispatcher(
     url: str,
     study: str,
@@ -159,7 +153,8 @@ def add_dispatcher(
             DispatcherRow,
             study_id=study_id(connection, study),
             host_id=_host_id(connection, host),
-            **(living_process() if is_alive else _DEAD_PROCESS),
+            pid=os.getpid() if is_alive else DEAD_PID,
+            process_created_at_s=0.0,
             started_at=_stored(0),
             beat_at=_stored(90),
             ended_at=_stored(90) if is_ended else None,
@@ -167,7 +162,7 @@ def add_dispatcher(
             seed=5,
             study_file=study_file,
             folder="/studies",
-            versions={"python": "3"},
+            versions={"python": "3", **own_process().facts()},
             git_commit="abc",
             git_is_dirty=True,
             devices=["GPU 0", "GPU 1"],

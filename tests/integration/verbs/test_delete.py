@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from tests.integration.verbs.seeded import (
-    NOW,
     a_trial,
     add_attempt,
     add_dispatcher,
@@ -20,6 +20,8 @@ from tests.integration.verbs.seeded import (
     place,
 )
 from tuner.errors import EXIT_BAD_INPUT, ConfigError, StoreError
+from tuner.processes import own_process
+from tuner.store.starts import open_dispatchers
 from tuner.verbs.delete import (
     FilesExtent,
     check_is_named,
@@ -39,7 +41,7 @@ def add_ended_study(url: str, name: str) -> None:
 def test_nothing_of_the_study_is_left(url: str) -> None:
     add_ended_study(url, "only")
     assert "tuner_metrics" in n_rows(url)
-    delete_study(place(url, "only"), NOW)
+    delete_study(place(url, "only"), own_process())
     assert n_rows(url) == {}
     with looking(url) as connection:
         hosts = connection.execute(sa.text("SELECT count(*) FROM tuner_hosts")).scalar_one()
@@ -50,7 +52,7 @@ def test_other_studies_stay_as_they_are(url: str) -> None:
     add_first_study(url)
     add_ended_study(url, "second")
     before = dump(url, "first")
-    delete_study(place(url, "second"), NOW)
+    delete_study(place(url, "second"), own_process())
     assert dump(url, "first") == before
     assert n_rows(url)["studies"] == 1
 
@@ -58,31 +60,36 @@ def test_other_studies_stay_as_they_are(url: str) -> None:
 def test_study_that_is_being_run_is_kept(url: str) -> None:
     add_first_study(url)
     before = n_rows(url)
-    for verb in (measure, delete_study):
+    here, first = own_process(), place(url, "first")
+    for verb in (partial(measure, first, here, print), partial(delete_study, first, here)):
         with pytest.raises(StoreError, match=r"is being run, on .* \(pid \d+, since") as caught:
-            verb(place(url, "first"), NOW)
+            verb()
         assert caught.value.exit_code == EXIT_BAD_INPUT
     assert n_rows(url) == before
 
 
-def test_dispatcher_elsewhere_is_judged_by_its_beat(url: str) -> None:
+def test_dispatcher_elsewhere_counts_as_alive_unless_it_was_watched_in_vain(url: str) -> None:
     add_study(url, "first", [])
     add_dispatcher(url, "first", host="elsewhere")
     with pytest.raises(StoreError, match="on elsewhere"):
-        delete_study(place(url, "first"), NOW)
+        delete_study(place(url, "first"), own_process())
+    with looking(url) as connection:
+        silent = [one.sign for one in open_dispatchers(connection, None)]
+    delete_study(place(url, "first"), own_process(), silent)
+    assert n_rows(url) == {}
 
 
 def test_extent_is_told(url: str) -> None:
     add_ended_study(url, "first")
-    extent = measure(place(url), NOW)
+    extent = measure(place(url), own_process(), print)
     assert (extent.study.name, extent.n_trials, extent.n_attempts) == ("first", 1, 1)
 
 
 def test_study_of_optuna_alone_is_deleted(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/plain.db"
     add_study(url, "plain", [a_trial({"lr": 0.01}, 0.5)], space=None)
-    assert measure(place(url), NOW).n_attempts == 0
-    delete_study(place(url, "plain"), NOW)
+    assert measure(place(url), own_process(), print).n_attempts == 0
+    delete_study(place(url, "plain"), own_process())
     assert n_rows(url) == {}
 
 

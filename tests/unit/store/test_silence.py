@@ -1,0 +1,82 @@
+"""Dispatchers that cannot be checked are watched by the watcher's own monotonic clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from tests.hosts import ALIVE, DEAD, ELSEWHERE
+from tuner.provenance import HostFacts
+from tuner.store.silence import watch_silent
+from tuner.store.starts import STALE_AFTER_S, OpenDispatcher, Sign
+
+AT = datetime(2026, 3, 1, 12)
+Look = Callable[[float], Sequence[OpenDispatcher]]
+
+
+def a_dispatcher(host: HostFacts, number: int = 1, beat_s: float = 0.0) -> OpenDispatcher:
+    at = AT + timedelta(seconds=beat_s)
+    return OpenDispatcher(id=number, process=host.process, started_at=AT, beat_at=at)
+
+
+@dataclass(kw_only=True)
+class Watched:
+    silent: frozenset[Sign]
+    took_s: float
+    said: list[str] = field(default_factory=list)
+
+
+def watch(look: Look) -> Watched:
+    now_s, said = [1000.0], []
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds
+
+    silent = watch_silent(
+        lambda: look(now_s[0] - 1000.0),
+        ALIVE.process,
+        said.append,
+        monotonic_s=lambda: now_s[0],
+        sleep=sleep,
+    )
+    return Watched(silent=silent, took_s=now_s[0] - 1000.0, said=said)
+
+
+def test_those_that_can_be_checked_are_not_watched():
+    for found in ([], [a_dispatcher(DEAD)], [a_dispatcher(ALIVE)]):
+        watched = watch(lambda _, found=found: found)
+        assert watched == Watched(silent=frozenset(), took_s=0.0)
+
+
+def test_one_that_is_silent_for_a_minute_of_watching_is_dead():
+    one = a_dispatcher(ELSEWHERE)
+    watched = watch(lambda _: [one])
+    assert (watched.silent, watched.took_s) == ({one.sign}, STALE_AFTER_S)
+    (said,) = watched.said
+    assert "on there (pid" in said
+    assert "up to 60 s" in said
+
+
+def test_a_sign_of_life_ends_the_watch_whatever_clock_it_was_written_by():
+    for beat_s in (10.0, -36_000.0):
+        watched = watch(lambda at_s, b=beat_s: [a_dispatcher(ELSEWHERE, beat_s=b * (at_s > 9))])
+        assert (watched.silent, watched.took_s) == (frozenset(), 10.0)
+
+
+def test_one_that_ends_meanwhile_is_not_waited_for():
+    watched = watch(lambda at_s: [a_dispatcher(ELSEWHERE)] if at_s < 20 else [])
+    assert (watched.silent, watched.took_s) == (frozenset(), 20.0)
+
+
+def test_one_that_comes_later_is_watched_from_then_on():
+    first, second = a_dispatcher(ELSEWHERE), a_dispatcher(ELSEWHERE, 2)
+    watched = watch(lambda at_s: [first] if at_s < 20 else [first, second])
+    assert watched.silent == {first.sign, second.sign}
+    assert watched.took_s == 20 + STALE_AFTER_S
+
+
+def test_a_record_of_an_older_tuner_is_watched():
+    process = replace(ALIVE.process, boot_id="", pid_namespace="", start_ticks=-1)
+    one = OpenDispatcher(id=1, process=process, started_at=AT, beat_at=AT)
+    assert watch(lambda _: [one]).silent == {one.sign}
