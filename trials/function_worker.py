@@ -28,6 +28,7 @@ from trials.environment import environment_of
 from trials.link import DispatcherLink
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
+from tuner.launch.descriptors import ENV_SOFT_LIMIT, give_back_limit
 from tuner.launch.diagnosis import N_TAIL_LINES, memory_cause, user_traceback
 from tuner.launch.request import (
     ENV_CHANNEL,
@@ -75,6 +76,8 @@ def settle(request: LaunchRequest) -> None:
         text.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     if wanted := os.environ.pop(ENV_OPENMP_THREADS, None):
         os.environ.update(dict.fromkeys(OPENMP_VARIABLES, wanted))
+    if soft_limit := os.environ.pop(ENV_SOFT_LIMIT, None):
+        give_back_limit(int(soft_limit))
     os.environ.update(request.environment)
     stay_near(request.cores)
     os.chdir(request.folder)

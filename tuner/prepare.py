@@ -27,8 +27,10 @@ from tuner.devices.selection import Selection, select_devices
 from tuner.devices.telemetry import Telemetry
 from tuner.devices.width import (
     ONE,
+    WHOLE,
     FixedWidth,
     LearnedWidth,
+    Share,
     Width,
     WidthRule,
     n_devices_of,
@@ -36,6 +38,7 @@ from tuner.devices.width import (
 )
 from tuner.errors import ConfigError, DeviceError
 from tuner.files import StudyFiles
+from tuner.launch.descriptors import check_descriptors
 from tuner.launch.plan import OPENMP_THREADS, THREAD_VARIABLES, TrialPlan
 from tuner.launch.request import (
     ENV_OPENMP_THREADS,
@@ -121,8 +124,22 @@ def find_devices(
         gpus = None
     probe = gpus if gpus is not None else CpuProbe(len(selection.devices))
     host = HostDevices(selection=selection, probe=probe, gpus=gpus)
-    check_resources(config, host.all_devices)
+    check_devices(config, host.all_devices)
     return host
+
+
+def check_devices(config: StudyConfig, devices: Sequence[Device]) -> None:
+    """
+    Raises:
+        ConfigError: If trials want more devices than these, or these more than a process may open.
+    """
+    check_resources(config, devices)
+    parts = min((width.parts for width in widths_of(config) if isinstance(width, Share)), default=0)
+    n_on_each = max(1, WHOLE // parts) if parts else 1
+    asked = f"gives {len(devices)} devices"
+    if config.devices == CpuSlots(n_slots=len(devices)):
+        asked = f"is cpu:{len(devices)}"
+    check_descriptors(n_on_each * len(devices), asked=asked, file=config.file)
 
 
 def reselection_of(
@@ -134,7 +151,7 @@ def reselection_of(
         locks,
         _limits(config),
         lambda value: _request(config, parse_device_request(value)),
-        partial(check_resources, config),
+        partial(check_devices, config),
         host.gpus,
     )
 

@@ -20,6 +20,7 @@ from tuner.devices.mps import mps_is_running
 from tuner.devices.width import Devices, LearnedWidth
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
+from tuner.launch.descriptors import ENV_SOFT_LIMIT, raised_limit
 from tuner.launch.inbox import Inbox
 from tuner.launch.local import LocalLauncher, modules_of
 from tuner.prepare import (
@@ -107,19 +108,21 @@ def open_launcher(
     files = StudyFiles(folder=config.folder, study=config.study)
     _make_folder(files, config)
     program = program_of(config)
-    launcher = LocalLauncher(
-        inbox,
-        modules=modules_of(program),
-        environment=worker_environment(host.devices, environ),
-        log_path=files.preload_log,
-        import_path=import_path_of(config),
-        n_spares=len(host.devices),
-        max_log_bytes=config.trial.max_log_bytes,
-    )
-    try:
-        yield launcher
-    finally:
-        launcher.close()
+    with raised_limit() as soft_limit:
+        launcher = LocalLauncher(
+            inbox,
+            modules=modules_of(program),
+            environment=worker_environment(host.devices, environ)
+            | {ENV_SOFT_LIMIT: str(soft_limit)},
+            log_path=files.preload_log,
+            import_path=import_path_of(config),
+            n_spares=len(host.devices),
+            max_log_bytes=config.trial.max_log_bytes,
+        )
+        try:
+            yield launcher
+        finally:
+            launcher.close()
 
 
 def _serve_metrics(
