@@ -15,7 +15,6 @@ import sys
 import time
 from collections import deque
 from dataclasses import replace
-from types import FrameType
 from typing import IO
 
 from trials.context import TrialContext
@@ -33,6 +32,7 @@ from trials.function_worker import (
 from trials.link import DispatcherLink
 from trials.metrics import Curve, LineReader, line_reader
 from trials.output_lines import LineSplitter
+from trials.termination import Termination
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.diagnosis import N_TAIL_LINES, count_oom_kills, diagnose_exit
@@ -52,20 +52,22 @@ _DRAIN_S = 1.0
 
 def main(request: LaunchRequest) -> None:
     """Runs one attempt's command and says how it ended; never returns."""
-    settle(request)
     # The whole group gets SIGTERM; this process stays to say how the command took it.
-    signal.signal(signal.SIGTERM, _note_signal)
+    termination = settle(request, lambda: None)
     assert isinstance(request.program, CommandProgram)
     try:
-        link = connect(request, world_size=1)
-        link.send(replace(_evaluate(request.program, link, request.rank), rank=request.rank))
+        link = connect(request, termination, world_size=1)
+        finished = _evaluate(request.program, link, termination, request.rank)
+        link.send(replace(finished, rank=request.rank))
     except ChannelClosed as error:
         print(error, file=sys.stderr)
         leave(EXIT_DISPATCHER_GONE)
     leave(EXIT_OK)
 
 
-def _evaluate(program: CommandProgram, link: DispatcherLink, rank: int) -> Finished:
+def _evaluate(
+    program: CommandProgram, link: DispatcherLink, termination: Termination, rank: int
+) -> Finished:
     assign = link.assign
     context = TrialContext(assign, link)
     if program.space:
@@ -82,7 +84,7 @@ def _evaluate(program: CommandProgram, link: DispatcherLink, rank: int) -> Finis
         )
     # Rank 0 speaks for all of them.
     read = line_reader(assign.objectives, program.pattern) if rank == 0 else _read_nothing
-    minder = _Minder(process, link, read)
+    minder = _Minder(process, link, termination, read)
     try:
         exit_code = minder.watch()
     except ChannelClosed as error:
@@ -111,10 +113,15 @@ class _Minder:
     """Watches one running command until it is gone."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], link: DispatcherLink, read: LineReader
+        self,
+        process: subprocess.Popen[bytes],
+        link: DispatcherLink,
+        termination: Termination,
+        read: LineReader,
     ) -> None:
         self._process = process
         self._link = link
+        self._termination = termination
         self._read = read
         self._curve = Curve(link.assign.objectives)
         self._tail: deque[str] = deque(maxlen=N_TAIL_LINES)
@@ -146,6 +153,9 @@ class _Minder:
     def conclude(self, exit_code: int, n_oom_kills: int) -> Finished:
         attempt_id = self._link.assign.attempt_id
         verdict = self._link.verdict
+        # A command that takes SIGTERM by saving and exiting with 0 has not trained to its end.
+        if self._termination.is_requested and exit_code in (0, -signal.SIGTERM, EXIT_TERMINATED):
+            return cancelled(self._link)
         if exit_code == 0:
             return Finished(
                 attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=self._curve.values
@@ -157,7 +167,7 @@ class _Minder:
                 cause=Cause.PRUNER,
                 detail=verdict.reason,
             )
-        if _heard_signals and exit_code in (-signal.SIGTERM, EXIT_TERMINATED):
+        if self._termination.is_heard and exit_code in (-signal.SIGTERM, EXIT_TERMINATED):
             return cancelled(self._link)
         ending = diagnose_exit(exit_code, "\n".join(self._tail), n_oom_kills=n_oom_kills)
         return Finished(
@@ -193,6 +203,7 @@ class _Minder:
     def _terminate(self) -> None:
         """Asks a pruned command to end. One that was told to stop may end by itself first."""
         if self._link.verdict.action in ENDS_EARLY and self._kill_at_s is None:
+            self._termination.announce()
             os.killpg(0, signal.SIGTERM)
             self._kill_at_s = time.monotonic() + TERMINATE_TIMEOUT_S
 
@@ -201,6 +212,7 @@ class _Minder:
 
         Who left first would leave a command behind that ignores SIGTERM.
         """
+        self._termination.announce()
         os.killpg(0, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
@@ -209,12 +221,3 @@ class _Minder:
     def _kill_when_due(self) -> None:
         if self._kill_at_s is not None and time.monotonic() > self._kill_at_s:
             self._process.kill()
-
-
-#: SIGTERM, as often as it came.
-_heard_signals: list[int] = []
-
-
-def _note_signal(number: int, _frame: FrameType | None) -> None:
-    """A handler and not SIG_IGN, which the command would inherit."""
-    _heard_signals.append(number)

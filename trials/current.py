@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ from optuna.distributions import BaseDistribution
 from trials import active
 from trials.context import TrialContext
 from trials.link import DispatcherLink
+from trials.termination import Termination
 from tuner.attempt import AttemptId
 from tuner.errors import ChannelClosed
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN
@@ -60,6 +63,7 @@ def _finish_saving(context: TrialContext) -> None:
 
 
 def _assigned() -> TrialContext:
+    termination = _handle_sigterm()
     link = DispatcherLink(
         os.environ[ENV_CHANNEL],
         AttemptId(os.environ[ENV_ATTEMPT]),
@@ -67,6 +71,7 @@ def _assigned() -> TrialContext:
         None,
         rank=_rank(),
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
+        termination=termination,
     )
     atexit.register(_send_rest, link)
     return TrialContext(link.assign, link)
@@ -76,6 +81,21 @@ def _send_rest(link: DispatcherLink) -> None:
     """What was reported while the dispatcher did not read."""
     with contextlib.suppress(ChannelClosed):
         link.flush()
+
+
+def _handle_sigterm() -> Termination | None:
+    """Takes a batch system's SIGTERM as an end at the next step, unless the script handles it."""
+    is_handled = signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    if is_handled or threading.current_thread() is not threading.main_thread():
+        return None
+    termination = Termination(os.environ, _end_by_sigterm, rank=_rank())
+    termination.install()
+    return termination
+
+
+def _end_by_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGTERM)
 
 
 def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) -> TrialContext:

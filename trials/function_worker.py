@@ -17,7 +17,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import FrameType
 from typing import Any, NoReturn
 
 from optuna import TrialPruned
@@ -26,6 +25,7 @@ from trials import active
 from trials.context import TrialContext
 from trials.environment import environment_of
 from trials.link import DispatcherLink
+from trials.termination import REASON, Termination
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, give_back_limit
@@ -47,11 +47,11 @@ EXIT_DISPATCHER_GONE = 75
 
 def main(request: LaunchRequest) -> None:
     """Evaluates one attempt and says how it ended; never returns."""
-    settle(request)
+    termination = settle(request, _exit_cleanly)
     assert isinstance(request.program, FunctionProgram)
     try:
         world_size = int(request.environment.get("WORLD_SIZE", "1"))
-        link = connect(request, world_size=world_size)
+        link = connect(request, termination, world_size=world_size)
         context = TrialContext(link.assign, link)
         prepare(context, request)
         finished = evaluate(request.program, context, link)
@@ -63,11 +63,15 @@ def main(request: LaunchRequest) -> None:
     leave(EXIT_OK)
 
 
-def settle(request: LaunchRequest) -> None:
-    """Gives this process its own output, environment and folder."""
+def settle(request: LaunchRequest, leave: Callable[[], None]) -> Termination:
+    """Gives this process its own output, environment and folder, and its handler of SIGTERM.
+
+    Args:
+        request: What was launched.
+        leave: What a SIGTERM does that ends this process.
+    """
     # Those of the fork server; torch's alone cost 40 ms at the end of each trial.
     atexit._clear()
-    signal.signal(signal.SIGTERM, _exit_cleanly)
     log = os.open(request.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(log, stream)
@@ -81,6 +85,9 @@ def settle(request: LaunchRequest) -> None:
     os.environ.update(request.environment)
     stay_near(request.cores)
     os.chdir(request.folder)
+    termination = Termination(request.environment, leave, rank=request.rank)
+    termination.install()
+    return termination
 
 
 def stay_near(cores: Sequence[int]) -> None:
@@ -90,10 +97,11 @@ def stay_near(cores: Sequence[int]) -> None:
         os.sched_setaffinity(0, near)
 
 
-def connect(request: LaunchRequest, *, world_size: int) -> DispatcherLink:
+def connect(request: LaunchRequest, termination: Termination, *, world_size: int) -> DispatcherLink:
     """
     Args:
         request: What was launched.
+        termination: Knows whether this process was asked to end.
         world_size: How many ranks act alike at each step; 1 for one that only minds a command.
     """
     return DispatcherLink(
@@ -103,6 +111,7 @@ def connect(request: LaunchRequest, *, world_size: int) -> DispatcherLink:
         request.assign,
         rank=request.rank,
         world_size=world_size,
+        termination=termination,
     )
 
 
@@ -134,6 +143,8 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
     except TrialPruned as error:
         return _finished_early(link, str(error))
     except SystemExit as error:
+        if link.is_termination_requested:
+            return cancelled(link)
         if link.verdict.action is not Action.CONTINUE:
             return _finished_early(link, "")
         if error.code == EXIT_TERMINATED:
@@ -217,6 +228,9 @@ def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
     # The disk of the log may be what is full.
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr)
+    if link.is_termination_requested:
+        # Its own processes got the signal as well, and it may have failed for want of them.
+        return cancelled(link)
     names = {cls.__name__ for cls in type(error).__mro__}
     cause = memory_cause(f"{type(error).__name__}: {error}")
     if "OutOfMemoryError" in names:
@@ -248,13 +262,15 @@ def cancelled(link: DispatcherLink) -> Finished:
         attempt_id=link.assign.attempt_id,
         outcome=Outcome.CANCELLED,
         cause=Cause.SIGNAL,
-        detail="SIGTERM from outside: of a batch system, most likely, or of `kill`.",
+        detail=REASON,
     )
 
 
 def _finished_early(link: DispatcherLink, said: str) -> Finished:
     verdict = link.verdict
     outcome, cause = Outcome.PRUNED, Cause.PROGRAM
+    if link.is_termination_requested and verdict.action not in ENDS_EARLY:
+        return cancelled(link)
     if verdict.action is Action.STOP:
         outcome, cause = Outcome.CANCELLED, Cause.INTERRUPTED
     elif verdict.action in ENDS_EARLY:
@@ -291,6 +307,6 @@ def _by_objective(result: Any, names: Sequence[str]) -> dict[str, float]:
         raise TypeError(f"The function returned {result!r}, which is not a number.") from error
 
 
-def _exit_cleanly(_signal: int, _frame: FrameType | None) -> None:
+def _exit_cleanly() -> None:
     """SIGTERM unwinds the stack, so that `finally` and `with` of the user's code still happen."""
     raise SystemExit(EXIT_TERMINATED)

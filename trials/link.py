@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 from optuna.distributions import BaseDistribution, distribution_to_json
 
 from trials.outbox import Outbox
+from trials.termination import REASON, Termination
 from tuner import messages
 from tuner.attempt import AttemptId
 from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
@@ -62,6 +63,8 @@ class DispatcherLink:
         rank: Of this process among those that evaluate the trial.
         world_size: How many of them ask for verdicts; with 1 this one hears its own, whatever
             its rank is.
+        termination: Knows whether somebody else asked this process to end; None where nobody
+            looks.
 
     Raises:
         ChannelClosed: If the dispatcher is not there.
@@ -76,8 +79,10 @@ class DispatcherLink:
         *,
         rank: int = 0,
         world_size: int = 1,
+        termination: Termination | None = None,
     ) -> None:
         self._attempt_id = attempt_id
+        self._termination = termination
         self._rank = rank
         self._leads = world_size > 1 and rank == 0
         self._follows = world_size > 1 and rank > 0
@@ -218,6 +223,11 @@ class DispatcherLink:
         except OSError as error:
             raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
 
+    @property
+    def is_termination_requested(self) -> bool:
+        """Whether this process got a SIGTERM that the dispatcher did not send."""
+        return self._termination is not None and self._termination.is_requested
+
     def fileno(self) -> int:
         """For `select`: readable when the dispatcher said something or is gone."""
         return self._socket.fileno()
@@ -243,9 +253,17 @@ class DispatcherLink:
             if not self._take(self._receive(VERDICT_TIMEOUT_S)):
                 break
         self._take_all()
+        if self.is_termination_requested and not self._is_told_to_end:
+            step = -1 if self._awaited_step is None else self._awaited_step
+            self.verdict = messages.Verdict(
+                attempt_id=self._attempt_id,
+                step=step,
+                action=messages.Action.STOP,
+                reason=REASON,
+            )
 
     def _is_undecided(self) -> bool:
-        if self._awaited_step is None or self._is_told_to_end:
+        if self._awaited_step is None or self._is_told_to_end or self.is_termination_requested:
             return False
         return self.verdict.step != self._awaited_step
 

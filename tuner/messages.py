@@ -161,7 +161,24 @@ class Finished:
     peak_memory_bytes: int | None = None
 
 
-FromWorker: TypeAlias = Hello | Report | Decided | Suggest | SetAttribute | SetConstraint | Finished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminationRequested:
+    """A process of the attempt got a SIGTERM that the dispatcher did not send."""
+
+    attempt_id: AttemptId
+    rank: int = 0
+
+
+FromWorker: TypeAlias = (
+    Hello
+    | Report
+    | Decided
+    | Suggest
+    | SetAttribute
+    | SetConstraint
+    | Finished
+    | TerminationRequested
+)
 ToWorker: TypeAlias = Assign | Verdict | Decided | Suggested
 Message: TypeAlias = FromWorker | ToWorker
 
@@ -178,6 +195,7 @@ _MESSAGES: Mapping[str, Callable[..., Message]] = {
         SetAttribute,
         SetConstraint,
         Finished,
+        TerminationRequested,
     )
 }
 # Both made once: a report and its verdict are the dispatcher's most frequent work.

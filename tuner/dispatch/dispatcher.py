@@ -58,6 +58,7 @@ from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Events, Launcher
+from tuner.messages import TerminationRequested
 from tuner.search.study import StudySearch
 from tuner.store.commands import REFUSED, Command, Order
 from tuner.store.record import Recorder
@@ -336,7 +337,11 @@ class Dispatcher:
                 case Received(source=source, message=message):
                     live = self._live.get(message.attempt_id)
                     # Else it speaks for an attempt that is over.
-                    if live is not None and live.attempt.state is not AttemptState.CLEARING:
+                    if live is None or live.attempt.state is AttemptState.CLEARING:
+                        continue
+                    if isinstance(message, TerminationRequested):
+                        self._stopping.heed_termination(live, now)
+                    else:
                         self._talk.hear(now, live, source, message)
                 case WorkerExited():
                     self._hear(now, self._channel.read_rest(event.attempt_id))

@@ -26,6 +26,7 @@ _OUTCOME_OF_STOP: Mapping[Cause, Outcome] = {
     Cause.STALLED: Outcome.TIMED_OUT,
     Cause.COMMANDED: Outcome.PRUNED,
     Cause.INTERRUPTED: Outcome.CANCELLED,
+    Cause.SIGNAL: Outcome.CANCELLED,
     Cause.LAUNCH: Outcome.FAILED_TO_START,
 }
 

@@ -12,8 +12,11 @@ from tuner.dispatch.stalls import Stalls
 from tuner.dispatch.talk import verdict_on
 from tuner.dispatch.terms import Terms
 from tuner.launch.protocols import Channel, Launcher
-from tuner.messages import Action
+from tuner.messages import ENDS_EARLY, Action
 from tuner.store.record import Recorder
+
+#: Ends at which a trial saves and goes on later.
+_SAVED_FOR = (Cause.INTERRUPTED, Cause.SIGNAL)
 
 
 class Stopping:
@@ -56,12 +59,18 @@ class Stopping:
         # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
         if live.stop_cause is None and live.finished is None:
             live.stop_cause = cause
-            live.is_pausing = live.told is Action.PAUSE and cause is Cause.INTERRUPTED
+            live.is_pausing = live.told is Action.PAUSE and cause in _SAVED_FOR
             live.told, live.told_reason = Action.STOP, reason
             self._channel.broadcast(live.attempt.id, verdict_on(live, step=-1))
             live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)
         if live.attempt.state is not AttemptState.STOPPING:
             move(self._recorder, live, AttemptState.STOPPING, now)
+
+    def heed_termination(self, live: LiveAttempt, now: Instant) -> None:
+        """Somebody else than this dispatcher asked a process of an attempt to end."""
+        is_ending = live.told in ENDS_EARLY or live.stop_cause is not None
+        if not is_ending and live.attempt.state is not AttemptState.CLEARING:
+            self.tell(live, now, Cause.SIGNAL, "SIGTERM from outside.")
 
     def tell_to_widen(self, live: LiveAttempt, now: Instant, n_devices: int, reason: str) -> None:
         """Asks an attempt to save and end, so that its trial goes on on so many devices."""

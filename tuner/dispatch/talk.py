@@ -88,6 +88,8 @@ class Talk:
                 self._search.set_constraint(live.attempt.trial_id, message.key, message.value)
             case messages.Finished():
                 self._hear_finished(now, live, message)
+            case messages.TerminationRequested():
+                pass  # `Stopping` heeds it.
             case _:
                 assert_never(message)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tuner.launch import lifeline, preload
+from tuner.launch import announced, lifeline, preload
 from tuner.launch.diagnosis import user_traceback
 from tuner.launch.request import CommandProgram, LaunchRequest, Program
 
@@ -43,6 +43,8 @@ def wait(requests: Connection, lifeline_path: Path) -> None:
         request = requests.recv()
     except EOFError:
         os._exit(0)  # The dispatcher ended without a trial for this process.
+    # A SIGTERM from before was none of the trial's.
+    announced.take_early_signal()
     requests.close()
     enter(request)
 

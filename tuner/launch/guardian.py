@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GRACE_S = 5.0
+#: Says that SIGTERM to any worker is ours (`announced.ALL`).
+ENDS = "ends"
 _POLL_S = 0.05
 
 
@@ -155,6 +157,12 @@ def _signal(group: int, number: int) -> bool:
     return True
 
 
+def announce(folder: str) -> None:
+    """Lets workers leave at the SIGTERM that follows, as nobody hears them any more."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(os.path.join(folder, ENDS), os.O_WRONLY | os.O_CREAT, 0o600))
+
+
 def remove(folder: str) -> None:
     """A folder and the files in it; whoever was quicker is welcome."""
     with contextlib.suppress(OSError):
@@ -166,7 +174,10 @@ def remove(folder: str) -> None:
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    end_groups(watch_until_closed(sys.stdin.buffer), float(sys.argv[1]))
+    groups = watch_until_closed(sys.stdin.buffer)
+    for folder in sys.argv[2:]:
+        announce(folder)
+    end_groups(groups, float(sys.argv[1]))
     for folder in sys.argv[2:]:
         remove(folder)
 

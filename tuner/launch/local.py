@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from tuner.attempt import AttemptId
 from tuner.config.logs import DEFAULT_MAX_LOG_BYTES
 from tuner.errors import LaunchError
-from tuner.launch import entry, preload
+from tuner.launch import announced, entry, preload
 from tuner.launch.guardian import Guardian
 from tuner.launch.inbox import Event, Inbox, WorkerExited
 from tuner.launch.inherited import environment, no_main_module
@@ -208,6 +208,7 @@ class LocalLauncher:
         return True
 
     def terminate(self, attempt_id: AttemptId) -> None:
+        announced.announce(self.folder, attempt_id)
         self._signal(attempt_id, signal.SIGTERM)
 
     def kill(self, attempt_id: AttemptId) -> None:
@@ -245,6 +246,8 @@ class LocalLauncher:
         if worker.log_path is not None:
             self._logs.release(worker.log_path)
         attempt_id, rank = key
+        if not self._of(attempt_id):
+            announced.withdraw(self.folder, attempt_id)
         yield WorkerExited(
             attempt_id=attempt_id,
             rank=rank,

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.launch import lifeline, strays
+from tuner.launch import announced, lifeline, strays
 
 ENV_MODULES = "TUNER_PRELOAD_MODULES"
 ENV_SYS_PATH = "TUNER_PRELOAD_SYS_PATH"
@@ -53,6 +53,8 @@ def _preload() -> None:
     # Imports may hang. Later this process ends when the last worker has, and ends what they left.
     path = os.environ.pop(ENV_LIFELINE, "")
     held = lifeline.hold(path) if path else None
+    if path:
+        announced.outlive_sigterm(Path(path).parent)
     _adopt_orphans()
     if log := os.environ.pop(ENV_LOG, ""):
         _redirect_output(log)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -17,6 +19,7 @@ import warnings
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any, cast
 
 import optuna
@@ -100,7 +103,19 @@ def serve(connection: Connection) -> None:
         connection.send(answer(sampler, connection.recv()))
 
 
+def _outlive_sigterm() -> None:
+    """A batch system's SIGTERM reaches this process too, and the dispatcher decides what ends."""
+    dispatcher = os.getppid()
+
+    def leave_if_alone(_number: int, _frame: FrameType | None) -> None:
+        if os.getppid() != dispatcher:
+            sys.exit(1)
+
+    signal.signal(signal.SIGTERM, leave_if_alone)
+
+
 def main() -> None:
+    _outlive_sigterm()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     # Whoever named an experimental sampler in a study file has chosen it.
     warnings.simplefilter("ignore", ExperimentalWarning)

@@ -72,3 +72,17 @@ def test_one_that_ended_while_another_was_started_is_not_lost(local: LocalBench)
     until(lambda: not multiprocessing.active_children(), "its exit code is read")
     (ended,) = exits_of(local, 1)
     assert (ended.exit_code, ended.is_lost) == (3, False)
+
+
+def test_sigterm_ends_neither_the_server_nor_the_process_that_waits(local: LocalBench) -> None:
+    local.start("sleeps", "1.1")
+    waiting = local.forked_ahead()
+    server: Any = forkserver._forkserver
+    pid: int = server._forkserver_pid
+    for each in (pid, waiting):
+        os.kill(each, signal.SIGTERM)
+    assert local.start("exits_3", "2.1") == waiting
+    (ended,) = exits_of(local, 1)
+    assert (ended.attempt_id, ended.exit_code) == (AttemptId("2.1"), 3)
+    assert server._forkserver_pid == pid
+    assert is_process_alive(pid)

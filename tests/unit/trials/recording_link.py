@@ -30,6 +30,7 @@ class RecordingLink:
     asked: list[tuple[str, BaseDistribution]] = field(default_factory=list)
     attributes: dict[str, Json] = field(default_factory=dict)
     constraints: dict[str, float] = field(default_factory=dict)
+    is_termination_requested: bool = False
 
     def decide(self, action: Action, reason: str = "") -> None:
         """What the trial hears from now on."""

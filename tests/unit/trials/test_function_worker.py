@@ -277,6 +277,18 @@ def test_sigterm_that_the_dispatcher_did_not_send(run: Callable[..., Finished]) 
     assert ended.detail.startswith("SIGTERM from outside")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [optuna.TrialPruned(), SystemExit(0), SystemExit(3), RuntimeError("a loader's worker died")],
+)
+def test_whatever_a_trial_does_after_a_batch_systems_sigterm_is_no_failure(
+    run: Callable[..., Finished], link: RecordingLink, error: BaseException
+) -> None:
+    link.is_termination_requested = True
+    ended = run(_raiser(error))
+    assert (ended.outcome, ended.cause) == (Outcome.CANCELLED, Cause.SIGNAL)
+
+
 class FullDisk(io.StringIO):
     def write(self, text: str) -> int:
         raise OSError(28, "No space left on device")

@@ -1,0 +1,70 @@
+"""Tells apart the SIGTERM of a dispatcher and that of somebody else, such as a batch system.
+
+A batch system's SIGTERM reaches every process of a job, and a worker takes it as "stop at your next
+step". The dispatcher sends SIGTERM when the time for that is over. A signal carries no such word,
+so the dispatcher makes a file in the folder of its sockets before it sends one. Looking for a file
+is safe at any moment, also in a signal handler. The guardian, which does the same for all workers
+of a dead dispatcher, imports nothing of ours and has the name `ALL` by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+
+from tuner.attempt import AttemptId
+
+ALL = "ends"
+
+#: Where the fork server and its forks look; empty outside of one.
+_folder: list[Path] = []
+#: Processes that got an unannounced SIGTERM before they had a handler of their own.
+_heard: set[int] = set()
+
+
+def announce(folder: Path, attempt_id: AttemptId) -> None:
+    """The next SIGTERM to processes of this attempt is the dispatcher's."""
+    # Where it cannot be made, the processes have until SIGKILL.
+    with contextlib.suppress(OSError):
+        _file_of(folder, attempt_id).touch(mode=0o600)
+
+
+def withdraw(folder: Path, attempt_id: AttemptId) -> None:
+    """The attempt is over."""
+    with contextlib.suppress(OSError):
+        _file_of(folder, attempt_id).unlink(missing_ok=True)
+
+
+def is_announced(folder: Path, attempt_id: AttemptId) -> bool:
+    """Whether the dispatcher, or its guardian, has sent SIGTERM to processes of this attempt."""
+    return os.path.exists(_file_of(folder, attempt_id)) or os.path.exists(folder / ALL)
+
+
+def outlive_sigterm(folder: Path) -> None:
+    """For the fork server: it and its forks outlive every SIGTERM but that of the guardian.
+
+    A handler and not SIG_IGN, which programs that are started below would inherit.
+    """
+    _folder[:] = [folder]
+    signal.signal(signal.SIGTERM, _note)
+
+
+def take_early_signal() -> bool:
+    """Whether this process has got a SIGTERM, since the last call, without a handler of its own."""
+    has_heard = os.getpid() in _heard
+    _heard.discard(os.getpid())
+    return has_heard
+
+
+def _note(_number: int, _frame: FrameType | None) -> None:
+    if os.path.exists(_folder[0] / ALL):
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+    _heard.add(os.getpid())
+
+
+def _file_of(folder: Path, attempt_id: AttemptId) -> Path:
+    return folder / f"{ALL}-{attempt_id}"
