@@ -212,6 +212,7 @@ def _terms(config: StudyConfig) -> Terms:
         stall_timeout_s=config.trial.stall_timeout_s,
         stop_grace_s=config.trial.stop_grace_s,
         widens=config.widen,
+        is_repeatable=config.sampler.seed is not None,
     )
 
 

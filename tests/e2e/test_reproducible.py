@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 
 from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED
+from tuner.search.samplers import SAMPLERS
 
 # numpy and torch were imported by the process that this one is forked from.
 DRAWS = """
@@ -26,7 +33,26 @@ def train(trial):
         trial.report(value / (step + 1), step)
     return value
 """
+# Its delays are drawn from the system's own source, which no seed changes.
+DELAYED = """
+import os
+import random
+
+import optuna
+import time
+
+def train(trial):
+    longest_s = float(os.environ.get("LONGEST_S", "0"))
+    value = (trial.params["x"] - 0.3) ** 2 + trial.params["n"] / 64 + 0.1 * random.random()
+    for step in range(1, 5):
+        time.sleep(random.SystemRandom().uniform(0, longest_s))
+        trial.report(value + 1 / step, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return value
+"""
 N_TRIALS = 12
+N_DELAYED = 16
 TRIALS = """
     select t.number, t.state, v.value, p.param_name, p.param_value
     from trials t
@@ -35,6 +61,14 @@ TRIALS = """
     left join trial_params p on p.trial_id = t.trial_id
     where s.study_name = ?
     order by t.number, p.param_name
+"""
+CURVES = """
+    select t.number, c.step, c.intermediate_value
+    from trials t
+    join studies s on s.study_id = t.study_id
+    join trial_intermediate_values c on c.trial_id = t.trial_id
+    where s.study_name = ?
+    order by t.number, c.step
 """
 ATTRIBUTES = "select value_json from trial_user_attributes where key = ?"
 
@@ -84,6 +118,73 @@ def test_same_seed_gives_the_same_study(study_folder: StudyFolder) -> None:
         assert len(set(draws)) == N_TRIALS + 3
     seeds = {attempt.seed for attempt in study_folder.attempts()}
     assert len(seeds) == N_TRIALS + 3
+
+
+#: What a sampler needs beside its name.
+ARGUMENTS: dict[str, dict[str, object]] = {
+    "curve_gp": {"n_startup_trials": 4},
+    "gp": {"n_startup_trials": 4},
+    "tpe": {"n_startup_trials": 4},
+    "cma_es": {"n_startup_trials": 2, "popsize": 4},
+    "nsgaii": {"population_size": 4},
+    "nsgaiii": {"population_size": 4},
+    "qmc": {"scramble": True},
+    "partial_fixed": {"fixed_params": {"n": 8}, "base_sampler": {"name": "tpe"}},
+}
+#: Those that list all values.
+LISTS = {"grid", "brute_force"}
+BURNER = [sys.executable, "-c", "while True: pass"]
+
+
+@contextmanager
+def busy_machine() -> Iterator[None]:
+    """Others use every processor."""
+    burners = [subprocess.Popen(BURNER) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+
+def check_repeats(folder: StudyFolder, sampler: dict[str, object], **keys: object) -> None:
+    """Two studies with one seed, the second on a busy machine and with trials that take longer."""
+    folder.write("forecast.py", DELAYED)
+    step = {"step": 0.25} if sampler["name"] in LISTS else {}
+    folder.study(
+        storage="sqlite:///small.db",
+        search_space={
+            "x": {"type": "float", "low": 0, "high": 1, **step},
+            "n": {"type": "int", "low": 1, "high": 8},
+        },
+        sampler={"seed": 3, **sampler},
+        devices="cpu:1",
+        budget={"trials": N_DELAYED},
+        **keys,
+    )
+    assert folder.tune("--study", "quiet").code == EXIT_BUDGET_REACHED
+    with busy_machine():
+        ended = folder.start("--study", "busy", env={"LONGEST_S": "0.2"}).wait(timeout_s=110.0)
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    for query in (TRIALS, CURVES):
+        quiet, busy = (folder.rows(query, study) for study in ("quiet", "busy"))
+        assert quiet == busy
+        assert len({row[0] for row in quiet}) == N_DELAYED
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("name", SAMPLERS.classes)
+def test_every_sampler_repeats_a_study_on_a_busy_machine(
+    study_folder: StudyFolder, name: str
+) -> None:
+    check_repeats(study_folder, {"name": name, **ARGUMENTS.get(name, {})})
+
+
+@pytest.mark.timeout(200)
+def test_what_the_platform_picks_repeats_a_study_near_a_guess(study_folder: StudyFolder) -> None:
+    """No sampler and no pruner named, and a prior, which is asked in turns with the sampler."""
+    check_repeats(study_folder, {"name": "auto"}, prior={"x": 0.25, "n": 2})
 
 
 def test_study_file_versions_and_commit_are_stored(study_folder: StudyFolder) -> None:

@@ -37,6 +37,7 @@ class Asking:
         live: The attempts that hold devices now.
         clock: The time; asking takes some.
         why_no_more: Whether the study goes on.
+        is_repeatable: Whether trials on one device must not depend on measured times.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Asking:
         live: Mapping[AttemptId, LiveAttempt],
         clock: Clock,
         why_no_more: WhyNoMore,
+        is_repeatable: bool = False,
     ) -> None:
         self._search = search
         self._settling = settling
@@ -61,6 +63,7 @@ class Asking:
         self._live = live
         self._clock = clock
         self._why_no_more = why_no_more
+        self._is_repeatable = is_repeatable
         self._foresight = Foresight()
         self._is_making_suggestion = False
         #: Whether there was nothing for a device that was free.
@@ -83,6 +86,9 @@ class Asking:
         """For the device that is free next, where devices would wait for an answer."""
         n_devices = len(self._leasing.pool.devices)
         if not self._live or not self._leasing.may_look_ahead:
+            return None
+        # Whether it is worth it is a matter of measured times, and of one result more or less.
+        if self._is_repeatable and n_devices == 1:
             return None
         if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
             return None

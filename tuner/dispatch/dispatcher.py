@@ -225,6 +225,7 @@ class Dispatcher:
             live=self._live,
             clock=self._clock,
             why_no_more=self._why_no_more,
+            is_repeatable=self._terms.is_repeatable,
         )
 
     def _new_launching(self) -> Launching:

@@ -23,6 +23,8 @@ class Terms:
     launch_timeout_s: float = 120.0
     #: Whether trials go on on more devices when nothing else is left for these to do.
     widens: bool = False
+    #: Whether one device gives the same trials again, because the study file names a seed.
+    is_repeatable: bool = False
     #: Reports wait at most this long for the database; a crash loses no more of them.
     commit_every_s: float = 0.5
 
