@@ -35,8 +35,9 @@ from trials.output_lines import LineSplitter
 from trials.termination import Termination
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
-from tuner.launch.diagnosis import N_TAIL_LINES, count_oom_kills, diagnose_exit
+from tuner.launch.diagnosis import N_TAIL_LINES, diagnose_exit
 from tuner.launch.guardian import GRACE_S
+from tuner.launch.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
 from tuner.messages import ENDS_EARLY, Finished
 from tuner.template import render_argv

@@ -54,8 +54,9 @@ from tuner.dispatch.terms import Result, Terms
 from tuner.dispatch.usage import Usage
 from tuner.dispatch.widening import Widening
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, StoreError
-from tuner.launch.diagnosis import count_oom_kills, last_lines, readable
+from tuner.launch.diagnosis import last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
+from tuner.launch.oom_kills import count_oom_kills
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Events, Launcher
 from tuner.messages import TerminationRequested

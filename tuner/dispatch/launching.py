@@ -11,7 +11,7 @@ from tuner.dispatch.grants import Grant
 from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.live import LiveAttempt, Rank, Step
 from tuner.errors import LaunchError
-from tuner.launch.diagnosis import count_oom_kills
+from tuner.launch.oom_kills import count_oom_kills
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.store.record import Recorder

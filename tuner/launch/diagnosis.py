@@ -150,13 +150,3 @@ def last_lines(path: Path, n_lines: int = N_TAIL_LINES) -> str:
     except OSError:
         return ""
     return "\n".join(text.replace("\r", "\n").splitlines()[-n_lines:])
-
-
-def count_oom_kills() -> int:
-    """How often the kernel has killed for want of memory since it started; 0 where unknown."""
-    try:
-        text = Path("/proc/vmstat").read_text()
-    except OSError:
-        return 0
-    match = re.search(r"^oom_kill (\d+)", text, re.MULTILINE)
-    return int(match[1]) if match else 0
