@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -13,6 +14,8 @@ import typer
 
 from tuner.errors import EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
 
+#: What writing to a full disk, or a terminal that is gone, gives.
+_OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 BEFORE_A_TRIAL = "Interrupted before a trial was started. Nothing is lost."
 TRIALS_ARE_SAFE = (
     "Every trial was stopped and what had finished is safe; the same command continues. With "
@@ -51,8 +54,13 @@ class Edge:
             _leave(str(error), error.exit_code)
         if isinstance(error, BrokenPipeError):
             # Whoever read our output is gone (`| head`); nobody is left to tell.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _write_to_nowhere()
             raise typer.Exit(0)
+        if isinstance(error, OSError) and error.filename is None and error.errno in _OF_OUTPUT:
+            # Its own output may be what could not be written; then it cannot be now, either.
+            _flush("\n")
+        if error is None or isinstance(error, typer.Exit):
+            _flush()
         if isinstance(error, KeyboardInterrupt):
             # Where it came in the middle of an `exec` of text (an import that makes a dataclass),
             # Python remembers that, and ends itself by the signal whatever the exit code is, until
@@ -67,6 +75,21 @@ class Edge:
                 f"The tuner had an accident: {type(error).__name__}: {error}\n{self._accident}",
                 EXIT_STUDY_FAILED,
             )
+
+
+def _flush(text: str = "") -> None:
+    """Writes what waits in memory, so that a full disk is told like any other mistake."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        _write_to_nowhere()
+    except OSError as error:
+        _write_to_nowhere()
+        _leave(f"The output cannot be written: {error.strerror}.", EXIT_STUDY_FAILED)
+
+
+def _write_to_nowhere() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(message: str, code: int) -> NoReturn:

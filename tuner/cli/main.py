@@ -24,6 +24,7 @@ from tuner.errors import EXIT_BAD_INPUT
 from tuner.files import StudyFiles
 from tuner.formats import Format
 from tuner.start import run_study
+from tuner.view.output import lasting_output
 
 DEFAULT_FILE = Path("study.yaml")
 _WIDTH_OF_A_FILE = 240
@@ -76,7 +77,7 @@ def run(
     debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
 ) -> None:
     """Tunes on every device of this machine. The same command again continues."""
-    with Edge(debug):
+    with lasting_output(), Edge(debug):
         config = load_study_file(
             file,
             overrides=overrides or (),

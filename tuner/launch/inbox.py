@@ -99,13 +99,17 @@ class Inbox:
 
 
 class SignalSource:
-    """Turns SIGINT, SIGTERM and SIGHUP into events while it is entered.
+    """Turns SIGINT and SIGTERM into events while it is entered.
+
+    SIGHUP is ignored meanwhile: a study goes on when its terminal is closed or its connection is
+    lost. By a handler, as programs that are started would inherit SIG_IGN.
 
     Args:
         inbox: Where they go.
     """
 
-    NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    NUMBERS = (signal.SIGINT, signal.SIGTERM)
+    _HANDLED = (*NUMBERS, signal.SIGHUP)
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
@@ -115,7 +119,7 @@ class SignalSource:
 
     def __enter__(self) -> Self:
         self._old_fd = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
-        self._old = {number: signal.signal(number, _noted) for number in self.NUMBERS}
+        self._old = {number: signal.signal(number, _noted) for number in self._HANDLED}
         self._inbox.watch(self._reader, self._read)
         return self
 

@@ -32,6 +32,14 @@ def test_signal_becomes_an_event(number: signal.Signals):
     inbox.close()
 
 
+def test_a_terminal_that_goes_away_is_no_event():
+    inbox = Inbox()
+    with SignalSource(inbox):
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert inbox.drain(1.0) == []
+    inbox.close()
+
+
 def test_two_signals_are_two_events():
     inbox = Inbox()
     with SignalSource(inbox):
