@@ -54,7 +54,7 @@ from tuner.search.incumbent import BestTrial
 from tuner.search.out_of_process import out_of_process
 from tuner.search.prior import PriorSampler
 from tuner.search.study import StudySearch
-from tuner.store.database import Database, open_database, store_errors
+from tuner.store.database import Database, open_database, store_errors, watched
 from tuner.verbs.confirmed import Confirmation, read_confirmation
 from tuner.view.figures import FiguresView
 from tuner.view.hooks import Hook, Hooks, HookTerms
@@ -110,7 +110,7 @@ def dispatch(
         TunerError: With a message for the user.
     """
     with ExitStack() as stack:
-        database = open_database(config.storage)
+        database = watched(open_database(config.storage))
         stack.callback(database.close)
         stack.enter_context(store_errors(database.shown_url))
         # First, so that a program that cannot be called leaves no study behind, whose space could

@@ -53,6 +53,7 @@ LAYERS = (
         "tuner.dispatch.orders",
         "tuner.dispatch.others",
         "tuner.dispatch.outage",
+        "tuner.dispatch.rescue",
         "tuner.dispatch.housekeeping",
         "tuner.dispatch.saving",
     ),

@@ -38,6 +38,7 @@ from tuner.dispatch.notices import Ended, Snapshot, Started, View
 from tuner.dispatch.orders import Orders, changed, told, told_of_refusal
 from tuner.dispatch.others import Others
 from tuner.dispatch.outage import Outage
+from tuner.dispatch.rescue import Rescue
 from tuner.dispatch.retries import Retries
 from tuner.dispatch.room import Room
 from tuner.dispatch.sampling import Sampler
@@ -151,6 +152,7 @@ class Dispatcher:
         self._usage = Usage(recorder, sampler)
         self._spending = self._new_spending()
         self._outage = Outage(recorder, self._say)
+        self._rescue = Rescue(recorder, search)
         self._talk = self._new_talk()
         self._stopping = self._new_stopping()
         self._widening = self._new_widening() if self._terms.widens else None
@@ -266,6 +268,8 @@ class Dispatcher:
         self._usage.hand_over()
         self._recorder.end(self._clock.now().utc, self._end_reason)
         self._write_the_rest(events)
+        self._look_for_file(self._clock.now())
+        self._rescue.end()
         return self._result()
 
     def keep_house(self) -> None:
@@ -290,8 +294,15 @@ class Dispatcher:
         self._hear(now, happened)
         self._stopping.enforce_deadlines(list(self._live.values()), now)
         self._release_cleared_devices(now)
-        with self._outage.watch(now):
-            self._use_database(now)
+        if self._rescue.is_due(now):
+            self._look_for_file(now)
+        try:
+            with self._outage.watch(now):
+                self._use_database(now)
+        except StoreError:
+            # Of another file, perhaps, which is at the path by now.
+            if not self._look_for_file(now):
+                raise
         self._note_use(now)
         self._outage.tell(now)
         self._tell_people(now)
@@ -655,6 +666,17 @@ class Dispatcher:
             n_paused=self._search.n_paused,
         )
 
+    # -- a database whose file is lost -------------------------------------------------------
+
+    def _look_for_file(self, now: Instant) -> bool:
+        """Ends the study where its database file is not there any more; whether it is so."""
+        told = self._rescue.look(now)
+        if told and self._stop_reason:
+            self._say(told)
+        elif told:
+            self._stop(now, "database file lost", told)
+        return bool(told)
+
     # -- a database that does not answer -----------------------------------------------------
 
     def _recovers(self, now: Instant) -> bool:
@@ -673,9 +695,13 @@ class Dispatcher:
         give_up_at_s = self._clock.now().monotonic_s + _LAST_WAIT_S
         while True:
             now = self._clock.now()
+            if self._rescue.is_due(now):
+                self._look_for_file(now)
+            if self._rescue.is_cut_off:
+                break
             with self._outage.watch(now):
                 if not self._outage.is_on or self._outage.may_be_over(now):
-                    self._recorder.commit()
+                    self._commit(now)
                     self._outage.end(now)
             if not self._outage.is_on:
                 break
@@ -685,6 +711,14 @@ class Dispatcher:
             if is_told or (self._stop_reason and now.monotonic_s >= give_up_at_s):
                 raise self._outage.give_up(self._search.unsaved())
         self._tell_people(self._clock.now(), is_last=True)
+
+    def _commit(self, now: Instant) -> None:
+        try:
+            self._recorder.commit()
+        except StoreError:
+            if not self._look_for_file(now):
+                raise
+            self._recorder.commit()
 
     # -- records -----------------------------------------------------------------------------
 

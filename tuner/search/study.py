@@ -106,6 +106,21 @@ class StudySearch:
         for trial in pruned:
             self._note_infeasible(trial)
 
+    def write_copy(self, storage: BufferedStorage) -> None:
+        """Writes the study and its trials, as they are in memory, into another database.
+
+        Raises:
+            StoreError: If that cannot be written.
+        """
+        directions = list(self.study.directions)
+        name = self.study.study_name
+        study_id = open_study(storage, name, directions, self.objectives, self._space)
+        for trial in self._storage.get_all_trials(self.study_id):
+            if trial.state is TrialState.RUNNING:
+                trial.state = TrialState.WAITING
+            storage.create_new_trial(study_id, template_trial=trial)
+        storage.flush()
+
     # -- counting ----------------------------------------------------------------------------
 
     def count(self) -> Counter[TrialState]:

@@ -158,6 +158,15 @@ class Access:
             raise self._unavailable() from job.error
         raise job.error
 
+    def move_to(self, engine: sa.Engine) -> None:
+        """From now on the transactions are those of another database."""
+        self.engine = engine
+
+    def shut(self, reason: str) -> None:
+        """Refuses everything from now on: the database must not be used any more."""
+        self._is_closing.set()
+        self._close(reason)
+
     def close(self) -> None:
         """Lets every connection go. Safe to call twice."""
         self._is_closing.set()
@@ -195,6 +204,8 @@ class Access:
             self._let_go()
             self.engine.dispose()
         self._used_at_s = now_s
+        if self._kept is not None and self._kept.engine is not self.engine:
+            self._let_go()
         if self._kept is None:
             self._kept = self.engine.connect()
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import sqlalchemy as sa
 from optuna.exceptions import StorageInternalError
@@ -16,6 +18,7 @@ from tuner.config.storage_url import masked_url, with_driver
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, StoreError
 from tuner.store.access import Access
 from tuner.store.buffered_storage import BufferedStorage
+from tuner.store.database_file import FileWatch, places_for_copies
 from tuner.store.engine import engine_options, open_engine, set_up_connections
 from tuner.store.filesystem import check_is_local, path_of
 from tuner.store.reasons import missing_driver, reason_of
@@ -39,6 +42,8 @@ class Database:
     storage: BufferedStorage
     #: For people and records: the URL with its password hidden.
     shown_url: str
+    #: Tells whether an SQLite file is still the one that is open; None where nobody watches it.
+    file: FileWatch | None = None
 
     @property
     def engine(self) -> sa.Engine:
@@ -46,7 +51,50 @@ class Database:
 
     def close(self) -> None:
         """Lets every connection go. What was not flushed is lost. Safe to call twice."""
+        if self.file is not None and not self.file.is_intact:
+            return  # Its connections must not be closed.
         self.storage.close()
+        if self.file is not None:
+            self.file.close()
+
+    def rescue(self) -> Path | None:
+        """Copies what was committed into a new file, and works on that from now on.
+
+        Returns:
+            The file; None where no copy can be made. The database is not used any more then.
+        """
+        assert self.file is not None, "only an SQLite file can be lost"
+        if not self.file.is_intact:
+            self.access.shut("The database file was overwritten")
+            self.file.leave_as_it_is(self.engine.pool, *self.storage.engines())
+            return None
+        for place in places_for_copies(self.file.path):
+            with suppress(OSError, sqlite3.Error):
+                self.file.copy_to(place)
+                url = sa.URL.create("sqlite", database=str(place))
+                self.access.move_to(open_engine(url))
+                self.storage.move_to(partial(_optuna_backend, url, makes_tables=False))
+                return place
+        self.access.shut("The database file is gone")
+        return None
+
+
+def watched(database: Database) -> Database:
+    """The same, which notices that an SQLite file was deleted or replaced while it is used.
+
+    Raises:
+        StoreError: If the file is gone already.
+    """
+    path = path_of(database.engine.url)
+    if path is None:
+        return database
+    try:
+        return replace(database, file=FileWatch(path))
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"The database {database.shown_url} cannot be opened: {error}.",
+            exit_code=EXIT_STUDY_FAILED,
+        ) from error
 
 
 def shown_url(url: str) -> str:

@@ -77,6 +77,10 @@ class HeldTrials(StudyCalls):
         """
         return self._study(study_id).completed
 
+    def move_to(self, make_backend: Callable[[], RDBStorage]) -> None:
+        super().move_to(make_backend)
+        self.look_again()
+
     def look_again(self) -> None:
         """To be called where trials were changed over this object's own way to the database."""
         self._stamps.clear()

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -188,6 +189,20 @@ class Recorder:
     def is_reachable(self) -> bool:
         """Whether the database has answered last time, or would by now."""
         return self._database.access.is_open
+
+    @property
+    def file_problem(self) -> str:
+        """What happened to the database's file; empty where it is the one that is open."""
+        return "" if self._database.file is None else self._database.file.problem()
+
+    def rescue(self) -> Path | None:
+        """Goes on in a copy of a database whose file is lost; None where there can be none."""
+        return self._database.rescue()
+
+    @property
+    def url(self) -> sa.URL:
+        """Of the database."""
+        return self._database.engine.url
 
     @property
     def n_waiting_reports(self) -> int:

@@ -45,6 +45,17 @@ class StudyCalls(BaseStorage):
             self._backend.engine.dispose()
         self._access.close()
 
+    def engines(self) -> list[object]:
+        """Optuna's own way to the database, where it was wanted."""
+        return [self._backend.engine.pool] if "_backend" in self.__dict__ else []
+
+    def move_to(self, make_backend: Callable[[], RDBStorage]) -> None:
+        """From now on Optuna's storage is that of another database with the same rows."""
+        self._make_backend = make_backend
+        if "_backend" in self.__dict__:
+            self._backend.engine.dispose()
+            del self.__dict__["_backend"]
+
     def remove_session(self) -> None:
         if "_backend" in self.__dict__:
             self._backend.remove_session()
