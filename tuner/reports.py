@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -117,7 +118,8 @@ def init(path: Path, *, force: bool) -> str:
         path.write_text(template)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}.", file=str(path)) from error
-    return f"{path} is written. Edit it, then: tuner validate {path}; python -m tuner.run {path}"
+    file = shlex.quote(str(path))
+    return f"{path} is written. Edit it, then: tuner validate {file}; python -m tuner.run {file}"
 
 
 def find_log(files: StudyFiles, trial: int, attempt: int | None, rank: int) -> Path:
@@ -166,7 +168,8 @@ def _first_lease(config: StudyConfig, host: HostDevices, params: Mapping[str, Pa
 def _named(config: StudyConfig) -> str:
     """How to name the study in another command: the file, and what `--study` made of it."""
     written = yaml.safe_load(config.text).get("study")
-    return config.file if written == config.study else f"{config.file} --study {config.study}"
+    words = [config.file] if written == config.study else [config.file, "--study", config.study]
+    return shlex.join(words)
 
 
 def _first_params(config: StudyConfig, seed: int, earlier: Transferred) -> dict[str, ParamValue]:

@@ -12,7 +12,7 @@ from optuna.pruners import BasePruner
 
 from tuner.clock import SystemClock
 from tuner.config import StudyConfig
-from tuner.config.storage_url import without_passwords
+from tuner.config.recorded import recorded_text
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.activity import Activity
 from tuner.dispatch.dispatcher import Dispatcher
@@ -138,7 +138,7 @@ def open_study(
         study_id=search.study_id,
         host=host_facts(),
         seed=seed,
-        study_file=without_passwords(config.text),
+        study_file=recorded_text(config.text),
         folder=str(config.folder),
         versions=package_versions(),
         git=git_state(config.folder),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -235,8 +236,8 @@ def _only(command: Callable[..., None], name: str) -> None:
 def _command_line() -> str:
     """What the user typed, to be typed again."""
     program = Path(sys.argv[0]).name
-    start = "python -m tuner.run" if program == "run.py" else program
-    return without_passwords(" ".join([start, *sys.argv[1:]]))
+    start = ["python", "-m", "tuner.run"] if program == "run.py" else [program]
+    return without_passwords(shlex.join([*start, *sys.argv[1:]]))
 
 
 assert EXIT_BAD_INPUT == 2, "Typer's own exit code for a wrong command line"

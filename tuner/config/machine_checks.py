@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -74,7 +75,7 @@ def _check_program(config: StudyConfig, argv: Sequence[str], key: str) -> None:
 
 def _missing_program(written: str, program: str) -> str:
     if os.path.isfile(program):
-        return f"is {written!r}, which is not executable. Run: chmod +x {program}"
+        return f"is {written!r}, which is not executable. Run: chmod +x {shlex.quote(program)}"
     if os.sep in program:
         return f"is {written!r}, but there is no program {program}. Correct the path."
     close = difflib.get_close_matches(written, _OUR_PYTHON, n=1, cutoff=0.7)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -61,7 +62,7 @@ def check_revision(found: str | None, url: sa.URL, shown_url: str) -> None:
     if found is None or found == SCHEMA_REVISION:
         return
     # The URL of a server is not repeated: its password is not shown, and the command needs it.
-    source = f"'{shown_url}'" if url.get_backend_name() == "sqlite" else "study.yaml"
+    source = shlex.quote(shown_url) if url.get_backend_name() == "sqlite" else "study.yaml"
     raise StoreError(
         f"The database {shown_url} was written by an older tuner (schema {found}; this one needs "
         f"{SCHEMA_REVISION}). Nothing is lost. Bring it up to date: tuner db upgrade {source} "

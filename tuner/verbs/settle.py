@@ -7,6 +7,7 @@ from datetime import datetime
 from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState, Cause, Outcome
+from tuner.config.recorded import recorded_text
 from tuner.verbs.transfer import Change, Row, leave_out
 
 
@@ -36,7 +37,9 @@ class Settling:
 
     def _dispatcher(self, row: Row) -> Row:
         self._seen_at[row["id"]] = row["beat_at"]
-        return row | {"ended_at": row["ended_at"] or row["beat_at"]}
+        # An older tuner has recorded the values of trial.env, too.
+        text = recorded_text(row["study_file"])
+        return row | {"ended_at": row["ended_at"] or row["beat_at"], "study_file": text}
 
     def _attempt(self, row: Row) -> Row:
         self._dispatchers[row["id"]] = row["dispatcher_id"]

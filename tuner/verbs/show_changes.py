@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from tuner.config import StudyConfig
 from tuner.devices.usage import size_text
 from tuner.verbs.copying import Copied
@@ -78,7 +80,7 @@ def _size(n_bytes: int) -> str:
 
 
 def _start(config: StudyConfig, study: str) -> str:
-    return f"python -m tuner.run {config.file} --study {study}"
+    return shlex.join(["python", "-m", "tuner.run", config.file, "--study", study])
 
 
 def _n(n: int, noun: str) -> str:
