@@ -29,6 +29,7 @@ class CheckpointFolder:
         self._path = path
         self._n_newest = n_newest
         self._background = Background()
+        self._has_identity = False
 
     @property
     def path(self) -> Path:
@@ -80,6 +81,7 @@ class CheckpointFolder:
 
     def _write(self, state: Mapping[str, Any], step: int) -> Path:
         self._path.mkdir(parents=True, exist_ok=True)
+        self._sync_identity()
         for left in checkpoint_files.leftovers(self._path):
             _remove(left)
         final = self.file_of(step)
@@ -96,6 +98,12 @@ class CheckpointFolder:
         checkpoint_files.sync_folder(self._path)
         self._remove_old()
         return final
+
+    def _sync_identity(self) -> None:
+        """Before the first state: after a power cut it must be known whose it is."""
+        if not self._has_identity:
+            checkpoint_files.sync_identity(self._path)
+            self._has_identity = True
 
     def _remove_old(self) -> None:
         for old in checkpoint_files.newest_first(self._path)[self._n_newest :]:

@@ -119,6 +119,11 @@ def dispatch(
         say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
         study = open_study(config, database, pruner, host, say)
         search = study.search
+        if study.folder is not None:
+            stack.callback(study.folder.close)
+            if study.folder.note:
+                note = study.folder.note
+                console.print(note, highlight=False, markup=False, soft_wrap=True)
         if config.transfer:
             say(told(study.begun_with, config))
         # Training must not wait for a database that hangs.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 #: torch.distributed.checkpoint writes it last.
 METADATA_NAME = ".metadata"
+#: Beside the folder of checkpoints: says which trial they belong to.
+IDENTITY_NAME = "trial.json"
 _NAME = re.compile(r"step--?\d+(\.pt)?")
 
 
@@ -65,6 +67,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_identity(folder: Path) -> None:
+    """Puts the file on the disk that says whose checkpoints the folder holds, if there is one."""
+    identity = folder.parent / IDENTITY_NAME
+    if not identity.is_file():
+        return
+    descriptor = os.open(identity, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_folder(folder.parent)
 
 
 def _written_at_ns(path: Path) -> int:

@@ -20,13 +20,20 @@ from optuna.trial import FrozenTrial, TrialState
 from search_spaces import ParamValue
 from tuner.checkpoint_files import newest_whole
 from tuner.errors import StoreError
-from tuner.files import checkpoints_beside
+from tuner.files import checkpoints_in
 from tuner.formats import Format
 from tuner.launch.request import trial_environment
-from tuner.search.identity import OBJECTIVES_ATTR, all_params, load_space_of
+from tuner.search.identity import (
+    IDENTITY_ATTR,
+    OBJECTIVES_ATTR,
+    all_params,
+    key_of,
+    load_space_of,
+)
 from tuner.store.database import Database, open_database
 from tuner.store.queries import Origin, find_study, origin_of
 from tuner.template import format_value
+from tuner.trial_folders import TrialKey, locate
 from tuner.verbs.confirmed import Confirmation, read_confirmation
 
 
@@ -215,11 +222,22 @@ def _configuration(
         seed=origin.seed if origin else 0,
         git_commit=origin.git_commit if origin else None,
         git_is_dirty=origin.git_is_dirty if origin else None,
-        checkpoint=_checkpoint(origin),
+        checkpoint=_checkpoint(database, study_id, trial, origin),
         confirmed=confirmed,
     )
 
 
-def _checkpoint(origin: Origin | None) -> str | None:
-    found = newest_whole(checkpoints_beside(Path(origin.log_path))) if origin else None
+def _checkpoint(
+    database: Database, study_id: int, trial: FrozenTrial, origin: Origin | None
+) -> str | None:
+    if origin is None:
+        return None
+    folder: Path | None = Path(origin.log_path).parent
+    key = key_of(database.storage.get_study_user_attrs(study_id).get(IDENTITY_ATTR))
+    if key is not None and folder is not None:
+        own = TrialKey(
+            study=key, number=trial.number, begun_at=origin.begun_at, params=trial.params
+        )
+        folder = locate(folder, own)
+    found = None if folder is None else newest_whole(checkpoints_in(folder))
     return str(found) if found else None

@@ -108,9 +108,13 @@ def confirm(
             f"seeds, as trials of study {config.study!r}."
         )
     )
+    if runs.folder is not None and runs.folder.note:
+        view.show(Said(text=runs.folder.note))
     dispatcher = make_dispatcher(replace(runs, config=config), workplace, view)
     ended = dispatcher.run(events)
     dispatcher.keep_house()
+    if runs.folder is not None:
+        runs.folder.close()
     if ended.is_interrupted:
         return replace(result, is_interrupted=True, reason="interrupted while leaders ran again")
     return result

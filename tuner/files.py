@@ -17,6 +17,7 @@ from pathlib import Path
 from tuner.checkpoint_files import newest_first
 
 FOLDER_NAME = "tuner-files"
+OWNER_NAME = "study.json"
 _CHECKPOINTS = "checkpoints"
 _NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]+")
 
@@ -60,6 +61,21 @@ class StudyFiles:
     def hooks_log(self) -> Path:
         """What the programs of `on_finish`, `on_best` and `on_failure` print."""
         return self.root / "hooks.log"
+
+    @property
+    def owner_file(self) -> Path:
+        """Says which study the folder belongs to."""
+        return self.root / OWNER_NAME
+
+    @property
+    def moved_aside(self) -> Path:
+        """Where files of other studies and trials are that were in the place of this study's."""
+        return self.moved_aside_below(self.root)
+
+    @staticmethod
+    def moved_aside_below(root: Path) -> Path:
+        """The same for the folder of any study."""
+        return root / "moved-aside"
 
     def trial(self, trial_number: int) -> Path:
         return self.root / f"trial-{trial_number}"
@@ -112,6 +128,6 @@ class StudyFiles:
                 yield int(found[1] or 0)
 
 
-def checkpoints_beside(log: Path) -> Path:
-    """Those of the trial that an attempt's log belongs to."""
-    return log.parent / _CHECKPOINTS
+def checkpoints_in(folder: Path) -> Path:
+    """The checkpoints in the folder of a trial, wherever that is."""
+    return folder / _CHECKPOINTS

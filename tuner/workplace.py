@@ -23,6 +23,8 @@ from tuner.dispatch.sampling import Sampler
 from tuner.dispatch.saving import Saving
 from tuner.dispatch.terms import Terms
 from tuner.earlier_studies import NOTHING, note, noted, read_earlier
+from tuner.errors import StoreError
+from tuner.files import StudyFiles
 from tuner.launch.channel import ChannelServer
 from tuner.launch.local import LocalLauncher
 from tuner.prepare import HostDevices, draw_seed, plan_of
@@ -37,7 +39,9 @@ from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
 from tuner.store.schema import alone
 from tuner.store.silence import watch_silent
-from tuner.store.starts import Sign, StartRecord, open_dispatchers
+from tuner.store.starts import Sign, StartRecord, has_attempts, open_dispatchers
+from tuner.study_folder import StudyFolder
+from tuner.trial_folders import TrialFolders
 
 #: System attribute of a study whose file names no seed.
 SEED_ATTR = "tuner:seed"
@@ -68,6 +72,8 @@ class OpenStudy:
     seed: int
     #: What earlier studies have found.
     begun_with: Transferred = NOTHING
+    #: Where its files are, claimed for this process; to be closed at the end.
+    folder: StudyFolder | None = None
 
 
 def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispatcher:
@@ -88,6 +94,7 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
         saving=Saving(plan.files, recorder),
         reselection=workplace.reselection,
         sampler=workplace.sampler,
+        folders=TrialFolders(plan.files, study.search.key),
     )
 
 
@@ -134,6 +141,8 @@ def open_study(
             note(storage, search.study_id, begun_with)
         if config.sampler.seed is None:
             seed = _agreed_seed(storage, search.study_id, drawn)
+    # First, so that a start that is refused leaves no trace of a dispatcher.
+    folder = _claim_folder(config, database, search)
     start = StartRecord(
         study_id=search.study_id,
         host=host_facts(),
@@ -143,14 +152,18 @@ def open_study(
         versions=package_versions(),
         git=git_state(config.folder),
     )
-    recorder = Recorder(
-        database,
-        start,
-        host.all_devices,
-        clock=SystemClock(),
-        budget=config.budget.limits,
-        silent=_silent(database, start, say),
-    )
+    try:
+        recorder = Recorder(
+            database,
+            start,
+            host.all_devices,
+            clock=SystemClock(),
+            budget=config.budget.limits,
+            silent=_silent(database, start, say),
+        )
+    except StoreError:
+        folder.close()
+        raise
     if n_trials or recorder.n_earlier_starts or seed != drawn:
         later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
         search.study.sampler = sampler_of(
@@ -159,7 +172,12 @@ def open_study(
     # What dispatchers that died have left waits again.
     search.sync()
     return OpenStudy(
-        config=config, search=search, recorder=recorder, seed=seed, begun_with=begun_with
+        config=config,
+        search=search,
+        recorder=recorder,
+        seed=seed,
+        begun_with=begun_with,
+        folder=folder,
     )
 
 
@@ -172,6 +190,12 @@ def _silent(database: Database, start: StartRecord, say: Callable[[str], None]) 
         return frozenset()
     look = partial(open_dispatchers, study_id=start.study_id)
     return watch_silent(lambda: database.access.run(look), start.host.process, say)
+
+
+def _claim_folder(config: StudyConfig, database: Database, search: StudySearch) -> StudyFolder:
+    has_begun = database.access.run(lambda c: has_attempts(c, search.study_id))
+    files = StudyFiles(folder=config.folder, study=config.study)
+    return StudyFolder(files, search.key, has_begun=has_begun)
 
 
 def _noted(

@@ -254,13 +254,13 @@ def delete(
         place, here = find_place(source, study, os.environ), own_process()
         verb.check_is_named(place, with_files=files)
         extent = verb.measure(place, here, partial(print, file=sys.stderr))
-        extent_of_files = verb.measure_files(place) if files else None
+        extent_of_files = verb.measure_files(place, extent) if files else None
         if not yes:
             _confirm(question(extent, extent_of_files, place))
         verb.delete_study(place, here, extent.silent)
         if extent_of_files is not None:
             verb.delete_files(extent_of_files)
-        _print(deleted_text(extent, extent_of_files))
+        _print(deleted_text(extent, extent_of_files, place))
 
 
 def _confirm(question: str) -> None:

@@ -64,6 +64,7 @@ from tuner.messages import TerminationRequested
 from tuner.search.study import StudySearch
 from tuner.store.commands import REFUSED, Command, Order
 from tuner.store.record import Recorder
+from tuner.trial_folders import TrialFolders
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ class Dispatcher:
         saving: Tells the database of checkpoints; None where nobody looks.
         reselection: Chooses other devices where somebody asks for them; None where they are fixed.
         sampler: Looks at what devices do; None where nobody does.
+        folders: Keeps the files of trials apart; None where trials have none.
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Dispatcher:
         saving: Saving | None = None,
         reselection: Reselection | None = None,
         sampler: Sampler | None = None,
+        folders: TrialFolders | None = None,
     ) -> None:
         self._search = search
         search.copy_states(plan.files)
@@ -125,6 +128,7 @@ class Dispatcher:
         self._clock = clock
         self._housekeeping = housekeeping
         self._saving = saving
+        self._folders = folders
         self._live: dict[AttemptId, LiveAttempt] = {}
         #: Those of them that are to be launched once the database knows of them.
         self._intended: list[LiveAttempt] = []
@@ -204,6 +208,7 @@ class Dispatcher:
             retries=Retries(self._terms.retries),
             saving=self._saving,
             say=self._say,
+            folders=self._folders,
         )
 
     def _new_spending(self) -> Spending:
@@ -239,6 +244,7 @@ class Dispatcher:
             leasing=self._leasing,
             plan=self._plan,
             timeout_s=self._terms.launch_timeout_s,
+            folders=self._folders,
         )
 
     @property

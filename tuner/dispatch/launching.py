@@ -15,6 +15,8 @@ from tuner.launch.oom_kills import count_oom_kills
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.store.record import Recorder
+from tuner.store.rows import in_utc
+from tuner.trial_folders import TrialFolders
 
 
 class Launching:
@@ -27,6 +29,7 @@ class Launching:
         leasing: Hears what was started.
         plan: What all attempts share.
         timeout_s: From launch to the worker's hello.
+        folders: Marks the folder of a trial as its own; None where nobody writes there.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Launching:
         leasing: Leasing,
         plan: TrialPlan,
         timeout_s: float,
+        folders: TrialFolders | None,
     ) -> None:
         self._recorder = recorder
         self._launcher = launcher
@@ -45,6 +49,7 @@ class Launching:
         self._leasing = leasing
         self._plan = plan
         self._timeout_s = timeout_s
+        self._folders = folders
 
     def intend(self, now: Instant, grant: Grant) -> LiveAttempt:
         """Notes that a trial has its devices; nothing is launched before that is written down."""
@@ -72,6 +77,7 @@ class Launching:
         live.wait_for(Step.TIME_OUT, now.monotonic_s + self._timeout_s)
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
+            self._mark_folder(live)
             token = self._channel.expect(live.attempt.id)
             requests = self._plan.requests(
                 live.attempt,
@@ -89,6 +95,13 @@ class Launching:
         live.ranks = [Rank(number=number, pid=pid) for number, pid in enumerate(pids)]
         self._leasing.launched(live.grant, live.pids, now.monotonic_s)
         return None
+
+    def _mark_folder(self, live: LiveAttempt) -> None:
+        if self._folders is None:
+            return
+        attempt = live.attempt
+        begins_at = in_utc(attempt.leased_at) if attempt.number == 1 else None
+        self._folders.begin(attempt.trial_number, begins_at, live.params)
 
     def log_of(self, attempt: Attempt, rank: int = 0) -> Path:
         """Where the output of one rank of an attempt goes."""

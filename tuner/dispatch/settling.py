@@ -18,6 +18,7 @@ from tuner.messages import Action
 from tuner.search.asked import AskedTrial
 from tuner.search.study import StudySearch
 from tuner.store.record import Recorder
+from tuner.trial_folders import TrialFolders
 
 
 class Settling:
@@ -31,6 +32,7 @@ class Settling:
         retries: Who may try again.
         saving: Knows whether a state of another machine is here; None where nobody looks.
         say: Tells people.
+        folders: Keeps files of other trials away; None where there are none.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Settling:
         retries: Retries,
         saving: Saving | None,
         say: Callable[[str], None],
+        folders: TrialFolders | None,
     ) -> None:
         self._search = search
         self._recorder = recorder
@@ -51,10 +54,12 @@ class Settling:
         self._retries = retries
         self._saving = saving
         self._say = say
+        self._folders = folders
 
     def candidate(self, asked: AskedTrial) -> Candidate:
         """A trial that was asked for, with what its earlier attempts left."""
         n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)
+        self._prepare_folder(asked, n_before)
         if loss := self._search.hand_over(asked.trial_id):
             self._say(loss)
         if n_before:
@@ -72,6 +77,15 @@ class Settling:
             attempt_number=n_before + 1,
             is_alone=self._retries.needs_room(asked.trial_id),
         )
+
+    def _prepare_folder(self, asked: AskedTrial, n_before: int) -> None:
+        """Before anything is looked for in a trial's folder: what is there must be its own."""
+        if self._folders is None:
+            return
+        begun_at = self._recorder.begun_at(asked.trial_id) if n_before else None
+        fills = not n_before and self._search.is_copy(asked.trial_id)
+        if note := self._folders.prepare(asked.number, begun_at, asked.params, fills=fills):
+            self._say(note)
 
     def paused_or_pruned(self, live: LiveAttempt, ending: Ending) -> Ending:
         """One that was told to pause has ended as a pruned one does, and may go on later."""

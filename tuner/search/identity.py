@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import warnings
 
 import optuna
@@ -15,9 +16,13 @@ from tuner.config import Direction
 from tuner.errors import StudyMismatch
 from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.store.buffered_storage import BufferedStorage
+from tuner.trial_folders import StudyKey, is_study_id
 
 SPACE_ATTR = "tuner:space"
 OBJECTIVES_ATTR = "tuner:objectives"
+#: A random id of the study, by which its files are known.
+IDENTITY_ATTR = "tuner:identity"
+_ID_BYTES = 16
 
 _DIRECTIONS = {
     Direction.MINIMIZE: StudyDirection.MINIMIZE,
@@ -41,9 +46,28 @@ def open_study(
     except KeyError:
         study_id = storage.create_new_study(directions, name)
         _describe(storage, study_id, objectives, space)
+        _identify(storage, study_id)
         return study_id
     _check_same(storage, study_id, name, directions, objectives, space)
+    if key_of(storage.get_study_user_attrs(study_id).get(IDENTITY_ATTR)) is None:
+        _identify(storage, study_id)
     return study_id
+
+
+def _identify(storage: BufferedStorage, study_id: int) -> None:
+    # The trials of a study that an older version made may have files without an identity.
+    identity = {
+        "id": secrets.token_hex(_ID_BYTES),
+        "adopts_below": storage.get_n_trials(study_id),
+    }
+    storage.set_study_user_attr(study_id, IDENTITY_ATTR, identity)
+
+
+def key_of(identity: object) -> StudyKey | None:
+    """What identifies a study's files, from its attribute; None if it has none yet."""
+    if not isinstance(identity, dict) or not is_study_id(identity.get("id")):
+        return None
+    return StudyKey(id=identity["id"], adopts_below=int(identity.get("adopts_below", 0)))
 
 
 def _describe(

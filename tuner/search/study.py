@@ -25,7 +25,13 @@ from tuner.search.asked import AskedTrial
 from tuner.search.decision import Decision
 from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
-from tuner.search.identity import all_params, open_study, to_optuna
+from tuner.search.identity import (
+    IDENTITY_ATTR,
+    all_params,
+    key_of,
+    open_study,
+    to_optuna,
+)
 from tuner.search.incumbent import BestTrial, Incumbent
 from tuner.search.out_of_process import OutOfProcessSampler
 from tuner.search.pbt import PbtPruner
@@ -39,7 +45,8 @@ from tuner.search.tuned_study import TunedStudy
 from tuner.state_copies import StateCopies
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.ownership import NoTrialLeft
-from tuner.store.population_rows import POPULATION_IS_OVER
+from tuner.store.population_rows import COPY_KEY, POPULATION_IS_OVER
+from tuner.trial_folders import StudyKey
 
 #: Constraints of ours; a program may have others, under names of its own.
 _INFEASIBLE = "tuner:"
@@ -77,6 +84,10 @@ class StudySearch:
         study_id = open_study(storage, name, directions, self.objectives, space)
         self.study = TunedStudy(name, storage, sampler=sampler, pruner=pruner)
         self.study_id = study_id
+        key = key_of(storage.get_study_user_attrs(study_id).get(IDENTITY_ATTR))
+        assert key is not None, "open_study identifies it"
+        #: Identifies the study's files.
+        self.key: StudyKey = key
         self._pruning: Pruning | None = None
         if not isinstance(pruner, NopPruner) and len(objectives) == 1:
             self._pruning = Pruning(self.study, storage, pruner, self.objectives[0])
@@ -282,6 +293,10 @@ class StudySearch:
         if self._population is None:
             return ""
         return self._population.succession.hand_over(self._storage.get_trial(trial_id))
+
+    def is_copy(self, trial_id: int) -> bool:
+        """Whether a trial goes on from the checkpoint of another one."""
+        return COPY_KEY in self._storage.get_trial(trial_id).system_attrs
 
     def take_notes(self) -> list[str]:
         """What people should know of the population since the last call."""

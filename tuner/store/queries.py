@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 import sqlalchemy as sa
 
@@ -22,6 +23,8 @@ class Origin:
     git_commit: str | None
     git_is_dirty: bool | None
     log_path: str
+    #: When the first attempt of the trial got its devices, in UTC without a zone.
+    begun_at: datetime | None
 
 
 def find_study(database: Database, name: str | None) -> tuple[int, str]:
@@ -55,8 +58,15 @@ def origin_of(database: Database, trial_id: int) -> Origin | None:
         .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
         .where(AttemptRow.trial_id == trial_id, AttemptRow.outcome == Outcome.COMPLETED)
     )
+    first = (
+        sa.select(AttemptRow.leased_at)
+        .where(AttemptRow.trial_id == trial_id)
+        .order_by(AttemptRow.number)
+        .limit(1)
+    )
     with database.engine.connect() as connection:
         row = connection.execute(query).first()
+        begun_at = connection.execute(first).scalar()
     if row is None:
         return None
     return Origin(
@@ -65,6 +75,7 @@ def origin_of(database: Database, trial_id: int) -> Origin | None:
         git_commit=row.git_commit,
         git_is_dirty=row.git_is_dirty,
         log_path=row.log_path,
+        begun_at=begun_at,
     )
 
 

@@ -402,6 +402,17 @@ class Recorder:
         with self._errors():
             return self._database.access.run(lambda c: int(c.execute(query).scalar() or 0))
 
+    def begun_at(self, trial_id: int) -> datetime | None:
+        """When the first attempt of a trial got its devices, in UTC without a zone; or None."""
+        query = (
+            sa.select(AttemptRow.leased_at)
+            .where(AttemptRow.trial_id == trial_id)
+            .order_by(AttemptRow.number)
+            .limit(1)
+        )
+        with self._errors():
+            return self._database.access.run(lambda c: c.execute(query).scalar())
+
     def endings_of(self, trial_id: int) -> list[Ending]:
         """How a trial's attempts have ended, as far as that is written down; the oldest first."""
         query = (

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 import sqlalchemy as sa
+from optuna.storages._rdb import models
 
 from tuner.budget import Budget, TrialUse
 from tuner.devices.device import Device
@@ -26,6 +27,7 @@ from tuner.store.models import (
 from tuner.store.rows import as_stored, find_or_insert, in_utc, insert_row
 from tuner.store.seconds import seconds_between
 
+_TRIALS = models.TrialModel.__table__
 #: A dispatcher whose process cannot be checked is dead once its record did not change in so many
 #: seconds of watching it.
 STALE_AFTER_S = 60.0
@@ -153,6 +155,13 @@ def process_of(host: str, pid: int, versions: object) -> ProcessIdentity:
     """The process of a dispatcher's record; one of an older tuner cannot be told from others."""
     facts = versions if isinstance(versions, Mapping) else {}
     return ProcessIdentity.from_facts(host, pid, facts)
+
+
+def has_attempts(connection: sa.Connection, study_id: int) -> bool:
+    """Whether any trial of a study was ever launched."""
+    of_study = sa.select(_TRIALS.c.trial_id).where(_TRIALS.c.study_id == study_id)
+    query = sa.select(AttemptRow.id).where(AttemptRow.trial_id.in_(of_study)).limit(1)
+    return connection.execute(query).first() is not None
 
 
 def count_starts(connection: sa.Connection, study_id: int) -> int:

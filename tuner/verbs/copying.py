@@ -17,7 +17,7 @@ from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, identity, t
 from tuner.config import StudyConfig
 from tuner.errors import StoreError
 from tuner.messages import RETURNED_PARAMS_ATTR
-from tuner.search.identity import OBJECTIVES_ATTR, SPACE_ATTR, to_optuna
+from tuner.search.identity import IDENTITY_ATTR, OBJECTIVES_ATTR, SPACE_ATTR, to_optuna
 from tuner.search.transferred import TRANSFER_ATTR
 from tuner.store.database import check_file, open_database, parse_url
 from tuner.verbs.optuna_tables import (
@@ -198,7 +198,9 @@ def _changes(chosen: _Chosen, *, is_refitted: bool, is_described: bool) -> dict[
         return None if number is None else row | {"number": number}
 
     changes: dict[str, Change] = {
-        "study_user_attributes": _without({SPACE_ATTR, COPIED_ATTR, TRANSFER_ATTR, *described}),
+        "study_user_attributes": _without(
+            {SPACE_ATTR, COPIED_ATTR, TRANSFER_ATTR, IDENTITY_ATTR, *described}
+        ),
         "study_system_attributes": leave_out if is_described else _only((METRIC_NAMES_ATTR,)),
         "trials": renumbered,
         "trial_user_attributes": _without(of_space),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -14,11 +16,13 @@ from tuner.config.confirm import confirmation_of
 from tuner.errors import ConfigError
 from tuner.files import StudyFiles
 from tuner.processes import ProcessIdentity
+from tuner.search.identity import IDENTITY_ATTR, key_of
 from tuner.store.models import AttemptRow
 from tuner.store.silence import watch_silent
 from tuner.store.starts import OpenDispatcher, Sign, open_dispatchers, refuse_living
+from tuner.study_folder import NOTES, own_files
 from tuner.verbs.dispatchers import has_our_tables
-from tuner.verbs.optuna_tables import STUDIES, TRIALS, ids_of
+from tuner.verbs.optuna_tables import STUDIES, STUDY_ATTRS, TRIALS, ids_of
 from tuner.verbs.source import Place, StoredStudy, choose_study, reading, stored_studies, writing
 from tuner.verbs.study_rows import study_tables
 
@@ -34,6 +38,10 @@ class Extent:
     n_attempts: int
     #: Its dispatchers that did not record their end and were watched for a minute in vain.
     silent: frozenset[Sign] = frozenset()
+    #: By which its files are known; None where a version made it that gave none.
+    files_id: str | None = None
+    #: The same of the runs of its leaders.
+    files_id_of_runs: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,8 @@ class FilesExtent:
     root: Path
     #: Of the runs of its leaders.
     root_of_runs: Path
+    #: What is to be removed there: other studies of the name may have files there too.
+    own: tuple[Path, ...]
     n_files: int
     n_bytes: int
 
@@ -80,7 +90,15 @@ def measure(place: Place, here: ProcessIdentity, say: Callable[[str], None]) -> 
         if has_our_tables(connection):
             attempts = count.where(AttemptRow.trial_id.in_(ids_of(stored.id)))
             n_attempts = connection.execute(attempts).scalar_one()
-    return Extent(study=stored, n_trials=n_trials, n_attempts=n_attempts, silent=silent)
+        runs = stored_studies(connection).get(confirmation_of(stored.name))
+        return Extent(
+            study=stored,
+            n_trials=n_trials,
+            n_attempts=n_attempts,
+            silent=silent,
+            files_id=_files_id(connection, stored.id),
+            files_id_of_runs=None if runs is None else _files_id(connection, runs),
+        )
 
 
 def _look(place: Place) -> list[OpenDispatcher]:
@@ -104,19 +122,46 @@ def _refuse_living(
         refuse_living(connection, here, silent, _IS_RUN, study_id=study_id)
 
 
-def measure_files(place: Place) -> FilesExtent:
-    """Of a study file's study."""
+def _files_id(connection: sa.Connection, study_id: int) -> str | None:
+    query = sa.select(STUDY_ATTRS.c.value_json).where(
+        STUDY_ATTRS.c.study_id == study_id, STUDY_ATTRS.c.key == IDENTITY_ATTR
+    )
+    stored = connection.execute(query).scalar()
+    key = None if stored is None else key_of(json.loads(stored))
+    return None if key is None else key.id
+
+
+def measure_files(place: Place, extent: Extent) -> FilesExtent:
+    """The files of a study file's study.
+
+    Raises:
+        ConfigError: If its folder cannot be read.
+    """
     assert place.config is not None, "checked before"
     folder, name = place.config.folder, place.config.study
-    root = StudyFiles(folder=folder, study=name).root
-    of_runs = StudyFiles(folder=folder, study=confirmation_of(name)).root
-    sizes = [*_sizes(root), *_sizes(of_runs)]
-    return FilesExtent(root=root, root_of_runs=of_runs, n_files=len(sizes), n_bytes=sum(sizes))
+    files = StudyFiles(folder=folder, study=name)
+    of_runs = StudyFiles(folder=folder, study=confirmation_of(name))
+    try:
+        own = (
+            *own_files(files, extent.files_id),
+            *own_files(of_runs, extent.files_id_of_runs),
+        )
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error}.", file=str(files.root)) from error
+    sizes = [size for path in own for size in _sizes(path)]
+    return FilesExtent(
+        root=files.root,
+        root_of_runs=of_runs.root,
+        own=own,
+        n_files=len(sizes),
+        n_bytes=sum(sizes),
+    )
 
 
 def _sizes(root: Path) -> Iterator[int]:
-    for path in root.rglob("*"):
-        if path.is_file() and not path.is_symlink():
+    for path in (root, *root.rglob("*")):
+        # What the tuner itself notes there is not worth counting.
+        if path.is_file() and not path.is_symlink() and path.name not in NOTES:
             yield path.stat().st_size
 
 
@@ -155,11 +200,17 @@ def delete_files(files: FilesExtent) -> None:
     Raises:
         ConfigError: If a file cannot be removed.
     """
-    for root in (files.root, files.root_of_runs):
-        if not root.exists():
-            continue
+    for path in files.own:
         try:
-            shutil.rmtree(root)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         except OSError as error:
-            problem = f"cannot be removed: {error}. The study is deleted; remove the folder by hand"
-            raise ConfigError(f"{problem}.", file=str(root)) from error
+            problem = f"cannot be removed: {error}. The study is deleted; remove it by hand"
+            raise ConfigError(f"{problem}.", file=str(path)) from error
+    for root in (files.root, files.root_of_runs):
+        # Unless files of another study are there.
+        for folder in (StudyFiles.moved_aside_below(root), root):
+            with contextlib.suppress(OSError):
+                folder.rmdir()

@@ -6,6 +6,7 @@ import shlex
 
 from tuner.config import StudyConfig
 from tuner.devices.usage import size_text
+from tuner.files import FOLDER_NAME, StudyFiles
 from tuner.verbs.copying import Copied
 from tuner.verbs.delete import Extent, FilesExtent
 from tuner.verbs.enqueue import Enqueued
@@ -61,11 +62,23 @@ def question(extent: Extent, files: FilesExtent | None, place: Place) -> str:
     return f"{text}?"
 
 
-def deleted_text(extent: Extent, files: FilesExtent | None) -> str:
+def deleted_text(extent: Extent, files: FilesExtent | None, place: Place) -> str:
+    """What was deleted, and what becomes of the files that stay."""
     rest = f", and {_files_text(files)} in {files.root}" if files is not None else ""
-    return (
+    text = (
         f"Deleted: study {extent.study.name!r}, {_n(extent.n_trials, 'trial')}, "
         f"{_n(extent.n_attempts, 'attempt')}{rest}."
+    )
+    return text if files is not None else f"{text}\n{_files_stay(extent, place)}"
+
+
+def _files_stay(extent: Extent, place: Place) -> str:
+    where = f"{FOLDER_NAME}/ beside its study file"
+    if place.config is not None:
+        where = str(StudyFiles(folder=place.config.folder, study=extent.study.name).root)
+    return (
+        f"Its files stay in {where}: logs and checkpoints. A new study of this name does not use "
+        "them: they are moved aside when it starts. Delete them with --files, or by hand."
     )
 
 

@@ -57,6 +57,7 @@ from tuner.store.database import Database, open_database, store_errors
 from tuner.store.models import AttemptRow, LeaseRow
 from tuner.store.record import Recorder
 from tuner.store.starts import StartRecord
+from tuner.trial_folders import TrialFolders
 
 SPACE = parse_space({"x": {"type": "float", "low": 0.0, "high": 1.0}})
 GRACE_S = 10.0
@@ -274,6 +275,7 @@ class World:
             housekeeping=self.housekeeping,
             saving=Saving(self.files, self.recorder),
             reselection=self._reselection(widths),
+            folders=TrialFolders(self.files, self.search.key),
         )
 
     def _reselection(self, widths: Sequence[Width]) -> Reselection:

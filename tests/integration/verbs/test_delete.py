@@ -23,6 +23,7 @@ from tuner.errors import EXIT_BAD_INPUT, ConfigError, StoreError
 from tuner.processes import own_process
 from tuner.store.starts import open_dispatchers
 from tuner.verbs.delete import (
+    Extent,
     FilesExtent,
     check_is_named,
     delete_files,
@@ -30,7 +31,7 @@ from tuner.verbs.delete import (
     measure,
     measure_files,
 )
-from tuner.verbs.source import find_place
+from tuner.verbs.source import StoredStudy, find_place
 
 
 def add_ended_study(url: str, name: str) -> None:
@@ -100,9 +101,12 @@ def test_files_are_counted_and_removed(tmp_path: Path) -> None:
     root.mkdir(parents=True)
     (root / "attempt-1.log").write_text("x" * 10)
     (root / "link").symlink_to(tmp_path / "study.yaml")
-    files = measure_files(find_place(str(file), None, {}))
+    extent = Extent(study=StoredStudy(id=1, name="small"), n_trials=1, n_attempts=1)
+    files = measure_files(find_place(str(file), None, {}), extent)
     of_runs = root.parent.with_name(f"{root.parent.name}.confirm")
-    assert files == FilesExtent(root=root.parent, root_of_runs=of_runs, n_files=1, n_bytes=10)
+    assert files == FilesExtent(
+        root=root.parent, root_of_runs=of_runs, own=(root,), n_files=1, n_bytes=10
+    )
     delete_files(files)
     assert not root.parent.exists()
     assert file.exists()

@@ -108,7 +108,7 @@ def test_study_that_was_never_run_is_made(study_file: Path) -> None:
     assert put(where, {"lr": 0.02}).trial_numbers == (0,)
     assert put(where, {"lr": 0.03}).trial_numbers == (1,)
     attributes, trials = load(where.url, "small")
-    assert set(attributes) == {"tuner:space", "tuner:objectives"}
+    assert set(attributes) == {"tuner:space", "tuner:objectives", "tuner:identity"}
     assert [trial.state for trial in trials] == [TrialState.WAITING] * 2
 
 
