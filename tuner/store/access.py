@@ -21,6 +21,7 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy import exc
 
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.store.patience import await_working_thread
 from tuner.store.reasons import problem_of
 
 T = TypeVar("T")
@@ -147,7 +148,7 @@ class Access:
             raise self._unavailable()
         job = _Job(task=task)
         self._jobs.put(job)
-        if not job.has_ended_within(self._patience_s):
+        if not self._has_ended(job, self._patience_s):
             self._close(f"The database has not answered for {self._patience_s:g} s")
             if not job.has_ended_within(0.0):
                 raise self._unavailable()
@@ -157,6 +158,11 @@ class Access:
         if passing_reason(job.error):
             raise self._unavailable() from job.error
         raise job.error
+
+    def _has_ended(self, job: _Job[T], patience_s: float) -> bool:
+        if self.engine.dialect.name == "sqlite":
+            return await_working_thread(job.has_ended_within, patience_s)
+        return job.has_ended_within(patience_s)
 
     def move_to(self, engine: sa.Engine) -> None:
         """From now on the transactions are those of another database."""
