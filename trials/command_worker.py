@@ -140,10 +140,11 @@ class _Minder:
             ready, _, _ = select.select([output.fileno(), self._link.fileno()], [], [], _POLL_S)
             if output.fileno() in ready:
                 is_open = self._take_output(output)
-            if self._link.fileno() in ready and self._link.should_stop():
-                self._terminate()
             if gone_at_s is None and self._process.poll() is not None:
                 gone_at_s = time.monotonic()
+            # Also after output: what was read with a report does not make the link readable.
+            if self._link.hear().action in ENDS_EARLY and gone_at_s is None:
+                self._terminate()
             self._kill_when_due()
             self._link.send_ready()
         for line in self._lines.finish():
@@ -153,23 +154,21 @@ class _Minder:
 
     def conclude(self, exit_code: int, n_oom_kills: int) -> Finished:
         attempt_id = self._link.assign.attempt_id
-        verdict = self._link.verdict
-        # A command that takes SIGTERM by saving and exiting with 0 has not trained to its end.
-        if self._termination.is_requested and exit_code in (0, -signal.SIGTERM, EXIT_TERMINATED):
-            return cancelled(self._link)
-        if exit_code == 0:
-            return Finished(
-                attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=self._curve.values
-            )
-        if verdict.action in ENDS_EARLY:
+        if self._kill_at_s is not None:
+            # Whatever it made of SIGTERM: it was told to end, and its values are half-trained.
             return Finished(
                 attempt_id=attempt_id,
                 outcome=Outcome.PRUNED,
                 cause=Cause.PRUNER,
-                detail=verdict.reason,
+                detail=self._link.verdict.reason,
             )
-        if self._termination.is_heard and exit_code in (-signal.SIGTERM, EXIT_TERMINATED):
+        # A command that takes SIGTERM by saving and exiting with 0 has not trained to its end.
+        if self._termination.is_heard and exit_code in (EXIT_OK, -signal.SIGTERM, EXIT_TERMINATED):
             return cancelled(self._link)
+        if exit_code == EXIT_OK:
+            return Finished(
+                attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=self._curve.values
+            )
         ending = diagnose_exit(exit_code, "\n".join(self._tail), n_oom_kills=n_oom_kills)
         return Finished(
             attempt_id=attempt_id,
@@ -203,7 +202,8 @@ class _Minder:
 
     def _terminate(self) -> None:
         """Asks a pruned command to end. One that was told to stop may end by itself first."""
-        if self._link.verdict.action in ENDS_EARLY and self._kill_at_s is None:
+        if self._kill_at_s is None:
+            self._link.confirm_end()
             self._termination.announce()
             os.killpg(0, signal.SIGTERM)
             self._kill_at_s = time.monotonic() + TERMINATE_TIMEOUT_S

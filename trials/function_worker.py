@@ -209,6 +209,9 @@ def peak_memory_bytes() -> int | None:
 
 def judge_result(context: TrialContext, link: DispatcherLink, result: object) -> Finished:
     names = context.objectives
+    if result is None and link.verdict.action is not Action.CONTINUE:
+        # Its last report is that of a training which was told to end.
+        return _finished_early(link, "")
     try:
         values = _by_objective(result, names) if result is not None else dict(context.last_values)
     except (TypeError, ValueError) as error:

@@ -41,7 +41,10 @@ class Link(Protocol):
         """Hands over the values of a step. Never waits."""
 
     def should_stop(self) -> bool:
-        """Whether the trial shall end now: pruned at its last reported step, or told to stop."""
+        """Whether the trial shall end now: pruned at a step that it reported, or told to stop.
+
+        A verdict that asks for an end stays until it is asked for, and after that.
+        """
 
     def suggest(self, name: str, distribution: BaseDistribution) -> messages.Json:
         """The value of a parameter that the study file does not declare."""
@@ -93,9 +96,15 @@ class DispatcherLink:
         self._n_asked = 0
         self._decisions: deque[messages.Decided] = deque(maxlen=N_DECISIONS_KEPT)
         self._has_decided_to_end = False
-        self.verdict = messages.Verdict(
+        #: The step of the newest verdict that was heard.
+        self._judged_step = -1
+        nothing_yet = messages.Verdict(
             attempt_id=attempt_id, step=-1, action=messages.Action.CONTINUE
         )
+        #: What was heard: the first verdict that asks for an end stays, whatever is reported later.
+        self.standing = nothing_yet
+        #: What the program was told when it asked last.
+        self.verdict = nothing_yet
         try:
             self._socket.connect(address)
         except OSError as error:
@@ -174,11 +183,26 @@ class DispatcherLink:
             RanksDisagree: If this rank has reported another step than rank 0.
             ChannelClosed: If the dispatcher is gone.
         """
-        if not (self._leads or self._follows):
-            self._hear_verdict()
-        elif not self._has_decided_to_end:
+        if self._has_decided_to_end:
+            return True
+        if self._leads or self._follows:
             self._decide_together()
+        else:
+            self._hear_verdict()
+            if self._is_told_to_end:
+                self._tell_decision(count=0)
+        self._has_decided_to_end = self._is_told_to_end
         return self._is_told_to_end
+
+    def hear(self) -> messages.Verdict:
+        """The standing verdict, without waiting; for who ends a program that does not ask."""
+        self._take_all()
+        return self.standing
+
+    def confirm_end(self) -> None:
+        """Tells the dispatcher that a program which does not ask is made to end now."""
+        self.verdict = self.standing
+        self._tell_decision(count=0)
 
     def suggest(self, name: str, distribution: BaseDistribution) -> messages.Json:
         """
@@ -245,14 +269,14 @@ class DispatcherLink:
             self._hear_decision()
         else:
             self._hear_verdict()
-            self._tell_decision()
-        self._has_decided_to_end = self._is_told_to_end
+            self._tell_decision(count=self._n_asked)
 
     def _hear_verdict(self) -> None:
         while self._is_undecided():
             if not self._take(self._receive(VERDICT_TIMEOUT_S)):
                 break
         self._take_all()
+        self.verdict = self.standing
         if self.is_termination_requested and not self._is_told_to_end:
             step = -1 if self._awaited_step is None else self._awaited_step
             self.verdict = messages.Verdict(
@@ -263,16 +287,17 @@ class DispatcherLink:
             )
 
     def _is_undecided(self) -> bool:
-        if self._awaited_step is None or self._is_told_to_end or self.is_termination_requested:
+        is_known = self.standing.action is not messages.Action.CONTINUE
+        if self._awaited_step is None or is_known or self.is_termination_requested:
             return False
-        return self.verdict.step != self._awaited_step
+        return self._judged_step != self._awaited_step
 
-    def _tell_decision(self) -> None:
+    def _tell_decision(self, count: int) -> None:
         verdict = self.verdict
         self._post(
             messages.Decided(
                 attempt_id=self._attempt_id,
-                count=self._n_asked,
+                count=count,
                 step=-1 if self._awaited_step is None else self._awaited_step,
                 action=verdict.action,
                 reason=verdict.reason,
@@ -314,8 +339,10 @@ class DispatcherLink:
 
     def _take(self, message: messages.Message | None) -> bool:
         match message:
-            case messages.Verdict() if not (self._follows or self._has_decided_to_end):
-                self.verdict = message
+            case messages.Verdict() if not self._follows:
+                self._judged_step = message.step
+                if self.standing.action is messages.Action.CONTINUE:
+                    self.standing = message
             case messages.Decided() if self._follows:
                 self._decisions.append(message)
         return message is not None

@@ -98,11 +98,12 @@ class Verdict:
 class Decided:
     """What rank 0 made of its verdict, for the other ranks: all act alike at the same point.
 
-    Ranks need not report, so that points are counted: the n-th time that a program asks.
+    Ranks need not report, so that points are counted: the n-th time that a program asks. A program
+    with one rank tells only that it knows that it shall end, and so does who ends a command.
     """
 
     attempt_id: AttemptId
-    #: From 1.
+    #: From 1; 0 where no other rank waits for it.
     count: int
     #: The step that rank 0 reported last; -1 before its first report.
     step: int

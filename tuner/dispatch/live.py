@@ -35,6 +35,14 @@ _NO_SERVER = "The process that all trials are forked from died, and this one was
 #: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.
 _FAILED_GROUP_GRACE_S = 2.0
 
+#: What is told stays, until something stronger is.
+_STRENGTHS: Mapping[Action, int] = {
+    Action.CONTINUE: 0,
+    Action.PAUSE: 1,
+    Action.PRUNE: 2,
+    Action.STOP: 3,
+}
+
 #: Reports from which the time of a step is told.
 _N_PACED = 4
 
@@ -99,8 +107,10 @@ class LiveAttempt:
     #: The next thing to do should nothing happen until `deadline_s` (monotonic).
     deadline_s: float | None = None
     deadline_step: Step | None = None
-    #: What it was told last.
+    #: What it was told: an end stays, whatever it reports until it hears of it.
     told: Action = Action.CONTINUE
+    #: What its program was told when it asked last, or when it was sent SIGTERM for a verdict.
+    heeds: Action = Action.CONTINUE
     #: Whether it had been told to pause before it was told to stop: it may hear either.
     is_pausing: bool = False
     told_reason: str = ""
@@ -121,6 +131,11 @@ class LiveAttempt:
     is_wait_noted: bool = False
     #: As many devices shall the trial have from the next attempt on, for which this one ends.
     widens_to: int | None = None
+
+    def tell(self, action: Action, reason: str) -> None:
+        """Takes in what it is to be told; an end that was told before is not taken back."""
+        if _STRENGTHS[action] > _STRENGTHS[self.told]:
+            self.told, self.told_reason = action, reason
 
     def wait_for(self, step: Step, at_s: float) -> None:
         self.deadline_step, self.deadline_s = step, at_s
@@ -201,7 +216,7 @@ class LiveAttempt:
 
         A rank that lost a peer may say so before the peer's own end is known.
         """
-        is_ended_by_us = self.stop_cause is not None or self.told in ENDS_EARLY
+        is_ended_by_us = self.stop_cause is not None or self.heeds in ENDS_EARLY
         said = self.finished
         if is_ended_by_us or (said is not None and said.outcome is Outcome.PRUNED):
             return 0
@@ -252,13 +267,13 @@ def _ending_of_rank(
 ) -> Ending:
     said = rank.finished
     exit_code = rank.exit_code or 0
-    if said is not None and said.outcome is Outcome.COMPLETED:
+    if said is not None and said.outcome is Outcome.COMPLETED and not _has_ended_early(live, said):
         return _completed(said.values or live.last_values, objectives, output)
     if said is not None and said.outcome is Outcome.PRUNED:
         return Ending(outcome=said.outcome, cause=said.cause, detail=said.detail)
     if live.stop_cause is not None:
         return _stopped(live.stop_cause, live.told_reason, output)
-    if live.told in ENDS_EARLY and exit_code >= 0:
+    if live.heeds in ENDS_EARLY and exit_code >= 0:
         # A script may take the verdict by ending in its own way, such as a non-zero exit.
         return Ending(outcome=Outcome.PRUNED, cause=Cause.PRUNER, detail=live.told_reason)
     if said is not None:
@@ -272,6 +287,13 @@ def _ending_of_rank(
             detail=diagnose_exit(exit_code, output).detail,
         )
     return diagnose_exit(exit_code, output, n_oom_kills=n_oom_kills - live.n_oom_kills)
+
+
+def _has_ended_early(live: LiveAttempt, said: Finished) -> bool:
+    """Whether a script that reports by itself ended because it heard that it shall."""
+    if said.values:
+        return False
+    return live.heeds in ENDS_EARLY or (live.heeds is Action.STOP and live.stop_cause is not None)
 
 
 def _hung(live: LiveAttempt, ending: Ending) -> Ending:

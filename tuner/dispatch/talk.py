@@ -77,9 +77,11 @@ class Talk:
             case messages.Report():
                 self._hear_report(now, live, source, message)
             case messages.Decided():
-                # From rank 0, for the others.
-                live.decided = message
-                self._channel.broadcast(live.attempt.id, message)
+                live.heeds = message.action
+                if message.count:
+                    # From rank 0, for the others.
+                    live.decided = message
+                    self._channel.broadcast(live.attempt.id, message)
             case messages.Suggest():
                 self._channel.send(source, self._suggested(live, message))
             case messages.SetAttribute():
@@ -131,8 +133,7 @@ class Talk:
             # Also of a trial that is to end: it may have saved its state by then, and go on there.
             held_s = now.monotonic_s - live.leased_at_s
             decision = self._search.report(trial_id, report.step, report.values, held_s=held_s)
-            if live.told is not Action.STOP:
-                live.told, live.told_reason = decision.action, decision.reason
+            live.tell(decision.action, decision.reason)
         for note in self._search.take_notes():
             self._say(note)
         self._answer(live, source, report.step)

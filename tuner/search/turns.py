@@ -41,7 +41,9 @@ class Turns:
         copies = self._succession.copies
         if self._members.length is None or copies is None:
             return None
-        if trial.system_attrs.get(_RESTED_KEY) == step or not self._has_behind(step):
+        # It may have reported further before it paused than it had saved.
+        has_rested = step <= trial.system_attrs.get(_RESTED_KEY, -1)
+        if has_rested or not self._has_behind(step):
             return None
         if not copies.has_state(trial.number):
             return None

@@ -21,6 +21,7 @@ from tuner.dispatch.notices import Ended, Notice
 from tuner.messages import (
     Action,
     Assign,
+    Decided,
     Finished,
     Report,
     SetAttribute,
@@ -218,10 +219,27 @@ def test_pruner_gives_up_and_says_why(make_world):
     world.turn()
     assert [is_prune(verdict) for verdict in worker.verdicts] == [False, True]
     assert worker.verdicts[-1].reason == "Threshold pruned it at step 2 (accuracy 0.1)"
+    worker.report(3, 0.9)  # Its verdict stays until the program asks for it.
+    world.turn()
+    assert [is_prune(verdict) for verdict in worker.verdicts] == [False, True, True]
+    assert worker.verdicts[-1].reason == "Threshold pruned it at step 2 (accuracy 0.1)"
+    worker.say(Decided(attempt_id=worker.id, count=0, step=3, action=Action.PRUNE))
     worker.exit(1)  # As a script may that takes the verdict in its own way.
     world.run()
     assert world.endings == [("0.1", "pruned")]
     assert world.stored_states() == ["PRUNED"]
+
+
+def test_failure_of_a_program_that_never_asked_is_no_pruning(make_world):
+    pruner = optuna.pruners.ThresholdPruner(lower=0.5)
+    world = make_world(sleeps, n_devices=1, n_trials=1, pruner=pruner)
+    world.turn(1.0)
+    (worker,) = world.workers
+    worker.report(1, 0.1)
+    worker.report(2, 0.9)
+    worker.fail()
+    world.run()
+    assert world.endings == [("0.1", "failed")]
 
 
 def test_verdict_does_not_wait_for_the_database(make_world):

@@ -191,7 +191,7 @@ def test_end_that_was_read_with_a_report_is_told_too(
     stop = Verdict(attempt_id=ATTEMPT, step=-1, action=Action.STOP, reason="the study ends")
     group.tell_all(stop)
     main.suggest("lr", LR)
-    assert main.verdict == stop
+    assert main.standing == stop
     assert (main.should_stop(), other.should_stop()) == (True, True)
     assert (other.verdict.action, other.verdict.reason) == (Action.STOP, "the study ends")
 

@@ -189,8 +189,9 @@ def test_end_at_any_step_is_heard_while_waiting_for_another(
     other_end.tell(Verdict(attempt_id=ATTEMPT, step=-1, action=Action.STOP, reason="stopped"))
     other_end.suggestions = {"lr": 0.5}
     assert link.suggest("lr", LR) == 0.5
-    assert link.verdict.reason == "stopped"
+    assert link.standing.reason == "stopped"
     assert link.should_stop()
+    assert link.verdict.reason == "stopped"
 
 
 def test_verdict_on_an_earlier_step_is_not_taken_for_this_one(
@@ -204,6 +205,44 @@ def test_verdict_on_an_earlier_step_is_not_taken_for_this_one(
     link.report(2, {"accuracy": 0.4}, {})
     assert link.should_stop()
     assert link.verdict.step == 2
+
+
+@pytest.mark.parametrize("action", [Action.PRUNE, Action.PAUSE, Action.STOP])
+def test_end_stays_until_it_is_asked_for_and_after_that(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd, action: Action
+) -> None:
+    link = connect()
+    other_end.decide(action)
+    link.report(1, {"accuracy": 0.5}, {})
+    other_end.suggestions = {"lr": 0.5}
+    link.suggest("lr", LR)  # By now the verdict on step 1 has been read.
+    other_end.decide(Action.CONTINUE)
+    for step in (2, 3):
+        link.report(step, {"accuracy": 0.5}, {})
+    assert link.verdict.action is Action.CONTINUE, "the program has not asked yet"
+    assert link.should_stop()
+    link.report(4, {"accuracy": 0.5}, {})
+    assert link.should_stop()
+    link.suggest("lr", LR)  # All that was sent is answered.
+    assert (link.verdict.step, link.verdict.action) == (1, action)
+
+
+def test_dispatcher_is_told_once_that_the_program_knows_of_its_end(
+    connect: Callable[..., DispatcherLink], other_end: OtherEnd
+) -> None:
+    link = connect()
+    link.report(1, {"accuracy": 0.5}, {})
+    assert not link.should_stop()
+    other_end.decide(Action.PAUSE)
+    link.report(2, {"accuracy": 0.5}, {})
+    other_end.suggestions = {"lr": 0.5}
+    link.suggest("lr", LR)
+    assert not any(isinstance(each, messages.Decided) for each in other_end.heard)
+    assert link.should_stop()
+    assert link.should_stop()
+    link.suggest("lr", LR)
+    (decided,) = (each for each in other_end.heard if isinstance(each, messages.Decided))
+    assert (decided.count, decided.step, decided.action) == (0, 2, Action.PAUSE)
 
 
 def test_dispatcher_that_is_gone_is_named(
