@@ -7,8 +7,10 @@ process ends in any way, so there is nothing stale to clean up.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +23,16 @@ from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.errors import DeviceError
 from tuner.processes import pid_namespace
 
+#: Where others remove the file each time between opening and locking it.
+_MAX_TRIES = 10
+#: A lock holds a pid and its namespace.
+_MAX_BYTES = 256
 _OPEN_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+_LET_ALL_WRITE = "Let every user of this machine read and write that file."
+_REMOVE = "Remove it."
+_WAY_OUT = dict.fromkeys((errno.EINVAL, errno.EMLINK, errno.EFBIG, errno.ELOOP), _REMOVE)
 
 
 def default_lock_folder() -> Path:
@@ -52,7 +63,7 @@ class DeviceLocks:
         except OSError as error:
             raise DeviceError(
                 f"{device.label} cannot be claimed: {self._folder / _file_name(device)}: "
-                f"{error.strerror}. Let every user of this machine read and write that file."
+                f"{error.strerror}. {_WAY_OUT.get(error.errno or 0, _LET_ALL_WRITE)}"
             ) from error
         if lock is not None:
             self._held[device.id] = lock
@@ -101,17 +112,41 @@ def _file_name(device: Device) -> str:
 
 def _lock(folder: Path, name: str) -> int | None:
     """Opens and locks a file; None where another process has it."""
-    lock = _open(folder, name)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return None
-    except OSError:
-        os.close(lock)
-        raise
-    _sign(lock)
-    return lock
+    for _ in range(_MAX_TRIES):
+        lock = _open(folder, name)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_removed = _refuse_foreign(lock)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        except OSError:
+            os.close(lock)
+            raise
+        if not is_removed:
+            _sign(lock)
+            return lock
+        os.close(lock)  # The next one to come would lock another file of this name.
+    return None
+
+
+def _refuse_foreign(lock: int) -> bool:
+    """Says whether the file was removed meanwhile.
+
+    The folder is open to all users, any of whom may have put a file of this name there: whose it
+    is says nothing. But a hard link would let this process overwrite a file of its own user.
+
+    Raises:
+        OSError: If this is not a file that a tuner has made.
+    """
+    found = os.fstat(lock)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "this is not a regular file, so no tuner made it")
+    if found.st_nlink > 1:
+        raise OSError(errno.EMLINK, "this is a hard link to another file, so no tuner made it")
+    if found.st_size > _MAX_BYTES:
+        raise OSError(errno.EFBIG, "this holds more than a lock does, so no tuner made it")
+    return found.st_nlink == 0
 
 
 def _unlock(lock: int) -> None:

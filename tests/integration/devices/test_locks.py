@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import a_gpu
+from tuner.devices import locks as locks_module
 from tuner.devices.cpu import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.devices.locks import DeviceLocks, default_lock_folder
@@ -107,6 +108,51 @@ def test_link_in_place_of_a_file_is_refused(ours, folder, tmp_path):
     with pytest.raises(DeviceError, match="GPU 0 cannot be claimed"):
         ours.acquire(ZERO)
     assert target.read_text() == "precious"
+
+
+def test_hard_link_in_place_of_a_file_is_refused(ours, folder, tmp_path):
+    folder.mkdir()
+    target = tmp_path / "precious"
+    target.write_text("1")
+    (folder / ZERO.id).hardlink_to(target)
+    with pytest.raises(DeviceError, match=r"a hard link to another file, so no .*\. Remove it\."):
+        ours.acquire(ZERO)
+    assert target.read_text() == "1"
+
+
+def test_file_that_is_no_lock_is_refused(ours, folder):
+    folder.mkdir()
+    (folder / ZERO.id).write_text("precious " * 100)
+    with pytest.raises(DeviceError, match=r"holds more than a lock does.*Remove it\."):
+        ours.acquire(ZERO)
+    assert len((folder / ZERO.id).read_text()) == 900
+
+
+def test_pipe_in_place_of_a_file_is_refused(ours, folder):
+    folder.mkdir()
+    os.mkfifo(folder / ZERO.id)
+    with pytest.raises(DeviceError, match=r"not a regular file.*Remove it\."):
+        ours.acquire(ZERO)
+
+
+def test_file_that_is_removed_between_opening_and_locking_is_not_held(ours, theirs, folder):
+    assert theirs.acquire(ZERO)  # Makes the file.
+    theirs.release(ZERO)
+    before = locks_module._open
+
+    def opened_and_removed(where, name):
+        lock = before(where, name)
+        if len(removed) < 3:
+            removed.append(name)
+            (where / name).unlink()
+        return lock
+
+    removed: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(locks_module, "_open", opened_and_removed)
+        assert ours.acquire(ZERO)
+    assert len(removed) == 3
+    assert not theirs.acquire(ZERO)
 
 
 def test_link_in_place_of_the_folder_is_refused(ours, folder, tmp_path):

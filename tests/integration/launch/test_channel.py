@@ -5,8 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import signal
 import socket
 import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +146,80 @@ def test_folder_is_locked_until_it_goes() -> None:
     fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
     os.close(other)
     assert not made.path.exists()
+
+
+@pytest.fixture
+def tmp_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for temporary files whose name is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="sweep-") as name:
+        monkeypatch.setattr("tempfile.tempdir", name)
+        yield Path(name)
+
+
+LEAVES_ONE = """
+import os, signal, socket
+from tuner.launch.lifeline import Lifeline
+from tuner.launch.socket_folder import SocketFolder
+
+made = SocketFolder()
+lifeline = Lifeline(made.path)
+socket.socket(socket.AF_UNIX).bind(str(made.path / "channel"))
+print(made.path, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def left_by_a_killed_start(tmp_dir: Path) -> Path:
+    environment = {**os.environ, "TMPDIR": str(tmp_dir)}
+    words = [sys.executable, "-c", LEAVES_ONE]
+    killed = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    return Path(killed.stdout.strip())
+
+
+def make_old(folder: Path) -> None:
+    os.utime(folder, (0, 0))
+
+
+def test_folder_of_a_killed_start_is_removed_by_the_next(tmp_dir: Path) -> None:
+    old, new = left_by_a_killed_start(tmp_dir), left_by_a_killed_start(tmp_dir)
+    make_old(old)
+    made = SocketFolder()
+    assert not old.exists()
+    assert new.exists()  # Its owner may be about to lock it.
+    assert made.path.exists()
+    made.close()
+
+
+def test_folder_of_a_living_start_stays(tmp_dir: Path) -> None:
+    living = SocketFolder()
+    os.mkfifo(living.path / "lifeline")
+    make_old(living.path)
+    SocketFolder().close()
+    assert (living.path / "lifeline").exists()
+    living.close()
+
+
+@pytest.mark.parametrize("change", ["file", "no lifeline", "name", "mode", "link"])
+def test_folder_that_may_be_another_programs_stays(tmp_dir: Path, change: str) -> None:
+    left = left_by_a_killed_start(tmp_dir)
+    match change:
+        case "file":
+            (left / "notes").touch()
+        case "no lifeline":
+            (left / "lifeline").unlink()
+        case "name":
+            left = left.rename(tmp_dir / "tuner-devices")
+        case "mode":
+            left.chmod(0o755)
+        case "link":
+            away = left.rename(tmp_dir / "elsewhere")
+            left.symlink_to(away)
+            left = away
+    before = sorted(left.iterdir())
+    make_old(left)
+    SocketFolder().close()
+    assert sorted(left.iterdir()) == before
 
 
 def test_address_fits_into_a_socket_address_below_a_deep_folder(
