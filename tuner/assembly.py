@@ -277,7 +277,7 @@ def _is_signalled(inbox: Inbox, patience_s: float) -> bool:
 def _exit_code(result: Result) -> int:
     if result.is_interrupted:
         return EXIT_INTERRUPTED
-    if result.is_hopeless:
+    if result.is_hopeless or result.is_stranded:
         return EXIT_STUDY_FAILED
     if result.n_failed and not (result.n_completed or result.n_pruned):
         return EXIT_STUDY_FAILED

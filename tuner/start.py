@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tuner.config import StudyConfig
+from tuner.config.machine_checks import what_is_left_to_others
 from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.mps import mps_is_running
@@ -69,6 +70,8 @@ def run_study(
         _announce_devices(console, host)
         if line := _sharing_line(config, host, environ):
             console.print(line, highlight=False)
+        if line := what_is_left_to_others(config, host.all_devices):
+            console.print(f"resources: {line}", highlight=False)
         if line := widening_of(config, len(host.all_devices)):
             console.print(f"widen: {line}", highlight=False)
         if config.budget.is_open:

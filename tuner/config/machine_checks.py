@@ -86,6 +86,8 @@ def _missing_program(written: str, program: str) -> str:
 def check_resources(config: StudyConfig, devices: Sequence[Device]) -> None:
     """Refuses trials that are wider than the machine, whatever becomes free.
 
+    Where other machines may work on the study too, those that fit are enough.
+
     Args:
         config: The study.
         devices: The devices that the study may use, now or later.
@@ -104,15 +106,53 @@ def check_resources(config: StudyConfig, devices: Sequence[Device]) -> None:
     resources = config.trial.resources
     if resources is None:
         return
-    is_cpu = resources.cpus is not None
-    usable = [each for each in devices if (each.kind is DeviceKind.CPU) == is_cpu]
-    if config.max_gpus is not None:
-        usable = usable[: config.max_gpus]
+    is_cpu, usable = resources.cpus is not None, _usable(config, devices)
     widths = possible_widths(resources.rule, config.search_space)
+    left = _left_to_others(config, usable)
+    if _is_shared(config) and left and left != list(widths):
+        return
     problem = _problem(resources.rule, widths, usable, is_cpu=is_cpu, n_max=config.max_gpus)
     if problem:
         key = f"trial.resources.{resources.key}"
         raise ConfigError(problem, file=config.file, key=key)
+
+
+def what_is_left_to_others(config: StudyConfig, devices: Sequence[Device]) -> str:
+    """Which trials of a shared study this machine cannot run, for people; empty for none.
+
+    Args:
+        config: The study, which `check_resources` has let pass.
+        devices: The devices that the study may use, now or later.
+    """
+    usable = _usable(config, devices)
+    numbers = sorted({n_devices_of(width) for width in _left_to_others(config, usable)})
+    if not numbers:
+        return ""
+    return (
+        f"trials that need {' or '.join(map(str, numbers))} devices are left to other dispatchers "
+        f"of the study: this one has {len(usable)}"
+    )
+
+
+def _is_shared(config: StudyConfig) -> bool:
+    """Whether several machines may work on the study at a time."""
+    return not config.storage.startswith("sqlite")
+
+
+def _usable(config: StudyConfig, devices: Sequence[Device]) -> list[Device]:
+    resources = config.trial.resources
+    is_cpu = resources is not None and resources.cpus is not None
+    usable = [each for each in devices if (each.kind is DeviceKind.CPU) == is_cpu]
+    return usable if config.max_gpus is None else usable[: config.max_gpus]
+
+
+def _left_to_others(config: StudyConfig, usable: Sequence[Device]) -> list[Width]:
+    """Widths that do not fit on this machine."""
+    resources = config.trial.resources
+    if resources is None:
+        return []
+    widths = possible_widths(resources.rule, config.search_space)
+    return [width for width in widths if n_devices_of(width) > len(usable)]
 
 
 def _problem(

@@ -18,6 +18,10 @@ from tuner.idle import IdleCause
 from tuner.search.study import StudySearch
 from tuner.store.fleet import Fleet
 
+#: Suggestions that do not fit here and wait, beside one for each trial that was begun. So many in a
+#: row are next to never all too wide where some may fit.
+MOST_TOO_WIDE = 32
+
 
 class WhyNoMore(Protocol):
     def __call__(self, now: Instant, *, is_new_trial: bool) -> str:
@@ -110,6 +114,8 @@ class Asking:
         self._settling.tell_of_members()
         if asked is None and is_last:
             return None
+        if asked is None and self._leaves_enough_to_wider():
+            return None
         # Whoever makes it wakes the loop.
         self._is_making_suggestion = asked is None and not self._search.is_ready
         if self._is_making_suggestion:
@@ -119,6 +125,15 @@ class Asking:
         here_s = self._clock.now().monotonic_s - began_s
         self._foresight.asked(here_s + self._search.suggestion_s)
         return candidate
+
+    def _leaves_enough_to_wider(self) -> bool:
+        """Whether so many suggestions that do not fit here wait that no more are made.
+
+        They wait for dispatchers with more devices, and would fill the study without them.
+        """
+        if not self._search.n_waiting or self._search.has_waiting:
+            return False
+        return len(self._search.left_to_others()) >= MOST_TOO_WIDE + self._search.n_begun
 
     def _leaves_last_ones(self, n_devices: int) -> bool:
         """Whether so few trials are left that other dispatchers may have a device for them."""

@@ -48,6 +48,7 @@ from tuner.dispatch.snapshot import StoreState, take_snapshot
 from tuner.dispatch.spending import Spending
 from tuner.dispatch.stalls import Stalls
 from tuner.dispatch.stopping import Stopping
+from tuner.dispatch.stranding import Stranding
 from tuner.dispatch.streak import N_ALIKE, Streak, said_last
 from tuner.dispatch.talk import Talk
 from tuner.dispatch.telling import Telling
@@ -119,6 +120,7 @@ class Dispatcher:
     ) -> None:
         self._search = search
         search.copy_states(plan.files)
+        search.take_only(leasing.could_ever_fit)
         self._recorder = recorder
         self._launcher = launcher
         self._channel = channel
@@ -132,8 +134,6 @@ class Dispatcher:
         self._live: dict[AttemptId, LiveAttempt] = {}
         #: Those of them that are to be launched once the database knows of them.
         self._intended: list[LiveAttempt] = []
-        #: Trials that are too wide for the devices that are left.
-        self._parked: list[Candidate] = []
         self._n_signals = 0
         #: Why no trial starts any more and those that run are to end; empty while they may.
         self._stop_reason = ""
@@ -152,6 +152,7 @@ class Dispatcher:
             now=self._started_at,
             counts_devices=terms.budget.counts_devices,
         )
+        self._stranding = Stranding(search, leasing, self._others, self._say)
         self._activity = activity
         self._usage = Usage(recorder, sampler)
         self._spending = self._new_spending()
@@ -267,7 +268,7 @@ class Dispatcher:
                 break
             happened = events.drain(self._patience_s())
         self._put_back_waiting()
-        if not self._stop_reason:
+        if not self._stop_reason and not self._stranding.reason:
             self._search.end_paused()
         if self._saving is not None:
             self._saving.finish()
@@ -490,14 +491,8 @@ class Dispatcher:
         done = self._device_changes.carry_out(command.arguments["devices"])
         held = [device for live in self._live.values() for device in live.grant.devices]
         self._usage.look_at(list(dict.fromkeys([*self._leasing.devices, *held])))
-        self._unpark()
         self._recorder.beat(now.utc, self._leasing.devices)
         return done
-
-    def _unpark(self) -> None:
-        """What is left of the devices may be wide enough now."""
-        while self._parked:
-            self._leasing.put(self._parked.pop())
 
     def _stop_trial(self, now: Instant, command: Command) -> None:
         for live in self._live.values():
@@ -538,9 +533,8 @@ class Dispatcher:
 
     def _put_back_waiting(self) -> None:
         """What has no devices yet waits for a later start."""
-        for candidate in [*self._leasing.take_all(), *self._parked]:
+        for candidate in self._leasing.take_all():
             self._search.put_back(candidate.asked.trial_id)
-        self._parked.clear()
 
     # -- devices -----------------------------------------------------------------------------
 
@@ -563,8 +557,7 @@ class Dispatcher:
             self._settling.go_on_wider(live, is_stopping=bool(self._stop_reason))
 
     def _fill_devices(self, now: Instant) -> None:
-        if self._leasing.look(now.monotonic_s):
-            self._unpark()
+        self._leasing.look(now.monotonic_s)
         self._grant_devices(now)
         if self._widening is not None and self._may_start(now):
             if self._leasing.settle_for_less():
@@ -573,12 +566,18 @@ class Dispatcher:
                 spent = self._spending.spent(now)
                 self._widening.heed(now, self._live.values(), self._spending.budget, spent)
         self._launch_intended(self._clock.now())
-        for candidate in self._leasing.unplaceable():
-            self._parked.append(candidate)
-            self._say(f"Trial {candidate.asked.number} is wider than what is left here; it waits.")
+        self._leave_to_wider(self._leasing.unplaceable())
         for note in self._leasing.notes:
             self._say(note)
         self._leasing.notes.clear()
+
+    def _leave_to_wider(self, candidates: Sequence[Candidate]) -> None:
+        """Trials that can never run here wait for whoever has enough devices."""
+        for candidate in candidates:
+            self._search.put_back(candidate.asked.trial_id)
+        if candidates:
+            numbers = [candidate.asked.number for candidate in candidates]
+            self._say(self._stranding.told_too_wide(numbers))
 
     def _grant_devices(self, now: Instant) -> None:
         while self._leasing.may_have_room and self._may_start(now):
@@ -597,7 +596,7 @@ class Dispatcher:
         return self._room.is_there(now.monotonic_s)
 
     def _has_nothing_to_start(self, now: Instant) -> bool:
-        is_asked = self._asking.found_nothing and not self._leasing.n_waiting and not self._parked
+        is_asked = self._asking.found_nothing and not self._leasing.n_waiting
         return is_asked and bool(self._why_no_more(now, is_new_trial=True))
 
     def _intend(self, now: Instant, grant: Grant) -> None:
@@ -651,7 +650,7 @@ class Dispatcher:
             self._recorder.commit()
             raise error
         if not self._end_reason:
-            return False
+            return self._has_stranded(now)
         if self._why_no_more(now, is_new_trial=False):
             return True
         must_wait = True
@@ -660,11 +659,20 @@ class Dispatcher:
         # The next round takes it up: what the others have done may be known since just now.
         return not must_wait and not self._search.lacks_a_winner
 
+    def _has_stranded(self, now: Instant) -> bool:
+        """Whether only trials are left that no dispatcher of the study has enough devices for."""
+        is_idle = self._asking.found_nothing and not self._leasing.n_waiting
+        with self._outage.watch(now):
+            if self._stranding.look(now, is_idle=is_idle and not self._room.is_awaited):
+                self._end_reason = self._stranding.reason
+        return bool(self._end_reason)
+
     def _result(self) -> Result:
         counts = self._search.count()
         return Result(
             is_interrupted=bool(self._stop_reason) and self._stop_reason != _HOPELESS,
             is_hopeless=self._stop_reason == _HOPELESS,
+            is_stranded=bool(self._stranding.reason),
             reason=self._end_reason,
             n_completed=counts[TrialState.COMPLETE],
             n_pruned=counts[TrialState.PRUNED] - self._search.n_infeasible,
@@ -690,9 +698,9 @@ class Dispatcher:
         if not self._outage.may_be_over(now):
             return False
         self._recorder.commit()
-        waiting = [*self._leasing.waiting, *self._parked]
         in_hand = [live.attempt.trial_id for live in self._live.values()]
-        self._recorder.give_up_all_but(in_hand + [each.asked.trial_id for each in waiting])
+        waiting = [each.asked.trial_id for each in self._leasing.waiting]
+        self._recorder.give_up_all_but(in_hand + waiting)
         self._outage.end(now)
         return True
 

@@ -178,19 +178,47 @@ class Leasing:
         # The width of one that is learned is better told later.
         return not self._line and not isinstance(self._rule, LearnedWidth)
 
+    def could_ever_fit(self, params: Mapping[str, object]) -> bool:
+        """Whether a trial with these parameters fits on the devices here once they are free.
+
+        Args:
+            params: Of a trial. Without the one that says how wide it is, it may fit.
+        """
+        if self._may_take_up_more or isinstance(self._rule, LearnedWidth):
+            return True
+        try:
+            width = width_of(self._rule, params)
+        except ValueError:
+            return True
+        return self.pool.can_ever_fit(width)
+
+    def n_devices_for(self, params: Mapping[str, object]) -> int:
+        """How many devices a trial with these parameters takes; 1 where that is not known."""
+        try:
+            return (
+                1
+                if isinstance(self._rule, LearnedWidth)
+                else n_devices_of(width_of(self._rule, params))
+            )
+        except ValueError:
+            return 1
+
+    @property
+    def _may_take_up_more(self) -> bool:
+        return self._standby is not None and bool(self._standby.devices)
+
     def unplaceable(self) -> list[Candidate]:
         """Trials that are wider than all that is left of the devices; they wait no more."""
-        if self._standby is not None and self._standby.devices:
+        if self._may_take_up_more:
             return []
         return self._line.unplaceable(self.pool)
 
     @property
     def is_stuck(self) -> bool:
         """Whether no trial of the study can ever start here again."""
-        may_grow = self._standby is not None and bool(self._standby.devices)
         # Who waits for one that fell off the bus waits for a reboot, most often.
         may_heal = any(each.id not in self.watch.lost for each in self._quarantine.devices)
-        may_grow = may_grow or may_heal
+        may_grow = self._may_take_up_more or may_heal
         return not may_grow and not any(map(self.pool.can_ever_fit, self._widths))
 
     def _wants_more(self) -> bool:

@@ -68,7 +68,7 @@ class Others:
             self._look(now)
         if not self._n_elsewhere or not self._fleet.others:
             # None, or those of somebody who is no dispatcher; or one that died has left some here.
-            return self._search.count()[TrialState.WAITING] > 0
+            return self._search.has_waiting
         if not self._is_wait_said:
             self._is_wait_said = True
             self._say(
@@ -76,6 +76,14 @@ class Others:
                 "stays, should one be lost. Ctrl-C ends it without harm."
             )
         return True
+
+    def may_run(self, n_devices: int, now: Instant) -> bool:
+        """Whether another dispatcher has so many devices, or trials run elsewhere."""
+        if not self._fleet.others or now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
+            self._look(now)
+        if not self._fleet.others:
+            return False
+        return self._n_elsewhere > 0 or self._fleet.most_devices >= n_devices
 
     @property
     def _n_elsewhere(self) -> int:

@@ -36,6 +36,8 @@ class Result:
     is_interrupted: bool
     #: Whether it ended because the program fails whatever its parameters are.
     is_hopeless: bool = False
+    #: Whether trials wait that no dispatcher of the study has enough devices for.
+    is_stranded: bool = False
     #: The budget that was reached, or what else ended the study; for people.
     reason: str
     n_completed: int
@@ -47,4 +49,4 @@ class Result:
     @property
     def is_cut_short(self) -> bool:
         """Whether the study has not come to its own end."""
-        return self.is_interrupted or self.is_hopeless
+        return self.is_interrupted or self.is_hopeless or self.is_stranded

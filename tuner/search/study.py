@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import optuna
 from optuna.distributions import json_to_distribution
@@ -24,6 +24,7 @@ from tuner.search.asha import AshaPruner
 from tuner.search.asked import AskedTrial
 from tuner.search.decision import Decision
 from tuner.search.freeze_thaw import FreezeThawPruner
+from tuner.search.grid_points import FIXED_ATTR
 from tuner.search.hyperband import AsyncHyperbandPruner
 from tuner.search.identity import (
     IDENTITY_ATTR,
@@ -146,6 +147,28 @@ class StudySearch:
         return len(self._paused)
 
     @property
+    def n_waiting(self) -> int:
+        """Trials that wait for a device, here or elsewhere."""
+        return self.count()[TrialState.WAITING]
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a trial waits for a device that can run here."""
+        return self.study.has_waiting
+
+    def take_only(self, fits: Callable[[Mapping[str, ParamValue]], bool]) -> None:
+        """From now on trials that wait are left to other dispatchers where they do not fit here.
+
+        Args:
+            fits: Whether a trial with such parameters fits; some may not be known yet.
+        """
+        self.study.may_take = lambda trial: fits(self._known_params(trial))
+
+    def left_to_others(self) -> Mapping[int, Mapping[str, ParamValue]]:
+        """Parameters of the trials that wait and do not fit here, by number."""
+        return {trial.number: self._known_params(trial) for trial in self.study.waiting_elsewhere()}
+
+    @property
     def n_begun(self) -> int:
         """Trials that ever had a device and have not been put back."""
         counts = self._storage.count_trials(self.study_id)
@@ -164,7 +187,7 @@ class StudySearch:
             return population.is_over
         sampler = self.study.sampler
         if isinstance(sampler, GridSampler):
-            return not self.study.has_waiting and not sampler.has_point_left(self.study)
+            return not self.n_waiting and not sampler.has_point_left(self.study)
         return self.study.is_exhausted
 
     @property
@@ -512,6 +535,11 @@ class StudySearch:
     def _note_infeasible(self, trial: FrozenTrial) -> None:
         if trial.system_attrs and any(key.startswith(_INFEASIBLE) for key in trial.constraints):
             self._infeasible.add(trial._trial_id)
+
+    def _known_params(self, trial: FrozenTrial) -> dict[str, ParamValue]:
+        """Also those that it was told to try and has not asked for yet."""
+        fixed: dict[str, ParamValue] = trial.system_attrs.get(FIXED_ATTR, {})
+        return fixed | all_params(trial, self._space)
 
     def _begin_point(self) -> int | None:
         sampler = self.study.sampler

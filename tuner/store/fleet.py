@@ -76,6 +76,8 @@ class Fleet:
         self._sights = Sights()
         #: Who works on the study with us, for people.
         self.others: tuple[str, ...] = ()
+        #: How many devices the one of them has that has the most.
+        self.most_devices = 0
         #: Device-seconds that earlier starts and other dispatchers have spent on the study.
         self.device_s_elsewhere = device_s_elsewhere
         self.energy_kwh_elsewhere = energy_kwh_elsewhere
@@ -89,13 +91,16 @@ class Fleet:
         try:
             with store_errors(self._database.shown_url):
                 found = self._database.access.run(lambda c: open_dispatchers(c, self._study_id))
+                devices = self._database.access.run(self._read_devices) if len(found) > 1 else {}
         except BaseException:
             # Who could not write while we could not read is not dead.
             self._sights.clear()
             raise
         others = [one for one in found if one.id != self._own_id]
         dead = [one for one in others if self._is_dead(one, now.monotonic_s)]
-        self.others = tuple(one.place for one in others if one not in dead)
+        alive = [one for one in others if one not in dead]
+        self.others = tuple(one.place for one in alive)
+        self.most_devices = max((len(devices.get(one.id, ())) for one in alive), default=0)
         losses = [self._take_over(one, now.utc) for one in dead]
         return [loss for loss in losses if loss is not None]
 
@@ -108,6 +113,13 @@ class Fleet:
             self.energy_kwh_elsewhere = self._database.access.run(
                 lambda c: energy_kwh_of(c, self._study_id, but_of=self._own_id)
             )
+
+    def _read_devices(self, connection: sa.Connection) -> dict[int, list[str]]:
+        """The devices of dispatchers that have not ended, by record."""
+        query = sa.select(DispatcherRow.id, DispatcherRow.devices).where(
+            DispatcherRow.study_id == self._study_id, DispatcherRow.ended_at.is_(None)
+        )
+        return {row.id: row.devices or [] for row in connection.execute(query)}
 
     def _is_dead(self, one: OpenDispatcher, now_s: float) -> bool:
         life = life_of(one.process, here=self._here)

@@ -6,6 +6,7 @@ import signal
 
 import optuna
 import pytest
+import sqlalchemy as sa
 
 from search_spaces import parse_space
 from tests.fakes import a_gpu
@@ -269,10 +270,15 @@ def test_trial_that_lost_its_devices_waits_and_narrow_ones_go_on(make_mixed):
         worker.later(1.0, lambda w=worker: w.finish(Outcome.COMPLETED, values={"accuracy": 0.5}))
         worker.later(1.0, lambda w=worker: w.exit(0))
     world.program = completes_together
-    world.run()
+    result = world.run()
+    assert result.is_stranded
+    assert "need more devices than any dispatcher has" in result.reason
     widths = {t.params["w"] for t in world.stored_trials() if t.state.name == "WAITING"}
     assert widths == {4}
     assert any("wider than what is left" in text for text in world.said)
+    with world.database.engine.connect() as connection:
+        states = "select count(*) from trials where state = 'RUNNING'"
+        assert connection.execute(sa.text(states)).scalar() == 0, "one stays claimed"
 
 
 def test_study_ends_when_no_trial_can_fit_any_more(make_ddp):

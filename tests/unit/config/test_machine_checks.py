@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
+from tuner.config.machine_checks import (
+    check_command_exists,
+    check_resources,
+    resolve_argv,
+    what_is_left_to_others,
+)
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.errors import ConfigError
 
@@ -117,6 +122,25 @@ def test_resources_that_cannot_be_given_are_refused(
 )
 def test_resources_that_fit_are_accepted(load, body: str, devices: list[Device]) -> None:
     check_resources(load(trial(body)), devices)
+
+
+def test_a_machine_that_is_too_narrow_for_some_trials_may_join_a_shared_study(load) -> None:
+    body = trial('function: m:f, resources: {gpus: "{world_size}"}') + WORLD_SIZE
+    config = load(body + "storage: postgresql://server/db\n")
+    check_resources(config, gpus(2))
+    assert what_is_left_to_others(config, gpus(2)) == (
+        "trials that need 4 devices are left to other dispatchers of the study: this one has 2"
+    )
+    check_resources(config, gpus(4))
+    assert what_is_left_to_others(config, gpus(4)) == ""
+
+
+def test_a_shared_study_that_nothing_fits_of_is_refused(load) -> None:
+    shared = "storage: postgresql://server/db\n"
+    for resources, device in (("{gpus: 4}", gpus(2)), ("{memory: 200GiB}", gpus(2))):
+        config = load(trial(f"function: m:f, resources: {resources}") + shared)
+        with pytest.raises(ConfigError):
+            check_resources(config, device)
 
 
 def test_max_gpus_limits_the_width_of_a_trial(load) -> None:
