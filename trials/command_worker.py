@@ -35,6 +35,7 @@ from trials.output_lines import LineSplitter
 from trials.termination import Termination
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
+from tuner.launch import remains
 from tuner.launch.diagnosis import N_TAIL_LINES, diagnose_exit
 from tuner.launch.guardian import GRACE_S
 from tuner.launch.oom_kills import count_oom_kills
@@ -107,6 +108,7 @@ def _start(program: CommandProgram, context: TrialContext) -> subprocess.Popen[b
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        pass_fds=remains.held(),
     )
 
 

@@ -58,6 +58,11 @@ class StudyFiles:
         return self.root / "dispatcher.log"
 
     @property
+    def dispatchers(self) -> Path:
+        """A file for each dispatcher, locked by its workers."""
+        return self.root / "dispatchers"
+
+    @property
     def hooks_log(self) -> Path:
         """What the programs of `on_finish`, `on_best` and `on_failure` print."""
         return self.root / "hooks.log"

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ from tuner.files import StudyFiles
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, raised_limit
 from tuner.launch.inbox import Inbox
 from tuner.launch.local import LocalLauncher, modules_of
+from tuner.launch.remains import Remains
 from tuner.prepare import (
     HostDevices,
     check_study,
@@ -64,6 +66,8 @@ def run_study(
     files = StudyFiles(folder=config.folder, study=config.study)
     with ExitStack() as stack:
         metrics = _serve_metrics(stack, config, console, serve_at)
+        remains = Remains(files.dispatchers, partial(_say, console))
+        remains.wait()
         locks = stack.enter_context(DeviceLocks())
         host = find_devices(config, environ, locks)
         stack.callback(host.probe.close)
@@ -78,7 +82,7 @@ def run_study(
             console.print("budget: open; the study goes on until Ctrl-C")
         inbox = Inbox()
         stack.callback(inbox.close)
-        launcher = stack.enter_context(open_launcher(config, host, inbox, environ))
+        launcher = stack.enter_context(open_launcher(config, host, inbox, environ, remains))
         _log_to(files.dispatcher_log)
         # SQLAlchemy and Alembic take half a second, in which the fork server imports torch.
         with _kept_for_good():
@@ -105,9 +109,21 @@ def _kept_for_good() -> Iterator[None]:
 
 @contextmanager
 def open_launcher(
-    config: StudyConfig, host: HostDevices, inbox: Inbox, environ: Mapping[str, str]
+    config: StudyConfig,
+    host: HostDevices,
+    inbox: Inbox,
+    environ: Mapping[str, str],
+    remains: Remains | None = None,
 ) -> Iterator[LocalLauncher]:
-    """Starts the fork server with the user's modules; ends every worker that is left."""
+    """Starts the fork server with the user's modules; ends every worker that is left.
+
+    Args:
+        config: The study.
+        host: The devices.
+        inbox: Where exits go.
+        environ: The process's environment.
+        remains: Tells later starts of workers that are left; None where none runs a trial.
+    """
     files = StudyFiles(folder=config.folder, study=config.study)
     _make_folder(files, config)
     program = program_of(config)
@@ -121,6 +137,7 @@ def open_launcher(
             import_path=import_path_of(config),
             n_spares=len(host.devices),
             max_log_bytes=config.trial.max_log_bytes,
+            remains=remains,
         )
         try:
             yield launcher
@@ -149,6 +166,10 @@ def _serve_metrics(
     stack.callback(server.close)
     console.print(f"metrics: {server.url}", highlight=False, markup=False, soft_wrap=True)
     return server
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _log_to(path: Path) -> None:

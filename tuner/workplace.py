@@ -78,6 +78,8 @@ class OpenStudy:
 
 def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispatcher:
     config, recorder = study.config, study.recorder
+    if workplace.launcher.remains is not None:
+        recorder.fleet.leaves_workers = workplace.launcher.remains.are_left_by
     plan = plan_of(config, seed=study.seed)
     return Dispatcher(
         search=study.search,

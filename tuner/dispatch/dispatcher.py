@@ -65,6 +65,7 @@ from tuner.messages import TerminationRequested
 from tuner.search.study import StudySearch
 from tuner.store.commands import REFUSED, Command, Order
 from tuner.store.record import Recorder
+from tuner.store.starts import STALE_AFTER_S
 from tuner.trial_folders import TrialFolders
 
 _log = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ _TICK_S = 0.25
 #: While a GPU's memory is awaited it is looked at this often.
 _CLEARING_TICK_S = 0.05
 _BEAT_EVERY_S = 10.0
+#: Of an outage: a minute after this dispatcher's last sign of life, others take its trials over.
+_CUT_OFF_AFTER_S = STALE_AFTER_S - _BEAT_EVERY_S
 _HOPELESS = "its first attempts all failed in the same way"
 #: After Ctrl-C, for a database that does not answer.
 _LAST_WAIT_S = 30.0
@@ -310,6 +313,7 @@ class Dispatcher:
             # Of another file, perhaps, which is at the path by now.
             if not self._look_for_file(now):
                 raise
+        self._leave_to_others(now)
         self._note_use(now)
         self._outage.tell(now)
         self._tell_people(now)
@@ -703,6 +707,24 @@ class Dispatcher:
         self._recorder.give_up_all_but(in_hand + waiting)
         self._outage.end(now)
         return True
+
+    def _leave_to_others(self, now: Instant) -> None:
+        """Lets trials save and end before other dispatchers start further attempts of them.
+
+        The others take this dispatcher for dead, and may share its folder of checkpoints.
+        """
+        if self._outage.lasts_s(now) < _CUT_OFF_AFTER_S or not self._others.places:
+            return
+        left = [live for live in self._live.values() if live.may_be_told]
+        if left:
+            self._say(
+                f"Not connected to the database for {self._outage.lasts_s(now):.0f} s: other "
+                f"dispatchers ({', '.join(self._others.places)}) take over the trials of this one. "
+                f"{len(left)} running trials are asked to save and end."
+            )
+        for live in left:
+            reason = "The database was away, and other dispatchers take over."
+            self._stopping.tell(live, now, reason=reason)
 
     def _write_the_rest(self, events: Events) -> None:
         """The last commit. A user who wants an end waits for the database a while at most."""

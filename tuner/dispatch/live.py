@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from search_spaces import ParamValue
-from tuner.attempt import Attempt, Cause, Ending, Outcome
+from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome
 from tuner.clock import Instant
 from tuner.devices.device import DeviceKind
 from tuner.dispatch.grants import Grant
@@ -139,6 +139,12 @@ class LiveAttempt:
 
     def wait_for(self, step: Step, at_s: float) -> None:
         self.deadline_step, self.deadline_s = step, at_s
+
+    @property
+    def may_be_told(self) -> bool:
+        """Whether it runs, and neither ends by itself nor was asked to."""
+        is_over = self.attempt.state is AttemptState.CLEARING or self.finished is not None
+        return self.stop_cause is None and not is_over
 
     @property
     def labels(self) -> tuple[str, ...]:

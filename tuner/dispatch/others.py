@@ -86,6 +86,11 @@ class Others:
         return self._n_elsewhere > 0 or self._fleet.most_devices >= n_devices
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """Where the other dispatchers work that were there at the last look, for people."""
+        return self._fleet.others
+
+    @property
     def _n_elsewhere(self) -> int:
         """Trials that run, while none runs here."""
         return self._search.count()[TrialState.RUNNING]

@@ -30,6 +30,7 @@ from tuner.launch.lifeline import Lifeline
 from tuner.launch.log_limit import LogLimit
 from tuner.launch.ports import Ports
 from tuner.launch.processes import is_gone, n_readable, signal_group
+from tuner.launch.remains import Remains
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
 from tuner.launch.socket_folder import SocketFolder
 from tuner.launch.strays import end_strays
@@ -71,6 +72,7 @@ class LocalLauncher:
         import_path: Folders of the user's modules, before those of this process.
         n_spares: Processes to fork ahead; as many as may be wanted at the same moment.
         max_log_bytes: What each rank of an attempt may keep of its output.
+        remains: Lets later starts wait for workers that are left; None where none runs a trial.
     """
 
     def __init__(
@@ -83,7 +85,10 @@ class LocalLauncher:
         import_path: Sequence[str] = (),
         n_spares: int = 1,
         max_log_bytes: int = DEFAULT_MAX_LOG_BYTES,
+        remains: Remains | None = None,
     ) -> None:
+        self.remains = remains
+        self._dispatcher_file = remains.add_own() if remains else None
         self._inbox = inbox
         self._environment = environment
         self._log_path = log_path
@@ -225,6 +230,8 @@ class LocalLauncher:
         self._stop_server()
         self._logs.close()
         self.guardian.close()
+        if self.remains:
+            self.remains.remove_own()
         self._lifeline.close()
         # A fork server that this process starts later would look for its socket there.
         _multiprocessing_config().pop("tempdir", None)
@@ -310,6 +317,7 @@ class LocalLauncher:
             preload.ENV_SYS_PATH: os.pathsep.join([*self._import_path, *sys.path]),
             preload.ENV_LOG: str(self._log_path),
             preload.ENV_LIFELINE: str(self._lifeline.path),
+            preload.ENV_DISPATCHER: str(self._dispatcher_file or ""),
         }
         forkserver.set_forkserver_preload([preload.__name__])
         # Its own choice of a place for its socket fails in a deep TMPDIR.

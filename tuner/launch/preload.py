@@ -19,12 +19,13 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.launch import announced, lifeline, strays
+from tuner.launch import announced, lifeline, remains, strays
 
 ENV_MODULES = "TUNER_PRELOAD_MODULES"
 ENV_SYS_PATH = "TUNER_PRELOAD_SYS_PATH"
 ENV_LOG = "TUNER_PRELOAD_LOG"
 ENV_LIFELINE = "TUNER_PRELOAD_LIFELINE"
+ENV_DISPATCHER = "TUNER_PRELOAD_DISPATCHER"
 
 #: Of prctl(2), which has it on Linux alone.
 _PR_SET_CHILD_SUBREAPER = 36
@@ -55,6 +56,8 @@ def _preload() -> None:
     held = lifeline.hold(path) if path else None
     if path:
         announced.outlive_sigterm(Path(path).parent)
+    if file := os.environ.pop(ENV_DISPATCHER, ""):
+        remains.hold(Path(file))
     _adopt_orphans()
     if log := os.environ.pop(ENV_LOG, ""):
         _redirect_output(log)

@@ -7,7 +7,7 @@ change while this one watched it for a minute.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -74,6 +74,9 @@ class Fleet:
         self._here = here
         self._own_id = own_id
         self._sights = Sights()
+        #: Whether worker processes of a dispatcher of this host that is gone are left, for which
+        #: its trials have to wait.
+        self.leaves_workers: Callable[[ProcessIdentity], bool] = lambda process: False
         #: Who works on the study with us, for people.
         self.others: tuple[str, ...] = ()
         #: How many devices the one of them has that has the most.
@@ -125,7 +128,7 @@ class Fleet:
         life = life_of(one.process, here=self._here)
         if life is Life.UNKNOWN:
             return self._sights.is_silent(one.sign, now_s)
-        return life is Life.GONE
+        return life is Life.GONE and not self.leaves_workers(one.process)
 
     def _take_over(self, dead: OpenDispatcher, at: datetime) -> Loss | None:
         """None where somebody else was first, or where it has written after all."""

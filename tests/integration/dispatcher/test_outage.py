@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes import FakeClock
+from tests.hosts import ELSEWHERE
 from tests.integration.dispatcher.world import (
     GRACE_S,
     CutCommit,
@@ -13,12 +14,14 @@ from tests.integration.dispatcher.world import (
     completes,
     sleeps,
 )
-from tuner.attempt import AttemptState, Outcome
+from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.budget import Budget
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Action
+from tuner.provenance import GitState
 from tuner.store import buffered_storage
 from tuner.store.models import AttemptRow, LeaseRow
+from tuner.store.starts import StartRecord, host_id_of, insert_dispatcher
 
 
 def check_books(world: World, n_trials: int) -> None:
@@ -92,6 +95,57 @@ def test_people_are_told_what_waits_and_when_it_is_over(make_world):
         assert "no trial starts" in world.said[0]
     world.turn_until(lambda: "can be written again" in world.said[-1])
     assert "too many" not in world.said[-1]
+
+
+def join_from_elsewhere(world: World) -> None:
+    """Another dispatcher has begun to work on the study, on a machine of its own."""
+    start = StartRecord(
+        study_id=1,
+        host=ELSEWHERE,
+        seed=1,
+        study_file="",
+        folder="",
+        versions={},
+        git=GitState(),
+    )
+    with world.database.engine.begin() as connection:
+        host_id = host_id_of(connection, ELSEWHERE)
+        insert_dispatcher(connection, start, host_id, world.clock.now().utc)
+
+
+@pytest.mark.parametrize("has_others", [True, False])
+def test_one_that_is_cut_off_for_a_minute_leaves_its_trials_to_others(make_world, has_others):
+    world = make_world(sleeps, n_devices=2, n_trials=2)
+    world.turn(1.0)
+    if has_others:
+        join_from_elsewhere(world)
+    for worker in world.workers:
+        worker.report(1)
+    world.turn(10.0)
+    with DiskFull(world.database):
+        for worker in world.workers:
+            worker.report(2)
+        world.turn(30.0)
+        told = [[verdict.action for verdict in worker.verdicts] for worker in world.workers]
+        assert told == [[Action.CONTINUE] * 2] * 2
+        world.turn(40.0)
+        stops = [Action.STOP] if has_others else []
+        told = [[verdict.action for verdict in worker.verdicts] for worker in world.workers]
+        assert told == [[Action.CONTINUE] * 2 + stops] * 2
+        assert len([text for text in world.said if "asked to save and end" in text]) == has_others
+        if has_others:
+            for worker in world.workers:
+                worker.fail("stopped", Outcome.CANCELLED, Cause.INTERRUPTED)
+    # Nobody had taken them over: they go on where they were.
+    world.turn_until(lambda: len(world.workers) == (4 if has_others else 2))
+    world.turn(1.0)
+    for worker in world.workers[-2:]:
+        worker.complete()
+    world.run()
+    assert world.stored_states() == ["COMPLETE"] * 2
+    outcomes = [row.outcome for row in world.rows(AttemptRow)]
+    assert outcomes.count(Outcome.CANCELLED) == (2 if has_others else 0)
+    assert outcomes.count(Outcome.COMPLETED) == 2
 
 
 def test_a_short_one_is_not_worth_a_word(make_world):

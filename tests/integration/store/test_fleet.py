@@ -248,3 +248,16 @@ def test_study_is_read_as_optuna_reads_it(url):
     # NaN equals nothing, not even itself.
     assert list(map(repr, ours)) == list(map(repr, theirs))
     database.close()
+
+
+def test_trials_of_a_dead_one_wait_until_its_workers_are_gone(fleet, url):
+    second, first = fleet(), fleet(DEAD)
+    first.begin_attempt(first.study.ask())
+    left = [DEAD.process]
+    second.recorder.fleet.leaves_workers = left.__contains__
+    assert second.recorder.fleet.look(at(0.0)) == []
+    assert stored_states(url) == ["RUNNING"]
+    left.clear()
+    (loss,) = second.recorder.fleet.look(at(5.0))
+    assert loss.trial_numbers == (0,)
+    assert stored_states(url) == ["WAITING"]
