@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import optuna
 import pytest
 
+from tests.databases import SERVERS
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.e2e.test_fleet import trials_of
 from tests.servers import Server
@@ -128,13 +129,14 @@ def test_a_grid_of_an_objective_that_suggests_itself(study_folder: StudyFolder) 
     }
 
 
-@pytest.fixture
-def shared(postgresql: Server, study_folder: StudyFolder) -> Iterator[StudyFolder]:
-    url = postgresql.new_database()
+@pytest.fixture(params=SERVERS)
+def shared(request: pytest.FixtureRequest, study_folder: StudyFolder) -> Iterator[StudyFolder]:
+    server: Server = request.getfixturevalue(request.param)
+    url = server.new_database()
     study_folder.env["STORAGE"] = url
     yield study_folder
     study_folder.end_all()
-    postgresql.drop_database(url)
+    server.drop_database(url)
 
 
 def test_several_dispatchers_on_one_grid(shared: StudyFolder) -> None:

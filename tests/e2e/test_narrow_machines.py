@@ -111,6 +111,43 @@ def test_trials_claimed_by_one_that_has_fewer_devices_now_are_run_by_another(
     check_all_are_done(shared, 20)
 
 
+PAUSES = """
+import optuna
+
+def train(trial):
+    state = trial.load_checkpoint()
+    first = 1 if state is None else state["step"] + 1
+    for step in range(first, 10):
+        trial.save_checkpoint({"step": step}, step)
+        trial.report(trial.params["x"] + 1 / step, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return trial.params["x"]
+"""
+
+
+def test_paused_winners_of_any_width_are_resumed_where_they_fit(shared: StudyFolder) -> None:
+    shared.write("forecast.py", PAUSES)
+    a_study(
+        shared,
+        24,
+        [],
+        trial={
+            "function": "forecast:train",
+            "resources": {"cpus": "{w}"},
+            "parallel": "single_process",
+        },
+        pruner={"name": "asha", "min_resource": 1, "reduction_factor": 3},
+    )
+    fleet = [on(shared, n_devices) for n_devices in (4, 1, 1)]
+    ended = [each.wait() for each in fleet]
+    assert [each.code for each in ended] == [EXIT_BUDGET_REACHED] * 3, [e.text for e in ended]
+    assert set(widths_of(ended[1])) | set(widths_of(ended[2])) <= {1}
+    trials = trials_of(shared)
+    assert len(trials) == 24
+    assert {trial.state.name for trial in trials} == {"COMPLETE", "PRUNED"}
+
+
 def test_a_machine_that_no_trial_fits_on_is_refused(shared: StudyFolder) -> None:
     a_study(
         shared,
