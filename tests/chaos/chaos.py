@@ -27,7 +27,7 @@ class Chaos:
     Args:
         seconds: With faults; the end of the trials then takes some more.
         seed: Of all chance.
-        database: `postgresql` (two dispatchers on one study) or `sqlite`.
+        database: `postgresql` (three dispatchers on one study) or `sqlite`.
         interval_s: Between two faults, on average.
         pruner: One of `PRUNERS`; with all but `none` trials pause, and some of them go on.
     """
@@ -93,7 +93,7 @@ def run_chaos(chaos: Chaos, folder: Path, say: Callable[[str], None] = print) ->
 
 
 def _sites(chaos: Chaos, home: Database, folder: Path, chaos_id: str) -> list[Site]:
-    n_dispatchers = 2 if chaos.database == "postgresql" else 1
+    n_dispatchers = 3 if chaos.database == "postgresql" else 1
     slots = make_site(
         folder,
         study="slots",

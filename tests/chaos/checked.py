@@ -3,6 +3,10 @@
 A number is carried from step to step, through checkpoints too; each step changes it in a way that
 no other step does. Who skips one, does one twice or goes on from another trial's state ends with
 another number. Each step also leaves a line in a file, so that repeated work can be counted.
+
+It has habits of real programs: every second trial asks `should_prune` at each third step only,
+each saves before it leaves and does something after its last step, and every third trial returns
+nothing, so that its last report is its result.
 """
 
 from __future__ import annotations
@@ -19,6 +23,8 @@ ENV_LOG = "CHAOS_STEP_LOG"
 N_STEPS = 16
 SAVE_EVERY = 2
 STEP_S = 0.2
+#: What comes after the last step: an evaluation, plots, an upload.
+POST_S = 0.4
 #: So that a few dozen checkpoints fill the small disk.
 N_BALLAST = 25_000
 _MODULUS = 2**31 - 1
@@ -41,7 +47,7 @@ def expected_value(params: Mapping[str, Any], n_steps: int = N_STEPS) -> float:
     return number / _MODULUS
 
 
-def train(trial: Any) -> float:
+def train(trial: Any) -> float | None:
     note(trial, "begun", 0)
     with _group(trial):
         step, number = _resume(trial)
@@ -55,15 +61,35 @@ def train(trial: Any) -> float:
                 trial.save_checkpoint(_state(step, number), step)
                 note(trial, "saved", step)
             trial.report(number / _MODULUS, step - 1)
-            if trial.should_prune():
-                note(trial, "left", step - 1)
-                raise optuna.TrialPruned
-    return number / _MODULUS
+            if step % asks_every(trial.number) == 0 and trial.should_prune():
+                _leave(trial, step, number)
+        note(trial, "post", step)
+        time.sleep(POST_S)
+    return None if returns_nothing(trial.number) else number / _MODULUS
+
+
+def asks_every(trial_number: int) -> int:
+    """Steps between two questions of `should_prune`."""
+    return 3 if trial_number % 2 else 1
+
+
+def returns_nothing(trial_number: int) -> bool:
+    """Whether the last report of a trial is its result."""
+    return trial_number % 3 == 0
+
+
+def _leave(trial: Any, step: int, number: int) -> None:
+    if trial.is_main and step % SAVE_EVERY and step != N_STEPS:
+        trial.save_checkpoint(_state(step, number), step)
+        note(trial, "saved", step)
+    note(trial, "left", step - 1)
+    raise optuna.TrialPruned
 
 
 def note(trial: Any, what: str, step: int) -> None:
     """One line, in one write: other processes append to the same file."""
-    words = (what, trial.number, trial.attempt_number, trial.rank, step, os.getpid(), time.time())
+    where = (os.getpid(), os.stat("/proc/self/ns/pid").st_ino)
+    words = (what, trial.number, trial.attempt_number, trial.rank, step, *where, time.time())
     log = os.open(os.environ[ENV_LOG], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(log, (" ".join(map(str, words)) + "\n").encode())
     os.close(log)
@@ -72,7 +98,15 @@ def note(trial: Any, what: str, step: int) -> None:
 def _state(step: int, number: int) -> dict[str, Any]:
     import torch
 
-    return {"step": step, "number": number, "ballast": torch.zeros(N_BALLAST)}
+    ballast = torch.arange(number % 1000, number % 1000 + N_BALLAST, dtype=torch.int32)
+    return {"step": step, "number": number, "ballast": ballast}
+
+
+def _is_right(state: Mapping[str, Any]) -> bool:
+    """Whether a state is byte for byte what was saved; a damaged one must never get here."""
+    import torch
+
+    return torch.equal(state["ballast"], _state(state["step"], state["number"])["ballast"])
 
 
 def _resume(trial: Any) -> tuple[int, int]:
@@ -80,6 +114,8 @@ def _resume(trial: Any) -> tuple[int, int]:
     step, number = (0, first_number(trial.params.x))
     if state is not None:
         step, number = state["step"], state["number"]
+        if not _is_right(state):
+            number += 1  # From here on each value is wrong, and the judge finds it.
     note(trial, "from", step)
     if trial.world_size > 1:
         import torch.distributed as dist

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import psutil
 
+from tests.proxy import Proxy
+
+#: In the environment of all that a keeper's dispatcher has started.
+KEEPER_ENV = "CHAOS_KEEPER"
 RUN = (sys.executable, "-m", "tuner.run", "study.yaml")
 _MAY_END_S = 10.0
 
@@ -21,6 +25,15 @@ def on_host(name: str) -> Sequence[str]:
     """What to put before a command so that it takes this machine for another one."""
     shell = 'hostname "$0" && exec "$@"'
     return ("unshare", "--uts", "sh", "-c", shell, name)
+
+
+def in_container() -> Sequence[str]:
+    """Likewise, so that it has a PID namespace of its own, whose first process it is.
+
+    As in a container that shares the host's name (`docker run --network host`): it sees none of
+    the processes outside, and with it all that it has started ends.
+    """
+    return ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 @dataclass(kw_only=True)
@@ -32,12 +45,14 @@ class Keeper:
         folder: Where the command is typed.
         env: Its environment.
         prefix: Before the command.
+        proxy: Between it and its database; None where it is connected without one.
     """
 
     name: str
     folder: Path
     env: Mapping[str, str]
     prefix: Sequence[str] = ()
+    proxy: Proxy | None = None
     #: Exit codes, in their order.
     codes: list[int] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
@@ -49,7 +64,7 @@ class Keeper:
             self.process = subprocess.Popen(
                 [*self.prefix, *RUN],
                 cwd=self.folder,
-                env=dict(self.env),
+                env={**self.env, KEEPER_ENV: self._mark},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -66,19 +81,56 @@ class Keeper:
             self.process = None
         return code
 
+    def wait(self, timeout_s: float) -> None:
+        """Until it has ended by itself.
+
+        Raises:
+            subprocess.TimeoutExpired: If it has not.
+        """
+        if self.process is not None:
+            self.process.wait(timeout_s)
+
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def signal(self, number: signal.Signals) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
+    @property
+    def _mark(self) -> str:
+        return f"{self.folder}:{self.name}"
 
-    def child(self, word: str) -> int | None:
-        """The pid of a process that the dispatcher has started, by a word of its command."""
+    @property
+    def dispatcher(self) -> psutil.Process | None:
+        """The dispatcher itself; what `unshare` has forked, where that is in between."""
         if self.process is None:
             return None
         with suppress(psutil.Error):
-            for child in psutil.Process(self.process.pid).children():
+            started = psutil.Process(self.process.pid)
+            if "--fork" not in self.prefix:
+                return started
+            return next(iter(started.children()), None)
+        return None
+
+    def signal(self, number: signal.Signals) -> bool:
+        """To the dispatcher alone; says whether it was there."""
+        dispatcher = self.dispatcher
+        with suppress(psutil.Error):
+            if dispatcher is not None:
+                dispatcher.send_signal(number)
+                return True
+        return False
+
+    def signal_all(self, number: signal.Signals) -> int:
+        """To every process that this start has brought about; says how many there were."""
+        pids = processes_with(KEEPER_ENV, self._mark)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return len(pids)
+
+    def child(self, word: str) -> int | None:
+        """The pid of a process that the dispatcher has started, by a word of its command."""
+        dispatcher = self.dispatcher
+        with suppress(psutil.Error):
+            for child in dispatcher.children() if dispatcher else ():
                 if any(word in part for part in child.cmdline()):
                     return child.pid
         return None

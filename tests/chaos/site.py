@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from tests.chaos import checked
-from tests.chaos.keeper import Keeper, on_host
+from tests.chaos.keeper import Keeper, in_container, on_host
 from tests.chaos.step_log import StepLog
 from tests.e2e.study_folder import StudyFolder
 from tests.nvml_stub import NvmlStub, StubGpu
+from tests.proxy import Proxy
 from tuner.files import StudyFiles
 from tuner.search.asha import AshaPruner
 from tuner.search.freeze_thaw import FreezeThawPruner
@@ -32,6 +35,8 @@ _PAUSING: Mapping[str, AshaPruner | FreezeThawPruner] = {
 PRUNERS = ("none", *_PAUSING)
 _DISK = "size=12m"
 N_GPUS = 3
+#: Number of the dispatcher whose network can be cut.
+_BEHIND_PROXY = 1
 
 
 @dataclass(kw_only=True)
@@ -54,6 +59,8 @@ class Site:
     gpus: NvmlStub | None = None
     pruner: str = "none"
     n_trials: int = 0
+    #: While its database is not there, and nobody types the command again.
+    is_held: bool = False
     #: By trial: ends that count against its retries, at most.
     charged: Counter[int] = field(default_factory=Counter)
     #: Trial and step of checkpoints that were cut off.
@@ -72,6 +79,26 @@ class Site:
     @property
     def url(self) -> str:
         return self.folder.env["STORAGE"]
+
+    @property
+    def database_file(self) -> Path | None:
+        """Of SQLite; None where a server has the database."""
+        path = sa.make_url(self.url).database
+        return Path(path) if path and self.url.startswith("sqlite") else None
+
+    def rescued_files(self) -> list[Path]:
+        """Databases that dispatchers wrote when theirs was gone."""
+        file = self.database_file
+        return sorted(file.parent.glob(f"{file.stem}*rescued*.db")) if file else []
+
+    def put_in_place(self, rescued: Collection[Path]) -> None:
+        """Makes the newest of them the study's database again."""
+        file = self.database_file
+        if file is None or not rescued:
+            raise RuntimeError(f"{self.study}: its database was taken away, and nothing was saved")
+        for suffix in ("-wal", "-shm"):
+            file.with_name(file.name + suffix).unlink(missing_ok=True)
+        max(rescued, key=lambda path: path.stat().st_mtime_ns).replace(file)
 
     @property
     def rungs(self) -> RungTable | None:
@@ -126,6 +153,8 @@ class Site:
 
     def keep(self) -> bool:
         """Starts again what has ended too early; says whether all have reached the budget."""
+        if self.is_held:
+            return False
         for keeper in self.keepers:
             if keeper.poll() not in (None, 0):
                 self.withdrawn_gpus = set(self.lost_gpus)
@@ -149,6 +178,8 @@ class Site:
     def close(self) -> None:
         for keeper in self.keepers:
             keeper.end()
+            if keeper.proxy is not None:
+                keeper.proxy.__exit__()
         if self.has_own_disk:
             subprocess.run(["umount", "--lazy", str(self.files.root.parent)], check=True)
 
@@ -164,7 +195,11 @@ def make_site(
     cuda_library: Path | None = None,
     pruner: str = "none",
 ) -> Site:
-    """Lays out a study's folder; the second dispatcher is on a host of its own where that works."""
+    """Lays out a study's folder.
+
+    Where root does it, the second dispatcher is on a host of another name, behind a network that
+    can be cut, and the third in a container that has the first one's host name.
+    """
     folder_path = parent / study / "user"
     temporary = parent / study / "tmp"
     folder_path.mkdir(parents=True)
@@ -180,15 +215,7 @@ def make_site(
         env |= gpus.env | {"TUNER_CUDA_LIBRARY": str(cuda_library)}
     folder = StudyFolder(path=folder_path, env=env)
     folder.write("checked.py", Path(checked.__file__).read_text())
-    keepers = [
-        Keeper(
-            name=f"dispatcher-{number}",
-            folder=folder_path,
-            env=folder.environment(),
-            prefix=on_host(f"{study}-host-{number}") if number and is_root() else (),
-        )
-        for number in range(n_dispatchers)
-    ]
+    keepers = [_keeper(folder, study, number) for number in range(n_dispatchers)]
     has_own_disk = gpus is None and is_root()
     site = Site(
         study=study,
@@ -206,6 +233,25 @@ def make_site(
     if gpus is not None:
         site.show_gpus()
     return site
+
+
+def _keeper(folder: StudyFolder, study: str, number: int) -> Keeper:
+    env = folder.environment()
+    prefixes = ((), on_host(f"{study}-host-{number}"), in_container())
+    proxy = None
+    if number == _BEHIND_PROXY:
+        url = sa.make_url(env["STORAGE"])
+        assert url.port is not None
+        proxy = Proxy(url.port).__enter__()
+        through = url.set(port=proxy.port)
+        env = {**env, "STORAGE": through.render_as_string(hide_password=False)}
+    return Keeper(
+        name=f"dispatcher-{number}",
+        folder=folder.path,
+        env=env,
+        prefix=prefixes[number] if is_root() else (),
+        proxy=proxy,
+    )
 
 
 def rungs_of(pruner: str) -> RungTable:

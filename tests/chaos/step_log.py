@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from tests.chaos.checked import STEP_S
+from tests.chaos.checked import STEP_S, returns_nothing
+
+_OLDEST_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """`what` is one of begun, from (resumed at that step), step, saved, left (as it was told)."""
+    """One thing that a process did.
+
+    `what` is begun, from (resumed at that step), step, saved, left (as it was told) or post (the
+    last step is done). `pid` counts in the PID namespace `namespace`, the inode of `/proc/<pid>/ns/pid`.
+    """
 
     what: str
     trial: int
@@ -22,6 +31,7 @@ class Line:
     rank: int
     step: int
     pid: int
+    namespace: int
     at_s: float
 
 
@@ -60,10 +70,11 @@ class StepLog:
         return self.lines
 
     def running(self) -> list[Line]:
-        """The first line of each process that still trains."""
+        """The first line of each process that still trains, with its pid in our namespace."""
         begun = [line for line in self.read() if line.what == "begun"]
         latest = {(line.trial, line.rank): line for line in begun}
-        return [line for line in latest.values() if _is_alive(line)]
+        here = [replace(line, pid=pid_here(line)) for line in latest.values() if _is_recent(line)]
+        return [line for line in here if _is_alive(line)]
 
 
 def find_repeated(lines: Iterable[Line], torn: Collection[tuple[int, int]] = ()) -> list[Repeated]:
@@ -77,6 +88,7 @@ def find_repeated(lines: Iterable[Line], torn: Collection[tuple[int, int]] = ())
     saved: dict[int, set[int]] = defaultdict(set)
     begun_at_s: dict[int, float] = {}
     has_left: set[int] = set()
+    has_finished: set[int] = set()
     found = []
     for line in (each for each in lines if each.rank == 0):
         if line.what == "step":
@@ -86,6 +98,12 @@ def find_repeated(lines: Iterable[Line], torn: Collection[tuple[int, int]] = ())
         if line.what == "left":
             has_left.add(line.trial)
         n_again = sum(step >= line.step for step in done[line.trial])
+        if line.what == "post":
+            has_finished.add(line.trial)
+        # Reports of the last moment may be lost with a dispatcher. A trial that has nothing left to
+        # do and returns nothing then begins again without its state: there is no other way.
+        if line.what == "from" and line.trial in has_finished and returns_nothing(line.trial):
+            saved[line.trial] = {step for step in saved[line.trial] if line.step}
         # Who had paused and does nothing again has had no accident.
         is_resumed = line.trial in has_left and not n_again
         if line.what == "from" and line.attempt > 1 and not is_resumed:
@@ -107,10 +125,40 @@ def find_repeated(lines: Iterable[Line], torn: Collection[tuple[int, int]] = ())
 
 def _line(text: str) -> Line:
     what, *numbers, at_s = text.split()
-    trial, attempt, rank, step, pid = map(int, numbers)
+    trial, attempt, rank, step, pid, namespace = map(int, numbers)
     return Line(
-        what=what, trial=trial, attempt=attempt, rank=rank, step=step, pid=pid, at_s=float(at_s)
+        what=what,
+        trial=trial,
+        attempt=attempt,
+        rank=rank,
+        step=step,
+        pid=pid,
+        namespace=namespace,
+        at_s=float(at_s),
     )
+
+
+def pid_here(line: Line) -> int:
+    """The process's number in our own PID namespace; 0 if it is gone."""
+    if line.namespace == os.stat("/proc/self/ns/pid").st_ino:
+        return line.pid
+    for pid in psutil.pids():
+        with suppress(OSError):
+            is_same = os.stat(f"/proc/{pid}/ns/pid").st_ino == line.namespace
+            if is_same and _innermost_pid(pid) == line.pid:
+                return pid
+    return 0
+
+
+def _innermost_pid(pid: int) -> int:
+    """What a process takes for its own number: the last one of `NSpid` in proc(5)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("NSpid:")[2].partition("\n")[0].split()[-1])
+
+
+def _is_recent(line: Line) -> bool:
+    """A trial's attempts take seconds; of older ones nothing is left to be looked for."""
+    return time.time() - line.at_s < _OLDEST_S
 
 
 def _is_alive(line: Line) -> bool:

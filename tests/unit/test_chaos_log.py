@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
@@ -11,9 +16,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from tests.chaos.blame import UNKNOWN, blame
 from tests.chaos.books import RUNG_KEY, judge_curve, judge_pruned
 from tests.chaos.checked import N_STEPS, STEP_S, expected_value, first_number, next_number
+from tests.chaos.keeper import in_container
 from tests.chaos.play import Struck
 from tests.chaos.site import rungs_of
 from tests.chaos.step_log import Repeated, StepLog, find_repeated
+from tests.e2e.study_folder import wait_until
 
 
 def a_log(folder: Path, *lines: str) -> StepLog:
@@ -21,7 +28,7 @@ def a_log(folder: Path, *lines: str) -> StepLog:
     rows = []
     for at_s, line in enumerate(lines):
         what, attempt, step = line.split()
-        rows.append(f"{what} 3 {attempt} 0 {step} 1 {at_s}.0\n")
+        rows.append(f"{what} 3 {attempt} 0 {step} 1 1 {at_s}.0\n")
     path = folder / "steps.log"
     path.write_text("".join(rows))
     return StepLog(path)
@@ -63,6 +70,44 @@ def test_who_paused_and_lost_its_state_has_lost_something(tmp_path: Path) -> Non
     log = a_log(tmp_path, *paused, "begun 2 0", "from 2 0")
     (found,) = find_repeated(log.read())
     assert (found.n_steps, found.n_saved_steps) == (2, 2)
+
+
+def test_a_trial_without_a_result_may_begin_again_once_it_has_finished(tmp_path: Path) -> None:
+    finished = (*FIRST, "post 1 16")
+    log = a_log(tmp_path, *finished, "begun 2 0", "from 2 0")
+    (found,) = find_repeated(log.read())
+    assert found.n_saved_steps == 0, "trial 3 returns nothing: its last report may be lost"
+
+
+def test_a_process_of_another_pid_namespace_is_found_by_the_number_it_has_here(
+    tmp_path: Path,
+) -> None:
+    here = os.stat("/proc/self/ns/pid").st_ino
+    log = a_log(tmp_path)
+    row = f"begun 3 1 0 0 {os.getpid()} {here} {time.time()}\n"
+    (tmp_path / "steps.log").write_text(row)
+    assert [line.pid for line in log.running()] == [os.getpid()]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone may make a PID namespace")
+def test_a_process_in_a_container_is_found(tmp_path: Path) -> None:
+    log = a_log(tmp_path)
+    code = (
+        "import os, sys, time; ns = os.stat('/proc/self/ns/pid').st_ino;"
+        "open(sys.argv[1], 'w').write(f'begun 3 1 0 0 {os.getpid()} {ns} {time.time()}\\n');"
+        "time.sleep(60)"
+    )
+    container = subprocess.Popen(
+        [*in_container(), sys.executable, "-c", code, str(tmp_path / "steps.log")]
+    )
+    try:
+        wait_until(lambda: bool(log.running()), "the process has written its line")
+        (line,) = log.running()
+        (child,) = psutil.Process(container.pid).children()
+        assert line.pid == child.pid
+    finally:
+        container.kill()
+        container.wait()
 
 
 def a_trial(n_steps: int, *noted: float, wrong_at: int = -1) -> FrozenTrial:
@@ -112,7 +157,7 @@ def test_log_is_read_as_it_grows(tmp_path: Path) -> None:
     log = a_log(tmp_path, *FIRST)
     assert len(log.read()) == len(FIRST)
     with (tmp_path / "steps.log").open("a") as file:
-        file.write("step 3 1 0 3 1 9.0\nhalf a li")
+        file.write("step 3 1 0 3 1 1 9.0\nhalf a li")
     assert len(log.read()) == len(FIRST) + 1
     assert log.running() == [], "none of them is a process"
 
