@@ -22,7 +22,7 @@ class Line:
     """One thing that a process did.
 
     `what` is begun, from (resumed at that step), step, saved, left (as it was told) or post (the
-    last step is done). `pid` counts in the PID namespace `namespace`, the inode of `/proc/<pid>/ns/pid`.
+    last step is done). `pid` counts in the PID namespace `namespace`, an inode.
     """
 
     what: str
