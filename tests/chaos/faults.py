@@ -182,8 +182,8 @@ def take_database_away(site: Site, chance: random.Random) -> Blow | None:
     place of the old one, as its user would.
     """
     keeper = _running_keeper(site, chance)
-    if site.database_file is None or keeper is None or not site.database_file.exists():
-        return None
+    if site.database_file is None or keeper is None or not site.log.running():
+        return None  # One that is about to open the file would only make a new one.
     ways = {"removed": _remove, "renamed": _rename, "replaced": _replace}
     way = chance.choice(list(ways))
     known = set(site.rescued_files())
@@ -288,7 +288,8 @@ def _kill_child(site: Site, chance: random.Random, word: str) -> Blow | None:
 
 def _running_keeper(site: Site, chance: random.Random) -> Keeper | None:
     running = [keeper for keeper in site.keepers if keeper.is_running()]
-    return chance.choice(running) if running else None
+    # What it alone knows must not be lost before it is written.
+    return chance.choice(running) if running and not site.is_held else None
 
 
 def _send(pid: int, number: signal.Signals) -> bool:
