@@ -97,7 +97,13 @@ class FakeClock:
         return Instant(
             utc=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=utc_s),
             monotonic_s=500.0 + self._elapsed_s,
+            since_boot_s=self.since_boot_s,
         )
+
+    @property
+    def since_boot_s(self) -> float:
+        """As any process of this machine reads it."""
+        return 7000.0 + self._elapsed_s
 
     def advance(self, seconds: float) -> None:
         self._elapsed_s += seconds

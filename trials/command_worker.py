@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections import deque
-from dataclasses import replace
 from typing import IO
 
 from trials.context import TrialContext
@@ -59,8 +58,7 @@ def main(request: LaunchRequest) -> None:
     assert isinstance(request.program, CommandProgram)
     try:
         link = connect(request, termination, world_size=1)
-        finished = _evaluate(request.program, link, termination, request.rank)
-        link.send(replace(finished, rank=request.rank))
+        link.finish(_evaluate(request.program, link, termination, request.rank))
     except ChannelClosed as error:
         print(error, file=sys.stderr)
         leave(EXIT_DISPATCHER_GONE)

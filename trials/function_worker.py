@@ -56,7 +56,7 @@ def main(request: LaunchRequest) -> None:
         prepare(context, request)
         finished = evaluate(request.program, context, link)
         finished = finish_saving(context, link, finished)
-        link.send(replace(finished, rank=request.rank, peak_memory_bytes=peak_memory_bytes()))
+        link.finish(replace(finished, peak_memory_bytes=peak_memory_bytes()))
     except ChannelClosed as error:
         print(error, file=sys.stderr)
         leave(EXIT_DISPATCHER_GONE)

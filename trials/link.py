@@ -23,6 +23,7 @@ from trials.outbox import Outbox
 from trials.termination import REASON, Termination
 from tuner import messages
 from tuner.attempt import AttemptId
+from tuner.clock import since_boot_s
 from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
 from tuner.launch.diagnosis import readable
 
@@ -116,6 +117,7 @@ class DispatcherLink:
                 pid=os.getpid(),
                 is_worker=assign is not None,
                 rank=rank,
+                since_boot_s=since_boot_s(),
             )
         )
         self.assign = assign or self._expect(messages.Assign)
@@ -154,6 +156,14 @@ class DispatcherLink:
             self._outbox.send_ready()
         except OSError as error:
             raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
+
+    def finish(self, finished: messages.Finished) -> None:
+        """Says the last word of this rank.
+
+        Raises:
+            ChannelClosed: If the dispatcher is gone.
+        """
+        self.send(replace(finished, rank=self._rank, since_boot_s=since_boot_s()))
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
         """Hands over the values of a step; of a rank above 0, only which step it is at.

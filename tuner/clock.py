@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,19 @@ class Instant:
     utc: datetime
     #: For deadlines and durations. Never jumps; its zero has no meaning.
     monotonic_s: float
+    #: The same moment on the clock that all processes of a machine share; None for no such clock.
+    since_boot_s: float | None = None
+
+    def utc_at(self, since_boot_s: float | None) -> datetime:
+        """UTC of a moment that another process of this machine noted, not later than this one.
+
+        Args:
+            since_boot_s: As that process read `since_boot_s()`; None for a moment not known.
+        """
+        if self.since_boot_s is None or since_boot_s is None or not math.isfinite(since_boot_s):
+            return self.utc
+        ago_s = min(max(0.0, self.since_boot_s - since_boot_s), self.since_boot_s)
+        return self.utc - timedelta(seconds=ago_s)
 
 
 class Clock(Protocol):
@@ -33,14 +47,15 @@ class SystemClock:
 
     def __init__(self) -> None:
         self._begin = datetime.now(UTC)
-        self._begin_s = _since_boot_s()
+        self._begin_s = since_boot_s()
 
     def now(self) -> Instant:
-        passed = timedelta(seconds=_since_boot_s() - self._begin_s)
-        return Instant(utc=self._begin + passed, monotonic_s=time.monotonic())
+        now_s = since_boot_s()
+        passed = timedelta(seconds=now_s - self._begin_s)
+        return Instant(utc=self._begin + passed, monotonic_s=time.monotonic(), since_boot_s=now_s)
 
 
-def _since_boot_s() -> float:
+def since_boot_s() -> float:
     """Never jumps; with the time in which the machine slept, where the system tells."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)

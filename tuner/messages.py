@@ -55,6 +55,8 @@ class Hello:
     is_worker: bool = True
     #: Among the processes that evaluate the trial together.
     rank: int = 0
+    #: When this was said (`clock.since_boot_s`); the dispatcher may read it much later.
+    since_boot_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +162,8 @@ class Finished:
     rank: int = 0
     #: The most that it took of any one of its GPUs, where its framework tells.
     peak_memory_bytes: int | None = None
+    #: When this was said, as in `Hello`.
+    since_boot_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +212,7 @@ _ENUMS: Mapping[str, type[Enum]] = {"outcome": Outcome, "cause": Cause, "action"
 _AS_THEY_ARE = frozenset({str, int, float, bool, dict, list, tuple})
 _TUPLES = frozenset({"objectives", "devices"})
 #: A program with a mistake in its messages must cost its own connection and nothing else.
-_KINDS: Mapping[str, type] = {
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "attempt_id": str,
     "token": str,
     "step": int,
@@ -218,6 +222,7 @@ _KINDS: Mapping[str, type] = {
     "key": str,
     "distribution": str,
     "detail": str,
+    "since_boot_s": (float, type(None)),
 }
 _NUMBERS_BY_NAME = frozenset({"values", "metrics"})
 

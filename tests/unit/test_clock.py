@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from tuner import clock
-from tuner.clock import SystemClock
+from tuner.clock import Instant, SystemClock
 
 
 class SetClock:
@@ -26,7 +27,7 @@ def test_instants_go_on_where_somebody_sets_the_machines_clock(
 ) -> None:
     monkeypatch.setattr(clock, "datetime", SetClock())
     seconds = iter([10.0, 11.5, 12.0])
-    monkeypatch.setattr(clock, "_since_boot_s", lambda: next(seconds))
+    monkeypatch.setattr(clock, "since_boot_s", lambda: next(seconds))
     system = SystemClock()
     first, second = system.now(), system.now()
     assert first.utc == datetime(2026, 1, 1, 1, 0, 1, 500_000, tzinfo=UTC)
@@ -37,3 +38,16 @@ def test_instants_are_those_of_the_machine_at_the_start() -> None:
     before = datetime.now(UTC)
     instant = SystemClock().now()
     assert before <= instant.utc <= datetime.now(UTC) + timedelta(seconds=1)
+
+
+def test_a_moment_that_another_process_noted_is_told_in_the_time_of_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(clock, "datetime", SetClock())
+    seconds = iter([10.0, 13.0])
+    monkeypatch.setattr(clock, "since_boot_s", lambda: next(seconds))
+    now = SystemClock().now()
+    assert now.utc_at(12.5) == now.utc - timedelta(seconds=0.5)
+    for unknown in (None, math.nan, -math.inf, 13.5):
+        assert now.utc_at(unknown) == now.utc
+    assert Instant(utc=now.utc, monotonic_s=1.0).utc_at(12.5) == now.utc

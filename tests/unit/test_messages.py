@@ -21,6 +21,7 @@ from tuner.messages import (
     SetConstraint,
     Suggest,
     Suggested,
+    TerminationRequested,
     Verdict,
     decode,
     encode,
@@ -30,6 +31,8 @@ ID = AttemptId("3.1")
 MESSAGES = [
     Hello(attempt_id=ID, token="t", pid=7),
     Hello(attempt_id=ID, token="t", pid=7, is_worker=False),
+    Hello(attempt_id=ID, token="t", pid=7, since_boot_s=12.5),
+    TerminationRequested(attempt_id=ID, rank=2),
     Assign(
         attempt_id=ID,
         trial_number=3,

@@ -432,7 +432,8 @@ class Dispatcher:
             may_retry=self._stop_reason != _HOPELESS,
             is_stopping=bool(self._stop_reason),
         )
-        move(self._recorder, live, AttemptState.CLEARING, now, params=params)
+        at = live.ended_at(now)
+        move(self._recorder, live, AttemptState.CLEARING, now, params=params, at=at)
         self._clearing.add(live)
         self._telling.add(
             Ended(

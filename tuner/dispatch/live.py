@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import Enum
 
 from search_spaces import ParamValue
@@ -64,6 +65,9 @@ class Rank:
     #: The connection of its worker; None before its hello.
     source: SourceId | None = None
     finished: Finished | None = None
+    #: When it said its first and its last word, in UTC.
+    began_at: datetime | None = None
+    finished_at: datetime | None = None
     #: None while it runs.
     exit_code: int | None = None
     #: Whether it was ended because what started it died.
@@ -183,6 +187,20 @@ class LiveAttempt:
         """The most that torch took of any one GPU, as far as its ranks said."""
         said = [rank.finished.peak_memory_bytes for rank in self.ranks if rank.finished]
         return max((each for each in said if each is not None), default=None)
+
+    @property
+    def began_at(self) -> datetime:
+        """When the last of its ranks was there; not before the lease, whatever they said."""
+        said = [rank.began_at for rank in self.ranks if rank.began_at is not None]
+        return max([self.attempt.leased_at, *said])
+
+    def ended_at(self, now: Instant) -> datetime:
+        """When its last rank said that it was done, or the present where we had to end one."""
+        said = [rank.finished_at for rank in self.ranks]
+        if self.is_signalled or None in said:
+            return now.utc
+        begun_at = self.attempt.started_at or self.attempt.leased_at
+        return max([begun_at, *(at for at in said if at is not None)])
 
     @property
     def running_ranks(self) -> list[Rank]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from search_spaces import ParamValue
 from tuner.attempt import AttemptState, advance
@@ -17,6 +18,7 @@ def move(
     to: AttemptState,
     now: Instant,
     params: Mapping[str, ParamValue] | None = None,
+    at: datetime | None = None,
 ) -> None:
     """
     Args:
@@ -25,9 +27,10 @@ def move(
         to: Its next state.
         now: The present.
         params: Those that the trial turned out to have, where the attempt has ended.
+        at: When it moved, in UTC, where that became known only now.
 
     Raises:
         InvalidTransition: If there is no such move.
     """
-    live.attempt = advance(live.attempt, to, at=now.utc)
+    live.attempt = advance(live.attempt, to, at=at or now.utc)
     recorder.moved(live.attempt, at=now.utc, params=params)

@@ -106,11 +106,12 @@ class Talk:
             self._channel.send(source, verdict_on(live, step=-1))
         if hello.is_worker and hello.rank < len(live.ranks):
             live.ranks[hello.rank].source = source
+            live.ranks[hello.rank].began_at = now.utc_at(hello.since_boot_s)
         if hello.rank and live.decided is not None:
             self._channel.send(source, live.decided)
         is_complete = all(rank.source is not None for rank in live.ranks)
         if is_complete and live.attempt.state is AttemptState.LEASED:
-            move(self._recorder, live, AttemptState.RUNNING, now)
+            move(self._recorder, live, AttemptState.RUNNING, now, at=live.began_at)
             live.deadline_s = None
             if self._terms.timeout_s is not None:
                 live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.timeout_s)
@@ -192,6 +193,7 @@ class Talk:
             return
         rank = live.ranks[finished.rank]
         rank.finished = finished
+        rank.finished_at = now.utc_at(finished.since_boot_s)
         if not live.is_signalled:
             live.note_end(rank)
             live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)

@@ -375,3 +375,31 @@ def test_snapshot_says_how_the_study_stands(make_world):
     first = snapshot.running[0]
     assert (first.step, first.values, first.state) == (4, {"accuracy": 0.25}, "running")
     assert (first.devices, first.params) == (("GPU 0",), world.workers[0].request.assign.params)
+
+
+def test_instants_of_an_attempt_are_its_workers_own(make_world):
+    """However late the loop comes round to what they say, as with 256 slots."""
+    world = make_world(lambda worker: None, n_devices=1, n_trials=1)
+    world.turn(0.1)
+    (worker,) = world.workers
+    began_s = world.clock.since_boot_s + 0.25
+    world.clock.advance(3.0)
+    worker.hello(since_boot_s=began_s)
+    worker.finish(Outcome.COMPLETED, values={world.objective: 0.5}, since_boot_s=began_s + 1.0)
+    worker.exit(0)
+    world.run()
+    (row,) = world.rows(AttemptRow)
+    assert (row.started_at - row.leased_at).total_seconds() == pytest.approx(0.35, abs=0.2)
+    assert (row.ended_at - row.started_at).total_seconds() == 1.0
+
+
+def test_instants_that_cannot_be_are_not_taken(make_world):
+    world = make_world(lambda worker: None, n_devices=1, n_trials=1)
+    world.turn(1.0)
+    (worker,) = world.workers
+    worker.hello(since_boot_s=-1e9)
+    worker.finish(Outcome.COMPLETED, values={world.objective: 0.5}, since_boot_s=1e300)
+    worker.exit(0)
+    world.run()
+    (row,) = world.rows(AttemptRow)
+    assert row.leased_at <= row.started_at <= row.ended_at <= row.finished_at

@@ -90,9 +90,18 @@ class FakeWorker:
     def verdicts(self) -> list[Verdict]:
         return [message for message in self.heard if isinstance(message, Verdict)]
 
-    def hello(self, *, is_worker: bool = True) -> None:
+    def hello(self, *, is_worker: bool = True, since_boot_s: float | None = None) -> None:
         token = self.request.environment[ENV_TOKEN]
-        self.say(Hello(attempt_id=self.id, token=token, pid=1, is_worker=is_worker, rank=self.rank))
+        self.say(
+            Hello(
+                attempt_id=self.id,
+                token=token,
+                pid=1,
+                is_worker=is_worker,
+                rank=self.rank,
+                since_boot_s=since_boot_s,
+            )
+        )
 
     def say(self, message: Hello | Report | Decided | Finished) -> None:
         self._world.channel.say(self.source, message)
