@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from tuner.errors import EXIT_BAD_INPUT
 from tuner.store.database import check_file, parse_url, shown_url, store_errors
-from tuner.store.engine import engine_options
+from tuner.store.engine import engine_options, limit_statements
 from tuner.store.filesystem import path_of
 from tuner.store.schema import check_revision, stored_revision
 from tuner.verbs.source import snapshot
@@ -66,6 +66,8 @@ def _open(url: sa.URL) -> sa.Engine:
         url = url.set(database=path.resolve().as_uri(), query=query)
     engine = sa.create_engine(url, **engine_options(url))
     sa.event.listen(engine, "connect", _SET_UP[engine.dialect.name])
+    if path is not None:
+        limit_statements(engine, STATEMENT_TIMEOUT_S)
     return engine
 
 

@@ -148,7 +148,7 @@ def open_database(url: str, *, read_only: bool = False) -> Database:
         if not read_only and revision is None:
             _make_in_new_database(engine, parsed)
         elif not is_of_our_optuna:
-            _optuna_backend(parsed, makes_tables=False).engine.dispose()  # It refuses, or not.
+            _check_with_optuna(parsed)
     access = Access(engine, shown_url(url))
     make_backend = partial(_optuna_backend, parsed, makes_tables=False, read_only=read_only)
     return Database(
@@ -197,6 +197,7 @@ def _make_in_new_database(engine: sa.Engine, url: sa.URL) -> None:
             is_new = not has_optunas_tables(connection)
         if not is_new:
             # Those of a study of Optuna alone, which refuses them where they are too old.
+            _check_with_optuna(url)
             _optuna_backend(url, makes_tables=True).engine.dispose()
         with engine.begin() as connection:
             if is_new:
@@ -204,11 +205,32 @@ def _make_in_new_database(engine: sa.Engine, url: sa.URL) -> None:
             make_tables(connection)
 
 
+def _check_with_optuna(url: sa.URL) -> None:
+    """Lets Optuna refuse tables of another version, and keeps it from writing into them.
+
+    Raises:
+        StoreError: If it does.
+    """
+    try:
+        _optuna_backend(url, makes_tables=False, read_only=True).engine.dispose()
+    except (StorageInternalError, exc.OperationalError) as error:
+        cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+        if "readonly database" not in str(cause):
+            raise
+        # Optuna would note a version where there is none yet.
+        raise StoreError(
+            f"The tables of {shown_url(str(url))} are of an Optuna that noted no version of them, "
+            "or another program made them. Upgrade a copy first: `$ optuna storage upgrade "
+            "--storage $STORAGE_URL`.",
+            exit_code=EXIT_BAD_INPUT,
+        ) from error
+
+
 def _optuna_backend(url: sa.URL, *, makes_tables: bool, read_only: bool = False) -> RDBStorage:
     try:
         backend = RDBStorage(
             url.render_as_string(hide_password=False),
-            engine_kwargs=engine_options(url),
+            engine_kwargs=engine_options(url, read_only=read_only),
             skip_table_creation=not makes_tables,
         )
     except RuntimeError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,11 @@ import sqlalchemy as sa
 #: How long a write waits for another program's write; SQLite's own default of 5 s is too short
 #: for a dashboard that copies the file.
 SQLITE_BUSY_TIMEOUT_S = 30
+#: How long a statement of a command that only looks may take.
+READING_LIMIT_S = 60.0
+#: Of SQLite's virtual machine, between two looks at the time: about a millisecond.
+_N_INSTRUCTIONS = 20_000
+_ENDS_AT_KEY = "tuner: when the statement ends"
 _CONNECT_TIMEOUT_S = 10
 # A server whose cable was cut says nothing: without these a write would wait for hours.
 _LIBPQ = {
@@ -43,19 +50,27 @@ def open_engine(url: sa.URL, *, read_only: bool = False) -> sa.Engine:
         url: Of the database.
         read_only: Change nothing about an SQLite file, not even how it is written.
     """
-    engine = sa.create_engine(url, **{**engine_options(url), "pool_pre_ping": False})
+    options = engine_options(url, read_only=read_only)
+    engine = sa.create_engine(url, **{**options, "pool_pre_ping": False})
     set_up_connections(engine, read_only=read_only)
     return engine
 
 
-def engine_options(url: sa.URL) -> dict[str, Any]:
-    """Arguments of `create_engine`. What the URL itself says wins."""
+def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
+    """Arguments of `create_engine`. What the URL itself says wins.
+
+    Args:
+        url: Of the database.
+        read_only: SQLite refuses every write, from the first statement on.
+    """
     arguments = _ARGUMENTS.get(url.get_driver_name(), {})
     options: dict[str, Any] = {
         "connect_args": {k: v for k, v in arguments.items() if k not in url.query}
     }
     if url.get_backend_name() != "sqlite":
         options["pool_pre_ping"] = True
+    elif read_only:
+        options["pool_events"] = [(_set_query_only, "connect")]
     if url.get_backend_name() == "mysql":
         # As PostgreSQL has it: who waited for a lock then sees what the other one wrote.
         options["isolation_level"] = "READ COMMITTED"
@@ -67,6 +82,34 @@ def set_up_connections(engine: sa.Engine, *, read_only: bool = False) -> None:
     if engine.dialect.name == "sqlite":
         sa.event.listen(engine, "connect", _set_foreign_keys if read_only else _set_pragmas)
         engine.dispose()
+        if read_only:
+            limit_statements(engine, READING_LIMIT_S)
+
+
+def limit_statements(engine: sa.Engine, limit_s: float) -> None:
+    """Ends a statement on SQLite that has taken so long, as servers do; also while rows are read.
+
+    A view of a hostile file can be a query without end.
+    """
+
+    def connect(connection: sqlite3.Connection, record: sa.pool.ConnectionPoolEntry) -> None:
+        info = record.info
+
+        def is_late() -> bool:
+            return bool(time.monotonic() > info.get(_ENDS_AT_KEY, math.inf))
+
+        connection.set_progress_handler(is_late, _N_INSTRUCTIONS)
+
+    def execute(connection: sa.Connection, *_: object) -> None:
+        connection.info[_ENDS_AT_KEY] = time.monotonic() + limit_s
+
+    sa.event.listen(engine, "connect", connect)
+    sa.event.listen(engine, "before_cursor_execute", execute)
+    engine.dispose()
+
+
+def _set_query_only(connection: sqlite3.Connection, _record: object) -> None:
+    connection.execute("PRAGMA query_only=ON")
 
 
 def _set_pragmas(connection: sqlite3.Connection, record: object) -> None:

@@ -21,6 +21,12 @@ _REASONS = (
         "Free some space and start the same command again; trials that finished before are safe",
     ),
     (
+        r"^interrupted$",
+        "A query of the database took too long and was stopped: the file is damaged, or holds a "
+        "view in the place of a table",
+        "",
+    ),
+    (
         "unable to open database file",
         "The database file cannot be opened: its folder is missing or not writable",
         "",
