@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
-import pickle
-import shutil
-from collections.abc import Mapping
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from trials.background import Background
-from trials.states import copy_to_cpu, refuse_unloadable, refuse_unloadable_values
+from trials.states import (
+    copy_to_cpu,
+    refuse_unloadable,
+    refuse_unloadable_values,
+    with_checksums,
+)
 from tuner import checkpoint_files
+
+_T = TypeVar("_T")
 
 #: The newest one may be torn by a disk that filled up; the one before it is then still there.
 N_NEWEST = 2
@@ -23,13 +30,18 @@ class CheckpointFolder:
     Args:
         path: The folder; made when the first state is saved.
         n_newest: How many are kept.
+        attempt_number: Of the attempt that saves; 0 outside of the tuner.
     """
 
-    def __init__(self, path: Path, n_newest: int = N_NEWEST) -> None:
+    def __init__(self, path: Path, n_newest: int = N_NEWEST, attempt_number: int = 0) -> None:
         self._path = path
         self._n_newest = n_newest
         self._background = Background()
+        self._attempt_number = attempt_number
         self._has_identity = False
+        #: Called with the checkpoints that were found damaged, and the step of the one that was
+        #: loaded instead, or None.
+        self.on_damage: Callable[[Sequence[Path], int | None], None] | None = None
 
     @property
     def path(self) -> Path:
@@ -61,7 +73,11 @@ class CheckpointFolder:
 
         self.wait()
         final = checkpoint_files.sharded_of(self._path, step)
-        save_sharded(dict(state), final, is_main=rank == 0)
+        if rank == 0:
+            self._path.mkdir(parents=True, exist_ok=True)
+            self._sync_identity()
+        writer = f"{self._attempt_number}-ranks"
+        save_sharded(dict(state), final, writer, is_main=rank == 0)
         if rank == 0:
             self._remove_old()
         return final
@@ -82,10 +98,10 @@ class CheckpointFolder:
     def _write(self, state: Mapping[str, Any], step: int) -> Path:
         self._path.mkdir(parents=True, exist_ok=True)
         self._sync_identity()
-        for left in checkpoint_files.leftovers(self._path):
-            _remove(left)
         final = self.file_of(step)
-        partial = final.with_suffix(f".partial-{os.getpid()}")
+        # Of this process alone: a host that was cut off may go on saving in the same folder.
+        writer = f"{self._attempt_number}-{socket.gethostname()}-{os.getpid()}"
+        partial = checkpoint_files.partial_of(final, writer)
         try:
             with partial.open("wb") as file:
                 _save(dict(state), file)
@@ -107,42 +123,83 @@ class CheckpointFolder:
 
     def _remove_old(self) -> None:
         for old in checkpoint_files.newest_first(self._path)[self._n_newest :]:
-            _remove(old)
+            checkpoint_files.remove(old)
 
     # -- loading -----------------------------------------------------------------------------
 
     def load(self) -> dict[str, Any] | None:
-        """The newest state that can be read, or None. Unpickles tensors and plain values only."""
+        """The newest state that is undamaged, or None. Unpickles tensors and plain values only.
+
+        Each state that is skipped is named on the standard error stream.
+        """
         self.wait()
-        for path in checkpoint_files.newest_first(self._path):
-            try:
-                return load_state(path)
-            except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):
-                continue
-        return None
+        return self._first(load_state)
 
     def load_into(self, state: dict[str, Any]) -> dict[str, Any] | None:
-        """Fills a state with the newest whole one that ranks wrote together, or gives None.
+        """Fills a state with the newest undamaged one that ranks wrote together, or gives None.
 
         Raises:
             RuntimeError: If a key of it is not in the checkpoint.
             ValueError: If a tensor has another shape there.
         """
-        from trials.sharded import is_complete, load_into
+        from trials.sharded import check, load_into
 
         self.wait()
+
+        def checked(path: Path) -> Path | None:
+            if path.is_dir():
+                check(path)
+                return path
+            return None
+
+        path = self._first(checked)
+        if path is None:
+            return None
+        load_into(path, state)
+        return state
+
+    def _first(self, load: Callable[[Path], _T | None]) -> _T | None:
+        """What `load` gives for the newest checkpoint that it does not find damaged."""
+        skipped: list[tuple[Path, str]] = []
         for path in checkpoint_files.newest_first(self._path):
-            if path.is_dir() and is_complete(path):
-                load_into(path, state)
-                return state
+            try:
+                loaded = load(path)
+            except MemoryError:
+                raise  # Of this process, and not of the file.
+            except FileNotFoundError as error:
+                if path.exists():
+                    skipped.append((path, str(error)))
+            except Exception as error:  # Whatever damage brings about.
+                skipped.append((path, f"{type(error).__name__}: {error}"))
+            else:
+                if loaded is not None:
+                    self._tell(skipped, path)
+                    return loaded
+        self._tell(skipped, None)
         return None
+
+    def _tell(self, skipped: list[tuple[Path, str]], used: Path | None) -> None:
+        for path, why in skipped:
+            print(f"Checkpoint {path} is damaged and is not used: {why}", file=sys.stderr)
+        if not skipped:
+            return
+        follows = "There is no other one: training starts from the beginning."
+        if used is not None:
+            follows = f"The next older one is used: {used}"
+        print(follows, file=sys.stderr, flush=True)
+        if self.on_damage is not None:
+            self.on_damage(
+                [path for path, _ in skipped],
+                None if used is None else checkpoint_files.step_of(used),
+            )
 
 
 def load_state(path: Path) -> dict[str, Any]:
     """One checkpoint, its tensors whole and on the CPU.
 
     Raises:
-        OSError, RuntimeError, EOFError, pickle.UnpicklingError: If it is torn or something else.
+        OSError: If it cannot be read.
+        RuntimeError: If it is damaged, or something else.
     """
     import torch
 
@@ -150,6 +207,8 @@ def load_state(path: Path) -> dict[str, Any]:
         from trials.sharded import load_whole
 
         return load_whole(path)
+    if damage := checkpoint_files.damage_of(path):
+        raise RuntimeError(damage)
     return dict(torch.load(path, map_location="cpu", weights_only=True))
 
 
@@ -157,16 +216,10 @@ def _save(state: dict[str, Any], file: IO[bytes]) -> None:
     import torch
 
     try:
-        torch.save(state, file)
+        with with_checksums():
+            torch.save(state, file)
     except RuntimeError as error:
         # What torch says of a file that could not be written hides why: no room, most often.
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -100,6 +100,8 @@ def _read_nothing(line: str) -> None:  # a line reader
 
 def _start(program: CommandProgram, context: TrialContext) -> subprocess.Popen[bytes]:
     environment = environment_of(context, program.environment)
+    # Programs write where `{checkpoint_dir}` says, and most make no folder for that.
+    context.checkpoint_path.mkdir(parents=True, exist_ok=True)
     return subprocess.Popen(
         render_argv(program.argv, context.params, builtins_of(context)),
         env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},

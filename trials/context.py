@@ -48,7 +48,12 @@ class TrialContext(BaseTrial):
         self._constraints: dict[str, float] = {}
         self._started_at = datetime.datetime.now()
         #: For the worker; training code has the methods below.
-        self.checkpoints = CheckpointFolder(Path(assign.checkpoint_dir), assign.n_newest_kept)
+        self.checkpoints = CheckpointFolder(
+            Path(assign.checkpoint_dir),
+            assign.n_newest_kept,
+            attempt_number=assign.attempt_number,
+        )
+        self.checkpoints.on_damage = link.states_damaged
         #: What was reported last, by objective; a program that returns None is judged by it.
         self.last_values: Mapping[str, float] = {}
 
@@ -303,7 +308,9 @@ class TrialContext(BaseTrial):
         return self.checkpoints.save(state, step)
 
     def load_checkpoint(self, into: dict[str, Any] | None = None) -> dict[str, Any] | None:
-        """The newest state that was saved whole, with its tensors on the CPU, or None.
+        """The newest undamaged state, with its tensors on the CPU, or None.
+
+        A state that is cut off or damaged is skipped, with a message in the trial's log.
 
         Every rank may read it, before the first step of training. One that was saved with
         `sharded=True` is put together from all its parts (its dicts have text as keys).

@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -156,6 +157,9 @@ class _PrintingLink:
             f"This run has no tuner, and parameter {name!r} is in neither the defaults nor a "
             "stored study. Give trials.current(defaults={...}) a value, or name a storage."
         )
+
+    def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
+        """What is printed says it."""
 
     def set_attribute(self, key: str, value: Json) -> None:
         """Not kept."""

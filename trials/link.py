@@ -13,8 +13,9 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from optuna.distributions import BaseDistribution, distribution_to_json
@@ -49,6 +50,9 @@ class Link(Protocol):
 
     def suggest(self, name: str, distribution: BaseDistribution) -> messages.Json:
         """The value of a parameter that the study file does not declare."""
+
+    def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
+        """These checkpoints are damaged; that of `step` was loaded instead, or none."""
 
     def set_attribute(self, key: str, value: messages.Json) -> None: ...
 
@@ -230,6 +234,11 @@ class DispatcherLink:
         if answer.error:
             raise ValueError(answer.error)
         return answer.value
+
+    def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
+        if not self._follows:
+            told = tuple(map(str, paths))
+            self._post(messages.StatesDamaged(attempt_id=self._attempt_id, paths=told, step=step))
 
     def set_attribute(self, key: str, value: messages.Json) -> None:
         """

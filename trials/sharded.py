@@ -7,11 +7,13 @@ tensors, plain values and the format's own records.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import pickle
-import shutil
 import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,12 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from trials.states import refuse_unloadable_values
+from trials.states import refuse_unloadable_values, with_checksums
 from tuner import checkpoint_files
 
+#: Checksum of the record, beside it.
+_CHECKSUM_NAME = ".metadata.crc32"
+_N_RENAMES = 10
 _RECORDS_MODULE = "torch.distributed.checkpoint.metadata"
 _PLAIN_NAMES = {
     *(("collections", "OrderedDict"), ("builtins", "set"), ("builtins", "frozenset")),
@@ -38,12 +43,13 @@ _PLAIN_NAMES = {
 # -- saving --------------------------------------------------------------------------------------
 
 
-def save_sharded(state: dict[str, Any], final: Path, *, is_main: bool) -> None:
+def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bool) -> None:
     """Writes beside the final name; when all ranks are done, rank 0 renames.
 
     Args:
         state: Of this rank; tensors that are split over ranks are DTensors.
         final: The folder, the same on each rank.
+        writer: Tells writers of one folder apart, the same on each rank.
         is_main: Whether this is rank 0.
 
     Raises:
@@ -51,30 +57,49 @@ def save_sharded(state: dict[str, Any], final: Path, *, is_main: bool) -> None:
         OSError, RuntimeError: If a rank cannot write; torch's CheckpointException is one of them.
     """
     refuse_unloadable_values(state)
-    partial = final.with_name(f"{final.name}.partial")
+    partial = checkpoint_files.partial_of(final, writer)
     if is_main:
-        for left in checkpoint_files.leftovers(final.parent):
-            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+        # Of an earlier save of the same attempt that raised.
+        checkpoint_files.remove(partial)
         partial.mkdir(parents=True)
     _meet()
     with warnings.catch_warnings():
         # One process alone is told that it is alone.
         warnings.simplefilter("ignore", UserWarning)
-        save(state, storage_writer=FileSystemWriter(partial, sync_files=True))
+        with with_checksums():
+            save(state, storage_writer=FileSystemWriter(partial, sync_files=True))
     if is_main:
-        _rename(partial, final)
+        _write_checksum(partial)
+        _rename(partial, final, checkpoint_files.replaced_of(final, writer))
     _meet()
 
 
-def _rename(partial: Path, final: Path) -> None:
+def _write_checksum(partial: Path) -> None:
+    """Of the record alone, which has none; the files of the ranks have their own."""
+    content = (partial / checkpoint_files.METADATA_NAME).read_bytes()
+    with (partial / _CHECKSUM_NAME).open("w") as file:
+        file.write(f"{zlib.crc32(content):08x}\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _rename(partial: Path, final: Path, replaced: Path) -> None:
     checkpoint_files.sync_folder(partial)
     os.utime(partial)
-    replaced = final.with_name(f"{final.name}.replaced")
-    if final.exists():
-        final.rename(replaced)
-    partial.rename(final)
+    for n_left in reversed(range(_N_RENAMES)):
+        try:
+            # An older state of the same step; another attempt may put one there at any moment.
+            if final.exists():
+                final.rename(replaced)
+            partial.rename(final)
+            break
+        except OSError as error:
+            is_taken = error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
+            if not n_left or not is_taken or not partial.exists():
+                raise
+            checkpoint_files.remove(replaced)
     checkpoint_files.sync_folder(final.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+    checkpoint_files.remove(replaced)
 
 
 def _meet() -> None:
@@ -85,16 +110,26 @@ def _meet() -> None:
 # -- loading -------------------------------------------------------------------------------------
 
 
-def is_complete(folder: Path) -> bool:
-    """Whether each file is there and as long as the record says: the same answer on every rank."""
-    try:
-        stored = _Reader(folder).read_metadata().storage_data
-        for info in stored.values():
-            if (folder / info.relative_path).stat().st_size < info.offset + info.length:
-                return False
-    except (OSError, EOFError, pickle.UnpicklingError, AttributeError, ValueError):
-        return False
-    return True
+def check(folder: Path) -> None:
+    """Reads all of a checkpoint and compares its checksums: the same answer on every rank.
+
+    Raises:
+        OSError: If a file is not there.
+        RuntimeError: If it is damaged. Damage may also raise anything that unpickling raises.
+    """
+    record = (folder / checkpoint_files.METADATA_NAME).read_bytes()
+    with contextlib.suppress(FileNotFoundError):  # Of an older version, or of a program's own.
+        if (folder / _CHECKSUM_NAME).read_text().strip() != f"{zlib.crc32(record):08x}":
+            raise RuntimeError(f"{checkpoint_files.METADATA_NAME} is not as it was written")
+    for info in _Reader(folder).read_metadata().storage_data.values():
+        with (folder / info.relative_path).open("rb") as file:
+            file.seek(info.offset)
+            content = file.read(info.length)
+        if len(content) < info.length:
+            raise RuntimeError(f"{info.relative_path} is cut off")
+        # Each part is a whole file of torch.save.
+        if damage := checkpoint_files.damage_of(io.BytesIO(content)):
+            raise RuntimeError(f"{info.relative_path}: {damage}")
 
 
 def load_into(folder: Path, state: dict[str, Any]) -> None:
@@ -113,10 +148,10 @@ def load_whole(folder: Path) -> dict[str, Any]:
     """All of a state, put together on the CPU by this process alone.
 
     Raises:
-        OSError, RuntimeError, EOFError, pickle.UnpicklingError: If it is torn.
+        OSError: If a file is not there.
+        RuntimeError: If it is damaged. Damage may also raise anything that unpickling raises.
     """
-    if not is_complete(folder):
-        raise RuntimeError(f"{folder} is not whole.")
+    check(folder)
     reader = _Reader(folder)
     metadata = reader.read_metadata()
     state: dict[str, Any] = {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,6 +41,23 @@ def refuse_unloadable_values(state: Mapping[str, Any]) -> None:
     torch.save(replace_tensors(dict(state), lambda _: None), content)
     content.seek(0)
     refuse_unloadable(content)
+
+
+@contextlib.contextmanager
+def with_checksums() -> Iterator[None]:
+    """torch.save writes checksums, whatever the program has set."""
+    from torch import serialization
+
+    # torch 2.4 and 2.5 cannot be told to write none.
+    read = getattr(serialization, "get_crc32_options", None)
+    if read is None or read():
+        yield
+        return
+    serialization.set_crc32_options(True)
+    try:
+        yield
+    finally:
+        serialization.set_crc32_options(False)
 
 
 def copy_to_cpu(state: Any) -> Any:

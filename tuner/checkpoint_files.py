@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import zipfile
 from pathlib import Path
+from typing import IO
 
 #: torch.distributed.checkpoint writes it last.
 METADATA_NAME = ".metadata"
@@ -40,9 +42,46 @@ def newest_first(folder: Path) -> list[Path]:
     return sorted(found, key=_written_at_ns, reverse=True)
 
 
-def leftovers(folder: Path) -> list[Path]:
-    """What a process left that was killed while it saved."""
-    return [*folder.glob("step-*.partial*"), *folder.glob("step-*.replaced")]
+def partial_of(final: Path, writer: str) -> Path:
+    """Where a checkpoint is while it is being written.
+
+    Args:
+        final: Its final name.
+        writer: Tells writers of one folder apart; begins with the number of the attempt.
+    """
+    return final.with_name(f"{final.name.removesuffix('.pt')}.partial-{writer}")
+
+
+def replaced_of(final: Path, writer: str) -> Path:
+    """Where an older checkpoint of the same step is while a new one takes its place."""
+    return final.with_name(f"{final.name}.replaced-{writer}")
+
+
+def leftovers(folder: Path, attempt_number: int | None = None) -> list[Path]:
+    """What processes left that were killed while they saved.
+
+    Args:
+        folder: The checkpoints of a trial.
+        attempt_number: Of the attempt whose processes are gone; None: no attempt is left, and those
+            of all attempts are wanted.
+    """
+    if attempt_number is None:
+        return [*folder.glob("step-*.partial*"), *folder.glob("step-*.replaced*")]
+    kinds = ("partial", "replaced")
+    return [path for kind in kinds for path in folder.glob(f"step-*.{kind}-{attempt_number}-*")]
+
+
+def remove(path: Path) -> None:
+    """Removes a checkpoint, or what is left of one; it may be gone already."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def all_whole(folder: Path) -> list[Path]:
+    """Checkpoints that are not cut off, the newest first."""
+    return [path for path in newest_first(folder) if is_whole(path)]
 
 
 def newest_whole(folder: Path) -> Path | None:
@@ -58,6 +97,29 @@ def is_whole(path: Path) -> bool:
         return zipfile.is_zipfile(path)
     except OSError:
         return False
+
+
+def damage_of(file: Path | IO[bytes]) -> str:
+    """Why a file that torch.save wrote must not be loaded; empty if each byte of it is right.
+
+    torch does not compare the checksums (CRC-32) that it writes.
+
+    Args:
+        file: The file, or one that is open for reading.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            # A program may have told torch to write no checksums.
+            has_checksums = any(member.CRC for member in archive.infolist())
+            damaged = archive.testzip() if has_checksums else None
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # Damage at any place; zipfile raises a dozen kinds.
+        return str(error) or type(error).__name__
+    return f"{damaged} is not as it was written" if damaged else ""
 
 
 def sync_folder(folder: Path) -> None:

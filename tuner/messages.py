@@ -133,6 +133,16 @@ class Suggested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StatesDamaged:
+    """Checkpoints that a program found damaged when it loaded its state."""
+
+    attempt_id: AttemptId
+    paths: tuple[str, ...]
+    #: Of the older one that was loaded instead; None: training starts from the beginning.
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetAttribute:
     """An attribute of the trial, as in `optuna.Trial.set_user_attr`."""
 
@@ -179,6 +189,7 @@ FromWorker: TypeAlias = (
     | Report
     | Decided
     | Suggest
+    | StatesDamaged
     | SetAttribute
     | SetConstraint
     | Finished
@@ -197,6 +208,7 @@ _MESSAGES: Mapping[str, Callable[..., Message]] = {
         Decided,
         Suggest,
         Suggested,
+        StatesDamaged,
         SetAttribute,
         SetConstraint,
         Finished,

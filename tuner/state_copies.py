@@ -11,9 +11,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.checkpoint_files import newest_whole, step_of, sync_folder
+from tuner.checkpoint_files import (
+    all_whole,
+    is_whole,
+    newest_whole,
+    remove,
+    step_of,
+    sync_folder,
+)
 from tuner.files import StudyFiles
 
 #: A trial that runs removes its older checkpoints while they are being looked at.
@@ -35,24 +43,24 @@ class StateCopies:
         return newest_whole(self._files.checkpoints(number)) is not None
 
     def take(self, parent: int, replaced: int) -> int | None:
-        """Copies the newest whole checkpoint of a trial.
+        """Copies the whole checkpoints of a trial: the newest, and older ones if it is damaged.
 
         Args:
             parent: Number of that trial, which may be running.
             replaced: Number of the trial with which the copy lies.
 
         Returns:
-            The step of the checkpoint; None where there is none here.
+            The step of the newest; None where there is none here.
         """
         for _ in range(_N_LOOKS):
-            newest = newest_whole(self._files.checkpoints(parent))
-            if newest is None:
+            whole = all_whole(self._files.checkpoints(parent))
+            if not whole:
                 return None
             try:
-                self._keep(newest, self._files.handed_on(replaced))
+                self._keep(whole, self._files.handed_on(replaced))
             except FileNotFoundError:
                 continue
-            return step_of(newest)
+            return step_of(whole[0])
         return None
 
     def is_here(self, replaced: int) -> bool:
@@ -68,12 +76,14 @@ class StateCopies:
             The step of the newest whole checkpoint that the trial has now; None for none.
         """
         folder, source = self._files.checkpoints(child), self._files.handed_on(replaced)
-        copy = newest_whole(source)
-        if copy is not None and newest_whole(folder) is None:
+        copies = all_whole(source)
+        if copies and newest_whole(folder) is None:
             folder.mkdir(parents=True, exist_ok=True)
-            if (torn := folder / copy.name).is_dir():
-                shutil.rmtree(torn)
-            copy.rename(folder / copy.name)
+            # The newest first: where this is cut off, the older ones are not missed.
+            for copy in copies:
+                if (torn := folder / copy.name).is_dir():
+                    shutil.rmtree(torn)
+                copy.rename(folder / copy.name)
             sync_folder(folder)
         self.drop(replaced)
         newest = newest_whole(folder)
@@ -83,16 +93,26 @@ class StateCopies:
         """Nobody needs the copy any more."""
         shutil.rmtree(self._files.handed_on(replaced), ignore_errors=True)
 
-    def _keep(self, checkpoint: Path, target: Path) -> None:
+    def _keep(self, checkpoints: Sequence[Path], target: Path) -> None:
         """
+        Args:
+            checkpoints: The newest first.
+            target: The folder of the copies.
+
         Raises:
-            FileNotFoundError: If the checkpoint is gone meanwhile; nothing is left then.
+            FileNotFoundError: If the newest is gone meanwhile; nothing is left then.
         """
         partial = target.with_name(f"{target.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:
-            _link(checkpoint, partial / checkpoint.name)
+            for checkpoint in checkpoints:
+                try:
+                    _link(checkpoint, partial / checkpoint.name)
+                except FileNotFoundError:
+                    if checkpoint == checkpoints[0]:
+                        raise
+                    remove(partial / checkpoint.name)
             sync_folder(partial)
         except FileNotFoundError:
             shutil.rmtree(partial, ignore_errors=True)
@@ -114,7 +134,7 @@ def _link(source: Path, target: Path) -> None:
             (inside / name).mkdir()
         for name in names:
             _link_file(Path(parent) / name, inside / name)
-    if newest_whole(target.parent) is None:
+    if not is_whole(target):
         # Its owner has removed some of it meanwhile.
         raise FileNotFoundError(source)
     shutil.copystat(source, target)

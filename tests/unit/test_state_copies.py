@@ -39,6 +39,8 @@ def test_the_newest_whole_one_is_given_to_the_copy(files: StudyFiles, copies: St
     newest = newest_whole(files.checkpoints(3))
     assert newest is not None
     assert newest.read_bytes() == content
+    # The older one as well: the newest may turn out to be damaged.
+    assert {path.name for path in files.checkpoints(3).iterdir()} == {"step-9.pt", "step-10.pt"}
     assert not copies.is_here(2)
     assert not files.handed_on(2).exists()
 

@@ -556,7 +556,7 @@ class Dispatcher:
         if self._activity is not None:
             self._activity.forget(live.attempt.id)
         if self._saving is not None:
-            self._saving.ended(live.attempt)
+            self._saving.over(live.attempt)
         del self._live[live.attempt.id]
         if live.outcome is Outcome.PAUSED and live.widens_to is not None:
             self._settling.go_on_wider(live, is_stopping=bool(self._stop_reason))

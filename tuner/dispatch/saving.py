@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from tuner.attempt import Attempt
+from tuner.attempt import Attempt, Outcome
+from tuner.checkpoint_files import leftovers, remove
 from tuner.clock import Instant
 from tuner.files import StudyFiles
 from tuner.saved_states import SavedState, changes, look
@@ -39,6 +40,8 @@ class Saving:
         self._emptied: set[int] = set()
         #: To be looked at next beside those that run, by trial number.
         self._attempts: dict[int, Attempt] = {}
+        #: Their processes are gone.
+        self._over: list[Attempt] = []
         self._seen: SimpleQueue[tuple[Attempt, dict[str, SavedState]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looked_at_s: float | None = None
@@ -56,6 +59,11 @@ class Saving:
     def ended(self, attempt: Attempt) -> None:
         """It is to be looked at once more."""
         self._attempts[attempt.trial_number] = attempt
+
+    def over(self, attempt: Attempt) -> None:
+        """Its processes are gone: what they left half-written is removed."""
+        self._over.append(attempt)
+        self.ended(attempt)
 
     def resume(self, trial_id: int, trial_number: int) -> str:
         """Before a trial is run again: whether what it has saved is here.
@@ -110,12 +118,15 @@ class Saving:
         if not self._attempts:
             return
         attempts, self._attempts = list(self._attempts.values()), {}
+        over, self._over = self._over, []
         self._thread = threading.Thread(
-            target=self._look, args=(attempts,), name="saved states", daemon=True
+            target=self._look, args=(attempts, over), name="saved states", daemon=True
         )
         self._thread.start()
 
-    def _look(self, attempts: Iterable[Attempt]) -> None:
+    def _look(self, attempts: Iterable[Attempt], over: Iterable[Attempt]) -> None:
+        for attempt in over:
+            self._remove_leftovers(attempt)
         for attempt in attempts:
             try:
                 found = look(self._files.checkpoints(attempt.trial_number))
@@ -123,6 +134,17 @@ class Saving:
                 _log.warning("Checkpoints of %s cannot be looked at: %s", attempt, error)
             else:
                 self._seen.put((attempt, found))
+
+    def _remove_leftovers(self, attempt: Attempt) -> None:
+        """Those of other attempts only at the trial's end: a host that is cut off may run one."""
+        outcome = attempt.ending.outcome if attempt.ending is not None else None
+        is_last = outcome in (Outcome.COMPLETED, Outcome.PRUNED)
+        folder = self._files.checkpoints(attempt.trial_number)
+        try:
+            for left in leftovers(folder, None if is_last else attempt.number):
+                remove(left)
+        except OSError as error:
+            _log.warning("What %s left half-written cannot be removed: %s", attempt, error)
 
     def _note(self) -> None:
         while True:

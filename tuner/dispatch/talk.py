@@ -84,6 +84,8 @@ class Talk:
                     self._channel.broadcast(live.attempt.id, message)
             case messages.Suggest():
                 self._channel.send(source, self._suggested(live, message))
+            case messages.StatesDamaged():
+                self._hear_damage(live, message)
             case messages.SetAttribute():
                 self._search.set_attribute(live.attempt.trial_id, message.key, message.value)
             case messages.SetConstraint():
@@ -187,6 +189,17 @@ class Talk:
             for rank in live.ranks[1:]:
                 if rank.source is not None:
                     self._channel.send(rank.source, verdict)
+
+    def _hear_damage(self, live: LiveAttempt, damaged: messages.StatesDamaged) -> None:
+        self._search.resumes_from(live.attempt.trial_id, damaged.step)
+        follows = "it starts from the beginning"
+        if damaged.step is not None:
+            follows = f"it goes on from step {damaged.step}"
+        one = "checkpoint is" if len(damaged.paths) == 1 else "checkpoints are"
+        self._say(
+            f"Trial {live.attempt.trial_number}: {follows}, because its newest {one} damaged: "
+            f"{', '.join(damaged.paths)}"
+        )
 
     def _hear_finished(self, now: Instant, live: LiveAttempt, finished: messages.Finished) -> None:
         if finished.rank >= len(live.ranks):

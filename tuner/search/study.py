@@ -321,6 +321,19 @@ class StudySearch:
         """Whether a trial goes on from the checkpoint of another one."""
         return COPY_KEY in self._storage.get_trial(trial_id).system_attrs
 
+    def resumes_from(self, trial_id: int, step: int | None) -> None:
+        """A trial goes on from an older state than its newest, or from none.
+
+        Args:
+            trial_id: Which.
+            step: Of that state; None where it starts from the beginning.
+        """
+        if step is None:
+            self.steps.starts_over(trial_id)
+        if self._population is not None:
+            trial = self._storage.get_trial(trial_id)
+            self._population.succession.resumes_from(trial, step or 0)
+
     def take_notes(self) -> list[str]:
         """What people should know of the population since the last call."""
         return self._population.take_notes() if self._population is not None else []

@@ -105,6 +105,12 @@ class Succession:
         self._note(trial, replace(origin, is_sure=False))
         return True
 
+    def resumes_from(self, trial: FrozenTrial, step: int) -> None:
+        """A trial goes on from this step; where it is a copy, that may be before its parent's."""
+        origin = Origin.of(trial.system_attrs)
+        if origin is not None and step < origin.step:
+            self._note(trial, replace(origin, step=step))
+
     def _note(self, trial: FrozenTrial, origin: Origin) -> None:
         self._storage.set_trial_system_attr(trial._trial_id, COPY_KEY, origin.as_json())
 

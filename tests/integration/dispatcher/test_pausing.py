@@ -16,7 +16,7 @@ from tuner.attempt import Cause, Outcome
 from tuner.budget import Budget
 from tuner.checkpoint_files import file_of, newest_whole, step_of
 from tuner.dispatch.notices import Said, Started
-from tuner.messages import Action
+from tuner.messages import Action, StatesDamaged
 from tuner.search.asha import AshaPruner
 from tuner.search.freeze_thaw import FreezeThawPruner
 from tuner.search.hyperband import AsyncHyperbandPruner
@@ -328,6 +328,31 @@ def test_a_program_that_counts_anew_after_a_resume_spoils_no_curve(
     # Step 1 alone tells nothing: some programs report the step again that they had saved.
     assert set(trial.intermediate_values) == {1, 2, 3}
     assert "paused" not in outcomes(world)[len(world.workers) - 3 :]
+
+
+def test_a_program_that_finds_its_states_damaged_is_right_to_start_again(
+    pausing: Callable[..., World],
+) -> None:
+    """Their ends are there, so that the dispatcher takes them for whole."""
+    seen: list[tuple[int, int]] = []
+    inner = saving_whole(seen, quality_of, counts_on=False)
+
+    def program(worker: FakeWorker) -> None:
+        inner(worker)
+        if worker.request.assign.attempt_number > 1:
+            paths = ("step-1.pt",)
+            found = StatesDamaged(attempt_id=worker.id, paths=paths, step=None)
+            worker.later(0.2, lambda: worker.say(found))
+
+    world = pausing(program, n_trials=12, n_devices=1)
+    result = world.run()
+    assert result.n_completed + result.n_pruned == 12
+    assert not any("reports step 1 again" in text for text in world.said)
+    assert any("starts from the beginning" in text for text in world.said)
+    assert "paused" in outcomes(world)[len(world.workers) - 6 :]
+    for trial in world.stored_trials():
+        if trial.state is TrialState.COMPLETE:
+            assert set(trial.intermediate_values) == set(range(1, LAST_STEP + 1))
 
 
 @pytest.mark.parametrize("is_torn", [False, True], ids=["gone", "torn"])

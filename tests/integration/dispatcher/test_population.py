@@ -19,6 +19,7 @@ from tests.integration.dispatcher.climbers import (
 from tests.integration.dispatcher.killing import killed_at, places
 from tests.integration.dispatcher.world import FakeWorker, World
 from tests.populations import check_books, origins
+from tuner.messages import StatesDamaged
 from tuner.retention import RetentionRule
 from tuner.search.population import Population
 from tuner.state_copies import StateCopies
@@ -105,6 +106,25 @@ def test_programs_that_do_not_go_on_from_a_copy_spoil_no_curve(
         assert not origin.is_sure
         assert not trials[number].intermediate_values
     assert {each.state for each in trials} == {TrialState.COMPLETE, TrialState.PRUNED}
+
+
+def test_a_copy_that_finds_its_checkpoint_damaged_is_right_to_start_again(
+    populated: Callable[..., World],
+) -> None:
+    inner = climbing(counts_on=False)
+
+    def program(worker: FakeWorker) -> None:
+        inner(worker)
+        if worker.trial_number >= 4:
+            found = StatesDamaged(attempt_id=worker.id, paths=("step-3.pt",), step=None)
+            worker.later(0.2, lambda: worker.say(found))
+
+    world = populated(program)
+    world.run()
+    copies = origins(world.stored_trials())
+    assert copies
+    assert not any("is a copy and reports" in text for text in world.said)
+    assert all(origin.step == 0 and origin.is_sure for origin in copies.values())
 
 
 def test_a_copy_whose_checkpoint_is_gone_begins_anew_and_says_so(

@@ -129,3 +129,24 @@ def test_report_of_a_trial_that_is_to_end_is_kept(make_world):
     world.run()
     (trial,) = world.stored_trials()
     assert trial.intermediate_values == {1: 0.1, 2: 0.2}
+
+
+def test_what_an_attempt_left_half_written_goes_with_its_processes(make_world):
+    """Not what another attempt is writing, on a host that was cut off."""
+    names = ("step-3.partial-1-here-77", "step-4.replaced-1-ranks", "step-5.partial-2-there-88")
+
+    def program(worker: FakeWorker) -> None:
+        folder = folder_of(worker)
+        folder.mkdir(parents=True, exist_ok=True)
+        sleeps(worker)
+        if worker.request.assign.attempt_number == 1:
+            for name in names:
+                (folder / name).write_bytes(b"half")
+            worker.later(1.0, worker.fail)
+
+    world = make_world(program, n_devices=1, n_trials=1, retries=1)
+    world.turn_until(lambda: len(world.workers) == 2)
+    folder = folder_of(world.workers[0])
+    world.turn_until(lambda: {path.name for path in folder.iterdir()} == {names[2]})
+    world.workers[1].complete()
+    world.turn_until(lambda: not list(folder.iterdir()))

@@ -49,7 +49,16 @@ from tuner.files import StudyFiles
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
 from tuner.launch.request import FunctionProgram, LaunchRequest
-from tuner.messages import Action, Decided, Finished, Hello, Report, ToWorker, Verdict
+from tuner.messages import (
+    Action,
+    Decided,
+    Finished,
+    Hello,
+    Report,
+    StatesDamaged,
+    ToWorker,
+    Verdict,
+)
 from tuner.provenance import GitState, HostFacts
 from tuner.retention import RetentionRule
 from tuner.search.study import StudySearch
@@ -103,7 +112,7 @@ class FakeWorker:
             )
         )
 
-    def say(self, message: Hello | Report | Decided | Finished) -> None:
+    def say(self, message: Hello | Report | Decided | Finished | StatesDamaged) -> None:
         self._world.channel.say(self.source, message)
 
     def report(self, step: int, value: float = 0.5, **metrics: float) -> None:

@@ -128,10 +128,18 @@ def test_torn_folder_is_skipped(folder: CheckpointFolder, name: str, kept: float
 
 
 def test_folder_that_is_being_written_is_no_checkpoint(folder: CheckpointFolder) -> None:
-    _save(folder, 1).rename(folder.path / "step-1.partial")
+    _save(folder, 1).rename(folder.path / "step-1.partial-1-ranks")
     assert _loaded_steps(folder) == (None, None)
     _save(folder, 2)
+    assert _loaded_steps(folder) == (2, 2)
+
+
+def test_what_a_save_of_the_same_attempt_left_is_removed(folder: CheckpointFolder) -> None:
+    (folder.path / "step-2.partial-0-ranks").mkdir()
+    (folder.path / "step-2.partial-0-ranks" / "__1_0.distcp").write_bytes(b"half")
+    _save(folder, 2)
     assert [path.name for path in folder.path.iterdir()] == ["step-2"]
+    assert not list((folder.path / "step-2").glob("__1*"))
 
 
 def test_of_both_kinds_the_newest_counts(folder: CheckpointFolder) -> None:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from optuna.distributions import BaseDistribution
 
@@ -31,6 +32,8 @@ class RecordingLink:
     attributes: dict[str, Json] = field(default_factory=dict)
     constraints: dict[str, float] = field(default_factory=dict)
     is_termination_requested: bool = False
+    #: Names of checkpoints that were found damaged, and the step that was loaded instead.
+    damaged: list[tuple[list[str], int | None]] = field(default_factory=list)
 
     def decide(self, action: Action, reason: str = "") -> None:
         """What the trial hears from now on."""
@@ -51,6 +54,9 @@ class RecordingLink:
         if name not in self.suggestions:
             raise ValueError(f"Nobody suggests {name}.")
         return self.suggestions[name]
+
+    def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
+        self.damaged.append(([path.name for path in paths], step))
 
     def set_attribute(self, key: str, value: Json) -> None:
         self.attributes[key] = value

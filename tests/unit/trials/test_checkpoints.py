@@ -163,8 +163,11 @@ def test_more_or_fewer_are_kept_on_request(tmp_path: Path) -> None:
     assert _names(folder) == {"step-2.pt", "step-3.pt", "step-4.pt"}
 
 
-def test_what_a_killed_process_left_is_removed(folder: CheckpointFolder) -> None:
-    (folder.path / "step-1.partial-12345").write_bytes(b"half of it")
+def test_what_is_half_written_is_no_state_and_is_left_to_who_writes_it(
+    folder: CheckpointFolder,
+) -> None:
+    (folder.path / "step-1.partial-1-elsewhere-12345").write_bytes(b"half of it")
     assert folder.load() is None
     folder.save({"step": 2}, 2)
-    assert _names(folder) == {"step-2.pt"}
+    assert _names(folder) == {"step-1.partial-1-elsewhere-12345", "step-2.pt"}
+    assert folder.load() == {"step": 2}
