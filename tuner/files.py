@@ -102,6 +102,10 @@ class StudyFiles:
         """Where they are while they are being removed."""
         return self.trial(trial_number) / f"{_CHECKPOINTS}.removed"
 
+    def set_aside_checkpoints(self, trial_number: int, attempt_number: int) -> Path:
+        """Checkpoints with which an attempt had nothing left to do."""
+        return self.trial(trial_number) / f"{_CHECKPOINTS}.set-aside-{attempt_number}"
+
     def handed_on(self, trial_number: int) -> Path:
         """The checkpoint that the copy which replaces this trial is to begin from."""
         return self.trial(trial_number) / f"{_CHECKPOINTS}.handed-on"

@@ -400,7 +400,7 @@ class Dispatcher:
     def _conclude(self, now: Instant, live: LiveAttempt, ending: Ending, rank: int = 0) -> None:
         """The attempt is over; `rank` is the one whose log tells why."""
         live.deadline_s = None
-        ending = self._settling.paused_or_pruned(live, ending)
+        ending = self._settling.ending_of_trial(live, ending)
         ending = replace(ending, detail=readable(ending.detail))
         self._leasing.ended(live.grant, ending.outcome, live.torch_peak_bytes, now.monotonic_s)
         if ending.cause is Cause.DEVICE_FAULT:

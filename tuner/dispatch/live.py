@@ -292,7 +292,7 @@ def _ending_of_rank(
     said = rank.finished
     exit_code = rank.exit_code or 0
     if said is not None and said.outcome is Outcome.COMPLETED and not _has_ended_early(live, said):
-        return _completed(said.values or live.last_values, objectives, output)
+        return completed(said.values or live.last_values, objectives, said.detail or output)
     if said is not None and said.outcome is Outcome.PRUNED:
         return Ending(outcome=said.outcome, cause=said.cause, detail=said.detail)
     if live.stop_cause is not None:
@@ -332,7 +332,14 @@ def _named_ranks(numbers: Sequence[int]) -> str:
     return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
-def _completed(values: Mapping[str, float], objectives: Sequence[str], output: str) -> Ending:
+def completed(values: Mapping[str, float], objectives: Sequence[str], output: str) -> Ending:
+    """How a program ended that gave some values.
+
+    Args:
+        values: The values, by objective.
+        objectives: What must have a value.
+        output: What to add to the message that one is missing.
+    """
     missing = ", ".join(name for name in objectives if name not in values)
     if missing:
         detail = f"It ended well, but gave no value of {missing}.\n{output}".rstrip()

@@ -50,7 +50,7 @@ class Retries:
             ending: How.
             is_ours: Whether that says nothing of the trial: it is tried until it has ended.
         """
-        if is_ours:
+        if is_ours or _is_second_start(ending):
             return True
         if ending.outcome is Outcome.TIMED_OUT and ending.cause is not Cause.STALLED:
             return False  # It would run out of its time again.
@@ -75,6 +75,11 @@ class Retries:
             return False
         self._ran_out.add(trial_id)
         return True
+
+
+def _is_second_start(ending: Ending) -> bool:
+    """Whether the attempt had nothing left to do; a trial starts without its checkpoint once."""
+    return ending.outcome is Outcome.CANCELLED and ending.cause is Cause.NO_RESULT
 
 
 def _is_counted(ending: Ending) -> bool:

@@ -10,6 +10,7 @@ from tuner.checkpoint_files import newest_whole
 from tuner.dispatch.grants import Candidate
 from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.live import LiveAttempt
+from tuner.dispatch.nothing_left import NothingLeft
 from tuner.dispatch.retries import Retries
 from tuner.dispatch.room import met_full_disk
 from tuner.dispatch.saving import Saving
@@ -55,6 +56,7 @@ class Settling:
         self._saving = saving
         self._say = say
         self._folders = folders
+        self._nothing_left = NothingLeft(search=search, recorder=recorder, files=files, say=say)
 
     def candidate(self, asked: AskedTrial) -> Candidate:
         """A trial that was asked for, with what its earlier attempts left."""
@@ -87,7 +89,13 @@ class Settling:
         if note := self._folders.prepare(asked.number, begun_at, asked.params, fills=fills):
             self._say(note)
 
-    def paused_or_pruned(self, live: LiveAttempt, ending: Ending) -> Ending:
+    def ending_of_trial(self, live: LiveAttempt, ending: Ending) -> Ending:
+        """How an attempt ended, with what its trial has done before, and may do later."""
+        ending = self._paused_or_pruned(live, self._nothing_left.judge(live, ending))
+        self._nothing_left.note(live, ending)
+        return ending
+
+    def _paused_or_pruned(self, live: LiveAttempt, ending: Ending) -> Ending:
         """One that was told to pause has ended as a pruned one does, and may go on later."""
         if live.widens_to is not None and ending.cause is Cause.INTERRUPTED:
             return Ending(outcome=Outcome.PAUSED, detail=live.told_reason)

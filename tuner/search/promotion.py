@@ -190,7 +190,8 @@ class Promotion:
         if table is None or rung < 0:
             return None
         new = self._come(table, trial.number, rung, values)
-        if not new or table.is_end(rung):
+        has_ended = table.length is not None and step >= table.length
+        if not new or has_ended or table.is_end(rung):
             return None
         noted = list(values) if self._has_several else values[0]
         for each in new:

@@ -34,6 +34,7 @@ from tuner.search.identity import (
     to_optuna,
 )
 from tuner.search.incumbent import BestTrial, Incumbent
+from tuner.search.last_report import LAST_REPORT_KEY, LastReport
 from tuner.search.out_of_process import OutOfProcessSampler
 from tuner.search.pbt import PbtPruner
 from tuner.search.population import Population
@@ -51,6 +52,8 @@ from tuner.trial_folders import StudyKey
 
 #: Constraints of ours; a program may have others, under names of its own.
 _INFEASIBLE = "tuner:"
+#: With a trial that had nothing left to do, and was started again without its checkpoint.
+_STARTED_OVER_KEY = "tuner:started_over"
 
 
 class StudySearch:
@@ -520,6 +523,28 @@ class StudySearch:
     def unsaved(self) -> list[str]:
         """For people: trials that have ended and that the database does not know of as ended."""
         return [_shown_end(trial) for trial in self._storage.unwritten_ends()]
+
+    # -- last reports ------------------------------------------------------------------------
+
+    def note_last_report(self, trial_id: int, last: LastReport) -> None:
+        """Keeps with a trial what it reported last, before it waits for another attempt."""
+        self._storage.set_trial_system_attr(trial_id, LAST_REPORT_KEY, last.as_json())
+
+    def last_report(self, trial_id: int) -> LastReport | None:
+        """The last report of the newest attempt that reported and whose end was seen."""
+        return LastReport.of(self._storage.get_trial(trial_id).system_attrs)
+
+    def start_over_once(self, trial_id: int) -> bool:
+        """Notes that a trial starts without its checkpoint; says whether it may.
+
+        Only once. Never a copy, which begins from the checkpoint of another trial.
+        """
+        attributes = self._storage.get_trial(trial_id).system_attrs
+        if _STARTED_OVER_KEY in attributes or COPY_KEY in attributes:
+            return False
+        self._storage.set_trial_system_attr(trial_id, _STARTED_OVER_KEY, True)
+        self.steps.starts_over(trial_id)
+        return True
 
     # -- inside ------------------------------------------------------------------------------
 

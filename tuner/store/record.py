@@ -17,7 +17,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tuner.attempt import Attempt, AttemptId, AttemptState, Ending
+from tuner.attempt import Attempt, AttemptId, AttemptState, Ending, Outcome
 from tuner.budget import Budget
 from tuner.clock import Clock
 from tuner.devices.device import Device, DeviceId, DeviceKind
@@ -412,6 +412,23 @@ class Recorder:
         )
         with self._errors():
             return self._database.access.run(lambda c: c.execute(query).scalar())
+
+    def has_lost(self, trial_id: int, *, after: int, before: int) -> bool:
+        """Whether the end of any attempt between two others was not seen by its dispatcher.
+
+        Args:
+            trial_id: Whose attempts they are.
+            after: Number of an attempt; those that follow it are looked at.
+            before: Number of a later attempt, which is not looked at, as none after it is.
+        """
+        is_lost = sa.or_(AttemptRow.outcome.is_(None), AttemptRow.outcome == Outcome.LOST)
+        query = (
+            sa.select(sa.func.count())
+            .where(AttemptRow.trial_id == trial_id, is_lost)
+            .where(AttemptRow.number > after, AttemptRow.number < before)
+        )
+        with self._errors():
+            return bool(self._database.access.run(lambda c: c.execute(query).scalar()))
 
     def endings_of(self, trial_id: int) -> list[Ending]:
         """How a trial's attempts have ended, as far as that is written down; the oldest first."""

