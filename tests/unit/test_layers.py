@@ -57,6 +57,7 @@ LAYERS = (
         "tuner.dispatch.rescue",
         "tuner.dispatch.housekeeping",
         "tuner.dispatch.saving",
+        "tuner.dispatch.nothing_left",
     ),
     (
         "tuner.dispatch.moves",
