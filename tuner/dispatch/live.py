@@ -15,6 +15,7 @@ from tuner.devices.device import DeviceKind
 from tuner.dispatch.grants import Grant
 from tuner.launch.diagnosis import (
     diagnose_exit,
+    has_waited_in_vain,
     is_device_fault,
     is_lost_peer,
     is_port_taken,
@@ -102,6 +103,8 @@ class LiveAttempt:
     failures: list[int] = field(default_factory=list)
     #: Those whose end was somebody else's doing; it may have been that of the others, too.
     cancelled: list[int] = field(default_factory=list)
+    #: Those that ended well, and not by our signal.
+    departed: list[int] = field(default_factory=list)
     #: What ranks did that had not ended with the others; empty where all did.
     hang: str = ""
     leased_at_s: float
@@ -212,6 +215,9 @@ class LiveAttempt:
             self.cancelled.append(rank.number)
         if rank.has_failed and rank.number not in self.failures and not self.hang:
             self.failures.append(rank.number)
+        has_ended_well = not rank.has_failed and rank.number not in self.cancelled
+        if has_ended_well and rank.number not in self.departed:
+            self.departed.append(rank.number)
 
     def grace_s(self, stop_grace_s: float) -> float:
         """How long its processes have to end; after a failure there is nothing left to save."""
@@ -244,10 +250,28 @@ class LiveAttempt:
         said = self.finished
         if is_ended_by_us or (said is not None and said.outcome is Outcome.PRUNED):
             return 0
-        by_themselves = [n for n in self.failures if not is_lost_peer(self._text(n, output_of))]
-        return next(iter(by_themselves or self.cancelled or self.failures), 0)
+        by_themselves = [n for n in self.failures if not self._is_of_others(n, output_of)]
+        absent = self.absent_ranks(output_of)
+        return next(iter(by_themselves or self.cancelled or absent or self.failures), 0)
 
-    def _text(self, number: int, output_of: Callable[[int], str]) -> str:
+    def absent_ranks(self, output_of: Callable[[int], str]) -> list[int]:
+        """The ranks that all failures are due to, though these ranks did not fail.
+
+        They had left, or did not come to a collective in which others waited until its timeout.
+        """
+        if not self.failures or not all(self._is_of_others(n, output_of) for n in self.failures):
+            return []
+        waited = any(has_waited_in_vain(self.text_of(n, output_of)) for n in self.failures)
+        ended = (*self.failures, *self.cancelled)
+        hung = [rank.number for rank in self.ranks if rank.number not in ended]
+        return self.departed or (hung if waited else [])
+
+    def _is_of_others(self, number: int, output_of: Callable[[int], str]) -> bool:
+        text = self.text_of(number, output_of)
+        return is_lost_peer(text) or has_waited_in_vain(text)
+
+    def text_of(self, number: int, output_of: Callable[[int], str]) -> str:
+        """What a rank said at its end, or printed."""
         said = self.ranks[number].finished
         return said.detail if said is not None else output_of(number)
 
@@ -274,6 +298,8 @@ def ending_of(
     ending = _ending_of_rank(live, rank, objectives, output_of(number), n_oom_kills)
     if live.hang and number == 0:
         ending = _hung(live, ending)
+    elif number not in live.failures and number in live.absent_ranks(output_of):
+        return number, _absent(live, output_of)
     is_failure = ending.outcome.is_failure
     is_wide = len(live.grant.devices) > 1
     if is_wide and is_failure and live.last_step is None and is_port_taken(ending.detail):
@@ -325,6 +351,22 @@ def _hung(live: LiveAttempt, ending: Ending) -> Ending:
     if ending.outcome in (Outcome.COMPLETED, Outcome.PRUNED) or live.stop_cause is not None:
         return replace(ending, detail=f"{ending.detail}\n{live.hang}".strip())
     return Ending(outcome=Outcome.FAILED, cause=Cause.RANKS, detail=live.hang)
+
+
+def _absent(live: LiveAttempt, output_of: Callable[[int], str]) -> Ending:
+    """Some ranks left or hung; the errors of the others are only what follows from that."""
+    absent, first = live.absent_ranks(output_of), live.failures[0]
+    named, waiting = _named_ranks(absent).capitalize(), _named_ranks(sorted(live.failures))
+    if live.departed:
+        what = f"{named} left while {waiting} waited in a collective."
+    else:
+        what = f"{named} hung: {waiting} waited in a collective until its timeout."
+    error = live.text_of(first, output_of).strip().rpartition("\n")[2]
+    detail = (
+        f"{what} Every rank must make the same number of steps.\n"
+        f"Rank {first}, which waited: {error}"
+    )
+    return Ending(outcome=Outcome.FAILED, cause=Cause.RANKS, detail=detail)
 
 
 def _named_ranks(numbers: Sequence[int]) -> str:

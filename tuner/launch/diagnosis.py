@@ -32,6 +32,12 @@ _LOST_PEER = re.compile(
     r"|Socket Timeout|client socket has|connectFullMesh|failed to recv|RendezvousConnectionError",
     re.IGNORECASE,
 )
+# Of gloo, of NCCL's watchdog, and of a rendezvous.
+_WAITED_IN_VAIN = re.compile(
+    r"Timed out waiting \d+ ?ms for (?:recv|send)|collective operation timeout"
+    r"|waiting for clients\. \d+/\d+ clients joined",
+    re.IGNORECASE,
+)
 # Of a GPU or its driver that is broken, whatever the program does (torch, CUDA, the kernel's log).
 _DEVICE_FAULT = re.compile(
     r"uncorrectable ECC|fallen off the bus|GPU is lost|NVRM: Xid|hardware stack error"
@@ -61,6 +67,11 @@ def memory_cause(text: str) -> Cause | None:
 def is_lost_peer(text: str) -> bool:
     """Whether a rank failed only because another one had."""
     return _LOST_PEER.search(text) is not None
+
+
+def has_waited_in_vain(text: str) -> bool:
+    """Whether a rank failed because another one did not come to a collective."""
+    return _WAITED_IN_VAIN.search(text) is not None
 
 
 def is_device_fault(text: str) -> bool:

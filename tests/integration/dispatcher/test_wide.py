@@ -134,6 +134,45 @@ def test_first_rank_that_fails_ends_the_group_and_is_the_cause(make_ddp):
     assert world.launcher.signals == []
 
 
+LOST = "RuntimeError: Connection closed by peer"
+TIMED_OUT = "RuntimeError: Timed out waiting 6000ms for recv operation to complete"
+
+
+def test_rank_that_left_is_named_and_not_the_one_that_waited_for_it(make_ddp):
+    world = make_ddp(n_trials=1)
+    world.turn(1.0)
+    zero, one = world.workers
+    zero.fail(LOST)
+    one.finish(Outcome.COMPLETED)
+    one.exit(0)
+    world.run()
+    told = ending(world)
+    assert (told.outcome, told.cause) == (Outcome.FAILED, Cause.RANKS)
+    assert told.detail.startswith("Rank 1 left while rank 0 waited in a collective.")
+    assert told.detail.endswith(f"Rank 0, which waited: {LOST}")
+    assert world.ended[0].log_path.endswith("attempt-1.rank-1.log")
+
+
+@pytest.mark.parametrize("is_stubborn", [True, False])
+def test_rank_that_hung_is_named_and_not_the_one_that_waited_for_it(make_ddp, is_stubborn):
+    world = make_ddp(n_trials=1)
+    world.turn(1.0)
+    if is_stubborn:
+        world.launcher.stubborn.add(world.workers[0].id)
+    world.workers[0].fail(TIMED_OUT)
+    world.run()
+    assert ending(world).cause is Cause.RANKS
+    assert ending(world).detail.startswith("Rank 1 hung: rank 0 waited in a collective until")
+
+
+def test_rank_that_fails_on_a_connection_of_its_own_blames_no_other(make_ddp):
+    world = make_ddp(n_trials=1)
+    world.turn(1.0)
+    world.workers[0].fail("ConnectionRefusedError: [Errno 111] Connection refused")
+    world.run()
+    assert ending(world).detail.startswith("Rank 0: ConnectionRefusedError")
+
+
 def test_rank_that_waits_for_one_that_failed_is_ended_soon(make_ddp):
     world = make_ddp(n_trials=1)
     world.turn(1.0)
