@@ -12,7 +12,7 @@ from typing import NoReturn
 import optuna
 import typer
 
-from tuner.errors import EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
+from tuner.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
 
 #: What writing to a full disk, or a terminal that is gone, gives.
 _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -68,6 +68,8 @@ class Edge:
             exec("")
             _leave(self._interrupted, EXIT_INTERRUPTED)
         if isinstance(error, Exception) and not isinstance(error, typer.Exit):
+            if damage := _damage_of_a_database():
+                _leave(damage, EXIT_BAD_INPUT)
             logging.getLogger("tuner").error("accident", exc_info=error)
             if self._debug:
                 traceback.print_exception(error)
@@ -90,6 +92,15 @@ def _flush(text: str = "") -> None:
 
 def _write_to_nowhere() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _damage_of_a_database() -> str:
+    """Why something may have failed that is no mistake of ours; empty for no reason."""
+    if "tuner.store.damage" not in sys.modules:
+        return ""
+    from tuner.store.damage import damage_told
+
+    return damage_told()
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -18,6 +18,7 @@ from tuner.config.storage_url import masked_url, with_driver
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, StoreError
 from tuner.store.access import Access
 from tuner.store.buffered_storage import BufferedStorage
+from tuner.store.damage import note_look
 from tuner.store.database_file import FileWatch, places_for_copies
 from tuner.store.engine import engine_options, open_engine, set_up_connections
 from tuner.store.filesystem import check_is_local, path_of
@@ -139,6 +140,8 @@ def open_database(url: str, *, read_only: bool = False) -> Database:
     """
     parsed = parse_url(url)
     check_file(parsed, must_exist=read_only)
+    if read_only and path_of(parsed) is not None:
+        note_look(parsed.render_as_string(hide_password=False))
     with store_errors(url, exit_code=EXIT_BAD_INPUT):
         engine = open_engine(parsed, read_only=read_only)
         with engine.connect() as connection:
