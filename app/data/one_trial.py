@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -13,11 +14,14 @@ import sqlalchemy as sa
 
 from app.data.alone import read_command_alone
 from tuner.files import FOLDER_NAME
+from tuner.search.identity import IDENTITY_ATTR, key_of
 from tuner.store.models import AttemptRow, MetricRow
+from tuner.store.rows import in_utc
+from tuner.trial_folders import TrialKey, locate
 from tuner.verbs.attempts import StoredAttempt
 from tuner.verbs.checkpoints import ShownCheckpoint, read_checkpoints
 from tuner.verbs.dispatchers import has_our_tables
-from tuner.verbs.optuna_tables import TRIALS
+from tuner.verbs.optuna_tables import STUDY_ATTRS, TRIALS
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.studies import Objective
 from tuner.verbs.trials import Choice, StoredTrial, read_trials
@@ -39,6 +43,8 @@ class OneTrial:
     alone: str | None
     #: The newest first.
     checkpoints: Sequence[ShownCheckpoint]
+    #: Tells whether the trial's folder still holds its files; None where no trial has such a key.
+    key: TrialKey | None
 
 
 def read_trial(
@@ -65,6 +71,21 @@ def read_trial(
         why=why,
         alone=read_command_alone(connection, number, trial.params, last),
         checkpoints=_checkpoints(connection, study.id, number),
+        key=_key(connection, study.id, trial),
+    )
+
+
+def _key(connection: sa.Connection, study_id: int, trial: StoredTrial) -> TrialKey | None:
+    query = sa.select(STUDY_ATTRS.c.value_json).where(
+        STUDY_ATTRS.c.study_id == study_id, STUDY_ATTRS.c.key == IDENTITY_ATTR
+    )
+    stored = connection.execute(query).scalar()
+    study = None if stored is None else key_of(json.loads(stored))
+    begun_at = trial.attempts[0].leased_at if trial.attempts else None
+    if study is None or begun_at is None:
+        return None
+    return TrialKey(
+        study=study, number=trial.number, begun_at=in_utc(begun_at), params=trial.params
     )
 
 
@@ -78,9 +99,8 @@ def _checkpoints(
     return read_checkpoints(connection, [trial_id]).get(trial_id, ())
 
 
-def _is_ours(attempt: StoredAttempt) -> bool:
+def _is_ours(path: Path) -> bool:
     """A database that somebody else has written could name any file of this machine."""
-    path = Path(attempt.log_path)
     return path.suffix == ".log" and FOLDER_NAME in path.resolve().parts
 
 
@@ -105,12 +125,22 @@ def _metrics(connection: sa.Connection, study_id: int, number: int) -> dict[str,
     return {name: dict(sorted(curve.items())) for name, curve in sorted(curves.items())}
 
 
-def log_tail(attempt: StoredAttempt) -> str:
-    """The last lines of an attempt's log, or why they can't be shown."""
+def log_tail(attempt: StoredAttempt, key: TrialKey | None = None) -> str:
+    """The last lines of an attempt's log, or why they can't be shown.
+
+    Args:
+        attempt: The attempt.
+        key: Identifies its trial: another one may have its folder by now.
+    """
     path = Path(attempt.log_path)
     if attempt.host != socket.gethostname():
         return f"The log is on {attempt.host}: {path}"
-    if not _is_ours(attempt):
+    if _is_ours(path) and key is not None:
+        folder = locate(path.parent, key)
+        if folder is None and path.parent.is_dir():
+            return f"The log is gone: {path.parent} holds the files of another trial."
+        path = (folder or path.parent) / path.name
+    if not _is_ours(path):
         return f"{path} is not a log of the tuner."
     try:
         with path.open("rb") as file:

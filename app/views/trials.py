@@ -19,6 +19,7 @@ from app.views.control import trial_buttons
 from app.views.figure import show_figure
 from app.views.shell import Shown
 from search_spaces import ParamValue
+from tuner.trial_folders import TrialKey
 from tuner.verbs.attempts import StoredAttempt
 from tuner.verbs.checkpoints import ShownCheckpoint
 from tuner.verbs.usage import AttemptUse
@@ -137,7 +138,7 @@ def _one_trial(shown: Shown, number: int) -> None:
     st.subheader("Why")
     st.code(found.why, language=None, wrap_lines=True)
     for attempt in reversed(found.trial.attempts):
-        _attempt(attempt)
+        _attempt(attempt, found.key)
 
 
 def _facts(found: OneTrial) -> None:
@@ -192,7 +193,7 @@ def _run_alone(found: OneTrial) -> None:
         st.code(found.alone, language="bash", wrap_lines=True)
 
 
-def _attempt(attempt: StoredAttempt) -> None:
+def _attempt(attempt: StoredAttempt, key: TrialKey | None) -> None:
     st.subheader(f"Attempt {attempt.number}")
     outcome = attempt.outcome.value if attempt.outcome else attempt.state.value
     devices = ", ".join(attempt.devices) or "no device"
@@ -207,7 +208,7 @@ def _attempt(attempt: StoredAttempt) -> None:
     if attempt.detail:
         st.code(attempt.detail, language=None, wrap_lines=True)
     with st.expander("Log, the last lines", expanded=attempt.is_open):
-        st.code(log_tail(attempt), language=None, wrap_lines=True)
+        st.code(log_tail(attempt, key), language=None, wrap_lines=True)
 
 
 def _taken(use: AttemptUse) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -23,7 +24,10 @@ from app.data.words import ALL_WORDS
 from tests.integration.verbs import seeded
 from tuner.attempt import Outcome
 from tuner.errors import StoreError
+from tuner.files import StudyFiles
 from tuner.processes import own_process
+from tuner.study_folder import StudyFolder
+from tuner.trial_folders import StudyKey, TrialFolders, TrialKey
 from tuner.verbs.delete import delete_study
 from tuner.verbs.source import StoredStudy
 from tuner.verbs.trials import Choice, read_trials
@@ -271,6 +275,25 @@ def test_tail_of_a_log(tmp_path: Path) -> None:
     assert "is on elsewhere" in log_tail(attempt(log, "elsewhere"))
     log.unlink()
     assert "can't be read" in log_tail(attempt(log))
+
+
+def test_log_of_another_trial_with_the_same_number_is_not_shown(tmp_path: Path) -> None:
+    """Another database had a study of this name, and its files were moved aside."""
+    files = StudyFiles(folder=tmp_path, study="study")
+    own, other = StudyKey(id="a" * 32), StudyKey(id="b" * 32)
+    begun_at = datetime(2026, 1, 1, 12)
+    key = TrialKey(study=own, number=0, begun_at=begun_at, params={"x": 0.5})
+    log = files.log(0, 1)
+    TrialFolders(files, own).begin(0, begun_at, {"x": 0.5})
+    log.write_text("its own")
+    assert log_tail(attempt(log), key) == "its own"
+    StudyFolder(files, other, has_begun=False).close()
+    assert log_tail(attempt(log), key) == "its own"
+    TrialFolders(files, other).begin(0, begun_at, {"x": 0.5})
+    log.write_text("of the other")
+    assert log_tail(attempt(log), key) == "its own"
+    shutil.rmtree(files.moved_aside)
+    assert "holds the files of another trial" in log_tail(attempt(log), key)
 
 
 def test_no_other_file_is_shown_as_a_log(tmp_path: Path) -> None:
