@@ -68,9 +68,9 @@ LOGS_SELDOM = """
 import json, sys, time
 from saved import load, save
 
-x, folder = float(sys.argv[1]), sys.argv[2]
+x, folder, n_steps = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 done = load(folder)
-for step in range(done + 1, 21):
+for step in range(done + 1, n_steps + 1):
     if step % 10 == 0:
         save(folder, step)
         print(json.dumps({"step": step, "value": x * step}), flush=True)
@@ -129,14 +129,14 @@ def run_command(
     )
 
 
-def check_ends(folder: StudyFolder, study: optuna.Study, mode: str) -> None:
+def check_ends(folder: StudyFolder, study: optuna.Study, mode: str, n_steps: int = N_STEPS) -> None:
     """Weak trials ended early, in one way, and nobody completed before its end."""
     states = Counter(trial.state for trial in study.trials)
     assert set(states) == {TrialState.COMPLETE, TrialState.PRUNED}
     assert states[TrialState.PRUNED] >= states[TrialState.COMPLETE]
     for trial in study.get_trials(states=(TrialState.COMPLETE,)):
-        assert trial.last_step == N_STEPS
-        assert trial.value == trial.params["x"] * N_STEPS
+        assert trial.last_step == n_steps
+        assert trial.value == trial.params["x"] * n_steps
     outcomes = {each.outcome for each in folder.attempts()}
     assert outcomes == {"completed", "paused" if mode == "promote" else "pruned"}
 
@@ -184,10 +184,15 @@ def test_command_that_prints_several_steps_at_once(
     check_ends(study_folder, study, mode)
 
 
-@pytest.mark.parametrize("mode", ["stop", "promote"])
-def test_command_that_logs_every_tenth_step(study_folder: StudyFolder, mode: str) -> None:
-    study = run_command(study_folder, LOGS_SELDOM, mode=mode)
-    check_ends(study_folder, study, mode)
+@pytest.mark.parametrize(
+    ("mode", "n_steps"), [("stop", N_STEPS), ("promote", N_STEPS), ("promote", 30)]
+)
+def test_command_that_logs_every_tenth_step(
+    study_folder: StudyFolder, mode: str, n_steps: int
+) -> None:
+    """With 30 steps the last report is the first one beyond a rung."""
+    study = run_command(study_folder, LOGS_SELDOM, str(n_steps), mode=mode)
+    check_ends(study_folder, study, mode, n_steps)
 
 
 @pytest.mark.parametrize("mode", ["stop", "promote"])
@@ -197,3 +202,40 @@ def test_command_that_reports_once_more_after_sigterm(
 ) -> None:
     study = run_command(study_folder, HANDLES_SIGTERM, code, mode=mode)
     check_ends(study_folder, study, mode)
+
+
+# Speaks for itself, asks seldom, and leaves its loop in peace when it is told to end.
+SCRIPT = """
+import trials
+
+trial = trials.current()
+for step in range(1, 21):
+    trial.report(trial.params["x"] * step, step)
+    if step % 5 == 0 and trial.should_prune():
+        break
+"""
+
+RETURNS_NONE = """
+def train(trial):
+    for step in range(1, 21):
+        trial.report(trial.params["x"] * step, step)
+        if step % 5 == 0 and trial.should_prune():
+            return
+"""
+
+
+@pytest.mark.parametrize("program", ["script", "function"])
+def test_who_leaves_its_loop_when_told_has_not_completed(
+    study_folder: StudyFolder, program: str
+) -> None:
+    study_folder.write("script.py", SCRIPT)
+    study_folder.write("forecast.py", RETURNS_NONE)
+    command = {"command": ["python", "script.py"]}
+    study = run(
+        study_folder,
+        trial=command if program == "script" else {"function": "forecast:train"},
+        pruner=asha("stop"),
+        devices="cpu:2",
+        budget={"trials": 9},
+    )
+    check_ends(study_folder, study, "stop")

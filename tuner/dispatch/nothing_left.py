@@ -57,7 +57,7 @@ class NothingLeft:
         if attempt.number == 1 or live.last_step is not None or live.hang:
             return ending
         gave_nothing = _gave_nothing(live, ending)
-        if not gave_nothing and not _lacks_variable(ending):
+        if not gave_nothing and not self._had_no_step(live, ending):
             return ending
         last = self._search.last_report(attempt.trial_id)
         if gave_nothing and last is not None and self._is_end(live, last):
@@ -92,6 +92,19 @@ class NothingLeft:
             )
         except Unavailable:
             return False
+
+    def _had_no_step(self, live: LiveAttempt, ending: Ending) -> bool:
+        """Whether a program failed for want of a variable that only a step sets.
+
+        One that failed in that way after its steps too has another mistake.
+        """
+        if not _lacks_variable(ending):
+            return False
+        try:
+            earlier = self._recorder.endings_of(live.attempt.trial_id)
+        except Unavailable:
+            return False
+        return not any(map(_lacks_variable, earlier))
 
     def _without_checkpoint(self, live: LiveAttempt, ending: Ending) -> Ending:
         """Lets a trial start once more from its first step, at no cost of a retry."""
@@ -130,6 +143,6 @@ def _gave_nothing(live: LiveAttempt, ending: Ending) -> bool:
 
 
 def _lacks_variable(ending: Ending) -> bool:
-    """Whether a program failed as it does where its loop over steps has none left."""
+    """Whether a program failed for a variable that was not set."""
     is_own = ending.cause in (Cause.EXCEPTION, Cause.EXIT_CODE)
     return is_own and _UNSET_NAME.search(ending.detail) is not None

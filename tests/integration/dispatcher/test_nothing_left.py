@@ -165,3 +165,18 @@ def test_variable_that_only_a_step_sets(make_world: NewWorld) -> None:
     world.run()
     assert [outcome for _, outcome in world.endings] == ["cancelled", "cancelled", "completed"]
     assert world.stored_trials()[0].value == 0.75
+
+
+def test_variable_that_no_step_sets_is_a_failure(make_world: NewWorld) -> None:
+    """A mistake after the training: another training would meet it too."""
+
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        if attempt_of(worker) == 1:
+            worker.later(0.5, lambda: trains(worker))
+        worker.later(1.0, lambda: worker.fail("NameError: name 'plot' is not defined"))
+
+    world = make_world(program, n_trials=1, n_devices=1, retries=1)
+    world.run()
+    assert [outcome for _, outcome in world.endings] == ["failed", "failed"]
+    assert world.files.has_checkpoint(0)

@@ -196,6 +196,21 @@ def test_end_that_was_read_with_a_report_is_told_too(
     assert (other.verdict.action, other.verdict.reason) == (Action.STOP, "the study ends")
 
 
+def test_end_at_an_earlier_step_is_heard_by_all_where_they_ask(
+    group: Group, ranks: tuple[Link, Link]
+) -> None:
+    main, other = ranks
+    group.action = Action.PAUSE
+    _report(1, main, other)
+    main.suggest("lr", LR)  # By now the verdict on step 1 has been read.
+    group.action = Action.CONTINUE
+    for step in (2, 3):
+        _report(step, main, other)
+    assert (main.should_stop(), other.should_stop()) == (True, True)
+    (decided,) = group.heard_of(Decided)
+    assert (decided.count, decided.step, decided.action) == (1, 3, Action.PAUSE)
+
+
 def test_end_is_told_once_and_stays(group: Group, ranks: tuple[Link, Link]) -> None:
     main, other = ranks
     group.action = Action.PRUNE
