@@ -35,6 +35,7 @@ from tuner.search.study import StudySearch
 from tuner.search.transferred import Transferred
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.database import Database
+from tuner.store.programs import told_of_other_program
 from tuner.store.queries import first_seed
 from tuner.store.record import Recorder
 from tuner.store.schema import alone
@@ -154,6 +155,8 @@ def open_study(
         versions=package_versions(),
         git=git_state(config.folder),
     )
+    if other := database.access.run(partial(told_of_other_program, start=start)):
+        say(other)
     try:
         recorder = Recorder(
             database,
