@@ -263,39 +263,3 @@ def test_imported_study_goes_on_from_the_files_of_the_first(study_folder: StudyF
     assert study_folder.rows(steps, database="other.db") == [(1,)]
     state = tuner.load_best(f"sqlite:///{study_folder.path / 'other.db'}").load_checkpoint()
     assert state is not None
-
-
-def test_population_hands_its_states_on(study_folder: StudyFolder) -> None:
-    """A copy gets its checkpoint before its first attempt, and keeps it."""
-    study_folder.write("forecast.py", CLIMBS)
-    study_folder.study(
-        storage="sqlite:///small.db",
-        objectives={"value": "maximize"},
-        pruner={"name": "pbt", "population": 4, "interval": 2, "max_resource": 8},
-        devices="cpu:2",
-        budget={},
-    )
-    ended = study_folder.tune()
-    assert ended.code == EXIT_BUDGET_REACHED, ended
-    logs = _root(study_folder).glob("trial-*/attempt-1.log")
-    n_resumed = sum("goes on from step" in log.read_text() for log in logs)
-    assert n_resumed >= 1, ended.text
-    assert not (_root(study_folder) / MOVED).exists()
-
-
-CLIMBS = """
-import optuna
-
-def train(trial):
-    state = trial.load_checkpoint() or {"step": 0, "total": 0.0}
-    if state["step"]:
-        print("goes on from step", state["step"])
-    total = state["total"]
-    for step in range(state["step"] + 1, 9):
-        total += trial.params["x"]
-        trial.save_checkpoint({"step": step, "total": total}, step)
-        trial.report(total, step)
-        if trial.should_prune():
-            raise optuna.TrialPruned
-    return total
-"""
