@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
@@ -80,12 +81,22 @@ def _workers(play: Callable[[Case], Simulated], n: int) -> Iterator[ProcessPoolE
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ctrl-C waits: in the middle of its start a process would get half of what it is to do."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Ctrl-C waits: in the middle of its start a process would get half of what it is to do.
+
+    By a handler. A blocked signal would not wait: `multiprocessing` unblocks SIGINT when it starts
+    its resource tracker, which is in the middle of this.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Ctrl-C interrupts the main thread alone.
+        return
+    heard: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _frame: heard.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _begin(play: Callable[[Case], Simulated], lifeline: Path) -> None:

@@ -18,6 +18,7 @@ from tests.integration.verbs import seeded
 from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.errors import ConfigError
+from tuner.simulate import processes
 from tuner.simulate.curves import CurveTable, read_table
 from tuner.simulate.run import Simulated, simulate
 from tuner.simulate.verb import simulate_study
@@ -236,6 +237,22 @@ def test_no_process_is_left(study: Path, number: signal.Signals) -> None:
     assert "Traceback" not in told
     assert process.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
     until(lambda: not any(map(is_process_alive, family)), "nothing of it is left")
+
+
+def test_ctrl_c_waits_until_the_processes_have_started() -> None:
+    """Also where SIGINT is unblocked meanwhile, as multiprocessing's resource tracker does."""
+    done = []
+
+    def start() -> None:
+        with processes._undisturbed():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.raise_signal(signal.SIGINT)
+            done.append("the rest of a start")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["the rest of a start"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_population_cannot_be_played(study: Path) -> None:
