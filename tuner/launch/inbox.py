@@ -8,6 +8,7 @@ from __future__ import annotations
 import selectors
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
@@ -66,7 +67,10 @@ class Inbox:
         self._chores: list[Callable[[], bool]] = []
 
     def when_idle(self, chore: Callable[[], bool]) -> None:
-        """Calls `chore` while nothing else happens, for as long as it returns True."""
+        """Calls `chore` while nothing else happens, again at once where it returns True.
+
+        One that waits for something returns False: it is called again in the next round.
+        """
         self._chores.append(chore)
 
     def watch(self, file: Watched, source: Source) -> None:
@@ -82,12 +86,19 @@ class Inbox:
         self._selector.unregister(file)
 
     def drain(self, timeout_s: float) -> list[Event]:
-        """Waits until something happens, at most `timeout_s`; gives all that has happened."""
+        """Waits until something happens, at most `timeout_s`; gives all that has happened.
+
+        Chores are done first, for as long as they want, but within that time.
+        """
+        give_up_at_s = time.monotonic() + timeout_s
         ready = self._selector.select(0)
-        while not ready and any(chore() for chore in self._chores):
+        while not ready and any([chore() for chore in self._chores]):
             ready = self._selector.select(0)
+            if time.monotonic() >= give_up_at_s:
+                break
+        left_s = max(0.0, give_up_at_s - time.monotonic())
         events: list[Event] = []
-        for key, _ in ready or self._selector.select(timeout_s):
+        for key, _ in ready or self._selector.select(left_s):
             # An earlier source of this round may have closed a later one.
             if self._selector.get_map().get(key.fd) is key:
                 events.extend(key.data())

@@ -41,6 +41,8 @@ _MAX_SPARES = 16
 #: At the end, for what workers have left behind.
 _STRAYS_S = 2.0
 _LOOK_EVERY_S = 0.01
+#: From one look for strays to the next, where some do not go.
+_LONGEST_LOOK_S = 1.0
 #: From the end of a fork server's connections to its own.
 _DEATH_S = 1.0
 #: The exit code that multiprocessing gives where the fork server could not tell it.
@@ -99,6 +101,9 @@ class LocalLauncher:
         self._ports = Ports()
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
+        #: Since the last look that found none, and when to look again.
+        self._n_looks_in_vain = 0
+        self._look_again_at_s = 0.0
         self._sockets = SocketFolder()
         #: For sockets, also of others; it goes when this is closed, or when this process dies.
         self.folder = self._sockets.path
@@ -107,7 +112,7 @@ class LocalLauncher:
         self.guardian = Guardian(owns=[self._lifeline.fd], folder=self.folder)
         inbox.when_idle(self._fork_ahead)
         inbox.when_idle(self.guardian.look)
-        inbox.when_idle(self._end_strays)
+        inbox.when_idle(self._look_for_strays)
         self._start_server(modules)
 
     def check(self, program: Program) -> None:
@@ -261,6 +266,17 @@ class LocalLauncher:
             exit_code=1 if exit_code is None else exit_code,
             is_lost=is_empty and exit_code == _NOBODY_KNOWS,
         )
+
+    def _look_for_strays(self) -> bool:
+        """Ends strays, less and less often while some stay: one may be in uninterruptible sleep."""
+        now_s = time.monotonic()
+        if now_s < self._look_again_at_s:
+            return False
+        self._n_looks_in_vain = self._n_looks_in_vain + 1 if self._end_strays() else 0
+        if self._n_looks_in_vain:
+            wait_s = min(_LOOK_EVERY_S * 2 ** min(self._n_looks_in_vain, 10), _LONGEST_LOOK_S)
+            self._look_again_at_s = now_s + wait_s
+        return False
 
     def _end_strays(self) -> bool:
         workers = {worker.pid for worker in (*self._workers.values(), *self._spares)}

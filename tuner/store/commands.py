@@ -29,6 +29,9 @@ _LATER = (
     .order_by(_COMMANDS.c.id)
 )
 
+#: Ids are given before a row is committed: one may appear after rows with higher ids were read.
+#: So many ids, of all studies of the database, are looked at once more.
+_N_LOOKED_BACK = 1000
 
 #: Name of the event that says that a command was not carried out; otherwise it is the order's.
 REFUSED = "refused"
@@ -91,6 +94,12 @@ class Commands:
         self._newest_id: int = access.run(
             lambda c: c.execute(_NEWEST, {"b_study_id": study_id}).scalar() or 0
         )
+        #: Of the rows that are looked at once more, those that need not be read again.
+        self._read_ids: set[int] = set()
+        #: Of the newest pause or resume that was read.
+        self._newest_switch_id = 0
+        # What is there at the start was asked of others.
+        self._take(access.run(self._later))
         #: Who has paused the study before, if it was not resumed since; for people.
         self.paused_by = access.run(lambda c: paused_by(c, study_id))
         #: Of a study that this one belongs to.
@@ -121,14 +130,28 @@ class Commands:
         return [command for command in found if command.to in (None, self._self)]
 
     def _later(self, connection: sa.Connection) -> Sequence[sa.Row[Any]]:
-        asked = {"b_study_id": self._study_id, "b_after": self._newest_id}
-        return connection.execute(_LATER, asked).all()
+        asked = {"b_study_id": self._study_id, "b_after": self._newest_id - _N_LOOKED_BACK}
+        rows = connection.execute(_LATER, asked)
+        return [row for row in rows if row.id not in self._read_ids]
 
     def _take(self, rows: Sequence[sa.Row[Any]]) -> list[Command]:
-        self._newest_id = max((row.id for row in rows), default=self._newest_id)
+        self._newest_id = max([self._newest_id, *(row.id for row in rows)])
+        self._read_ids.update(row.id for row in rows)
+        oldest_id = self._newest_id - _N_LOOKED_BACK
+        self._read_ids = {each for each in self._read_ids if each > oldest_id}
         known = {order.value for order in Order}
-        return [_command(row) for row in rows if row.name in known]
+        found = [row for row in rows if row.name in known and not self._is_overtaken(row)]
+        switch_ids = (row.id for row in found if row.name in _SWITCHES)
+        self._newest_switch_id = max([self._newest_switch_id, *switch_ids])
+        return [_command(row) for row in found]
 
+    def _is_overtaken(self, row: sa.Row[Any]) -> bool:
+        """Whether a pause or resume appears after a newer one, which `paused_by` goes by."""
+        return row.name in _SWITCHES and row.id < self._newest_switch_id
+
+
+#: Of them the newest one holds.
+_SWITCHES = (Order.PAUSE.value, Order.RESUME.value)
 
 #: What holds for the runs of a study's leaders, too.
 OF_THE_WHOLE = (Order.PAUSE, Order.RESUME, Order.STOP)
@@ -155,10 +178,9 @@ def insert_command(
 
 def paused_by(connection: sa.Connection, study_id: int) -> str:
     """Who has paused a study last, `user@host`; empty where it is not paused."""
-    names = (Order.PAUSE.value, Order.RESUME.value)
     query = (
         sa.select(_COMMANDS.c.name, _COMMANDS.c.asked_by)
-        .where(_COMMANDS.c.study_id == study_id, _COMMANDS.c.name.in_(names))
+        .where(_COMMANDS.c.study_id == study_id, _COMMANDS.c.name.in_(_SWITCHES))
         .order_by(_COMMANDS.c.id.desc())
         .limit(1)
     )

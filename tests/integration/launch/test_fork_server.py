@@ -9,6 +9,8 @@ from multiprocessing import forkserver
 from threading import Timer
 from typing import Any
 
+import pytest
+
 from tests.contract.launch.conftest import LocalBench, is_process_alive, until
 from tuner.attempt import AttemptId
 from tuner.launch.inbox import WorkerExited
@@ -86,3 +88,20 @@ def test_sigterm_ends_neither_the_server_nor_the_process_that_waits(local: Local
     assert (ended.attempt_id, ended.exit_code) == (AttemptId("2.1"), 3)
     assert server._forkserver_pid == pid
     assert is_process_alive(pid)
+
+
+def test_stray_that_does_not_go_is_not_looked_for_all_the_time(
+    local: LocalBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    def none_goes(*_: object) -> bool:
+        looks.append(1)
+        assert len(looks) < 1000
+        return True
+
+    monkeypatch.setattr("tuner.launch.local.end_strays", none_goes)
+    for _ in range(1000):
+        local.look()
+    assert len(looks) < 100
+    monkeypatch.undo()

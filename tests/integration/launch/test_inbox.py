@@ -108,7 +108,7 @@ def test_chores_are_done_while_nothing_happens_and_as_long_as_they_want():
     inbox = Inbox()
     done = []
     inbox.when_idle(lambda: len(done) < 3 and not done.append(1))
-    assert inbox.drain(0.0) == []
+    assert inbox.drain(2.0) == []
     assert len(done) == 3
     inbox.close()
 
@@ -120,5 +120,23 @@ def test_chores_wait_for_events():
     writer = watched(inbox, REPORT)
     assert inbox.drain(0.0) == [REPORT]
     assert done == []
+    writer.close()
+    inbox.close()
+
+
+def test_chore_that_never_ends_does_not_hold_up_the_loop():
+    inbox = Inbox()
+    n_calls = 0
+
+    def busy() -> bool:
+        nonlocal n_calls
+        n_calls += 1
+        assert n_calls < 1_000_000, "drain does not come back"
+        return True
+
+    inbox.when_idle(busy)
+    assert inbox.drain(0.05) == []
+    writer = watched(inbox, REPORT)
+    assert inbox.drain(0.05) == [REPORT]
     writer.close()
     inbox.close()
