@@ -402,6 +402,7 @@ class Dispatcher:
         live.deadline_s = None
         ending = self._settling.ending_of_trial(live, ending)
         ending = replace(ending, detail=readable(ending.detail))
+        ending = self._room.judged(live.attempt.trial_id, ending)
         self._leasing.ended(live.grant, ending.outcome, live.torch_peak_bytes, now.monotonic_s)
         if ending.cause is Cause.DEVICE_FAULT:
             broken = live.grant.devices

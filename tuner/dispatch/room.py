@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from tuner.attempt import Ending, Outcome
 from tuner.devices.usage import size_text
-from tuner.launch.diagnosis import is_disk_full
+from tuner.launch.diagnosis import is_disk_full, is_quota_reached, is_shared_memory_full
 
 #: More than was free when a trial found no room, at least.
 _MARGIN_BYTES = 1024**2
@@ -17,11 +19,30 @@ _MARGIN_SHARE = 0.1
 #: again before anybody looked.
 _FIRST_WAIT_S = 5.0
 _LONGEST_WAIT_S = 300.0
+#: With so much free where the study's files are, another file system may be the full one.
+_AMPLE_BYTES = 1024**3
+#: Attempts of one trial that met a full disk where ours looked so; what they wrote may have been
+#: removed before anybody looked.
+_N_DOUBTFUL = 3
+#: Ends the text of a failure that was for want of room elsewhere.
+_ELSEWHERE = "(not a full disk of the study)"
+_SHARED_MEMORY_HINT = (
+    "The shared memory of the machine or container, /dev/shm, was full: use fewer workers in "
+    "data loaders (num_workers), or give the container more (docker run --shm-size)."
+)
+_OTHER_HINT = (
+    "It found no room again and again, with {free} free where the study's files are: another file "
+    "system is full, such as /dev/shm (use fewer workers in data loaders, or docker run "
+    "--shm-size) or that of TMPDIR."
+)
 
 
 def met_full_disk(ending: Ending) -> bool:
     """Whether an attempt failed for want of room on a disk."""
-    return ending.outcome.is_failure and is_disk_full(ending.detail)
+    detail = ending.detail
+    if not ending.outcome.is_failure or is_shared_memory_full(detail):
+        return False
+    return is_disk_full(detail) and not detail.endswith(_ELSEWHERE)
 
 
 class Room:
@@ -42,10 +63,30 @@ class Room:
         self._folder = folder
         self._say = say
         self._free_bytes_of = free_bytes_of
+        #: By trial: how often it found no room while there was plenty here.
+        self._n_doubtful: Counter[int] = Counter()
         self._wanted_bytes = 0
         self._wait_s = _FIRST_WAIT_S
         #: When to try again in any case; None while there is room.
         self._again_at_s: float | None = None
+
+    def judged(self, trial_id: int, ending: Ending) -> Ending:
+        """The ending, with a hint where another file system than that of the study was full.
+
+        `/dev/shm` is known by the program's words. What else recurs for one trial while there is
+        plenty of room here is a failure of the trial, too: waiting would never end.
+        """
+        if ending.outcome.is_failure and is_shared_memory_full(ending.detail):
+            return _hinted(ending, _SHARED_MEMORY_HINT)
+        if not met_full_disk(ending) or is_quota_reached(ending.detail):
+            return ending
+        free_bytes = self._free_bytes_of(self._folder)
+        if free_bytes < _AMPLE_BYTES:
+            return ending
+        self._n_doubtful[trial_id] += 1
+        if self._n_doubtful[trial_id] <= _N_DOUBTFUL:
+            return ending
+        return _hinted(ending, _OTHER_HINT.format(free=size_text(free_bytes)))
 
     def heed(self, ending: Ending, now_s: float) -> bool:
         """Whether an attempt failed because the disk was full; no trial starts for a while then."""
@@ -80,3 +121,7 @@ class Room:
         self._again_at_s = None
         self._say("There is room on the disk again." if has_more else "The disk is tried again.")
         return True
+
+
+def _hinted(ending: Ending, hint: str) -> Ending:
+    return replace(ending, detail=f"{ending.detail}\n{hint} {_ELSEWHERE}")

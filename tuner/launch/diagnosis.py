@@ -46,6 +46,12 @@ _DEVICE_FAULT = re.compile(
     r"|CUDA error: (?:initialization error|unknown error|driver shutting down)"
 )
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+# torch's data loaders, Python's shared memory, NCCL; all of them in /dev/shm.
+_SHARED_MEMORY_FULL = re.compile(
+    r"(?:file|object) </?torch_\d[^>]*>:? .*No space left"
+    r"|out of shared memory|/dev/shm\b.*No space left|No space left.*/(?:dev/shm|psm_)"
+    r"|Error while creating shared memory segment"
+)
 _PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 
 #: Where every traceback of a user's program begins.
@@ -80,8 +86,18 @@ def is_device_fault(text: str) -> bool:
 
 
 def is_disk_full(text: str) -> bool:
-    """Whether a program could not write because there was no room."""
+    """Whether a program could not write because there was no room (perhaps in shared memory)."""
     return _DISK_FULL.search(text) is not None
+
+
+def is_quota_reached(text: str) -> bool:
+    """Whether it was a quota, of which the free bytes of a disk say nothing."""
+    return "Disk quota exceeded" in text
+
+
+def is_shared_memory_full(text: str) -> bool:
+    """Whether /dev/shm was full, which is memory of the machine and no disk."""
+    return _SHARED_MEMORY_FULL.search(text) is not None
 
 
 def is_port_taken(text: str) -> bool:

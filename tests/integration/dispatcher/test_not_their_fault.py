@@ -157,3 +157,26 @@ def test_full_disks_before_a_start_cost_no_retry_after_it(
 def crashes(worker: FakeWorker) -> None:
     worker.later(0.1, worker.hello)
     worker.later(0.5, lambda: worker.exit(-11))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RuntimeError: unable to write to file </torch_12_34_0>: No space left on device (28)",
+        NO_ROOM,
+    ],
+    ids=["shared-memory", "elsewhere"],
+)
+def test_trial_that_finds_no_room_elsewhere_has_failed_where_retries_are_none(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    usage = lambda folder: SimpleNamespace(free=100 * GIB)  # noqa: E731
+    monkeypatch.setattr("tuner.dispatch.room.shutil.disk_usage", usage)
+
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        worker.later(0.5, lambda: worker.fail(text))
+
+    world = make_world(program, n_devices=1, n_trials=2, retries=0)
+    assert world.run().n_failed == 2
+    assert "--shm-size" in world.ended[-1].ending.detail
