@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import IO
 
 from trials.context import TrialContext
@@ -39,12 +40,14 @@ from tuner.launch.diagnosis import N_TAIL_LINES, diagnose_exit
 from tuner.launch.guardian import GRACE_S
 from tuner.launch.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
-from tuner.messages import ENDS_EARLY, Finished
+from tuner.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, name_problem
 from tuner.template import render_argv
 
 #: From SIGTERM to SIGKILL for a command that was pruned.
 TERMINATE_TIMEOUT_S = 10.0
 _POLL_S = 0.5
+#: Metrics that the log names as left out.
+_MAX_REFUSED = 20
 #: Of a line, what is kept to tell why the command failed.
 _TAIL_CHARACTERS = 4096
 #: How long output is waited for after the program is gone (a child of it may hold the pipe).
@@ -129,6 +132,8 @@ class _Minder:
         self._curve = Curve(link.assign.objectives)
         self._tail: deque[str] = deque(maxlen=N_TAIL_LINES)
         self._lines = LineSplitter()
+        #: Names of metrics that were left out.
+        self._refused: set[str] = set()
         self._kill_at_s: float | None = None
 
     def watch(self) -> int:
@@ -200,7 +205,16 @@ class _Minder:
         if reading := self._read(line):
             step = self._curve.add(reading)
             if step is not None:
-                self._link.report(step, self._curve.values, reading.metrics)
+                self._link.report(step, self._curve.values, self._storable(reading.metrics))
+
+    def _storable(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """Without those whose names no database holds; the log says so once for each."""
+        problems = {name: name_problem(name, MAX_METRIC_NAME) for name in metrics}
+        for name, problem in problems.items():
+            if problem and name not in self._refused and len(self._refused) < _MAX_REFUSED:
+                self._refused.add(name)
+                print(f"A metric of the output is left out: {problem}.", file=sys.stderr)
+        return {name: value for name, value in metrics.items() if not problems[name]}
 
     def _terminate(self) -> None:
         """Asks a pruned command to end. One that was told to stop may end by itself first."""

@@ -25,7 +25,7 @@ from trials.determinism import make_deterministic, seed_generators, seed_of_rank
 from trials.link import Link
 from trials.metrics import MAX_STEP, as_number
 from trials.params import Params
-from tuner.messages import Assign
+from tuner.messages import MAX_KEY, MAX_METRIC_NAME, Assign, name_problem
 
 if TYPE_CHECKING:
     import torch
@@ -120,12 +120,14 @@ class TrialContext(BaseTrial):
 
         Raises:
             TypeError: If a value is not a number.
-            ValueError: If the step is negative, the objectives' names are others, or all of it
-                together is above 16 MiB.
+            ValueError: If the step is negative, the objectives' names are others, a metric's name
+                is above 255 characters, or all of it together is above 16 MiB.
         """
         if not 0 <= step <= MAX_STEP:
             raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
         self.last_values = self._by_objective(value)
+        for name in metrics:
+            _check_name("report", name, MAX_METRIC_NAME)
         numbers = {name: as_number(name, metric) for name, metric in metrics.items()}
         self._link.report(int(step), self.last_values, numbers)
 
@@ -145,13 +147,20 @@ class TrialContext(BaseTrial):
         """Keeps a JSON value with the trial, as Optuna does.
 
         Raises:
-            ValueError: If it is above 16 MiB; save that as a file in `checkpoint_dir`.
+            ValueError: If it is above 16 MiB; save that as a file in `checkpoint_dir`. Or if the
+                key is above 480 characters.
         """
+        _check_name("set_user_attr", key, MAX_KEY)
         self._link.set_attribute(key, value)
         self._user_attrs[key] = value
 
     def set_constraint(self, key: str, value: float) -> None:
-        """A trial is feasible where all its constraints are 0 or below, as in Optuna."""
+        """A trial is feasible where all its constraints are 0 or below, as in Optuna.
+
+        Raises:
+            ValueError: If the key is above 480 characters.
+        """
+        _check_name("set_constraint", key, MAX_KEY)
         self._link.set_constraint(key, float(value))
         self._constraints[key] = float(value)
 
@@ -335,6 +344,7 @@ class TrialContext(BaseTrial):
 
     def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
         if name not in self._params:
+            _check_name("suggest", name, MAX_KEY)
             self._params[name] = self._link.suggest(name, distribution)
         self._distributions[name] = distribution
         return self._params[name]
@@ -355,3 +365,12 @@ class TrialContext(BaseTrial):
                 f"objectives {', '.join(names)}. Further values go as keywords."
             )
         return {name: as_number(name, value[name]) for name in names}
+
+
+def _check_name(function: str, name: str, limit: int) -> None:
+    """
+    Raises:
+        ValueError: If the name cannot be stored.
+    """
+    if problem := name_problem(name, limit):
+        raise ValueError(f"{function}: {problem}. Take a shorter, plain one.")

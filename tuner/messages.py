@@ -25,6 +25,29 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 RETURNED_PARAMS_ATTR = "tuner:returned_params"
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
+#: Characters of a metric's name; what its column holds.
+MAX_METRIC_NAME = 255
+#: Of the name of an attribute, a constraint or a parameter. Optuna's columns hold 512, and Optuna
+#: puts a prefix before some.
+MAX_KEY = 480
+
+
+def name_problem(name: str, limit: int) -> str:
+    """Why a name cannot be stored on every database; empty where it can.
+
+    Args:
+        name: Of a metric, an attribute, a constraint or a parameter.
+        limit: `MAX_METRIC_NAME` or `MAX_KEY`.
+    """
+    shown = repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}...")
+    if len(name) > limit:
+        return f"the name {shown} has {len(name)} characters, but at most {limit} can be stored"
+    if "\0" in name or any("\ud800" <= each <= "\udfff" for each in name):
+        return f"the name {shown} has a character that no database stores (NUL or a surrogate)"
+    return ""
+
+
+_SHOWN_CHARACTERS = 40
 
 
 class MalformedMessage(TunerError):

@@ -60,6 +60,8 @@ class Talk:
         self._terms = terms
         self._outage = outage
         self._say = say
+        #: Trials that sent names which cannot be stored.
+        self._told_of_names: set[int] = set()
 
     def hear(
         self, now: Instant, live: LiveAttempt, source: SourceId, message: messages.FromWorker
@@ -86,14 +88,16 @@ class Talk:
                 self._channel.send(source, self._suggested(live, message))
             case messages.StatesDamaged():
                 self._hear_damage(live, message)
-            case messages.SetAttribute():
+            case messages.SetAttribute() if self._is_storable(live, message.key):
                 self._search.set_attribute(live.attempt.trial_id, message.key, message.value)
-            case messages.SetConstraint():
+            case messages.SetConstraint() if self._is_storable(live, message.key):
                 self._search.set_constraint(live.attempt.trial_id, message.key, message.value)
             case messages.Finished():
                 self._hear_finished(now, live, message)
             case messages.TerminationRequested():
                 pass  # `Stopping` heeds it.
+            case messages.SetAttribute() | messages.SetConstraint():
+                pass  # People were told.
             case _:
                 assert_never(message)
 
@@ -141,8 +145,24 @@ class Talk:
             self._say(note)
         self._answer(live, source, report.step)
         extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
-        if extra:
-            self._recorder.metrics(live.attempt.id, report.step, extra)
+        stored = {
+            name: value
+            for name, value in extra.items()
+            if self._is_storable(live, name, messages.MAX_METRIC_NAME)
+        }
+        if stored:
+            self._recorder.metrics(live.attempt.id, report.step, stored)
+
+    def _is_storable(self, live: LiveAttempt, name: str, limit: int = messages.MAX_KEY) -> bool:
+        """Whether a name that a program sent can be written; people are told once for each trial.
+
+        Our own programs refuse such names; one that does not must not end the study.
+        """
+        problem = messages.name_problem(name, limit)
+        if problem and live.attempt.trial_id not in self._told_of_names:
+            self._told_of_names.add(live.attempt.trial_id)
+            self._say(f"Trial {live.attempt.trial_number} sent what is left out: {problem}.")
+        return not problem
 
     def _check_count(self, live: LiveAttempt, step: int) -> None:
         """At the first report of an attempt: whether its steps go on where they should."""
@@ -212,6 +232,8 @@ class Talk:
             live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
 
     def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
+        if problem := messages.name_problem(asked.name, messages.MAX_KEY):
+            return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, error=problem)
         try:
             value = self._search.suggest(live.attempt.trial_id, asked.name, asked.distribution)
         except (ValueError, KeyError, TypeError) as error:

@@ -29,7 +29,7 @@ from tuner.messages import (
     Suggest,
     Suggested,
 )
-from tuner.store.models import AttemptRow
+from tuner.store.models import AttemptRow, MetricRow
 
 
 def fails(worker: FakeWorker) -> None:
@@ -403,3 +403,23 @@ def test_instants_that_cannot_be_are_not_taken(make_world):
     world.run()
     (row,) = world.rows(AttemptRow)
     assert row.leased_at <= row.started_at <= row.ended_at <= row.finished_at
+
+
+@pytest.mark.parametrize("name", ["n" * 513, "a\0b"], ids=["long", "nul"])
+def test_names_that_no_database_holds_are_left_out(make_world, name: str):
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        worker.later(0.2, lambda: worker.report(1, **{name: 0.1, "loss": 0.2}))
+        for kind in (SetAttribute, SetConstraint):
+            for key in (name, "good"):
+                sent = kind(attempt_id=worker.id, key=key, value=1.0)
+                worker.later(0.3, lambda sent=sent: worker.say(sent))
+        worker.later(1.0, worker.complete)
+
+    world = make_world(program, n_devices=1, n_trials=1)
+    assert world.run().n_completed == 1
+    (trial,) = world.stored_trials()
+    assert trial.user_attrs == {"good": 1.0}
+    assert [row.name for row in world.rows(MetricRow)] == ["loss"]
+    (told,) = world.said
+    assert told.startswith("Trial 0 sent what is left out: the name")

@@ -382,3 +382,19 @@ def test_deterministic_algorithms_are_asked_for(
         assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize("name", ["n" * 513, "a\0b", "\ud800"], ids=["long", "nul", "surrogate"])
+def test_name_that_no_database_holds_is_refused(
+    new_trial: NewTrial, link: RecordingLink, name: str
+) -> None:
+    trial = new_trial()
+    with pytest.raises(ValueError, match="report: the name"):
+        trial.report(0.5, 1, **{name: 0.1})
+    with pytest.raises(ValueError, match="set_user_attr: the name"):
+        trial.set_user_attr(name, 1)
+    with pytest.raises(ValueError, match="set_constraint: the name"):
+        trial.set_constraint(name, 1.0)
+    with pytest.raises(ValueError, match="suggest: the name"):
+        trial.suggest_float(name, 0.0, 1.0)
+    assert (link.reports, link.attributes, link.constraints, link.asked) == ([], {}, {}, [])
