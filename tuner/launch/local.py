@@ -33,13 +33,13 @@ from tuner.launch.processes import is_gone, n_readable, signal_group
 from tuner.launch.remains import Remains
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
 from tuner.launch.socket_folder import SocketFolder
-from tuner.launch.strays import end_strays
+from tuner.launch.strays import end_all, end_strays
 
 _CHECK_TIMEOUT_S = 300.0
 #: Each waiting process holds some 5 MB of its own.
 _MAX_SPARES = 16
-#: At the end, for what workers have left behind.
-_STRAYS_S = 2.0
+#: At the end, for what workers have left behind: at most, where something does not die.
+_STRAYS_S = 20.0
 _LOOK_EVERY_S = 0.01
 #: From one look for strays to the next, where some do not go.
 _LONGEST_LOOK_S = 1.0
@@ -229,9 +229,7 @@ class LocalLauncher:
             self._end_spare(self._spares.pop())
         for attempt_id in {attempt_id for attempt_id, _ in self._workers}:
             self._drop(attempt_id)
-        give_up_at_s = time.monotonic() + _STRAYS_S
-        while self._end_strays() and time.monotonic() < give_up_at_s:
-            time.sleep(_LOOK_EVERY_S)
+        self._end_all()
         self._stop_server()
         self._logs.close()
         self.guardian.close()
@@ -281,6 +279,12 @@ class LocalLauncher:
     def _end_strays(self) -> bool:
         workers = {worker.pid for worker in (*self._workers.values(), *self._spares)}
         return end_strays(self._server_pid, workers, {key[0] for key in self._workers})
+
+    def _end_all(self) -> None:
+        # multiprocessing knows the pid until it has seen the end: nobody else has that pid.
+        server: Any = forkserver._forkserver
+        if (pid := server._forkserver_pid) is not None:
+            end_all(pid, _STRAYS_S)
 
     def _end_spare(self, spare: _Worker) -> None:
         """One that waits ends by itself when its pipe closes."""

@@ -74,14 +74,34 @@ def leaves_a_session(trial):
     _start_one_with_a_session()
     os._exit(4)
 
-def _start_one_with_a_session():
-    subprocess.Popen([sys.executable, "-c", MIDDLE])
+def as_a_starter_with_a_session_does(trial):
+    _start_one_with_a_session(is_apart=True)
+    _ready()
+    time.sleep(600)
+
+def without_variables(trial):
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True, env={})
+    pathlib.Path("grandchild").write_text(str(child.pid))
+    _ready()
+    time.sleep(600)
+
+def _start_one_with_a_session(is_apart=False):
+    subprocess.Popen([sys.executable, "-c", MIDDLE], start_new_session=is_apart)
     while not pathlib.Path("grandchild").exists():
         time.sleep(0.01)
 
 def _ready():
     pathlib.Path(f"ready-{os.getpid()}").touch()
 '''
+
+_THAT_GET_READY = (
+    "sleeps",
+    "stubborn",
+    "with_grandchild",
+    "as_a_starter_of_ranks_does",
+    "as_a_starter_with_a_session_does",
+    "without_variables",
+)
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
@@ -180,7 +200,7 @@ class LocalBench:
         }
         pids = self.launcher.launch(_requests(programs, attempt_id, self.folder, environment))
         for pid, program in zip(pids, programs, strict=True):
-            if program in ("sleeps", "stubborn", "with_grandchild", "as_a_starter_of_ranks_does"):
+            if program in _THAT_GET_READY:
                 until((self.folder / f"ready-{pid}").exists, f"{program} runs")
         return pids
 
