@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +20,8 @@ from tuner.launch.inbox import Event, Inbox, Received, SourceId
 
 _log = logging.getLogger(__name__)
 _READ_BYTES = 65536
+#: After an error of `accept`.
+_REST_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +53,10 @@ class ChannelServer:
         self._connections: dict[SourceId, _Connection] = {}
         self._n_sources = 0
         inbox.watch(self._listener, self._accept)
+        #: Whether the inbox watches the listener, and when it does so again.
+        self._is_listening = True
+        self._listen_again_at_s = 0.0
+        inbox.when_idle(self._listen_again)
 
     def expect(self, attempt_id: AttemptId) -> str:
         """Lets an attempt connect from now on; gives the token that it must show."""
@@ -87,22 +94,48 @@ class ChannelServer:
         for connection in list(self._connections.values()):
             self._close(connection)
         if self._listener.fileno() >= 0:
-            self._inbox.forget(self._listener)
+            if self._is_listening:
+                self._inbox.forget(self._listener)
             self._listener.close()
             with contextlib.suppress(OSError):
                 os.unlink(self.address)
 
     def _accept(self) -> Iterator[Event]:
-        with contextlib.suppress(BlockingIOError):
+        try:
             while True:
-                accepted, _ = self._listener.accept()
-                accepted.setblocking(False)
-                self._n_sources += 1
-                source = SourceId(self._n_sources)
-                connection = _Connection(source=source, socket=accepted)
-                self._connections[source] = connection
-                self._inbox.watch(accepted, partial(self._read, connection))
+                self._take_in(self._listener.accept()[0])
+        except (BlockingIOError, ConnectionAbortedError):
+            pass
+        except OSError as error:
+            self._rest(error)
         yield from ()
+
+    def _take_in(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        self._n_sources += 1
+        source = SourceId(self._n_sources)
+        connection = _Connection(source=source, socket=accepted)
+        self._connections[source] = connection
+        self._inbox.watch(accepted, partial(self._read, connection))
+
+    def _rest(self, error: OSError) -> None:
+        """No connection can be accepted (too many open files): who connects waits for a while.
+
+        The listener stays readable all the time, and would keep the loop busy.
+        """
+        _log.warning("No program can connect for %g s: %s", _REST_S, error)
+        self._listen_again_at_s = time.monotonic() + _REST_S
+        if self._is_listening:
+            self._inbox.forget(self._listener)
+            self._is_listening = False
+
+    def _listen_again(self) -> bool:
+        is_closed = self._listener.fileno() < 0
+        is_due = time.monotonic() >= self._listen_again_at_s
+        if is_due and not self._is_listening and not is_closed:
+            self._inbox.watch(self._listener, self._accept)
+            self._is_listening = True
+        return False
 
     def _read(self, connection: _Connection) -> Iterable[Event]:
         if connection.unsent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import select
 import signal
 import socket
@@ -235,3 +236,30 @@ def test_address_fits_into_a_socket_address_below_a_deep_folder(
     server.close()
     inbox.close()
     folder.rmdir()
+
+
+def test_no_more_descriptors_neither_end_the_loop_nor_keep_it_busy(wire: Wire) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    late = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    late.connect(wire.server.address)
+    highest = max(map(int, os.listdir("/proc/self/fd")))
+    fillers = [os.dup(0) for _ in range(highest + 8)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, hard))
+        assert wire.inbox.drain(0.0) == []
+        # The listener is readable all the time.
+        assert wire.inbox._selector.select(0) == []
+        # Who is connected is heard meanwhile.
+        assert wire.send(encode(REPORT)) != []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in fillers:
+            os.close(each)
+    late.sendall(encode(Hello(attempt_id=A, token=wire.server.expect(A), pid=2)))
+    found: list[Event] = []
+    while not found:
+        found += wire.inbox.drain(0.2)
+    late.close()
+
+
+REPORT = Report(attempt_id=A, step=1, values={"accuracy": 0.5})
