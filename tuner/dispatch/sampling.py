@@ -20,6 +20,8 @@ from tuner.devices.usage_tally import Holding, Tally, charge, tally_of
 
 _log = logging.getLogger(__name__)
 
+#: For the look that is under way at the end.
+_CLOSE_S = 10.0
 #: A look stands for the time since the last one, but not for a night in which the machine slept.
 _LONGEST_SPAN = 5
 #: Of all devices, while nobody takes them: ten minutes of eight.
@@ -105,7 +107,11 @@ class Sampler:
         """Looks no more. Safe to call twice."""
         self._is_closing.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(_CLOSE_S)
+            if self._thread.is_alive():
+                # A driver that does not answer; the thread is a daemon, and holds nobody up.
+                _log.warning("Devices are still being read after %g s: not waited for", _CLOSE_S)
+                return
         if self._telemetry[1] is not None:
             self._telemetry[1].close()
 

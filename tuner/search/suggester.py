@@ -6,6 +6,7 @@ sampler, and with it its random numbers; it sees nothing but the trials that a r
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,10 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from tuner.search.curve_sampler import CurveGPSampler
+
+_log = logging.getLogger(__name__)
+#: From SIGKILL; a process in uninterruptible sleep takes no notice of it.
+_END_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,4 +136,7 @@ class Suggester:
         """Ends the process, whatever it is doing. Safe to call twice."""
         self._connection.close()
         self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            _log.warning("Process %d of the suggestions did not end: not waited for", self.pid)

@@ -23,6 +23,8 @@ from tuner.attempt import Outcome
 from tuner.errors import ConfigError
 from tuner.view.figures import BUSY, Figures
 
+_CLOSE_S = 10.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsAddress:
@@ -64,7 +66,8 @@ class MetricsServer:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join()
+        # A daemon, which holds nobody up.
+        self._thread.join(_CLOSE_S)
 
 
 class _FiguresCollector(Collector):
