@@ -34,6 +34,7 @@ from tuner.verbs.source import (
     writing,
 )
 from tuner.verbs.transfer import Transfer
+from tuner.verbs.whole import check_is_whole, check_tables
 
 _BUSY_TIMEOUT_S = 30.0
 _STUDY_FILES = (".yaml", ".yml")
@@ -115,14 +116,24 @@ def import_study(origin: Place, new_name: str | None, place_of: Callable[[str], 
         place_of: Gives the place of a study of this name.
 
     Raises:
-        TunerError: If there is no such study there, or one of the name here.
+        TunerError: If there is no such study there, or it lacks something, or there is one of the
+            name here.
     """
     with _opened(origin) as source:
+        check_tables(source, origin.shown)
         stored = choose_study(source, origin)
+        _check_are_whole(source, stored, origin.shown)
         name = new_name or stored.name
         target = place_of(name)
         n_trials = _move(source, target, stored, name)
     return Moved(study=name, n_trials=n_trials, target=target)
+
+
+def _check_are_whole(source: sa.Connection, stored: StoredStudy, shown: str) -> None:
+    ids = stored_studies(source)
+    for name in (stored.name, confirmation_of(stored.name)):
+        if name in ids:
+            check_is_whole(source, ids[name], name, shown)
 
 
 def check_importable(source: str) -> None:

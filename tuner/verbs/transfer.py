@@ -58,6 +58,9 @@ class Transfer:
         if tables is None:
             tables = study_tables(with_ours=has_our_tables(self._source))
         for each in tables:
+            if self._changes.get(each.name) is leave_out:
+                # Not even read: an upgraded database of an old Optuna has no trial_heartbeats.
+                continue
             if each.is_plain and each.name not in self._changes:
                 self._copy_plain(each, study_id)
             else:
