@@ -8,7 +8,7 @@ beaten stays beaten. A view of the study that is a little old therefore only kee
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 
@@ -49,6 +49,9 @@ class EndedTrial:
     ended_at_s: float
     #: Of each objective, the smaller the better; empty where it did not complete.
     losses: tuple[float, ...] = ()
+    #: In the database.
+    trial_id: int = -1
+    params: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
         view=view,
         clock=workplace.clock,
         activity=Activity(workplace.leasing.watch, time.monotonic),
-        housekeeping=Housekeeping(study.search, plan.files, _retention(config)),
+        housekeeping=Housekeeping(study.search, plan.files, _retention(config), recorder),
         saving=Saving(plan.files, recorder),
         reselection=workplace.reselection,
         sampler=workplace.sampler,

@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -19,6 +19,9 @@ from tuner.files import StudyFiles
 from tuner.retention import EndedTrial, RetentionRule, choose, rank
 from tuner.search.ended import EndedTrials
 from tuner.search.study import StudySearch
+from tuner.store.access import Unavailable
+from tuner.store.record import Recorder
+from tuner.trial_folders import TrialKey, belongs_to
 
 T = TypeVar("T")
 
@@ -39,13 +42,22 @@ class Sweeper:
     Args:
         files: Where they are.
         rule: What is kept.
+        is_own: Whether the folder of a trial, by number, holds the files of that trial. A database
+            that is restored from a backup gives numbers again.
     """
 
-    def __init__(self, files: StudyFiles, rule: RetentionRule) -> None:
+    def __init__(
+        self,
+        files: StudyFiles,
+        rule: RetentionRule,
+        is_own: Callable[[int], bool] = lambda _number: True,
+    ) -> None:
         self._files = files
         self._rule = rule
+        self._is_own = is_own
         #: Of trials that had ended when they were measured: nobody writes there any more.
         self._final_sizes: dict[int, int] = {}
+        #: Of trials whose checkpoints cannot be removed, or whose folder belongs to another trial.
         self._stuck: set[int] = set()
         #: Numbers of trials whose checkpoints were removed; whoever tells of them takes them away.
         self.removed: SimpleQueue[int] = SimpleQueue()
@@ -64,6 +76,9 @@ class Sweeper:
         ranking = rank(ended)
         sizes = self._measure({*ranking.expendable, *ranking.best})
         removal = choose(ranking, sizes, self._rule, stuck=self._stuck)
+        while foreign := {number for number in removal.trials if not self._is_own(number)}:
+            self._stuck |= foreign
+            removal = choose(ranking, sizes, self._rule, stuck=self._stuck)
         notes = [note for number in removal.trials for note in self._remove(number)]
         if removal.over_bytes and not self._is_over:
             notes.append(self._shown_excess(removal.over_bytes))
@@ -121,12 +136,19 @@ class Housekeeping:
         search: The study.
         files: Where its trials' files are.
         rule: What is kept.
+        recorder: Knows when trials began.
     """
 
-    def __init__(self, search: StudySearch, files: StudyFiles, rule: RetentionRule) -> None:
+    def __init__(
+        self, search: StudySearch, files: StudyFiles, rule: RetentionRule, recorder: Recorder
+    ) -> None:
         self._search = search
+        self._files = files
         self._rule = rule
-        self._sweeper = Sweeper(files, rule)
+        self._recorder = recorder
+        #: By number: identities of trials that have ended.
+        self._keys: dict[int, TrialKey] = {}
+        self._sweeper = Sweeper(files, rule, self._is_own)
         self._ended = EndedTrials(search.study)
         self._notes: SimpleQueue[str] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -175,10 +197,32 @@ class Housekeeping:
         self._n_ended = self._count_ended()
         # Read here: the study belongs to the loop.
         ended = self._ended.read()
+        try:
+            self._identify(ended)
+        except Unavailable:
+            self._n_ended = -1  # As soon as the database answers.
+            return
         self._thread = threading.Thread(
             target=self._sweep, args=(ended,), name="housekeeping", daemon=True
         )
         self._thread.start()
+
+    def _identify(self, ended: Iterable[EndedTrial]) -> None:
+        new = [each for each in ended if each.number not in self._keys]
+        begun_at = self._recorder.begun_at_of([each.trial_id for each in new])
+        for each in new:
+            self._keys[each.number] = TrialKey(
+                study=self._search.key,
+                number=each.number,
+                begun_at=begun_at.get(each.trial_id),
+                params=each.params,
+            )
+
+    def _is_own(self, number: int) -> bool:
+        try:
+            return belongs_to(self._files.trial(number), self._keys[number])
+        except OSError:
+            return False
 
     def _sweep(self, ended: tuple[EndedTrial, ...]) -> None:
         try:

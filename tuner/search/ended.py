@@ -43,6 +43,8 @@ class EndedTrials:
             end=end,
             ended_at_s=ended_at.timestamp() if ended_at else 0.0,
             losses=losses,
+            trial_id=trial._trial_id,
+            params=trial.params,
         )
 
 

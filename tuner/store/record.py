@@ -52,6 +52,7 @@ from tuner.store.usage_record import UsageRecord
 from tuner.store.usage_rows import UsageRows
 
 _DISPATCHERS = table_of(DispatcherRow)
+_N_IDS_IN_QUERY = 500
 _IS_RUN_ALREADY = (
     "This study is being run already, on {place}. Wait for it, end it with Ctrl-C, or start "
     "another study with --study NEW_NAME."
@@ -412,6 +413,25 @@ class Recorder:
         )
         with self._errors():
             return self._database.access.run(lambda c: c.execute(query).scalar())
+
+    def begun_at_of(self, trial_ids: Sequence[int]) -> dict[int, datetime]:
+        """By trial: when its first attempt got its devices; nothing for trials without attempts.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        found: dict[int, datetime] = {}
+        query = sa.select(AttemptRow.trial_id, AttemptRow.leased_at).order_by(AttemptRow.number)
+        with self._errors():
+            for first in range(0, len(trial_ids), _N_IDS_IN_QUERY):
+                some = trial_ids[first : first + _N_IDS_IN_QUERY]
+                of_some = query.where(AttemptRow.trial_id.in_(some))
+                for trial_id, leased_at in self._rows_of(of_some):
+                    found.setdefault(trial_id, leased_at)
+        return found
+
+    def _rows_of(self, query: sa.Select[int, datetime]) -> list[tuple[int, datetime]]:
+        return self._database.access.run(lambda c: [(row[0], row[1]) for row in c.execute(query)])
 
     def has_lost(self, trial_id: int, *, after: int, before: int) -> bool:
         """Whether the end of any attempt between two others was not seen by its dispatcher.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.integration.dispatcher.world import FakeWorker, World, sleeps
+from tuner.checkpoint_files import IDENTITY_NAME
 from tuner.dispatch.housekeeping import Sweeper
 from tuner.dispatch.notices import Said
 from tuner.files import StudyFiles
@@ -133,6 +135,26 @@ def test_running_trials_over_the_limit_are_told_once(make_world: Callable[..., W
     (note,) = said(world)
     assert note.startswith("Checkpoints take 64 MiB more than checkpoints.max_disk (64 MiB)")
     assert saved(world) == {0, 1}
+
+
+def test_folder_of_an_older_trial_of_the_same_number_is_left_alone(
+    make_world: Callable[..., World],
+) -> None:
+    """The database was restored from a backup, and the new trials have run on another host."""
+    program = saves(0.3, 0.9, 0.5, 0.1)
+    world = make_world(program, n_trials=4, retention=RetentionRule(n_best=1))
+
+    def is_of_another(number: int, name: str, value: str) -> None:
+        file = world.files.trial(number) / IDENTITY_NAME
+        content = json.loads(file.read_text())
+        file.write_text(json.dumps({**content, name: value}))
+
+    world.inbox.later(4.0, lambda: is_of_another(0, "begun_at", "2020-01-01T00:00:00.000000"))
+    world.inbox.later(9.0, lambda: is_of_another(2, "study", "0" * 32))
+    world.run()
+    world.housekeeping.finish()
+    assert saved(world) == {0, 1, 2}
+    assert said(world) == []
 
 
 # -- one sweep -----------------------------------------------------------------------------------

@@ -255,7 +255,9 @@ class World:
         pool, watch = DevicePool(devices), DeviceWatch(self.probe)
         sharing = Sharing(devices) if rule == LearnedWidth() else None
         self.files = StudyFiles(folder=folder, study="study")
-        self.housekeeping = Housekeeping(self.search, self.files, retention or RetentionRule())
+        self.housekeeping = Housekeeping(
+            self.search, self.files, retention or RetentionRule(), self.recorder
+        )
         self.dispatcher = Dispatcher(
             search=self.search,
             recorder=self.recorder,
