@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tuner.checkpoint_files import (
@@ -33,14 +33,19 @@ class StateCopies:
 
     Args:
         files: Where the trials of the study have theirs.
+        is_own: Whether the folder of a trial, by number, holds the files of that trial. A database
+            that is restored from a backup gives numbers again.
     """
 
-    def __init__(self, files: StudyFiles) -> None:
+    def __init__(
+        self, files: StudyFiles, is_own: Callable[[int], bool] = lambda _number: True
+    ) -> None:
         self._files = files
+        self._is_own = is_own
 
     def has_state(self, number: int) -> bool:
         """Whether a trial has saved something to go on from, which can be seen here."""
-        return newest_whole(self._files.checkpoints(number)) is not None
+        return newest_whole(self._files.checkpoints(number)) is not None and self._is_own(number)
 
     def take(self, parent: int, replaced: int) -> int | None:
         """Copies the whole checkpoints of a trial: the newest, and older ones if it is damaged.
@@ -50,8 +55,11 @@ class StateCopies:
             replaced: Number of the trial with which the copy lies.
 
         Returns:
-            The step of the newest; None where there is none here.
+            The step of the newest; None where there is none here, or where a folder holds the files
+            of another trial.
         """
+        if not (self._is_own(parent) and self._is_own(replaced)):
+            return None
         for _ in range(_N_LOOKS):
             whole = all_whole(self._files.checkpoints(parent))
             if not whole:
@@ -65,7 +73,7 @@ class StateCopies:
 
     def is_here(self, replaced: int) -> bool:
         """Whether a copy lies with a trial."""
-        return newest_whole(self._files.handed_on(replaced)) is not None
+        return newest_whole(self._files.handed_on(replaced)) is not None and self._is_own(replaced)
 
     def give(self, replaced: int, child: int) -> int | None:
         """Gives the copy to the trial that it is for, where that has no checkpoint yet.
@@ -76,7 +84,7 @@ class StateCopies:
             The step of the newest whole checkpoint that the trial has now; None for none.
         """
         folder, source = self._files.checkpoints(child), self._files.handed_on(replaced)
-        copies = all_whole(source)
+        copies = all_whole(source) if self._is_own(replaced) else []
         if copies and newest_whole(folder) is None:
             folder.mkdir(parents=True, exist_ok=True)
             # The newest first: where this is cut off, the older ones are not missed.
@@ -91,7 +99,8 @@ class StateCopies:
 
     def drop(self, replaced: int) -> None:
         """Nobody needs the copy any more."""
-        shutil.rmtree(self._files.handed_on(replaced), ignore_errors=True)
+        if self._is_own(replaced):
+            shutil.rmtree(self._files.handed_on(replaced), ignore_errors=True)
 
     def _keep(self, checkpoints: Sequence[Path], target: Path) -> None:
         """

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -211,6 +211,17 @@ class TrialFolders:
             return
         begun_at = self._begun.get(number)
         self._write(TrialKey(study=self._study, number=number, begun_at=begun_at, params=params))
+
+    def begun_at(self, number: int, stored: Callable[[], datetime | None]) -> datetime | None:
+        """When the first attempt of a trial began; None if there was none.
+
+        Args:
+            number: Number of the trial.
+            stored: Asks the database; called until it has an answer.
+        """
+        if (begun_at := self._begun.get(number) or stored()) is not None:
+            self._begun[number] = begun_at
+        return begun_at
 
     def _make_ready(self, key: TrialKey) -> str:
         folder = self._files.trial(key.number)

@@ -133,3 +133,19 @@ def test_a_disk_without_links_gets_copies(
     newest = newest_whole(files.checkpoints(3))
     assert newest is not None
     assert newest.stat().st_ino != path.stat().st_ino
+
+
+@pytest.mark.parametrize("foreign", [1, 2], ids=["parent", "replaced"])
+def test_folder_of_another_trial_is_left_alone(files: StudyFiles, foreign: int) -> None:
+    saved(files, 1, 10)
+    whose: set[int] = set()
+    copies = StateCopies(files, lambda number: number not in whose)
+    assert copies.take(1, 2) == 10
+    whose.add(foreign)
+    assert copies.has_state(1) == (foreign != 1)
+    assert copies.is_here(2) == (foreign != 2)
+    assert copies.take(1, 2) is None
+    copies.drop(2)
+    assert files.handed_on(2).exists() == (foreign == 2)
+    assert copies.give(2, 3) is None
+    assert newest_whole(files.checkpoints(3)) is None

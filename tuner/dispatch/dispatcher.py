@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import assert_never
 
@@ -122,7 +123,7 @@ class Dispatcher:
         folders: TrialFolders | None = None,
     ) -> None:
         self._search = search
-        search.copy_states(plan.files)
+        search.copy_states(plan.files, partial(_begun_at, folders, recorder) if folders else None)
         search.take_only(leasing.could_ever_fit)
         self._recorder = recorder
         self._launcher = launcher
@@ -799,3 +800,9 @@ class Dispatcher:
     def _patience_s(self) -> float:
         """How long to wait for news."""
         return _CLEARING_TICK_S if self._clearing else _TICK_S
+
+
+def _begun_at(
+    folders: TrialFolders, recorder: Recorder, number: int, trial_id: int
+) -> datetime | None:
+    return folders.begun_at(number, partial(recorder.begun_at, trial_id))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from datetime import datetime
+from functools import partial
 
 import optuna
 from optuna.distributions import json_to_distribution
@@ -45,10 +47,11 @@ from tuner.search.resumable import GridSampler
 from tuner.search.step_counts import StepCounts
 from tuner.search.tuned_study import TunedStudy
 from tuner.state_copies import StateCopies
+from tuner.store.access import Unavailable
 from tuner.store.buffered_storage import BufferedStorage
 from tuner.store.ownership import NoTrialLeft
 from tuner.store.population_rows import COPY_KEY, POPULATION_IS_OVER
-from tuner.trial_folders import StudyKey
+from tuner.trial_folders import StudyKey, TrialKey, belongs_to
 
 #: Constraints of ours; a program may have others, under names of its own.
 _INFEASIBLE = "tuner:"
@@ -309,10 +312,41 @@ class StudySearch:
         """Whether weak trials are replaced by copies of others."""
         return self._population is not None
 
-    def copy_states(self, files: StudyFiles) -> None:
-        """From now on a population may copy the checkpoints of its trials."""
-        if self._population is not None:
+    def copy_states(
+        self, files: StudyFiles, begun_at: Callable[[int, int], datetime | None] | None = None
+    ) -> None:
+        """From now on a population may copy the checkpoints of its trials.
+
+        Args:
+            files: Where they are.
+            begun_at: When the first attempt of a trial, by number and id, got its devices; None
+                where folders hold no identity files.
+        """
+        if self._population is None:
+            return
+        if begun_at is None:
             self._population.set_copies(StateCopies(files))
+            return
+        is_own = partial(self._is_own_folder, files, begun_at)
+        self._population.set_copies(StateCopies(files, is_own))
+
+    def _is_own_folder(
+        self,
+        files: StudyFiles,
+        begun_at: Callable[[int, int], datetime | None],
+        number: int,
+    ) -> bool:
+        try:
+            trial_id = self._storage.get_trial_id_from_study_id_trial_number(self.study_id, number)
+            key = TrialKey(
+                study=self.key,
+                number=number,
+                begun_at=begun_at(number, trial_id),
+                params=self._storage.get_trial(trial_id).params,
+            )
+            return belongs_to(files.trial(number), key)
+        except (OSError, Unavailable):
+            return False  # What is not known as its own is left alone.
 
     def hand_over(self, trial_id: int) -> str:
         """Before an attempt: a copy gets its parent's checkpoint. Gives what people should know."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from tests.integration.dispatcher.climbers import (
 from tests.integration.dispatcher.killing import killed_at, places
 from tests.integration.dispatcher.world import FakeWorker, World
 from tests.populations import check_books, origins
+from tuner.checkpoint_files import IDENTITY_NAME
 from tuner.messages import StatesDamaged
 from tuner.retention import RetentionRule
 from tuner.search.population import Population
@@ -144,6 +146,28 @@ def test_a_copy_whose_checkpoint_is_gone_begins_anew_and_says_so(
         assert min(trials[number].intermediate_values) == 1
         told = [text for text in world.said if text.startswith(f"Trial {number} starts from the")]
         assert len(told) == 1
+
+
+def test_states_of_older_trials_of_the_same_numbers_are_neither_copied_nor_removed(
+    populated: Callable[..., World],
+) -> None:
+    """The database was restored from a backup, and the members have run on another host."""
+    world = populated(n_devices=4)
+
+    def are_of_others() -> None:
+        for file in world.files.root.glob(f"trial-*/{IDENTITY_NAME}"):
+            content = json.loads(file.read_text())
+            begun_at = "2020-01-01T00:00:00.000000"
+            file.write_text(json.dumps({**content, "begun_at": begun_at}))
+
+    copies_at = "trial-*/checkpoints.handed-on"
+    world.turn_until(lambda: len(list(world.files.root.glob("trial-*/checkpoints/*"))) >= 4)
+    assert not list(world.files.root.glob(copies_at))
+    are_of_others()
+    world.run()
+    trials = world.stored_trials()
+    assert not [each for each in origins(trials).values() if each.parent in range(4) and each.step]
+    assert not list(world.files.root.glob(copies_at))
 
 
 def test_the_budget_of_trials_bounds_the_copies(populated: Callable[..., World]) -> None:
