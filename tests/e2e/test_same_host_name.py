@@ -7,10 +7,11 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 
 from tests.contract.store.old_schema import connected
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
-from tests.e2e.test_fleet import CHECKABLE, a_study, check_all_are_done, n_done
+from tests.e2e.test_fleet import CHECKABLE, a_study, check_all_are_done
 from tests.servers import Server
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
@@ -59,12 +60,28 @@ def shared(study_folder: StudyFolder, postgresql: Server) -> Iterator[StudyFolde
     postgresql.drop_database(url)
 
 
+def n_working(folder: StudyFolder) -> int:
+    """Dispatchers that have an attempt in the database."""
+    query = "SELECT count(DISTINCT dispatcher_id) FROM tuner_attempts"
+    try:
+        with connected(folder.env["STORAGE"]) as connection:
+            return int(connection.exec_driver_sql(query).scalar() or 0)
+    except sa.exc.DBAPIError:
+        return 0  # There are no tables yet.
+
+
 def test_dispatchers_of_two_pid_namespaces_leave_each_other_alive(shared: StudyFolder) -> None:
     need_namespaces()
+    # Trials wait for a file, so that one dispatcher cannot do all of them alone.
+    gate = "    while not Path('go').exists():\n        time.sleep(0.05)\n"
+    checkable = CHECKABLE.replace("    for step", f"{gate}    for step", 1)
+    shared.write("forecast.py", f"from pathlib import Path\n{checkable}")
     a_study(shared, N_TRIALS)
     first = shared.start(prefix=IN_NAMESPACE)
-    wait_until(lambda: n_done(shared) > 0, "the first is at work")
+    wait_until(lambda: n_working(shared) == 1, "the first is at work")
     second = shared.start(prefix=IN_NAMESPACE)
+    wait_until(lambda: n_working(shared) == 2, "the second is at work, too")
+    shared.write("go", "")
     for ended in (first.wait(), second.wait()):
         assert ended.code == EXIT_BUDGET_REACHED, ended.text
         assert "is gone" not in ended.out

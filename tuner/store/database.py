@@ -28,6 +28,7 @@ from tuner.store.schema import (
     alone,
     check_revision,
     has_optunas_tables,
+    is_half_made,
     make_optunas_tables,
     make_tables,
     optuna_revision,
@@ -198,9 +199,11 @@ def _make_in_new_database(engine: sa.Engine, url: sa.URL) -> None:
     with alone(engine):
         with engine.connect() as connection:
             is_new = not has_optunas_tables(connection)
-        if not is_new:
+            must_check = not is_new and not is_half_made(connection)
+        if must_check:
             # Those of a study of Optuna alone, which refuses them where they are too old.
             _check_with_optuna(url)
+        if not is_new:
             _optuna_backend(url, makes_tables=True).engine.dispose()
         with engine.begin() as connection:
             if is_new:

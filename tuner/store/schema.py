@@ -34,6 +34,10 @@ _OPTUNA_VERSIONS = sa.Table(
     sa.Column("version_num", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
+_FIRST_ROW = {
+    name: sa.select(sa.literal(1)).select_from(sa.table(name)).limit(1)
+    for name in ("version_info", "studies")
+}
 #: Of PostgreSQL's advisory locks, which are numbers; any will do that nobody else uses.
 _LOCK_NUMBER = 7_364_020_951
 _LOCK_TIMEOUT_S = 60
@@ -86,6 +90,18 @@ def check_not_newer(found: str | None, shown_url: str) -> None:
 def has_optunas_tables(connection: sa.Connection) -> bool:
     """Whether Optuna, of whichever version, has been here."""
     return sa.inspect(connection).has_table("studies")
+
+
+def is_half_made(connection: sa.Connection) -> bool:
+    """Whether the creation of Optuna's tables was interrupted: no version is noted, and no study.
+
+    MySQL has no transaction around the creation of tables.
+    """
+    has_table = sa.inspect(connection).has_table
+    return not any(
+        has_table(name) and connection.execute(_FIRST_ROW[name]).first()
+        for name in ("version_info", "studies")
+    )
 
 
 def make_optunas_tables(connection: sa.Connection) -> None:

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.databases import SERVERS
+from tests.hosts import with_process
 from tests.integration.store.test_recorder import DEAD, ELSEWHERE, GPUS, NOW, Store, later, lease
 from tuner.devices.usage_tally import FIGURES, MAXIMA, Tally
 from tuner.idle import IdleCause, IdleSpan
@@ -185,7 +186,7 @@ def test_what_another_dispatcher_still_writes_is_left_alone(store: Store) -> Non
 
 @of_servers
 def test_two_dispatchers_roll_the_same_up_once(store: Store) -> None:
-    gone = store.recorder(replace(ELSEWHERE, name="gone"))
+    gone = store.recorder(with_process(ELSEWHERE, host="gone"))
     write_samples(gone, NOW_S, NOW_S + 600)
     before = sums(rows(store, UsageRow))
     gone.end(later(600))
@@ -204,7 +205,7 @@ def test_two_dispatchers_roll_the_same_up_once(store: Store) -> None:
 
 @of_servers
 def test_what_another_has_rolled_up_between_two_looks_is_left_to_it(store: Store) -> None:
-    gone = store.recorder(replace(ELSEWHERE, name="gone"))
+    gone = store.recorder(with_process(ELSEWHERE, host="gone"))
     write_samples(gone, NOW_S, NOW_S + 60)
     gone.end(later(600))
     gone.commit()

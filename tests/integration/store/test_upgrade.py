@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 from pathlib import Path
 
@@ -123,7 +124,7 @@ def test_older_database_is_refused_with_the_way_out(old_url: str, read_only: boo
     with pytest.raises(StoreError) as caught:
         open_database(old_url, read_only=read_only)
     assert caught.value.exit_code == EXIT_BAD_INPUT
-    source = f"'{old_url}'" if old_url.startswith("sqlite") else "study.yaml"
+    source = shlex.quote(old_url) if old_url.startswith("sqlite") else "study.yaml"
     reason = f"written by an older tuner (schema 0001; this one needs {SCHEMA_REVISION})"
     assert reason in str(caught.value)
     assert f"tuner db upgrade {source} " in str(caught.value)
