@@ -127,7 +127,7 @@ class Remains:
             self._say(f"Waiting for the worker processes {of_whom} to end.")
         if lasts_s >= KILL_AFTER_S and not sight.is_killed:
             sight.is_killed = True
-            pids = list(_holders(file))
+            pids = _lasting_holders(file)
             self._say(
                 f"Worker processes {of_whom} did not end within {KILL_AFTER_S:g} s and are "
                 f"killed: pid {_joined(pids)}."
@@ -185,6 +185,13 @@ def _holders(file: Path) -> Iterator[int]:
         with contextlib.suppress(OSError):
             if any(os.readlink(each) == wanted for each in folder.iterdir()):
                 yield int(folder.parent.name)
+
+
+def _lasting_holders(file: Path) -> list[int]:
+    """Those at two looks; another dispatcher that looks for the lock has the file open as well."""
+    found = set(_holders(file))
+    time.sleep(_LOOK_EVERY_S)
+    return sorted(found.intersection(_holders(file)))
 
 
 def _joined(pids: Iterator[int] | list[int]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.launch.remains import GIVE_UP_AFTER_S, KILL_AFTER_S, Remains, hold
+from tuner.launch.remains import GIVE_UP_AFTER_S, KILL_AFTER_S, Remains, _holders, hold
 from tuner.processes import ProcessIdentity, own_process
 
 # Forks, so that the lock is held by a child that outlives whoever took it.
@@ -90,6 +90,34 @@ def test_processes_that_stay_are_killed_after_a_time(
     remains.wait()
     assert not remains.are_left_by(dead)
     assert len(watch.said) == 2
+
+
+def test_another_dispatcher_that_looks_at_the_same_moment_is_not_killed(
+    remains: Remains,
+    dead: ProcessIdentity,
+    holder: int,
+    watch: Watch,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has the file open for an instant, to see whether it is locked."""
+    holders = _holders
+    with subprocess.Popen(["sleep", "600"]) as other:
+        at_first = [other.pid]
+
+        def holders_and_other(file: Path) -> Iterator[int]:
+            yield from holders(file)
+            if at_first:
+                yield at_first.pop()
+
+        monkeypatch.setattr("tuner.launch.remains._holders", holders_and_other)
+        assert remains.are_left_by(dead)
+        watch.now_s = KILL_AFTER_S
+        assert remains.are_left_by(dead)
+        try:
+            assert other.poll() is None
+            assert watch.said[-1].endswith(f"are killed: pid {holder}.")
+        finally:
+            other.kill()
 
 
 def test_what_outlives_even_that_is_waited_for_no_longer(
