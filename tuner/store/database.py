@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -211,6 +212,10 @@ def _make_in_new_database(engine: sa.Engine, url: sa.URL) -> None:
             make_tables(connection)
 
 
+#: In the words of SQLite, PostgreSQL and MySQL.
+_WRITE_REFUSED = r"readonly database|in a (read-only|READ ONLY) transaction"
+
+
 def _check_with_optuna(url: sa.URL) -> None:
     """Lets Optuna refuse tables of another version, and keeps it from writing into them.
 
@@ -219,9 +224,9 @@ def _check_with_optuna(url: sa.URL) -> None:
     """
     try:
         _optuna_backend(url, makes_tables=False, read_only=True).engine.dispose()
-    except (StorageInternalError, exc.OperationalError) as error:
+    except (StorageInternalError, exc.DBAPIError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) else error
-        if "readonly database" not in str(cause):
+        if not re.search(_WRITE_REFUSED, str(cause)):
             raise
         # Optuna would note a version where there is none yet.
         raise StoreError(

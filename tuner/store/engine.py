@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import sqlalchemy as sa
@@ -61,7 +62,7 @@ def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
 
     Args:
         url: Of the database.
-        read_only: SQLite refuses every write, from the first statement on.
+        read_only: The database refuses every write, from the first statement on.
     """
     arguments = _ARGUMENTS.get(url.get_driver_name(), {})
     options: dict[str, Any] = {
@@ -69,8 +70,8 @@ def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
     }
     if url.get_backend_name() != "sqlite":
         options["pool_pre_ping"] = True
-    elif read_only:
-        options["pool_events"] = [(_set_query_only, "connect")]
+    if read_only and (refuse_writes := _REFUSALS.get(url.get_driver_name())):
+        options["pool_events"] = [(refuse_writes, "connect")]
     if url.get_backend_name() == "mysql":
         # As PostgreSQL has it: who waited for a lock then sees what the other one wrote.
         options["isolation_level"] = "READ COMMITTED"
@@ -110,6 +111,31 @@ def limit_statements(engine: sa.Engine, limit_s: float) -> None:
 
 def _set_query_only(connection: sqlite3.Connection, _record: object) -> None:
     connection.execute("PRAGMA query_only=ON")
+
+
+# By the driver, which then begins each transaction as one that only reads. A setting of the session
+# would stay behind in a pool of connections that stands before the server (PgBouncer).
+def _begin_read_only_with_psycopg(connection: Any, _record: object) -> None:
+    connection.read_only = True
+
+
+def _begin_read_only_with_psycopg2(connection: Any, _record: object) -> None:
+    connection.readonly = True
+
+
+def _set_session_read_only(connection: Any, _record: object) -> None:
+    with closing(connection.cursor()) as cursor:
+        cursor.execute("SET SESSION TRANSACTION READ ONLY")
+
+
+#: How a connection of a driver is made one that cannot write.
+_REFUSALS: Mapping[str, Callable[[Any, object], None]] = {
+    "pysqlite": _set_query_only,
+    "psycopg": _begin_read_only_with_psycopg,
+    "psycopg2": _begin_read_only_with_psycopg2,
+    "pymysql": _set_session_read_only,
+    "mysqldb": _set_session_read_only,
+}
 
 
 def _set_pragmas(connection: sqlite3.Connection, record: object) -> None:
