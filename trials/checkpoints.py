@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -179,14 +180,15 @@ class CheckpointFolder:
         return None
 
     def _tell(self, skipped: list[tuple[Path, str]], used: Path | None) -> None:
-        for path, why in skipped:
-            print(f"Checkpoint {path} is damaged and is not used: {why}", file=sys.stderr)
         if not skipped:
             return
+        lines = [f"Checkpoint {path} is damaged and is not used: {why}" for path, why in skipped]
         follows = "There is no other one: training starts from the beginning."
         if used is not None:
             follows = f"The next older one is used: {used}"
-        print(follows, file=sys.stderr, flush=True)
+        # The disk of the log may be full.
+        with contextlib.suppress(OSError):
+            print(*lines, follows, sep="\n", file=sys.stderr, flush=True)
         if self.on_damage is not None:
             self.on_damage(
                 [path for path, _ in skipped],

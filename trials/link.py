@@ -237,8 +237,13 @@ class DispatcherLink:
 
     def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
         if not self._follows:
-            told = tuple(map(str, paths))
-            self._post(messages.StatesDamaged(attempt_id=self._attempt_id, paths=told, step=step))
+            self._post(
+                messages.StatesDamaged(
+                    attempt_id=self._attempt_id,
+                    paths=tuple(map(str, paths)),
+                    resumed_from=step,
+                )
+            )
 
     def set_attribute(self, key: str, value: messages.Json) -> None:
         """

@@ -161,8 +161,8 @@ class StatesDamaged:
 
     attempt_id: AttemptId
     paths: tuple[str, ...]
-    #: Of the older one that was loaded instead; None: training starts from the beginning.
-    step: int | None = None
+    #: Step of the older one that was loaded instead; None: training starts from the beginning.
+    resumed_from: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ _FIELDS = {
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _ENUMS: Mapping[str, type[Enum]] = {"outcome": Outcome, "cause": Cause, "action": Action}
 _AS_THEY_ARE = frozenset({str, int, float, bool, dict, list, tuple})
-_TUPLES = frozenset({"objectives", "devices"})
+_TUPLES = frozenset({"objectives", "devices", "paths"})
 #: A program with a mistake in its messages must cost its own connection and nothing else.
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "attempt_id": str,
@@ -258,6 +258,8 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "distribution": str,
     "detail": str,
     "since_boot_s": (float, type(None)),
+    "resumed_from": (int, type(None)),
+    "paths": list,
 }
 _NUMBERS_BY_NAME = frozenset({"values", "metrics"})
 

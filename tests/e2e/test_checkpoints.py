@@ -98,6 +98,33 @@ def test_damaged_state_is_named_in_the_log_and_on_the_screen(study_folder: Study
     assert state["step"] == 1
 
 
+SAVED_ONCE = """
+def train(trial):
+    state = trial.load_checkpoint()
+    if trial.attempt_number == 1:
+        trial.save_checkpoint({"weights": [0.5] * 2000, "step": 2}, 2)
+        raise ValueError("again")
+    for step in (1, 2, 3):
+        trial.report(0.1 * step, step)
+        assert not trial.should_prune()
+    return 7.0 if state is None else 0.0
+"""
+
+
+def test_trial_whose_only_state_is_damaged_starts_again(study_folder: StudyFolder) -> None:
+    study_folder.write("forecast.py", SAVED_ONCE)
+    study_folder.write("damage.py", DAMAGE)
+    study_folder.study(
+        trial={"function": "damage:train", "retries": 1},
+        devices="cpu:1",
+        budget={"trials": 1},
+    )
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "it starts from the beginning, because its newest checkpoint is damaged" in ended.text
+    assert study_folder.rows("select value from trial_values") == [(7.0,)]
+
+
 #: A disk that loses a sector between two attempts.
 DAMAGE = """
 import forecast

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -13,12 +14,15 @@ from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.messages import (
     Action,
     Assign,
+    Decided,
     Finished,
     Hello,
     MalformedMessage,
+    Message,
     Report,
     SetAttribute,
     SetConstraint,
+    StatesDamaged,
     Suggest,
     Suggested,
     TerminationRequested,
@@ -51,6 +55,9 @@ MESSAGES = [
     Suggested(attempt_id=ID, name="x", error="no"),
     SetAttribute(attempt_id=ID, key="k", value={"deep": [{"er": None}]}),
     SetConstraint(attempt_id=ID, key="c", value=-0.5),
+    Decided(attempt_id=ID, count=1, step=3, action=Action.PRUNE, reason="why"),
+    StatesDamaged(attempt_id=ID, paths=("/a b/step-2.pt", "/a b/step-1.pt"), resumed_from=0),
+    StatesDamaged(attempt_id=ID, paths=("/a b/step-2.pt",), resumed_from=None),
     *(Finished(attempt_id=ID, outcome=outcome) for outcome in Outcome),
     *(Finished(attempt_id=ID, outcome=Outcome.FAILED, cause=cause) for cause in Cause),
     Finished(attempt_id=ID, outcome=Outcome.COMPLETED, detail="line\nline", values={"a": 1.0}),
@@ -63,6 +70,10 @@ def test_decode_gives_what_was_encoded(message):
     assert decode(line) == message
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
+
+
+def test_no_kind_of_message_is_left_out():
+    assert {type(message) for message in MESSAGES} == set(get_args(Message))
 
 
 def test_not_a_number_survives():

@@ -211,10 +211,10 @@ class Talk:
                     self._channel.send(rank.source, verdict)
 
     def _hear_damage(self, live: LiveAttempt, damaged: messages.StatesDamaged) -> None:
-        self._search.resumes_from(live.attempt.trial_id, damaged.step)
+        self._search.resumes_from(live.attempt.trial_id, damaged.resumed_from)
         follows = "it starts from the beginning"
-        if damaged.step is not None:
-            follows = f"it goes on from step {damaged.step}"
+        if damaged.resumed_from is not None:
+            follows = f"it goes on from step {damaged.resumed_from}"
         one = "checkpoint is" if len(damaged.paths) == 1 else "checkpoints are"
         self._say(
             f"Trial {live.attempt.trial_number}: {follows}, because its newest {one} damaged: "

@@ -341,7 +341,7 @@ def test_a_program_that_finds_its_states_damaged_is_right_to_start_again(
         inner(worker)
         if worker.request.assign.attempt_number > 1:
             paths = ("step-1.pt",)
-            found = StatesDamaged(attempt_id=worker.id, paths=paths, step=None)
+            found = StatesDamaged(attempt_id=worker.id, paths=paths, resumed_from=None)
             worker.later(0.2, lambda: worker.say(found))
 
     world = pausing(program, n_trials=12, n_devices=1)

@@ -118,7 +118,7 @@ def test_a_copy_that_finds_its_checkpoint_damaged_is_right_to_start_again(
     def program(worker: FakeWorker) -> None:
         inner(worker)
         if worker.trial_number >= 4:
-            found = StatesDamaged(attempt_id=worker.id, paths=("step-3.pt",), step=None)
+            found = StatesDamaged(attempt_id=worker.id, paths=("step-3.pt",), resumed_from=None)
             worker.later(0.2, lambda: worker.say(found))
 
     world = populated(program)
