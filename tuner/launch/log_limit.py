@@ -5,7 +5,8 @@ library in C prints can be lost, and so that training never waits for a reader. 
 that has grown too long is therefore given back to the file system while the program writes on
 (FALLOC_FL_PUNCH_HOLE of fallocate(2)), which moves no byte of the rest. When the program has ended,
 the file is written anew without the hole. Where a file system or macOS has no holes, the end of the
-log is copied and the file is cut; what is printed in that very moment is lost there.
+log is copied and the file is cut when it does not grow for a moment, or is far too long; what is
+printed between the copy and the cut is lost there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import ctypes
 import errno
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,10 @@ from pathlib import Path
 _BLOCK = 4096
 _COPY_BYTES = 1024 * 1024
 _LOOK_EVERY_S = 0.5
+#: Without holes: a log that does not grow for so long may be cut.
+_QUIET_S = 0.02
+#: Without holes: a log that is so many times too long is cut in any moment.
+_HURRY = 4
 #: At the end, for logs that are still to be written anew.
 _CLOSE_S = 30.0
 #: In linux/falloc.h: FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE.
@@ -127,8 +133,15 @@ class _Limit:
             self._cut(fd, log)
 
     def _cut(self, fd: int, log: _Log) -> None:
-        """Without holes: copies the tail, truncates, and appends the tail."""
+        """Without holes: copies the tail, truncates, and appends the tail.
+
+        What is written between the copy and the cut is lost, so this waits for a quiet moment, but
+        not for one that never comes.
+        """
         size = os.fstat(fd).st_size
+        time.sleep(_QUIET_S)
+        if os.fstat(fd).st_size != size and size < _HURRY * self._max_bytes:
+            return
         # Half of the tail, as the log would else be copied again at the next look.
         begin, tail = size - self._tail_bytes // 2, bytearray()
         while chunk := os.pread(fd, _COPY_BYTES, begin + len(tail)):
