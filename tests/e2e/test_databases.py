@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -154,7 +155,7 @@ def test_older_database_is_refused_upgraded_and_continued(study_folder: StudyFol
     assert refused.err == (
         f"The database sqlite:///{file} was written by an older tuner (schema 0001; this one needs "
         f"{SCHEMA_REVISION}). Nothing is lost. Bring it up to date: tuner db upgrade "
-        f"'sqlite:///{file}' (takes a study file or a database URL).\n"
+        f"{shlex.quote(f'sqlite:///{file}')} (takes a study file or a database URL).\n"
     )
     status = study_folder.tuner("db", "status")
     assert f"older than this tuner's {SCHEMA_REVISION}: tuner db upgrade\n" in status.out
