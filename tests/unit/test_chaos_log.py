@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tests.chaos.blame import UNKNOWN, blame
-from tests.chaos.books import RUNG_KEY, judge_curve, judge_pruned
+from tests.chaos.books import RUNG_KEY, is_checkable, judge_curve, judge_pruned
 from tests.chaos.checked import N_STEPS, STEP_S, expected_value, first_number, next_number
 from tests.chaos.keeper import in_container
 from tests.chaos.play import Struck
@@ -145,6 +146,13 @@ def test_a_pruned_trial_stands_at_a_rung(trial: FrozenTrial, found: list[str]) -
     findings = list(judge_pruned(trial, rungs_of("asha")))
     assert len(findings) == len(found)
     assert all(words in finding for words, finding in zip(found, findings, strict=True))
+
+
+def test_who_was_killed_in_a_container_may_have_no_end() -> None:
+    here = str(os.stat("/proc/self/ns/pid").st_ino)
+    assert is_checkable({"pid_namespace": here})
+    assert is_checkable(json.dumps({"pid_namespace": here}))
+    assert not is_checkable({"pid_namespace": "1"})
 
 
 def test_each_report_is_judged() -> None:
