@@ -89,7 +89,7 @@ OF_FUNCTIONS = {
     "signal": ("failed", "signal", "Killed by SIGSEGV.\nthis is signal", "FAIL", 2),
     # One that ran out of its time would do so again.
     "slow": ("timed_out", "timeout", "It did not end within 2 s.\nthis is slow", "FAIL", 1),
-    "nothing": ("failed", "no_result", "return a number or report one", "FAIL", 2),
+    "nothing": ("failed", "no_result", "return or report a number", "FAIL", 2),
     "text": ("failed", "no_result", "'very good', which is not a number", "FAIL", 2),
     "prune": ("pruned", "program", "it knows best", "PRUNED", 1),
 }
