@@ -182,7 +182,9 @@ def take_database_away(site: Site, chance: random.Random) -> Blow | None:
     place of the old one, as its user would.
     """
     keeper = _running_keeper(site, chance)
-    if site.database_file is None or keeper is None or not site.log.running():
+    if site.database_file is None or keeper is None:
+        return None
+    if not any(keeper.has_started(line.pid) for line in site.log.running()):
         return None  # One that is about to open the file would only make a new one.
     ways = {"removed": _remove, "renamed": _rename, "replaced": _replace}
     way = chance.choice(list(ways))

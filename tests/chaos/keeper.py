@@ -109,6 +109,13 @@ class Keeper:
             return next(iter(started.children()), None)
         return None
 
+    def has_started(self, pid: int) -> bool:
+        """Whether this process comes from the present dispatcher and not from an earlier one."""
+        dispatcher = self.dispatcher
+        with suppress(psutil.Error):
+            return dispatcher is not None and dispatcher in psutil.Process(pid).parents()
+        return False
+
     def signal(self, number: signal.Signals) -> bool:
         """To the dispatcher alone; says whether it was there."""
         dispatcher = self.dispatcher
