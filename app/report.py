@@ -16,11 +16,12 @@ from app.charts.lineage import lineage_figure
 from app.charts.many_curves import CurveAxes, many_curves_figure
 from app.charts.parameters import MAX_TRIALS, Kind, importance_figure, parameter_figure
 from app.charts.style import Figure, to_json
-from app.data.convergence import Axis, best_so_far, pareto_front, scale_of
-from app.data.curve_columns import pick
-from app.data.hypervolume import hypervolume
-from app.data.look import Look
-from app.data.sample import (
+from app.data.convergence.hypervolume import hypervolume
+from app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
+from app.data.page_data import Look
+from app.data.trials.columns import TrialColumns
+from app.data.trials.curves import pick
+from app.data.trials.optuna_sample import (
     MAX_FOR_IMPORTANCE,
     importances,
     pick_rows,
@@ -28,13 +29,12 @@ from app.data.sample import (
     spread_rows,
     study_of,
 )
-from app.data.trial_columns import TrialColumns
 from app.library import figure_script, library_file
-from tuner.configurations import render
-from tuner.formats import Format
-from tuner.verbs.source import StoredStudy
-from tuner.verbs.studies import Objective
-from tuner.view.text import duration
+from tuner.queries.locate import StoredStudy
+from tuner.queries.studies import Objective
+from tuner.results.best import render
+from tuner.results.formats import Format
+from tuner.terminal.wording import duration
 
 _N_BEST = 5
 _STYLE = """

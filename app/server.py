@@ -1,7 +1,8 @@
 """The dashboard's server: `python -m app.server --host 127.0.0.1 --port 8501`.
 
 It has imported and read what a first page needs before somebody asks, and it serves Plotly's
-program itself. Which database it shows stands in its environment (`tuner.dashboard`).
+program itself. Which database it shows stands in its environment
+(`tuner.monitoring.dashboard_process`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from streamlit.starlette import App
 
 import app.main
 from app.assets import Assets
-from app.data.look import look_at
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+from app.data.page_data import look_at
 from tuner.errors import TunerError
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 _MAIN = Path(app.main.__file__)
 _LOG = logging.getLogger(__name__)

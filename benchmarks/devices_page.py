@@ -24,8 +24,8 @@ from streamlit.testing.v1 import AppTest
 from benchmarks.machine import package_versions, this_machine
 from benchmarks.results import write_json
 from tests.integration.app.device_week import add_week
-from tuner.dashboard import DATABASE_VARIABLE
-from tuner.store.database import open_database
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE
+from tuner.store.connection.database import open_database
 
 _SCRIPT = "from app.views import devices, shell\nshell.sidebar()\ndevices.page()"
 #: What Streamlit and Plotly import when they are used first.

@@ -21,7 +21,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from benchmarks.machine import this_machine
-from tuner.search.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 
 _N_PARAMETERS = 7
 _SPACE: dict[str, BaseDistribution] = {

@@ -18,8 +18,8 @@ from statistics import median
 import numpy as np
 
 from benchmarks.machine import this_machine
-from tuner.search.fronts import Losses
-from tuner.search.pareto_rungs import ParetoTable
+from tuner.search.rungs.fronts import Losses
+from tuner.search.rungs.pareto_table import ParetoTable
 
 
 def _independent(rng: np.random.Generator, shape: tuple[int, int]) -> Losses:

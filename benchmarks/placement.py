@@ -32,9 +32,9 @@ from benchmarks.replay import (
     mixed_trials,
 )
 from benchmarks.results import write_json
-from tuner.devices.pool import DevicePool, Lease
-from tuner.devices.waiting import PATIENCE, WaitingLine
-from tuner.devices.width import MemoryShare, Share, Width, parts_of
+from tuner.devices.allocation.pool import DevicePool, Lease
+from tuner.devices.allocation.queue import PATIENCE, WaitingLine
+from tuner.devices.allocation.width import MemoryShare, Share, Width, parts_of
 
 ALL_WIDTHS: tuple[Width, ...] = (
     *WHOLE_WIDTHS,

@@ -24,10 +24,10 @@ import optuna
 from optuna.samplers import BaseSampler, GPSampler, TPESampler
 
 from benchmarks.prefilled import SPACE, loss_of
-from tuner.search import log_normal
-from tuner.search.bounded import BoundedSampler
-from tuner.search.shortlists import Least, age
-from tuner.search.shown import TPE_LIMIT, Shown, shown_to_gp, shown_to_tpe
+from tuner.search.samplers import tpe_speedup
+from tuner.search.samplers.bounded import BoundedSampler
+from tuner.search.samplers.curve_gp.shortlists import Least, age
+from tuner.search.samplers.history_views import TPE_LIMIT, Shown, shown_to_gp, shown_to_tpe
 
 N_AT_ONCE = 8
 """Trials that run at a time, whose values the sampler does not know."""
@@ -110,7 +110,7 @@ class Found:
 def run(search: Search) -> Found:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore")
-    log_normal.use_in_optuna()
+    tpe_speedup.use_in_optuna()
     study = optuna.create_study(sampler=_sampler(search))
     bests = [math.log10(max(best, 1e-12)) for best in accumulate(_values(search, study), min)]
     return Found(search=search, final=bests[-1], area=statistics.fmean(bests))

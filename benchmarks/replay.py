@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tuner.devices.allocation.pool import DevicePool, Lease
+from tuner.devices.allocation.width import Devices, Width
 from tuner.devices.device import Device, DeviceId, DeviceKind
-from tuner.devices.pool import DevicePool, Lease
-from tuner.devices.width import Devices, Width
 
 GIB = 2**30
 MEDIAN_DURATION_S = 600.0

@@ -32,18 +32,18 @@ from benchmarks.results import write_json
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess
 from tuner.attempt import Attempt
 from tuner.clock import Instant
+from tuner.devices.allocation.pool import Lease
 from tuner.devices.device import Device
-from tuner.devices.nvml import open_nvml
-from tuner.devices.nvml_telemetry import NvmlTelemetry
-from tuner.devices.pool import Lease
-from tuner.devices.telemetry import DeviceReading
-from tuner.devices.usage_tally import Holding, Tally, tally_of
-from tuner.dispatch.sampling import Sampler
-from tuner.dispatch.usage import Usage
+from tuner.devices.nvidia.probe import open_nvml
+from tuner.devices.nvidia.telemetry import NvmlTelemetry
+from tuner.devices.usage.readings import DeviceReading
+from tuner.devices.usage.tally import Holding, Tally, tally_of
+from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.provenance import GitState, host_facts
-from tuner.store.database import Database, open_database
-from tuner.store.record import Recorder
-from tuner.store.starts import StartRecord
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.recorder import Recorder
 
 MB = 1_000_000
 STUB = Path(__file__).parents[1] / "tests" / "nvml_stub" / "nvml_stub.c"

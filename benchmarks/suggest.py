@@ -38,11 +38,11 @@ from benchmarks.machine import package_versions, this_machine
 from benchmarks.prefilled import SPACE, Params, fill, loss_of, note_generations, random_trials
 from benchmarks.results import write_json
 from tuner.config import Direction, SamplerConfig
-from tuner.search.bounded import BoundedSampler
-from tuner.search.out_of_process import OutOfProcessSampler, out_of_process
-from tuner.search.samplers import build_sampler
+from tuner.search.samplers.bounded import BoundedSampler
+from tuner.search.samplers.out_of_process import OutOfProcessSampler, out_of_process
+from tuner.search.samplers.registry import build_sampler
 from tuner.search.study import StudySearch
-from tuner.store.database import Database, open_database
+from tuner.store.connection.database import Database, open_database
 
 STUDY = "filled"
 N_AT_ONCE = 8

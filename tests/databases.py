@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.servers import Mariadb, Postgresql, Server, run_mariadb, run_postgresql
-from tuner.store.database import open_database
-from tuner.store.models import TunerBase
+from tuner.store.connection.database import open_database
+from tuner.store.schema.models import TunerBase
 
 KINDS = ("sqlite", "postgresql", "mariadb")
 SERVERS = KINDS[1:]

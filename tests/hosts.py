@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.processes import own_process
+from tuner.process_identity import own_process
 from tuner.provenance import HostFacts, host_facts
 
 #: pids end at 4,194,304.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.store.population_rows import MEMBER_KEY, REPLACED_KEY, Origin, Replacement
+from tuner.store.records.population_rows import MEMBER_KEY, REPLACED_KEY, Origin, Replacement
 
 
 def origins(trials: Sequence[FrozenTrial]) -> dict[int, Origin]:

@@ -17,7 +17,7 @@ from trials.states import (
     refuse_unloadable_values,
     with_checksums,
 )
-from tuner import checkpoint_files
+from tuner.checkpoints import layout
 
 _T = TypeVar("_T")
 
@@ -51,7 +51,7 @@ class CheckpointFolder:
 
     def file_of(self, step: int) -> Path:
         """Where the state of a step is or would be; nothing is made."""
-        return checkpoint_files.file_of(self._path, step)
+        return layout.file_of(self._path, step)
 
     # -- saving ------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class CheckpointFolder:
         from trials.sharded import save_sharded
 
         self.wait()
-        final = checkpoint_files.sharded_of(self._path, step)
+        final = layout.sharded_of(self._path, step)
         if rank == 0:
             self._path.mkdir(parents=True, exist_ok=True)
             self._sync_identity()
@@ -102,7 +102,7 @@ class CheckpointFolder:
         final = self.file_of(step)
         # Of this process alone: a host that was cut off may go on saving in the same folder.
         writer = f"{self._attempt_number}-{socket.gethostname()}-{os.getpid()}"
-        partial = checkpoint_files.partial_of(final, writer)
+        partial = layout.partial_of(final, writer)
         try:
             with partial.open("wb") as file:
                 _save(dict(state), file)
@@ -112,19 +112,19 @@ class CheckpointFolder:
             partial.replace(final)
         finally:
             partial.unlink(missing_ok=True)
-        checkpoint_files.sync_folder(self._path)
+        layout.sync_folder(self._path)
         self._remove_old()
         return final
 
     def _sync_identity(self) -> None:
         """Before the first state: after a power cut it must be known whose it is."""
         if not self._has_identity:
-            checkpoint_files.sync_identity(self._path)
+            layout.sync_identity(self._path)
             self._has_identity = True
 
     def _remove_old(self) -> None:
-        for old in checkpoint_files.newest_first(self._path)[self._n_newest :]:
-            checkpoint_files.remove(old)
+        for old in layout.newest_first(self._path)[self._n_newest :]:
+            layout.remove(old)
 
     # -- loading -----------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class CheckpointFolder:
     def _first(self, load: Callable[[Path], _T | None]) -> _T | None:
         """What `load` gives for the newest checkpoint that it does not find damaged."""
         skipped: list[tuple[Path, str]] = []
-        for path in checkpoint_files.newest_first(self._path):
+        for path in layout.newest_first(self._path):
             try:
                 loaded = load(path)
             except MemoryError:
@@ -192,7 +192,7 @@ class CheckpointFolder:
         if self.on_damage is not None:
             self.on_damage(
                 [path for path, _ in skipped],
-                None if used is None else checkpoint_files.step_of(used),
+                None if used is None else layout.step_of(used),
             )
 
 
@@ -209,7 +209,7 @@ def load_state(path: Path) -> dict[str, Any]:
         from trials.sharded import load_whole
 
         return load_whole(path)
-    if damage := checkpoint_files.damage_of(path):
+    if damage := layout.damage_of(path):
         raise RuntimeError(damage)
     return dict(torch.load(path, map_location="cpu", weights_only=True))
 

@@ -34,14 +34,14 @@ from trials.metrics import Curve, LineReader, line_reader
 from trials.output_lines import LineSplitter
 from trials.termination import Termination
 from tuner.attempt import Cause, Outcome
+from tuner.config.command_template import render_argv
 from tuner.errors import ChannelClosed
-from tuner.launch import remains
-from tuner.launch.diagnosis import N_TAIL_LINES, diagnose_exit
-from tuner.launch.guardian import GRACE_S
-from tuner.launch.oom_kills import count_oom_kills
+from tuner.launch.failure_diagnosis import N_TAIL_LINES, diagnose_exit
+from tuner.launch.local_host import leftover_workers
+from tuner.launch.local_host.guardian import GRACE_S
+from tuner.launch.local_host.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
 from tuner.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, name_problem
-from tuner.template import render_argv
 
 #: From SIGTERM to SIGKILL for a command that was pruned.
 TERMINATE_TIMEOUT_S = 10.0
@@ -111,7 +111,7 @@ def _start(program: CommandProgram, context: TrialContext) -> subprocess.Popen[b
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        pass_fds=remains.held(),
+        pass_fds=leftover_workers.held(),
     )
 
 

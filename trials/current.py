@@ -104,7 +104,7 @@ def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) 
     objectives: tuple[str, ...] = ("value",)
     number, seed = 0, 0
     if storage:
-        from tuner.configurations import load_best
+        from tuner.results.best import load_best
 
         best = load_best(storage, study)
         params |= best.params

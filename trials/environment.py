@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from search_spaces import ParamValue
 from trials.context import TrialContext
+from tuner.config.command_template import render_env
 from tuner.launch.request import trial_environment
-from tuner.template import render_env
 
 
 def builtins_of(context: TrialContext) -> dict[str, ParamValue]:

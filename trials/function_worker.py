@@ -29,7 +29,7 @@ from trials.termination import REASON, Termination
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, give_back_limit
-from tuner.launch.diagnosis import N_TAIL_LINES, memory_cause, user_traceback
+from tuner.launch.failure_diagnosis import N_TAIL_LINES, memory_cause, user_traceback
 from tuner.launch.request import (
     ENV_CHANNEL,
     ENV_OPENMP_THREADS,

@@ -26,7 +26,7 @@ from tuner import messages
 from tuner.attempt import AttemptId
 from tuner.clock import since_boot_s
 from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
-from tuner.launch.diagnosis import readable
+from tuner.launch.failure_diagnosis import readable
 
 _M = TypeVar("_M", bound=messages.Message)
 

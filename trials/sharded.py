@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from trials.states import refuse_unloadable_values, with_checksums
-from tuner import checkpoint_files
+from tuner.checkpoints import layout
 
 #: Checksum of the record, beside it.
 _CHECKSUM_NAME = ".metadata.crc32"
@@ -57,10 +57,10 @@ def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bo
         OSError, RuntimeError: If a rank cannot write; torch's CheckpointException is one of them.
     """
     refuse_unloadable_values(state)
-    partial = checkpoint_files.partial_of(final, writer)
+    partial = layout.partial_of(final, writer)
     if is_main:
         # Of an earlier save of the same attempt that raised.
-        checkpoint_files.remove(partial)
+        layout.remove(partial)
         partial.mkdir(parents=True)
     _meet()
     with warnings.catch_warnings():
@@ -70,13 +70,13 @@ def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bo
             save(state, storage_writer=FileSystemWriter(partial, sync_files=True))
     if is_main:
         _write_checksum(partial)
-        _rename(partial, final, checkpoint_files.replaced_of(final, writer))
+        _rename(partial, final, layout.replaced_of(final, writer))
     _meet()
 
 
 def _write_checksum(partial: Path) -> None:
     """Of the record alone, which has none; the files of the ranks have their own."""
-    content = (partial / checkpoint_files.METADATA_NAME).read_bytes()
+    content = (partial / layout.METADATA_NAME).read_bytes()
     with (partial / _CHECKSUM_NAME).open("w") as file:
         file.write(f"{zlib.crc32(content):08x}\n")
         file.flush()
@@ -84,7 +84,7 @@ def _write_checksum(partial: Path) -> None:
 
 
 def _rename(partial: Path, final: Path, replaced: Path) -> None:
-    checkpoint_files.sync_folder(partial)
+    layout.sync_folder(partial)
     os.utime(partial)
     for n_left in reversed(range(_N_RENAMES)):
         try:
@@ -97,9 +97,9 @@ def _rename(partial: Path, final: Path, replaced: Path) -> None:
             is_taken = error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
             if not n_left or not is_taken or not partial.exists():
                 raise
-            checkpoint_files.remove(replaced)
-    checkpoint_files.sync_folder(final.parent)
-    checkpoint_files.remove(replaced)
+            layout.remove(replaced)
+    layout.sync_folder(final.parent)
+    layout.remove(replaced)
 
 
 def _meet() -> None:
@@ -117,10 +117,10 @@ def check(folder: Path) -> None:
         OSError: If a file is not there.
         RuntimeError: If it is damaged. Damage may also raise anything that unpickling raises.
     """
-    record = (folder / checkpoint_files.METADATA_NAME).read_bytes()
+    record = (folder / layout.METADATA_NAME).read_bytes()
     with contextlib.suppress(FileNotFoundError):  # Of an older version, or of a program's own.
         if (folder / _CHECKSUM_NAME).read_text().strip() != f"{zlib.crc32(record):08x}":
-            raise RuntimeError(f"{checkpoint_files.METADATA_NAME} is not as it was written")
+            raise RuntimeError(f"{layout.METADATA_NAME} is not as it was written")
     for info in _Reader(folder).read_metadata().storage_data.values():
         with (folder / info.relative_path).open("rb") as file:
             file.seek(info.offset)
@@ -128,7 +128,7 @@ def check(folder: Path) -> None:
         if len(content) < info.length:
             raise RuntimeError(f"{info.relative_path} is cut off")
         # Each part is a whole file of torch.save.
-        if damage := checkpoint_files.damage_of(io.BytesIO(content)):
+        if damage := layout.damage_of(io.BytesIO(content)):
             raise RuntimeError(f"{info.relative_path}: {damage}")
 
 
@@ -196,7 +196,7 @@ class _Planner(DefaultLoadPlanner):
 
 class _Reader(FileSystemReader):
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        with (Path(self.path) / checkpoint_files.METADATA_NAME).open("rb") as file:
+        with (Path(self.path) / layout.METADATA_NAME).open("rb") as file:
             metadata = _MetadataUnpickler(file).load()
         if not isinstance(metadata, Metadata):
             raise pickle.UnpicklingError(f"{self.path} holds no record of a checkpoint.")

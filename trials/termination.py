@@ -18,7 +18,7 @@ from types import FrameType
 
 from tuner import messages
 from tuner.attempt import AttemptId
-from tuner.launch import announced
+from tuner.launch.local_host import announced_stop
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_TOKEN
 
 REASON = "SIGTERM from outside, such as from a batch system or `kill`."
@@ -53,18 +53,24 @@ class Termination:
     def install(self) -> None:
         """Handles SIGTERM from now on, and one that has come since the process had its request."""
         signal.signal(signal.SIGTERM, self._hear)
-        if announced.take_early_signal() or announced.is_announced(self._folder, self._attempt_id):
+        if announced_stop.take_early_signal() or announced_stop.is_announced(
+            self._folder, self._attempt_id
+        ):
             signal.raise_signal(signal.SIGTERM)
 
     def announce(self) -> None:
         """This process signals its own group next, which is not a request from outside."""
-        announced.announce(self._folder, self._attempt_id)
+        announced_stop.announce(self._folder, self._attempt_id)
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         self.is_heard = True
         # A fork, such as a data loader's, is its parent's to end.
         is_fork = os.getpid() != self._pid
-        if is_fork or self.is_requested or announced.is_announced(self._folder, self._attempt_id):
+        if (
+            is_fork
+            or self.is_requested
+            or announced_stop.is_announced(self._folder, self._attempt_id)
+        ):
             self._leave()
             return
         self.is_requested = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tuner.configurations import BestConfiguration, load_best, load_top
-    from tuner.schedule import Schedule, load_schedule
+    from tuner.results.best import BestConfiguration, load_best, load_top
+    from tuner.results.schedule import Schedule, load_schedule
 
 __all__ = ["BestConfiguration", "Schedule", "load_best", "load_schedule", "load_top"]
 
@@ -16,11 +16,11 @@ _OF_SCHEDULE = ("Schedule", "load_schedule")
 def __getattr__(name: str) -> object:
     """Imports on first use: a training process must not pay for the database."""
     if name in _OF_SCHEDULE:
-        from tuner import schedule
+        from tuner.results import schedule
 
         return getattr(schedule, name)
     if name in __all__:
-        from tuner import configurations
+        from tuner.results import best
 
-        return getattr(configurations, name)
+        return getattr(best, name)
     raise AttributeError(f"module 'tuner' has no attribute {name!r}")

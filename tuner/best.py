@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 if __name__ == "__main__":
-    from tuner.shadow import refuse_shadow
+    from tuner.compose.import_guard import refuse_shadow
 
     refuse_shadow()
 

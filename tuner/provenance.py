@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from tuner.processes import ProcessIdentity, own_process
+from tuner.process_identity import ProcessIdentity, own_process
 
 _PACKAGES = ("tuner", "optuna", "torch", "numpy", "sqlalchemy")
 _GIT_TIMEOUT_S = 5.0

@@ -9,12 +9,12 @@ import plotly.graph_objects as go
 
 from app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
 from app.data.columns import Flags, Floats, Numbers
-from app.data.convergence import BestSoFar, Scale
-from app.data.forecast import Forecast
-from app.data.hypervolume import Hypervolume
-from app.data.trial_columns import TrialColumns
-from app.data.words import ALL_WORDS, COMPLETED, shown
-from tuner.verbs.studies import Objective
+from app.data.convergence.forecast import Forecast
+from app.data.convergence.hypervolume import Hypervolume
+from app.data.convergence.series import BestSoFar, Scale
+from app.data.outcome_words import ALL_WORDS, COMPLETED, shown
+from app.data.trials.columns import TrialColumns
+from tuner.queries.studies import Objective
 
 #: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.
 _MAX_SVG_POINTS = 2000

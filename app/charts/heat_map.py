@@ -9,8 +9,8 @@ import plotly.graph_objects as go
 
 from app.charts.style import bar_above, dress, instant
 from app.data.columns import Floats
-from app.data.device_samples import Bins, Window
-from app.data.lease_columns import HostDevice
+from app.data.devices.leases import HostDevice
+from app.data.devices.samples import Bins, Window
 
 _ROW_PX, _FRAME_PX = 26, 170
 #: From little to much, to be told apart with red-green blindness and on black (after Viridis).

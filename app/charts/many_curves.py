@@ -10,9 +10,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
-from app.data.curve_columns import Curve, Curves
-from app.data.trial_columns import TrialColumns
-from app.data.words import ALL_WORDS, COMPLETED, RUNNING, shown
+from app.data.outcome_words import ALL_WORDS, COMPLETED, RUNNING, shown
+from app.data.trials.columns import TrialColumns
+from app.data.trials.curves import Curve, Curves
 
 RUNG = OTHER
 #: How strong all the lines over a place are together, and the bounds of one.

@@ -8,12 +8,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from app.charts.style import COLOURS, OF_MANY, dress, instant
-from app.data.device_use import Bar
-from app.data.idle_time import IdleBar
-from app.data.lease_columns import HostDevice
-from app.data.words import shown
-from tuner.idle import CAUSE_WORDS, IdleCause
-from tuner.view.text import duration
+from app.data.devices.idle_time import IdleBar
+from app.data.devices.leases import HostDevice
+from app.data.devices.timeline import Bar
+from app.data.outcome_words import shown
+from tuner.idle_causes import CAUSE_WORDS, IdleCause
+from tuner.terminal.wording import duration
 
 _ROW_PX, _FRAME_PX = 34, 110
 #: Of the height of a row. What a wide trial holds touches, so that it looks like one thing.

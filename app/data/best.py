@@ -7,15 +7,15 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.data.convergence import pareto_front
-from app.data.trial_columns import TrialColumns
+from app.data.convergence.series import pareto_front
+from app.data.trials.columns import TrialColumns
 from tuner.attempt import Outcome
-from tuner.configurations import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
-from tuner.store.models import DispatcherRow
-from tuner.verbs.confirmed import read_confirmation
-from tuner.verbs.dispatchers import has_our_tables
-from tuner.verbs.studies import Objective
-from tuner.verbs.trials import BY_VALUE, Choice, StoredTrial, read_trials
+from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.studies import Objective
+from tuner.queries.trials import BY_VALUE, Choice, StoredTrial, read_trials
+from tuner.results.best import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
+from tuner.results.confirmations import read_confirmation
+from tuner.store.schema.models import DispatcherRow
 
 
 def read_best(

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from tuner.errors import EXIT_BAD_INPUT
-from tuner.store.database import check_file, parse_url, shown_url, store_errors
-from tuner.store.engine import engine_options, limit_statements
-from tuner.store.filesystem import path_of
-from tuner.store.schema import check_revision, stored_revision
-from tuner.verbs.source import snapshot
+from tuner.queries.locate import snapshot
+from tuner.store.connection.database import check_file, parse_url, shown_url, store_errors
+from tuner.store.connection.engine import engine_options, limit_statements
+from tuner.store.connection.filesystem import path_of
+from tuner.store.schema.revision import check_revision, stored_revision
 
 T = TypeVar("T")
 

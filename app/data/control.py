@@ -12,16 +12,16 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from tuner.actions.commands import order, read_limits
+from tuner.actions.config_input import read_given
+from tuner.actions.enqueue import enqueue
+from tuner.actions.retry import retry
 from tuner.errors import ConfigError
 from tuner.messages import Json
-from tuner.store.commands import Command, Order
-from tuner.store.models import CommandRow
-from tuner.verbs.dispatchers import has_our_tables
-from tuner.verbs.enqueue import enqueue
-from tuner.verbs.given import read_given
-from tuner.verbs.ordering import order, read_limits
-from tuner.verbs.retrying import retry
-from tuner.verbs.source import Place, StoredStudy
+from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.locate import Place, StoredStudy
+from tuner.store.records.commands import Command, Order
+from tuner.store.schema.models import CommandRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

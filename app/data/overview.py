@@ -8,11 +8,11 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from tuner.store.models import AttemptRow, DispatcherRow, LeaseRow
-from tuner.verbs.dispatchers import has_our_tables
-from tuner.verbs.status import Progress, read_progress
-from tuner.verbs.studies import StudySummary, read_studies
-from tuner.view.text import duration
+from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.status import Progress, read_progress
+from tuner.queries.studies import StudySummary, read_studies
+from tuner.store.schema.models import AttemptRow, DispatcherRow, LeaseRow
+from tuner.terminal.wording import duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

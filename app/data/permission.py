@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from tuner.dashboard import TOKEN_VARIABLE, USERS_VARIABLE
+from tuner.monitoring.dashboard_process import TOKEN_VARIABLE, USERS_VARIABLE
 
 #: Wrong tokens, from anywhere, until nobody may try for a while.
 _MAX_WRONG = 5

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import streamlit as st
 
 from app.data.best import python_lines
-from app.data.spread import spread_of
+from app.data.convergence.spread import spread_of
 from app.views import shell
 from app.views.shell import Shown
-from tuner.configurations import BestConfiguration, render
-from tuner.formats import Format
-from tuner.view.text import values_text
+from tuner.results.best import BestConfiguration, render
+from tuner.results.formats import Format
+from tuner.terminal.wording import values_text
 
 _FORMS = {
     "YAML": (Format.YAML, "yaml"),

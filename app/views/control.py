@@ -14,7 +14,7 @@ from app.views import shell
 from app.views.permission import control_of, door, lock
 from app.views.shell import Shown
 from tuner.errors import TunerError
-from tuner.store.commands import Order
+from tuner.store.records.commands import Order
 
 _TOLD_KEY = "control told"
 #: Pages refresh all the time: what was told in one refresh alone would flash up and be gone.

@@ -10,7 +10,9 @@ import streamlit as st
 from app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
 from app.charts.style import to_json
 from app.data.columns import Floats
-from app.data.convergence import (
+from app.data.convergence.forecast import MIN_TRIALS, Forecast, forecast, trials_left
+from app.data.convergence.hypervolume import hypervolume
+from app.data.convergence.series import (
     Axis,
     BestSoFar,
     Scale,
@@ -19,13 +21,11 @@ from app.data.convergence import (
     pareto_front,
     scale_of,
 )
-from app.data.forecast import MIN_TRIALS, Forecast, forecast, trials_left
-from app.data.hypervolume import hypervolume
-from app.data.trial_columns import TrialColumns
+from app.data.trials.columns import TrialColumns
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown
-from tuner.verbs.source import StoredStudy
+from tuner.queries.locate import StoredStudy
 
 _ALONE = "no other"
 

@@ -10,8 +10,8 @@ import streamlit as st
 from app.charts.lineage import lineage_figure
 from app.charts.many_curves import CurveAxes, many_curves_figure
 from app.charts.style import to_json
-from app.data.curve_columns import MAX_CURVES, Curves, pick
-from app.data.trial_columns import TrialColumns
+from app.data.trials.columns import TrialColumns
+from app.data.trials.curves import MAX_CURVES, Curves, pick
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown

@@ -11,9 +11,12 @@ import streamlit as st
 
 from app.charts.heat_map import heat_map_figure
 from app.charts.timeline import timeline_figure
-from app.data.device_history import History
-from app.data.device_samples import window_of
-from app.data.device_use import (
+from app.data.devices.history import History
+from app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use
+from app.data.devices.leases import HostDevice, Leases
+from app.data.devices.now import devices_now, now_table
+from app.data.devices.samples import window_of
+from app.data.devices.timeline import (
     DeviceTotal,
     Spans,
     by_cause,
@@ -22,14 +25,11 @@ from app.data.device_use import (
     spans_of,
     totals,
 )
-from app.data.devices_now import devices_now, now_table
-from app.data.idle_time import idle_bars, idle_within, with_idle, with_use
-from app.data.lease_columns import HostDevice, Leases
-from app.data.words import shown as shown_word
+from app.data.outcome_words import shown as shown_word
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown
-from tuner.idle import CAUSE_WORDS
+from tuner.idle_causes import CAUSE_WORDS
 
 _HOUR_S = 3600.0
 _GIB = 2**30

@@ -8,7 +8,8 @@ import streamlit as st
 from app.charts.parameters import MAX_PAIRED, MAX_TRIALS, Kind, importance_figure, parameter_figure
 from app.charts.style import to_json
 from app.data.columns import Numbers
-from app.data.sample import (
+from app.data.trials.columns import TrialColumns
+from app.data.trials.optuna_sample import (
     MAX_FOR_IMPORTANCE,
     importances,
     pick_rows,
@@ -16,7 +17,6 @@ from app.data.sample import (
     spread_rows,
     study_of,
 )
-from app.data.trial_columns import TrialColumns
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown

@@ -12,7 +12,7 @@ from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 from app.data.control import Control, place_of
 from app.data.permission import Doorkeeper
 from app.views.shell import Shown
-from tuner.dashboard import DATABASE_VARIABLE
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE
 
 _WHO_KEY = "who controls"
 _PROBLEM_KEY = "login problem"

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
-from app.data.look import Look, look_at
-from tuner.config.confirm import is_confirmation
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+from app.data.page_data import Look, look_at
+from tuner.config.sections.confirm import is_confirmation
 from tuner.errors import StoreError, TunerError
-from tuner.verbs.source import StoredStudy
-from tuner.verbs.studies import Objective
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
+from tuner.queries.locate import StoredStudy
+from tuner.queries.studies import Objective
 
 STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
 #: Where the page of trials is kept, for those that lead to it.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
+from app.data.convergence.spread import sparkline, time_left_s
 from app.data.overview import StudyLine, ago
-from app.data.spread import sparkline, time_left_s
 from app.views import shell
-from tuner.verbs.source import StoredStudy
-from tuner.verbs.standing import Standing
-from tuner.view.text import duration
+from tuner.queries.locate import StoredStudy
+from tuner.queries.study_state import Standing
+from tuner.terminal.wording import duration
 
 _N_SPARKLINES = 20
 

@@ -13,8 +13,8 @@ from optuna.storages import RDBStorage
 from optuna.trial import TrialState, create_trial
 
 from app.charts.many_curves import CurveAxes
-from app.data.convergence import Axis
-from app.data.look import Look
+from app.data.convergence.series import Axis
+from app.data.page_data import Look
 from app.views.convergence import Wish, draw
 from app.views.curves import draw_curves
 from app.views.shell import Shown

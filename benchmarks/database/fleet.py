@@ -21,7 +21,7 @@ from benchmarks.measures import Span, efficiency, first_start_s, peak_concurrenc
 from benchmarks.processes import last_lines, started
 from benchmarks.systems import SYSTEMS
 from benchmarks.workload import read_spans
-from tuner.store.database import open_database
+from tuner.store.connection.database import open_database
 
 PROGRAMS = Path(__file__).parent / "programs"
 

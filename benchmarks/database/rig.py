@@ -9,28 +9,28 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from benchmarks.database.stored import OBJECTIVE, STUDY, open_search
-from tuner.assembly import DATABASE_PATIENCE_S
 from tuner.budget import Budget
+from tuner.checkpoints.paths import StudyFiles
 from tuner.clock import Clock
-from tuner.devices.cpu import CpuProbe
-from tuner.devices.pool import DevicePool
-from tuner.devices.watch import DeviceWatch
-from tuner.devices.width import ONE, FixedWidth
+from tuner.compose.wiring import DATABASE_PATIENCE_S
+from tuner.devices.allocation.pool import DevicePool
+from tuner.devices.allocation.watch import DeviceWatch
+from tuner.devices.allocation.width import ONE, FixedWidth
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.dispatch.dispatcher import Dispatcher
-from tuner.dispatch.gpu_memory import GpuMemory
-from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.notices import View
+from tuner.dispatch.supply.gpu_memory import GpuMemory
+from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
-from tuner.files import StudyFiles
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.launch.request import FunctionProgram
 from tuner.provenance import GitState, host_facts, package_versions
 from tuner.search.study import StudySearch
-from tuner.store.database import Database, open_database
-from tuner.store.record import Recorder
-from tuner.store.starts import StartRecord
-from tuner.view.plain import PlainView
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.recorder import Recorder
+from tuner.terminal.plain import PlainView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Opened:
 
 
 def open_study(database: Database, clock: Clock, *, n_slots: int) -> Opened:
-    """In the order of `tuner.assembly`."""
+    """In the order of `tuner.compose.wiring`."""
     search = open_search(database)
     start = StartRecord(
         study_id=search.study_id,
@@ -77,7 +77,7 @@ def build_dispatcher(
     view: View,
     clock: Clock,
 ) -> Dispatcher:
-    """As `tuner.assembly` puts it together for CPU slots."""
+    """As `tuner.compose.wiring` puts it together for CPU slots."""
     probe = CpuProbe(n_slots)
     pool, watch = DevicePool(probe.devices()), DeviceWatch(probe)
     return Dispatcher(

@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.store.database import parse_url
+from tuner.store.connection.database import parse_url
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
 KINDS = (SQLITE, POSTGRESQL)

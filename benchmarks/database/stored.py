@@ -20,18 +20,18 @@ from optuna.trial import TrialState
 from search_spaces import parse_space
 from tuner.attempt import AttemptState, Outcome
 from tuner.config import Direction
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.provenance import host_facts
 from tuner.search.study import StudySearch
-from tuner.store.database import Database, open_database
-from tuner.store.models import (
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.dispatcher_starts import device_id_of, host_id_of
+from tuner.store.schema.models import (
     SCHEMA_REVISION,
     AttemptRow,
     DispatcherRow,
     LeaseRow,
     table_of,
 )
-from tuner.store.starts import device_id_of, host_id_of
 
 STUDY = "bench"
 OBJECTIVE = "loss"

@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.search.bounded import _BoundedStudy
+from tuner.search.samplers.bounded import _BoundedStudy
 
 _RUNG = "completed_rung_"
 

@@ -24,17 +24,17 @@ from benchmarks.search_quality.tasks import Task, read_task
 from search_spaces import ParamValue, SearchSpace
 from tuner.config import StudyConfig
 from tuner.config.study import Source, validate_study
-from tuner.search import log_normal
-from tuner.search.asha import AshaPruner
-from tuner.search.auto import pruner_of, sampler_of
-from tuner.search.brackets import Brackets
-from tuner.search.freeze_thaw import FreezeThawPruner
-from tuner.search.growing_rungs import GrowingTable
-from tuner.search.hyperband import AsyncHyperbandPruner
-from tuner.search.pace import Pace
-from tuner.search.rungs import RungTable
-from tuner.search.slices import SliceTable
-from tuner.search.transferred import N_TRANSFERRED
+from tuner.search.defaults import pruner_of, sampler_of
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.rungs.brackets import Brackets
+from tuner.search.rungs.freeze_thaw_table import SliceTable
+from tuner.search.rungs.growing_table import GrowingTable
+from tuner.search.rungs.step_time import Pace
+from tuner.search.rungs.table import RungTable
+from tuner.search.samplers import tpe_speedup
+from tuner.search.samplers.transfer import N_TRANSFERRED
 
 _Promoting: TypeAlias = AshaPruner | AsyncHyperbandPruner | FreezeThawPruner
 MakeSearch = Callable[[Task, int], Search[float]]
@@ -72,7 +72,7 @@ class OptunaSearch:
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         # The same draws to the last bit: Optuna's own TPE is played in a third of the time.
-        log_normal.use_in_optuna()
+        tpe_speedup.use_in_optuna()
         self._space = space
         made = optuna.create_study(
             study_name=name, direction="maximize", sampler=sampler, pruner=pruner
@@ -121,7 +121,7 @@ def _promotes(pruner: BasePruner) -> bool:
 
 
 class _Paused:
-    """A pruner that promotes, as `tuner/search/promotion.py` has it, without a database."""
+    """A pruner that promotes, as `tuner/search/rungs/promotion.py` has it, without a database."""
 
     def __init__(self, pruner: BasePruner, trial_of: Callable[[int], FrozenTrial]) -> None:
         assert isinstance(pruner, _Promoting)

@@ -21,10 +21,10 @@ from benchmarks.search_quality.two_tasks import CostTask, Pair
 from search_spaces import SearchSpace
 from tuner.config import Direction, StudyConfig
 from tuner.messages import Action
-from tuner.search.auto import pruner_of, sampler_of
-from tuner.search.identity import to_optuna
+from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search.study import StudySearch
-from tuner.store.database import open_database
+from tuner.search.study_identity import to_optuna
+from tuner.store.connection.database import open_database
 
 MakeSearch = Callable[[CostTask, int], Search[Pair]]
 """From a task and a seed."""

@@ -20,8 +20,8 @@ from tests.chaos.checked import N_STEPS, expected_value
 from tests.chaos.keeper import processes_with
 from tests.chaos.site import ENV_ID, MAX_DISK_MIB, Site
 from tests.chaos.step_log import Repeated, find_repeated
-from tuner.launch.diagnosis import is_disk_full
-from tuner.search.rungs import RungTable
+from tuner.launch.failure_diagnosis import is_disk_full
+from tuner.search.rungs.table import RungTable
 
 _MAY_LINGER_S = 15.0
 #: Optuna's, followed by the number of the rung.

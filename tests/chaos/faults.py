@@ -17,7 +17,7 @@ from typing import TypeAlias
 from tests.chaos.keeper import Keeper
 from tests.chaos.site import N_GPUS, RETRIES, Site
 from tests.chaos.step_log import Line
-from tuner import checkpoint_files
+from tuner.checkpoints import layout
 
 #: Longer than a dispatcher may be silent before others take its trials.
 _PRESUMED_DEAD_S = (70.0, 80.0)
@@ -79,7 +79,7 @@ def _spoil_checkpoint(
 ) -> Blow | None:
     line = _victim(site, chance, rank=0)
     folder = None if line is None else site.files.checkpoints(line.trial)
-    newest = checkpoint_files.newest_first(folder)[:1] if folder else []
+    newest = layout.newest_first(folder)[:1] if folder else []
     if line is None or not newest or not _send(line.pid, signal.SIGKILL):
         return None
     site.charged[line.trial] += 1

@@ -17,10 +17,10 @@ from tests.chaos.step_log import StepLog
 from tests.e2e.study_folder import StudyFolder
 from tests.nvml_stub import NvmlStub, StubGpu
 from tests.proxy import Proxy
-from tuner.files import StudyFiles
-from tuner.search.asha import AshaPruner
-from tuner.search.freeze_thaw import FreezeThawPruner
-from tuner.search.rungs import RungTable
+from tuner.checkpoints.paths import StudyFiles
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.rungs.table import RungTable
 
 ENV_ID = "CHAOS_ID"
 #: What a user may set who lives with machines that misbehave.

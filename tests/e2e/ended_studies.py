@@ -15,7 +15,7 @@ from tests.e2e.browser import dashboard
 from tests.e2e.study_folder import StudyFolder
 from tests.integration.app.device_week import add_week
 from tests.integration.app.population_study import add_population
-from tests.integration.verbs import seeded
+from tests.integration.stored_studies import seeded
 
 SPACE: dict[str, optuna.distributions.BaseDistribution] = {
     "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),

@@ -21,7 +21,7 @@ from tests.databases import SERVERS
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.servers import PASSWORD, Server
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
-from tuner.store.models import SCHEMA_REVISION
+from tuner.store.schema.models import SCHEMA_REVISION
 
 N_TRIALS = 4
 #: Else a dispatcher of an older tuner is watched for a minute.

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED
-from tuner.search.samplers import SAMPLERS
+from tuner.search.samplers.registry import SAMPLERS
 
 # numpy and torch were imported by the process that this one is forked from.
 DRAWS = """

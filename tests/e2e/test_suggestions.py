@@ -35,7 +35,9 @@ def begin(folder: StudyFolder) -> Running:
 
 def suggester_of(running: Running) -> psutil.Process:
     (found,) = [
-        each for each in processes_of(running) if "tuner.search.suggester_process" in each.cmdline()
+        each
+        for each in processes_of(running)
+        if "tuner.search.samplers.suggestion_worker" in each.cmdline()
     ]
     return found
 

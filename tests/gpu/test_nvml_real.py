@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from tuner.devices.device import DeviceKind
-from tuner.devices.nvml import open_nvml
-from tuner.devices.nvml_telemetry import NvmlTelemetry
+from tuner.devices.nvidia.probe import open_nvml
+from tuner.devices.nvidia.telemetry import NvmlTelemetry
 
 pytestmark = pytest.mark.gpu
 

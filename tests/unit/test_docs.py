@@ -13,7 +13,7 @@ import tuner
 from tuner.attempt import AttemptState, Outcome
 from tuner.cli.main import app
 from tuner.config import StudyConfig, load_study_file
-from tuner.formats import Format
+from tuner.results.formats import Format
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

@@ -13,103 +13,47 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-#: From the lowest to the highest. A name covers everything below it that has no own entry.
-LAYERS = (
-    (
-        "tuner.errors",
-        "tuner.shadow",
-        "search_spaces",
-        "tuner.formats",
-        "tuner.schedule",
-        "tuner.clock",
-        "tuner.processes",
-        "tuner.budget",
-        "tuner.dispatch.foresight",
-        "tuner.retention",
-        "tuner.checkpoint_files",
-    ),
-    ("tuner.saved_states",),
-    ("tuner.attempt", "tuner.template", "tuner.files", "tuner.dispatch.terms"),
-    ("tuner.trial_folders",),
-    ("tuner.study_folder", "tuner.state_copies", "tuner.dispatch.retries", "tuner.dispatch.streak"),
-    ("tuner.messages",),
-    ("tuner.devices", "tuner.provenance"),
-    ("tuner.idle",),
-    ("tuner.dispatch.idle_log", "tuner.dispatch.sampling"),
-    ("tuner.config",),
-    ("tuner.store",),
-    ("tuner.search",),
-    ("tuner.launch",),
-    ("tuner.dispatch.notices", "tuner.dispatch.grants"),
-    ("tuner.dispatch.gpu_memory", "tuner.dispatch.live"),
-    (
-        "tuner.dispatch.activity",
-        "tuner.dispatch.stalls",
-        "tuner.dispatch.usage",
-        "tuner.dispatch.room",
-        "tuner.dispatch.closing",
-    ),
-    (
-        "tuner.dispatch.leasing",
-        "tuner.dispatch.orders",
-        "tuner.dispatch.others",
-        "tuner.dispatch.outage",
-        "tuner.dispatch.rescue",
-        "tuner.dispatch.housekeeping",
-        "tuner.dispatch.saving",
-        "tuner.dispatch.nothing_left",
-    ),
-    (
-        "tuner.dispatch.moves",
-        "tuner.dispatch.device_changes",
-        "tuner.dispatch.settling",
-        "tuner.dispatch.launching",
-    ),
-    ("tuner.dispatch.talk",),
-    ("tuner.dispatch.stopping",),
-    ("tuner.dispatch.widening",),
-    ("tuner.dispatch.snapshot",),
-    ("tuner.view",),
-    ("tuner.dispatch.dispatcher", "tuner.dispatch"),
-    ("tuner.configurations", "tuner.prepare", "tuner.verbs"),
-    ("tuner.dashboard", "tuner.earlier_studies", "tuner.simulate"),
-    ("tuner.start",),
-    ("tuner.workplace",),
-    ("tuner.confirmation",),
-    ("tuner.assembly",),
-    ("tuner.reports", "tuner.cli.edge"),
-    ("tuner.cli.db", "tuner.cli.studies"),
-    (
-        "tuner.cli.control",
-        "tuner.cli.dashboard",
-        "tuner.cli.report",
-        "tuner.cli.schedule",
-        "tuner.cli.simulate",
-    ),
-    ("tuner.cli.main", "tuner.cli"),
-    ("tuner.run", "tuner.best"),
-    ("trials",),
-    ("app.data", "app.library", "app.assets", "app"),
-    ("app.charts",),
-    ("app.views",),
-    ("app.main",),
-    ("app.server", "app.report"),
-)
+#: Folders, from the lowest line to the highest. A module imports from its own line and from those
+#: above it here; what stands in a folder's subfolders is on the folder's line.
+LAYERS = """
+search_spaces
+tuner.errors tuner.attempt tuner.messages tuner.clock tuner.budget tuner.process_identity
+tuner.provenance
+tuner.checkpoints
+tuner.devices tuner.idle_causes
+tuner.config
+tuner.store
+tuner.launch
+tuner.search
+tuner.dispatch
+tuner.results
+trials
+tuner.queries
+tuner.actions
+tuner.terminal
+tuner.monitoring
+tuner.compose
+tuner.simulate
+app.data app.library app.assets
+app.charts
+app.views
+app
+tuner.cli
+tuner.run tuner.best
+"""
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {
-    ("tuner", "tuner.configurations"): "the package's public names, imported on first use",
-    ("tuner", "tuner.schedule"): "the package's public names, imported on first use",
-    ("tuner.configurations", "trials.checkpoints"): "imported late, by who loads a state",
-    ("tuner.cli.report", "app.report"): "imported late: a report has the dashboard's figures",
-    ("tuner.start", "tuner.assembly"): "imported late, while the fork server imports torch",
+    ("tuner", "tuner.results.best"): "the package's public names, imported on first use",
+    ("tuner", "tuner.results.schedule"): "the package's public names, imported on first use",
+    ("tuner.results.best", "trials.checkpoints"): "imported late, by who loads a state",
 }
 
 
 def level(module: str) -> int | None:
     found = [
         (len(name), index)
-        for index, names in enumerate(LAYERS)
-        for name in names
+        for index, line in enumerate(LAYERS.strip().splitlines())
+        for name in line.split()
         if module == name or module.startswith(f"{name}.")
     ]
     return max(found)[1] if found else None
@@ -158,7 +102,7 @@ def test_every_module_has_a_layer() -> None:
 
 
 def test_adapters_of_devices_do_not_import_each_other() -> None:
-    adapters = {"tuner.devices.nvml", "tuner.devices.cpu"}
+    adapters = {"tuner.devices.nvidia.probe", "tuner.devices.cpu_slots.probe"}
     names = {name for name, _ in modules()}
     for name, path in modules():
         if name in adapters:
@@ -194,14 +138,15 @@ def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["tuner.assembly", "tuner.reports", "trials.function_worker", "trials"]
+    "module",
+    ["tuner.compose.wiring", "tuner.compose.run_report", "trials.function_worker", "trials"],
 )
 def test_nothing_but_training_code_imports_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", ["tuner.assembly", "tuner.cli.main"])
+@pytest.mark.parametrize("module", ["tuner.compose.wiring", "tuner.cli.main"])
 def test_who_has_no_gpu_does_not_wait_for_their_driver_s_names(module: str) -> None:
     code = f"import {module}, sys; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
 from tuner.cli.studies import A_STUDY, STUDY_FILE, Debug, Source, Study
 
 if TYPE_CHECKING:
+    from tuner.actions.commands import Ordered
     from tuner.messages import Json
-    from tuner.verbs.ordering import Ordered
-    from tuner.verbs.source import Place
+    from tuner.queries.locate import Place
 
 app = typer.Typer()
 
@@ -79,7 +79,7 @@ def set_(
 ) -> None:
     """Changes the budget or the devices of a study that runs."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.ordering import read_limits, split_source
+        from tuner.actions.commands import read_limits, split_source
 
         source, pairs = split_source(words)
         limits = read_limits(pairs)
@@ -96,9 +96,9 @@ def retry(
 ) -> None:
     """Lets the configuration of a trial be tried once more, before all others."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.ordering import whoever_asks
-        from tuner.verbs.retrying import retry as retry_trial
-        from tuner.verbs.source import find_place
+        from tuner.actions.commands import whoever_asks
+        from tuner.actions.retry import retry as retry_trial
+        from tuner.queries.locate import find_place
 
         place, now = find_place(source, study, os.environ), datetime.now(UTC)
         done = retry_trial(place, trial, now, asked_by=whoever_asks())
@@ -120,8 +120,8 @@ def why(
 ) -> None:
     """Explains a trial: what it waits for, why it was pruned, what failed."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.source import choose_study, find_place, reading
-        from tuner.verbs.why import explain, read_words
+        from tuner.queries.locate import choose_study, find_place, reading
+        from tuner.terminal.why import explain, read_words
 
         source, trial = read_words(words)
         place, now = find_place(source or STUDY_FILE, study, os.environ), datetime.now(UTC)
@@ -139,9 +139,9 @@ def _order(
     host: str | None = None,
     pid: int | None = None,
 ) -> None:
-    from tuner.store.commands import Command, Order
-    from tuner.verbs.ordering import order, whoever_asks
-    from tuner.verbs.source import find_place
+    from tuner.actions.commands import order, whoever_asks
+    from tuner.queries.locate import find_place
+    from tuner.store.records.commands import Command, Order
 
     wanted = Command(
         order=Order(name),
@@ -160,9 +160,9 @@ def _order(
 
 def _print_answer(place: Place, done: Ordered) -> None:
     """Waits for what the dispatcher says: what it can have, it alone can tell."""
+    from tuner.actions.commands import read_answer
     from tuner.errors import ConfigError
-    from tuner.verbs.ordering import read_answer
-    from tuner.verbs.source import reading
+    from tuner.queries.locate import reading
 
     (hearer,) = done.places
     give_up_at_s = time.monotonic() + _ANSWER_S

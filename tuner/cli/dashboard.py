@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
 from tuner.cli.studies import STUDY_FILE, Debug, Source, Study
 
 app = typer.Typer()
@@ -41,8 +41,8 @@ def dashboard(
 ) -> None:
     """Shows how studies converge and what every device does, live, in a browser."""
     with Edge(debug, **_EDGE):
-        from tuner.dashboard import check_installed, read_token, serve
-        from tuner.verbs.source import choose_study, find_place, reading
+        from tuner.monitoring.dashboard_process import check_installed, read_token, serve
+        from tuner.queries.locate import choose_study, find_place, reading
 
         check_installed()
         token = read_token(token_file, os.environ)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
 from tuner.config import load_study_file
 from tuner.config.storage_url import resolve_storage
 from tuner.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tuner.store.status import DatabaseStatus
-    from tuner.store.upgrade import Upgrade
+    from tuner.store.schema.status import DatabaseStatus
+    from tuner.store.schema.upgrade import Upgrade
 
 app = typer.Typer(
     name="db",
@@ -36,7 +36,7 @@ Source = Annotated[
 def status(source: Source = "study.yaml") -> None:
     """Shows the kind of the database, the revision of its tables, and how much is in it."""
     with Edge(False):
-        from tuner.store.status import database_status
+        from tuner.store.schema.status import database_status
 
         print(_status_text(database_status(_storage_of(source))))
 
@@ -49,9 +49,9 @@ def upgrade(source: Source = "study.yaml") -> None:
     backup of it (mysqldump).
     """
     with Edge(False):
-        from tuner.processes import own_process
-        from tuner.store.database import open_database
-        from tuner.store.upgrade import upgrade_database
+        from tuner.process_identity import own_process
+        from tuner.store.connection.database import open_database
+        from tuner.store.schema.upgrade import upgrade_database
 
         url = _storage_of(source)
         done = upgrade_database(url, here=own_process())
@@ -71,7 +71,7 @@ def _storage_of(source: str) -> str:
 
 
 def _status_text(status: DatabaseStatus) -> str:
-    from tuner.store.models import SCHEMA_REVISION
+    from tuner.store.schema.models import SCHEMA_REVISION
 
     revision = status.revision or "none yet: python -m tuner.run makes its tables"
     if status.revision is not None and status.revision < SCHEMA_REVISION:
@@ -91,7 +91,7 @@ def _status_text(status: DatabaseStatus) -> str:
 
 
 def _upgrade_text(done: Upgrade) -> str:
-    from tuner.store.models import SCHEMA_REVISION
+    from tuner.store.schema.models import SCHEMA_REVISION
 
     if done.before is None:
         return "There is nothing to upgrade: the database has none of the tuner's tables yet."

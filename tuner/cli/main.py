@@ -17,15 +17,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tuner.checkpoints.paths import StudyFiles
 from tuner.cli import control, dashboard, db, report, schedule, simulate, studies
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
+from tuner.compose.start import run_study
 from tuner.config import load_study_file
 from tuner.config.storage_url import without_passwords
 from tuner.errors import EXIT_BAD_INPUT
-from tuner.files import StudyFiles
-from tuner.formats import Format
-from tuner.start import run_study
-from tuner.view.output import lasting_output
+from tuner.results.formats import Format
+from tuner.terminal.output import lasting_output
 
 DEFAULT_FILE = Path("study.yaml")
 _WIDTH_OF_A_FILE = 240
@@ -88,16 +88,16 @@ def run(
             extra_arguments=words or (),
         )
         if dry_run:
-            from tuner import reports
+            from tuner.compose import run_report
 
-            print(reports.dry_run(config, os.environ))
+            print(run_report.dry_run(config, os.environ))
             return
         console = Console()
         serve_at = None if metrics_port is None else (metrics_host, metrics_port)
         end = run_study(config, console, os.environ, serve_at)
-        from tuner import reports
+        from tuner.compose import run_report
 
-        print(reports.summary(end, config, _command_line()))
+        print(run_report.summary(end, config, _command_line()))
         raise typer.Exit(end.exit_code)
 
 
@@ -109,10 +109,10 @@ def validate(
 ) -> None:
     """Checks a study file: its keys, its program, the devices, the database. Starts nothing."""
     with Edge(debug):
-        from tuner import reports
+        from tuner.compose import run_report
 
         config = load_study_file(file, overrides=overrides or (), environ=os.environ)
-        print(reports.validate(config, os.environ))
+        print(run_report.validate(config, os.environ))
 
 
 @app.command()
@@ -122,9 +122,9 @@ def init(
 ) -> None:
     """Writes a study file that explains each key."""
     with Edge(False):
-        from tuner import reports
+        from tuner.compose import run_report
 
-        print(reports.init(file, force=force))
+        print(run_report.init(file, force=force))
 
 
 @app.command()
@@ -140,7 +140,7 @@ def devices(
     """Lists this machine's devices: memory, use, who holds them."""
     with Edge(False):
         from tuner.devices.table import open_table
-        from tuner.view.devices import show_devices, watch_devices
+        from tuner.terminal.devices import show_devices, watch_devices
 
         # A UUID that is broken over lines cannot be copied or searched for.
         console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
@@ -161,14 +161,14 @@ def logs(
 ) -> None:
     """Prints what a trial printed."""
     with Edge(False):
-        from tuner import reports
+        from tuner.compose import run_report
 
         config = load_study_file(file, environ=os.environ, study=study)
-        path = reports.find_log(
+        path = run_report.find_log(
             StudyFiles(folder=config.folder, study=config.study), trial, attempt, rank
         )
         print(path, file=sys.stderr)
-        for part in reports.text_of_log(path):
+        for part in run_report.text_of_log(path):
             sys.stdout.write(part)
 
 
@@ -183,7 +183,7 @@ def best(
 ) -> None:
     """Prints the best configurations of a study."""
     with Edge(False):
-        from tuner.configurations import load_top, render
+        from tuner.results.best import load_top, render
 
         storage = source
         if "://" not in source:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
 from tuner.cli.studies import STUDY_FILE, Debug, Source, Study
 
 app = typer.Typer()
@@ -31,9 +31,9 @@ def report(
 ) -> None:
     """Writes the main figures of a study as one HTML file that needs no server."""
     with Edge(debug, **_EDGE):
-        from tuner.dashboard import check_installed
         from tuner.errors import ConfigError
-        from tuner.verbs.source import choose_study, find_place, reading
+        from tuner.monitoring.dashboard_process import check_installed
+        from tuner.queries.locate import choose_study, find_place, reading
 
         check_installed()
         place = find_place(source, study, os.environ)

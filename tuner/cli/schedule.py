@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
 from tuner.cli.studies import STUDY_FILE, Debug, Json, Source, Study
 from tuner.errors import ConfigError
 
@@ -35,8 +35,9 @@ def schedule(
 ) -> None:
     """Shows with which parameters each step of a trial was trained (pruner: pbt)."""
     with Edge(debug, interrupted="Interrupted.", accident="With --debug it shows where."):
-        from tuner.verbs.schedules import read_schedule, schedule_text
-        from tuner.verbs.source import choose_study, find_place, reading
+        from tuner.queries.locate import choose_study, find_place, reading
+        from tuner.queries.schedules import read_schedule
+        from tuner.terminal.schedules import schedule_text
 
         place, now = find_place(source, study, os.environ), datetime.now(UTC)
         with reading(place) as (_, connection):

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
 from tuner.cli.studies import Debug
 
 app = typer.Typer()
@@ -54,8 +54,8 @@ def simulate(
     budget is the file's: trials, time or device-hours.
     """
     with Edge(debug, **_EDGE):
-        from tuner.devices.cpu import usable_cores
-        from tuner.simulate.verb import simulate_study
+        from tuner.devices.cpu_slots.probe import usable_cores
+        from tuner.simulate.command import simulate_study
 
         simulate_study(
             file,

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.edge import Edge
+from tuner.cli.error_exit import Edge
 from tuner.errors import ConfigError
 
 app = typer.Typer()
@@ -46,10 +46,10 @@ Debug = Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")]
 def studies(source: Source = STUDY_FILE, as_json: Json = False, debug: Debug = False) -> None:
     """Lists all studies of a database: trials, best values, who works on them."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.show_studies import studies_text
-        from tuner.verbs.shown import as_json as json_of
-        from tuner.verbs.source import find_place, reading
-        from tuner.verbs.studies import read_studies
+        from tuner.queries.locate import find_place, reading
+        from tuner.queries.studies import read_studies
+        from tuner.terminal.studies import studies_text
+        from tuner.terminal.tables import as_json as json_of
 
         place, now = find_place(source, None, os.environ), datetime.now(UTC)
         with reading(place) as (_, connection):
@@ -71,10 +71,10 @@ def status(
     works on it has given no sign of life for a minute.
     """
     with Edge(debug, **_EDGE):
-        from tuner.verbs.show_studies import status_text
-        from tuner.verbs.shown import as_json as json_of
-        from tuner.verbs.source import choose_study, find_place, reading
-        from tuner.verbs.status import read_status
+        from tuner.queries.locate import choose_study, find_place, reading
+        from tuner.queries.status import read_status
+        from tuner.terminal.studies import status_text
+        from tuner.terminal.tables import as_json as json_of
 
         place, now = find_place(source, study, os.environ), datetime.now(UTC)
         budget = place.config.budget if place.config else None
@@ -104,10 +104,10 @@ def trials(
 ) -> None:
     """Prints the trials of a study, the newest last."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs import show_trials
-        from tuner.verbs.source import choose_study, find_place, reading
-        from tuner.verbs.studies import read_objectives
-        from tuner.verbs.trials import Choice, read_trials
+        from tuner.queries.locate import choose_study, find_place, reading
+        from tuner.queries.studies import read_objectives
+        from tuner.queries.trials import Choice, read_trials
+        from tuner.terminal import trials as show_trials
 
         place = find_place(source, study, os.environ)
         choice = Choice(states=frozenset(states or ()), sort=sort, top=top, last=last)
@@ -140,8 +140,8 @@ def export(
 ) -> None:
     """Writes a study to a file: an SQLite database with that study, and its confirmation."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.exports import export_study
-        from tuner.verbs.source import find_place
+        from tuner.actions.export_import import export_study
+        from tuner.queries.locate import find_place
 
         done = export_study(find_place(source, study, os.environ), file, force=force)
         _print(f"Study {done.study!r} with {_n_trials(done.n_trials)} is in {file}.")
@@ -164,8 +164,8 @@ def import_(
 ) -> None:
     """Copies a study of a file, or of another database, into a database."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.exports import check_importable, import_study
-        from tuner.verbs.source import find_place
+        from tuner.actions.export_import import check_importable, import_study
+        from tuner.queries.locate import find_place
 
         check_importable(origin)
         done = import_study(
@@ -197,11 +197,11 @@ def enqueue(
 ) -> None:
     """Lets configurations be tried before all others; what is not given is sampled."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.enqueue import enqueue as enqueue_all
-        from tuner.verbs.given import read_given
-        from tuner.verbs.ordering import whoever_asks
-        from tuner.verbs.show_changes import enqueued_text
-        from tuner.verbs.source import find_place
+        from tuner.actions.commands import whoever_asks
+        from tuner.actions.config_input import read_given
+        from tuner.actions.enqueue import enqueue as enqueue_all
+        from tuner.queries.locate import find_place
+        from tuner.terminal.changes import enqueued_text
 
         given = read_given(params)
         place = find_place(source, study, os.environ, is_new=True)
@@ -225,9 +225,9 @@ def copy(
 ) -> None:
     """Starts a study from the trials of an earlier one; those that fit its space are copied."""
     with Edge(debug, **_EDGE):
-        from tuner.verbs.copying import copy_study
-        from tuner.verbs.new_study import plan_copy
-        from tuner.verbs.show_changes import copied_text
+        from tuner.actions.copy import copy_study
+        from tuner.actions.copy_plan import plan_copy
+        from tuner.terminal.changes import copied_text
 
         plan = plan_copy(source, study, new_name, space, to_storage, os.environ)
         done = copy_study(plan.origin, plan.target, plan.space, plan.config)
@@ -246,10 +246,10 @@ def delete(
 ) -> None:
     """Deletes a study that nobody works on."""
     with Edge(debug, **_EDGE_OF_DELETE):
-        from tuner.processes import own_process
-        from tuner.verbs import delete as verb
-        from tuner.verbs.show_changes import deleted_text, question
-        from tuner.verbs.source import find_place
+        from tuner.actions import delete as verb
+        from tuner.process_identity import own_process
+        from tuner.queries.locate import find_place
+        from tuner.terminal.changes import deleted_text, question
 
         place, here = find_place(source, study, os.environ), own_process()
         verb.check_is_named(place, with_files=files)

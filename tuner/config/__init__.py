@@ -1,8 +1,8 @@
 """From study.yaml to frozen, checked values."""
 
-from tuner.config.budget import BudgetConfig
-from tuner.config.checkpoints import CheckpointsConfig
-from tuner.config.resources import ResourcesConfig
+from tuner.config.sections.budget import BudgetConfig
+from tuner.config.sections.checkpoints import CheckpointsConfig
+from tuner.config.sections.resources import ResourcesConfig
 from tuner.config.study import (
     Direction,
     Parallel,

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.config.resources import possible_widths
+from tuner.checkpoints.paths import expanded
+from tuner.config.command_template import places
+from tuner.config.sections.resources import possible_widths
 from tuner.config.study import StudyConfig
-from tuner.devices.device import Device, DeviceKind
-from tuner.devices.usage import size_text
-from tuner.devices.width import (
+from tuner.devices.allocation.width import (
     WHOLE,
     Devices,
     FixedWidth,
@@ -27,9 +27,9 @@ from tuner.devices.width import (
     n_devices_of,
     parts_on,
 )
+from tuner.devices.device import Device, DeviceKind
+from tuner.devices.occupancy import size_text
 from tuner.errors import ConfigError
-from tuner.files import expanded
-from tuner.template import places
 
 _OUR_PYTHON = ("python", "python3")
 

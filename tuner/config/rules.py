@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from search_spaces import AnySpace, DefineByRunSpace, SearchSpace
 from search_spaces.space import is_number
+from tuner.config.command_template import BUILTINS, TemplateError, format_value, places
 from tuner.config.mistakes import Mistake, Refusal, refuse
-from tuner.template import BUILTINS, TemplateError, format_value, places
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")

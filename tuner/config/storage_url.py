@@ -20,7 +20,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from tuner.files import expanded
+from tuner.checkpoints.paths import expanded
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _SCHEME = re.compile(r"[\w.+-]*://")

@@ -29,20 +29,20 @@ from pydantic_core import core_schema
 
 from search_spaces import AnySpace, load_space
 from tuner.config import rules
-from tuner.config.budget import BudgetConfig
-from tuner.config.checkpoints import CheckpointsConfig
-from tuner.config.confirm import ConfirmConfig
 from tuner.config.duration import parse_duration
-from tuner.config.logs import DEFAULT_MAX_LOG_BYTES, read_max_log
-from tuner.config.messages import Keys, to_mistakes
+from tuner.config.error_text import Keys, to_mistakes
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
-from tuner.config.prior import prior_mistakes, read_prior
-from tuner.config.resources import ResourcesConfig, width_mistakes
+from tuner.config.sections.budget import BudgetConfig
+from tuner.config.sections.checkpoints import CheckpointsConfig
+from tuner.config.sections.confirm import ConfirmConfig
+from tuner.config.sections.logs import DEFAULT_MAX_LOG_BYTES, read_max_log
+from tuner.config.sections.prior import prior_mistakes, read_prior
+from tuner.config.sections.resources import ResourcesConfig, width_mistakes
+from tuner.config.sections.transfer import read_transfer, transfer_mistakes
+from tuner.config.sections.usage import UsageConfig
+from tuner.config.sections.widen import widen_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
-from tuner.config.transfer import read_transfer, transfer_mistakes
-from tuner.config.usage import UsageConfig
-from tuner.config.widen import widen_mistakes
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 
 
@@ -215,7 +215,7 @@ class StudyConfig(Model):
     )
     #: Earlier studies of the same database, near whose best configurations this one begins.
     transfer: Annotated[tuple[str, ...], BeforeValidator(read_transfer)] = ()
-    #: None as `auto`: see tuner/search/auto.py for what is picked.
+    #: None as `auto`: see tuner/search/defaults.py for what is picked.
     pruner: PrunerConfig | None = None
     devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
     #: At most so many at a time, the rest is left to others.

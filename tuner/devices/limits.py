@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tuner.devices.device import Device
-from tuner.devices.usage import size_text
+from tuner.devices.occupancy import size_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

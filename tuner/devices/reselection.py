@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from tuner.devices.allocation.standby import Standby
 from tuner.devices.device import Device, DeviceProbe
 from tuner.devices.limits import GpuLimits
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest
 from tuner.devices.selection import GpuProbe, Locks, Selection, select_devices
-from tuner.devices.standby import Standby
 from tuner.errors import DeviceError
 
 

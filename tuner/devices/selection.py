@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, assert_never
 
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceProbe
 from tuner.devices.limits import GpuLimits, memory_text, type_text
+from tuner.devices.occupancy import other_tuner, use_by_others
 from tuner.devices.request import (
     AllDevices,
     AutoDevices,
@@ -16,7 +17,6 @@ from tuner.devices.request import (
     DeviceRequest,
     NamedDevices,
 )
-from tuner.devices.usage import other_tuner, use_by_others
 from tuner.errors import DeviceError
 
 _NO_LIMITS = GpuLimits()

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceProbe, DeviceStatus
 from tuner.devices.locks import DeviceLocks
+from tuner.devices.occupancy import holders_text, other_tuner, use_by_others
 from tuner.devices.selection import Locks
-from tuner.devices.usage import holders_text, other_tuner, use_by_others
 from tuner.errors import DeviceError
 
 
@@ -40,7 +40,9 @@ def open_table(environ: Mapping[str, str]) -> Iterator[Callable[[], tuple[Device
     Raises:
         DeviceError: If there is a driver, but it cannot be used.
     """
-    from tuner.devices.nvml import open_nvml  # 70 ms, and other verbs do not look at devices.
+    from tuner.devices.nvidia.probe import (
+        open_nvml,  # 70 ms, and other verbs do not look at devices.
+    )
 
     gpus = open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
     probe = gpus if gpus is not None and gpus.devices() else CpuProbe()

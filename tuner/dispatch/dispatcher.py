@@ -22,52 +22,52 @@ from tuner.attempt import (
     Ending,
     Outcome,
 )
+from tuner.checkpoints.trial_folders import TrialFolders
 from tuner.clock import Clock, Instant
 from tuner.devices.reselection import Reselection
-from tuner.dispatch.activity import Activity
-from tuner.dispatch.asking import Asking
-from tuner.dispatch.clearing import Clearing
-from tuner.dispatch.device_changes import DeviceChanges, Refused
-from tuner.dispatch.grants import Candidate, Grant
-from tuner.dispatch.housekeeping import Housekeeping
-from tuner.dispatch.idle_log import StudyFacts
-from tuner.dispatch.launching import Launching
-from tuner.dispatch.leasing import Leasing
-from tuner.dispatch.live import LiveAttempt, ending_of
-from tuner.dispatch.moves import move
+from tuner.dispatch.attempts.activity import Activity
+from tuner.dispatch.attempts.device_release import Clearing
+from tuner.dispatch.attempts.endings import Settling
+from tuner.dispatch.attempts.hopeless_program import N_ALIKE, Streak, said_last
+from tuner.dispatch.attempts.launching import Launching
+from tuner.dispatch.attempts.live_attempt import LiveAttempt, ending_of
+from tuner.dispatch.attempts.retries import Retries
+from tuner.dispatch.attempts.stall_detector import Stalls
+from tuner.dispatch.attempts.stopping import Stopping
+from tuner.dispatch.attempts.transitions import move
+from tuner.dispatch.attempts.widening import Widening
+from tuner.dispatch.attempts.worker_messages import Talk
+from tuner.dispatch.notice_queue import Telling
 from tuner.dispatch.notices import Ended, Snapshot, Started, View
-from tuner.dispatch.orders import Orders, changed, told, told_of_refusal
-from tuner.dispatch.others import Others
-from tuner.dispatch.outage import Outage
-from tuner.dispatch.rescue import Rescue
-from tuner.dispatch.retries import Retries
-from tuner.dispatch.room import Room
-from tuner.dispatch.sampling import Sampler
-from tuner.dispatch.saving import Saving
-from tuner.dispatch.settling import Settling
 from tuner.dispatch.snapshot import StoreState, take_snapshot
-from tuner.dispatch.spending import Spending
-from tuner.dispatch.stalls import Stalls
-from tuner.dispatch.stopping import Stopping
-from tuner.dispatch.stranding import Stranding
-from tuner.dispatch.streak import N_ALIKE, Streak, said_last
-from tuner.dispatch.talk import Talk
-from tuner.dispatch.telling import Telling
+from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.device_changes import DeviceChanges, Refused
+from tuner.dispatch.supply.grants import Candidate, Grant
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.supply.stranded_trials import Stranding
+from tuner.dispatch.supply.trial_source import Asking
 from tuner.dispatch.terms import Result, Terms
-from tuner.dispatch.usage import Usage
-from tuner.dispatch.widening import Widening
+from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
+from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.commands import Orders, changed, told, told_of_refusal
+from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.dispatch.upkeep.database_rescue import Rescue
+from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.dispatch.upkeep.disk_space import Room
+from tuner.dispatch.upkeep.idle_log import StudyFacts
+from tuner.dispatch.upkeep.peers import Others
+from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError, StoreError
-from tuner.launch.diagnosis import last_lines, readable
+from tuner.launch.failure_diagnosis import last_lines, readable
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
-from tuner.launch.oom_kills import count_oom_kills
+from tuner.launch.local_host.oom_kills import count_oom_kills
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Events, Launcher
 from tuner.messages import TerminationRequested
 from tuner.search.study import StudySearch
-from tuner.store.commands import REFUSED, Command, Order
-from tuner.store.record import Recorder
-from tuner.store.starts import STALE_AFTER_S
-from tuner.trial_folders import TrialFolders
+from tuner.store.records.commands import REFUSED, Command, Order
+from tuner.store.records.dispatcher_starts import STALE_AFTER_S
+from tuner.store.records.recorder import Recorder
 
 _log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from search_spaces import ParamValue
 from tuner.attempt import Attempt
-from tuner.devices.admission import CUDA_CONTEXT_BYTES, promised_bytes
+from tuner.checkpoints.paths import StudyFiles
+from tuner.devices.allocation.pool import Lease
+from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceKind
-from tuner.devices.pool import Lease
-from tuner.devices.width import WHOLE
-from tuner.files import StudyFiles
+from tuner.devices.packing.admission import CUDA_CONTEXT_BYTES, promised_bytes
 from tuner.launch.request import (
     ENV_ATTEMPT,
     ENV_CHANNEL,

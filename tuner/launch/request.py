@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from search_spaces import ParamValue
 from tuner.attempt import AttemptId
+from tuner.config.command_template import format_value
 from tuner.messages import Assign
-from tuner.template import format_value
 
 #: Characters that an environment variable's name may not have.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")

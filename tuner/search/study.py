@@ -19,39 +19,39 @@ from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.budget import N_TYPICAL
+from tuner.checkpoints.hand_over import StateCopies
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.trial_folders import StudyKey, TrialKey, belongs_to
 from tuner.config import Direction
-from tuner.files import StudyFiles
 from tuner.messages import Action, Json
-from tuner.search.asha import AshaPruner
-from tuner.search.asked import AskedTrial
+from tuner.search.asked_trial import AskedTrial
 from tuner.search.decision import Decision
-from tuner.search.freeze_thaw import FreezeThawPruner
-from tuner.search.grid_points import FIXED_ATTR
-from tuner.search.hyperband import AsyncHyperbandPruner
-from tuner.search.identity import (
+from tuner.search.incumbent import BestTrial, Incumbent
+from tuner.search.last_report import LAST_REPORT_KEY, LastReport
+from tuner.search.optuna_study import TunedStudy
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.population.population import Population
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.pruners.optuna_pruning import Pruning
+from tuner.search.pruners.step_checks import StepCounts
+from tuner.search.rungs.promotion import Promotion
+from tuner.search.samplers.grid_points import FIXED_ATTR
+from tuner.search.samplers.out_of_process import OutOfProcessSampler
+from tuner.search.samplers.prior import PriorSampler
+from tuner.search.samplers.resumable import GridSampler
+from tuner.search.study_identity import (
     IDENTITY_ATTR,
     all_params,
     key_of,
     open_study,
     to_optuna,
 )
-from tuner.search.incumbent import BestTrial, Incumbent
-from tuner.search.last_report import LAST_REPORT_KEY, LastReport
-from tuner.search.out_of_process import OutOfProcessSampler
-from tuner.search.pbt import PbtPruner
-from tuner.search.population import Population
-from tuner.search.prior import PriorSampler
-from tuner.search.promotion import Promotion
-from tuner.search.pruning import Pruning
-from tuner.search.resumable import GridSampler
-from tuner.search.step_counts import StepCounts
-from tuner.search.tuned_study import TunedStudy
-from tuner.state_copies import StateCopies
-from tuner.store.access import Unavailable
-from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.ownership import NoTrialLeft
-from tuner.store.population_rows import COPY_KEY, POPULATION_IS_OVER
-from tuner.trial_folders import StudyKey, TrialKey, belongs_to
+from tuner.store.connection.transactions import Unavailable
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.ownership import NoTrialLeft
+from tuner.store.records.population_rows import COPY_KEY, POPULATION_IS_OVER
 
 #: Constraints of ours; a program may have others, under names of its own.
 _INFEASIBLE = "tuner:"

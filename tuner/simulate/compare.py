@@ -10,7 +10,7 @@ from rich.table import Table
 
 from tuner.simulate.recorded import FAR, RecordedCurves
 from tuner.simulate.run import Simulated
-from tuner.view.text import duration
+from tuner.terminal.wording import duration
 
 
 def by_pruner(runs: Sequence[Simulated]) -> dict[str, list[Simulated]]:

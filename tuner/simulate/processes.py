@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 import optuna
 
 from tuner.config import PrunerConfig
-from tuner.launch.inherited import environment, no_main_module
-from tuner.launch.lifeline import Lifeline, hold
+from tuner.launch.local_host.environment import environment, no_main_module
+from tuner.launch.local_host.lifeline import Lifeline, hold
 from tuner.simulate.run import Simulated
 
 Case = tuple[PrunerConfig, int]

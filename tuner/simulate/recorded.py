@@ -16,14 +16,14 @@ from optuna.trial import FrozenTrial, TrialState
 from search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.config import Direction
 from tuner.errors import ConfigError
-from tuner.search.curve_sampler import is_infeasible
-from tuner.search.identity import to_optuna
+from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.locate import Place, choose_study
+from tuner.search.samplers.curve_gp.sampler import is_infeasible
+from tuner.search.study_identity import to_optuna
 from tuner.simulate.curves import Curve
-from tuner.store.database import Database, open_database, store_errors
-from tuner.store.models import AttemptRow
-from tuner.verbs.dispatchers import has_our_tables
-from tuner.verbs.optuna_tables import ids_of
-from tuner.verbs.source import Place, choose_study
+from tuner.store.connection.database import Database, open_database, store_errors
+from tuner.store.optuna_tables.statements import ids_of
+from tuner.store.schema.models import AttemptRow
 
 _LEAST = 2
 #: More than that, in parts of a parameter's range, is another configuration.

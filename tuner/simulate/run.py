@@ -16,30 +16,30 @@ import sqlalchemy as sa
 
 from search_spaces import ParamValue
 from tuner.budget import Budget
+from tuner.checkpoints.paths import StudyFiles
 from tuner.config import Direction, PrunerConfig, StudyConfig
-from tuner.devices.cpu import CpuProbe
-from tuner.devices.pool import DevicePool
-from tuner.devices.watch import DeviceWatch
-from tuner.devices.width import ONE, FixedWidth
+from tuner.devices.allocation.pool import DevicePool
+from tuner.devices.allocation.watch import DeviceWatch
+from tuner.devices.allocation.width import ONE, FixedWidth
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.dispatch.dispatcher import Dispatcher
-from tuner.dispatch.gpu_memory import GpuMemory
-from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.notices import Notice, Snapshot
+from tuner.dispatch.supply.gpu_memory import GpuMemory
+from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
-from tuner.files import StudyFiles
 from tuner.launch.plan import TrialPlan
 from tuner.launch.request import FunctionProgram
 from tuner.provenance import GitState, host_facts, package_versions
-from tuner.search.asked import AskedTrial
-from tuner.search.auto import pruner_of, sampler_of
+from tuner.search.asked_trial import AskedTrial
 from tuner.search.decision import Decision
+from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search.study import StudySearch
 from tuner.simulate.curves import Curves
+from tuner.simulate.null_recorder import UnwrittenRecorder
 from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
-from tuner.simulate.unwritten import UnwrittenRecorder
-from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.database import open_database
-from tuner.store.starts import StartRecord
+from tuner.store.connection.database import open_database
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.dispatcher_starts import StartRecord
 
 #: On the virtual clock; nobody waits for these records, and nothing of them is lost.
 _COMMIT_EVERY_S = float("inf")

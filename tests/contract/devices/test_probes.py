@@ -10,9 +10,9 @@ import pytest
 
 from tests.fakes import FakeProbe
 from tests.nvml_stub import NvmlStub, StubGpu, StubSlice
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe, DeviceStatus
-from tuner.devices.nvml import open_nvml
+from tuner.devices.nvidia.probe import open_nvml
 from tuner.errors import DeviceError
 
 STUB_GPUS = [

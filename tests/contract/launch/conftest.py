@@ -17,7 +17,7 @@ from tests.fakes import FakeClock, FakeInbox, FakeLauncher
 from tuner.attempt import AttemptId
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Inbox, WorkerExited
-from tuner.launch.local import LocalLauncher, modules_of
+from tuner.launch.local_host.launcher import LocalLauncher, modules_of
 from tuner.launch.plan import ENV_ATTEMPT, ENV_CHANNEL, ENV_TOKEN
 from tuner.launch.protocols import Launcher
 from tuner.launch.request import FunctionProgram, LaunchRequest

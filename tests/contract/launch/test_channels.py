@@ -13,8 +13,8 @@ from tests.fakes import FakeChannel, FakeClock, FakeInbox
 from tuner.attempt import AttemptId, Outcome
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received, SourceId
+from tuner.launch.local_host.socket_folder import private_folder
 from tuner.launch.protocols import Channel
-from tuner.launch.socket_folder import private_folder
 from tuner.messages import (
     Action,
     Finished,

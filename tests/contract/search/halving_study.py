@@ -13,9 +13,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import Direction
 from tuner.messages import Action
-from tuner.search.asked import AskedTrial
+from tuner.search.asked_trial import AskedTrial
 from tuner.search.study import StudySearch
-from tuner.store.database import open_database
+from tuner.store.connection.database import open_database
 
 N_STEPS = 9
 

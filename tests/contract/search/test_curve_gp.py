@@ -12,7 +12,7 @@ from optuna.testing.pytest_samplers import (
     SingleOnlySamplerTestCase,
 )
 
-from tuner.search.curve_sampler import CurveGPSampler
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 

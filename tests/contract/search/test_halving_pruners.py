@@ -23,10 +23,10 @@ from tests.contract.search.halving_study import (
 )
 from tests.databases import new_database
 from tuner.config import Direction
-from tuner.search.asha import AshaPruner
-from tuner.search.freeze_thaw import FreezeThawPruner
-from tuner.search.hyperband import AsyncHyperbandPruner
-from tuner.search.pasha import PashaPruner
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.pruners.pasha import PashaPruner
 
 PROMOTING: dict[str, MakePruner] = {
     "asha": partial(AshaPruner, min_resource=1, reduction_factor=3),

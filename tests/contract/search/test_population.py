@@ -12,12 +12,12 @@ from optuna.trial import FrozenTrial, TrialState
 from tests.contract.search.halving_study import searches
 from tests.databases import new_database
 from tests.populations import check_books, origins
-from tests.unit.test_saved_states import save
-from tuner.checkpoint_files import newest_whole, step_of
+from tests.unit.checkpoints.test_scan import save
+from tuner.checkpoints.layout import newest_whole, step_of
+from tuner.checkpoints.paths import StudyFiles
 from tuner.config import Direction
-from tuner.files import StudyFiles
 from tuner.messages import Action
-from tuner.search.pbt import PbtPruner
+from tuner.search.population.pbt import PbtPruner
 from tuner.search.study import StudySearch
 
 N_STEPS, INTERVAL, POPULATION = 12, 3, 6

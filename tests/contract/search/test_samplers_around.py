@@ -12,9 +12,9 @@ from optuna.testing.pytest_samplers import (
     RelativeSamplerTestCase,
 )
 
-from tuner.search.bounded import BoundedSampler, bounded
-from tuner.search.curve_sampler import CurveGPSampler
-from tuner.search.prior import PriorSampler
+from tuner.search.samplers.bounded import BoundedSampler, bounded
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
+from tuner.search.samplers.prior import PriorSampler
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning"),

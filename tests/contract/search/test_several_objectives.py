@@ -15,11 +15,11 @@ from tests.contract.search.halving_study import MakePruner
 from tests.databases import new_database
 from tuner.config import Direction
 from tuner.messages import Action
-from tuner.search.asha import AshaPruner
-from tuner.search.asked import AskedTrial
-from tuner.search.hyperband import AsyncHyperbandPruner
+from tuner.search.asked_trial import AskedTrial
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.study import StudySearch
-from tuner.store.database import open_database
+from tuner.store.connection.database import open_database
 
 OBJECTIVES = {"accuracy": Direction.MAXIMIZE, "latency_ms": Direction.MINIMIZE}
 N_TRIALS, N_STEPS = 24, 9

@@ -16,8 +16,8 @@ from optuna.storages import BaseStorage
 from optuna.testing.pytest_storages import StorageTestCase
 from optuna.trial import TrialState
 
-from tuner.store.database import Database, open_database
-from tuner.store.population_rows import COPY_KEY, is_replaced
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.population_rows import COPY_KEY, is_replaced
 
 
 class TestBufferedStorage(StorageTestCase):
@@ -158,7 +158,7 @@ def test_look_at_a_file_that_nobody_else_has_changed_reads_nothing(tmp_path: Pat
 def test_a_new_database_and_a_new_study_need_no_alembic(new_url: str) -> None:
     program = f"""
 import sys
-from tuner.store.database import open_database
+from tuner.store.connection.database import open_database
 import optuna
 database = open_database({new_url!r})
 study = optuna.create_study(study_name="s", storage=database.storage, direction="maximize")
@@ -178,8 +178,8 @@ def test_study_that_is_looked_at_needs_no_alembic(url: str) -> None:
     optuna.create_study(storage=url, study_name="s").ask()
     program = f"""
 import sys
-from tuner.store.database import Database, open_database
-from tuner.store.population_rows import COPY_KEY, is_replaced
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.population_rows import COPY_KEY, is_replaced
 import optuna
 database = open_database({url!r})
 study = optuna.load_study(study_name="s", storage=database.storage)

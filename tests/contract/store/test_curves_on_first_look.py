@@ -25,11 +25,11 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tuner.config import Direction
-from tuner.search.bounded import bounded
+from tuner.search.samplers.bounded import bounded
 from tuner.search.study import StudySearch
-from tuner.store import curves
-from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.database import open_database
+from tuner.store.connection.database import open_database
+from tuner.store.optuna_tables import lazy_curve
+from tuner.store.optuna_tables.storage import BufferedStorage
 
 X = optuna.distributions.FloatDistribution(0.0, 1.0)
 STEPS = (range(1, 9), range(8), range(0, 80, 10), (1, 2, 4, 8, 16, 32), (3,), ())
@@ -38,8 +38,8 @@ STRANGE = (math.nan, math.inf, -math.inf)
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.store.curve_reads.BATCH_SIZE", 7)
-    assert curves.BATCH_SIZE > 7
+    monkeypatch.setattr("tuner.store.optuna_tables.curve_reads.BATCH_SIZE", 7)
+    assert lazy_curve.BATCH_SIZE > 7
 
 
 def ended_trials(n_trials: int = 60, *, seed: int = 0) -> Iterator[FrozenTrial]:
@@ -137,7 +137,7 @@ def test_reports_of_running_trials_are_there_at_once(url: str) -> None:
         storage.refresh(other._study_id)
         ended = storage.get_trial(running._trial_id)
         assert ended.intermediate_values == {3: 0.5, 4: 0.25}
-        assert type(ended.intermediate_values) is curves.Curve
+        assert type(ended.intermediate_values) is lazy_curve.Curve
         assert trial.intermediate_values == {3: 0.5}
 
 
@@ -150,7 +150,7 @@ def test_a_trial_that_ends_here_keeps_its_curve_compact(url: str) -> None:
         study.tell(trial, 1.0)
         study.add_trial(study.trials[0])
         for ended in study.get_trials(deepcopy=False):
-            assert type(ended.intermediate_values) is curves.Curve
+            assert type(ended.intermediate_values) is lazy_curve.Curve
             assert repr(ended.intermediate_values) == "{1: 0.5, 2: nan}"
         database.storage.flush()
         stored = RDBStorage(url).get_all_trials(study._study_id)

@@ -10,10 +10,10 @@ from alembic.migration import MigrationContext
 from optuna.storages import RDBStorage
 
 from tests.contract.store.old_schema import connected, write_database_of_0001
-from tuner.store.database import open_database
-from tuner.store.models import VERSION_TABLE
-from tuner.store.schema import OPTUNA_REVISION, metadata_with_optuna, optuna_revision
-from tuner.store.upgrade import migrate
+from tuner.store.connection.database import open_database
+from tuner.store.schema.models import VERSION_TABLE
+from tuner.store.schema.revision import OPTUNA_REVISION, metadata_with_optuna, optuna_revision
+from tuner.store.schema.upgrade import migrate
 
 
 def test_models_and_migrations_make_the_same_tables(new_url: str) -> None:

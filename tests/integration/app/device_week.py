@@ -11,12 +11,12 @@ from typing import Any
 import sqlalchemy as sa
 from optuna.trial import create_trial
 
-from tests.integration.verbs import seeded
+from tests.integration.stored_studies import seeded
 from tuner.attempt import AttemptState, Outcome
 from tuner.devices.device import DeviceKind
-from tuner.idle import IdleCause
-from tuner.processes import own_process
-from tuner.store.models import (
+from tuner.idle_causes import IdleCause
+from tuner.process_identity import own_process
+from tuner.store.schema.models import (
     AttemptRow,
     AttemptUsageRow,
     DeviceRow,
@@ -28,7 +28,7 @@ from tuner.store.models import (
     UsageRow,
     table_of,
 )
-from tuner.store.rows import in_utc
+from tuner.store.schema.statements import in_utc
 
 _OUTCOMES = (*[Outcome.COMPLETED] * 5, *[Outcome.PRUNED] * 4, Outcome.FAILED)
 _CAUSES = (IdleCause.NO_SUGGESTION, IdleCause.GATHERING, IdleCause.PAUSED)

@@ -9,8 +9,14 @@ from random import Random
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tests.integration.verbs import seeded
-from tuner.store.population_rows import COPY_KEY, MEMBER_KEY, REPLACED_KEY, Origin, Replacement
+from tests.integration.stored_studies import seeded
+from tuner.store.records.population_rows import (
+    COPY_KEY,
+    MEMBER_KEY,
+    REPLACED_KEY,
+    Origin,
+    Replacement,
+)
 
 N_STEPS, INTERVAL, N_WEAK = 40, 5, 2
 SPACE: dict[str, BaseDistribution] = {

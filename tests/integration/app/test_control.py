@@ -11,8 +11,13 @@ from streamlit.testing.v1 import AppTest
 
 from app.views import permission
 from tests.databases import new_database
-from tests.integration.verbs import seeded
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE, TOKEN_VARIABLE, USERS_VARIABLE
+from tests.integration.stored_studies import seeded
+from tuner.monitoring.dashboard_process import (
+    DATABASE_VARIABLE,
+    STUDY_VARIABLE,
+    TOKEN_VARIABLE,
+    USERS_VARIABLE,
+)
 
 TOKEN = "correct horse battery"
 _TIMEOUT_S = 30

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from app.data.device_history import CAUSES, DeviceHistory, History
-from app.data.device_samples import Window
-from app.data.look import Look
+from app.data.devices.history import CAUSES, DeviceHistory, History
+from app.data.devices.samples import Window
+from app.data.page_data import Look
 from tests.integration.app.device_week import add_week
-from tests.integration.verbs import seeded
-from tuner.idle import IdleCause
-from tuner.store.models import DeviceRow, DispatcherRow, IdleRow, UsageRow, table_of
+from tests.integration.stored_studies import seeded
+from tuner.idle_causes import IdleCause
+from tuner.store.schema.models import DeviceRow, DispatcherRow, IdleRow, UsageRow, table_of
 
 NOW = seeded.NOW
 NOW_S = int(NOW.timestamp())

@@ -13,8 +13,8 @@ from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
 from tests.integration.app.device_week import add_week
-from tests.integration.verbs import seeded
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+from tests.integration.stored_studies import seeded
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 _SCRIPT = "from app.views import devices, shell\nshell.sidebar()\ndevices.page()"
 

@@ -12,8 +12,8 @@ from optuna.trial import create_trial
 from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
-from tests.integration.verbs import seeded
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+from tests.integration.stored_studies import seeded
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 _FLOAT = optuna.distributions.FloatDistribution(0, 1)
 #: By page: what stands in its address, as Streamlit writes it.

@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 from tests.databases import new_database
 from tests.integration.app.device_week import add_week
 from tests.integration.app.population_study import add_population
-from tests.integration.verbs import seeded
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
+from tests.integration.stored_studies import seeded
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
 PAGES = (

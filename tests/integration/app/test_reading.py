@@ -16,22 +16,22 @@ import sqlalchemy as sa
 from optuna.trial import TrialState, create_trial
 
 from app.data.connection import ReadOnlyDatabase
-from app.data.convergence import pareto_front
-from app.data.device_use import bars_of
-from app.data.look import Look
-from app.data.one_trial import log_tail
-from app.data.words import ALL_WORDS
-from tests.integration.verbs import seeded
+from app.data.convergence.series import pareto_front
+from app.data.devices.timeline import bars_of
+from app.data.outcome_words import ALL_WORDS
+from app.data.page_data import Look
+from app.data.trials.one_trial import log_tail
+from tests.integration.stored_studies import seeded
+from tuner.actions.delete import delete_study
 from tuner.attempt import Outcome
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.study_folder import StudyFolder
+from tuner.checkpoints.trial_folders import StudyKey, TrialFolders, TrialKey
 from tuner.errors import StoreError
-from tuner.files import StudyFiles
-from tuner.processes import own_process
-from tuner.study_folder import StudyFolder
-from tuner.trial_folders import StudyKey, TrialFolders, TrialKey
-from tuner.verbs.delete import delete_study
-from tuner.verbs.source import StoredStudy
-from tuner.verbs.trials import Choice, read_trials
-from tuner.verbs.usage import NO_USE
+from tuner.process_identity import own_process
+from tuner.queries.locate import StoredStudy
+from tuner.queries.trials import Choice, read_trials
+from tuner.queries.usage import NO_USE
 
 NOW = seeded.NOW
 #: When a dispatcher of another host has been silent for long.
@@ -242,7 +242,7 @@ def test_best_of_several_objectives_is_the_front(url: str) -> None:
 
 def attempt(log_path: Path, host: str = seeded.HERE) -> Any:
     from tuner.attempt import AttemptState
-    from tuner.verbs.attempts import StoredAttempt
+    from tuner.queries.attempts import StoredAttempt
 
     at: datetime | None = None
     return StoredAttempt(

@@ -10,13 +10,13 @@ import sqlalchemy as sa
 from streamlit.testing.v1 import AppTest
 
 from app.charts.parameters import MAX_TRIALS, Kind
-from app.data.curve_columns import MAX_CURVES
-from app.data.device_use import MAX_BARS_OF_A_DEVICE
+from app.data.devices.timeline import MAX_BARS_OF_A_DEVICE
+from app.data.trials.curves import MAX_CURVES
 from benchmarks.database.stored import STUDY, make_study
-from tests.integration.verbs import seeded
+from tests.integration.stored_studies import seeded
 from tuner.attempt import Outcome
-from tuner.dashboard import DATABASE_VARIABLE, STUDY_VARIABLE
-from tuner.store.models import AttemptRow
+from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
+from tuner.store.schema.models import AttemptRow
 
 N_TRIALS, N_REPORTS = 10_000, 10
 #: Every third one, from the second on.

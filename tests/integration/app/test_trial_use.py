@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from app.data.look import Look
-from app.data.trial_use import TrialUse
-from tests.integration.verbs import seeded
+from app.data.devices.trial_use import TrialUse
+from app.data.page_data import Look
+from tests.integration.stored_studies import seeded
 from tuner.attempt import Outcome
-from tuner.store.models import AttemptRow, DeviceRow, LeaseRow, UsageRow, table_of
+from tuner.store.schema.models import AttemptRow, DeviceRow, LeaseRow, UsageRow, table_of
 
 NOW_S = int(seeded.NOW.timestamp())
 

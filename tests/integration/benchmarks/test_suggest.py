@@ -25,7 +25,7 @@ from benchmarks.suggest import (
     table,
     time_suggestions,
 )
-from tuner.search.bounded import BoundedSampler
+from tuner.search.samplers.bounded import BoundedSampler
 
 
 @pytest.fixture(autouse=True)

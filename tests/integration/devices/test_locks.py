@@ -12,7 +12,7 @@ import pytest
 
 from tests.fakes import a_gpu
 from tuner.devices import locks as locks_module
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.devices.locks import DeviceLocks, default_lock_folder
 from tuner.errors import DeviceError

@@ -14,7 +14,7 @@ import pytest
 from tests.fakes import GIB
 from tests.nvml_stub import StubGpu, StubProcess, StubSlice
 from tuner.devices.device import DeviceKind, DeviceStatus
-from tuner.devices.nvml import open_nvml
+from tuner.devices.nvidia.probe import open_nvml
 from tuner.devices.request import AutoDevices
 from tuner.devices.selection import select_devices
 from tuner.errors import DeviceError
@@ -193,7 +193,7 @@ def test_names_in_bytes_are_read(open_probe, monkeypatch):
 
 PROGRAM = """
 import json
-from tuner.devices.nvml import open_nvml
+from tuner.devices.nvidia.probe import open_nvml
 probe = open_nvml(None)
 print(json.dumps([device.id for device in probe.devices()]))
 """

@@ -14,9 +14,9 @@ from tests.contract.launch.conftest import is_process_alive
 from tests.cuda_stub import compiled_cuda_stub
 from tests.e2e.study_folder import wait_until
 from tests.fakes import a_gpu
+from tuner.devices.allocation.quarantine import Quarantine, start_self_test
 from tuner.devices.device import Device
-from tuner.devices.quarantine import Quarantine, start_self_test
-from tuner.devices.self_test import ENV_LIBRARY
+from tuner.devices.gpu_check import ENV_LIBRARY
 
 GPU = a_gpu(0)
 
@@ -44,7 +44,7 @@ def test_self_test_without_a_driver_fails(monkeypatch: pytest.MonkeyPatch) -> No
 STARTS_A_TEST = """
 import time
 from tests.fakes import a_gpu
-from tuner.devices.quarantine import start_self_test
+from tuner.devices.allocation.quarantine import start_self_test
 
 print(start_self_test(a_gpu(0)).pid, flush=True)
 time.sleep(600)
@@ -75,7 +75,7 @@ def test_self_test_that_comes_after_its_dispatcher_ends_at_once(
     monkeypatch.setenv(ENV_LIBRARY, str(library))
     gone = subprocess.Popen(["true"])
     gone.wait()
-    command = [sys.executable, "-m", "tuner.devices.self_test", str(gone.pid)]
+    command = [sys.executable, "-m", "tuner.devices.gpu_check", str(gone.pid)]
     assert subprocess.run(command, check=False).returncode == 1
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.nvml_stub import StubGpu, StubProcess
+from tuner.devices.allocation.standby import Standby, own_process_tree
 from tuner.devices.limits import GpuLimits
 from tuner.devices.locks import DeviceLocks
-from tuner.devices.nvml import open_nvml
+from tuner.devices.nvidia.probe import open_nvml
 from tuner.devices.request import AutoDevices
 from tuner.devices.selection import select_devices
-from tuner.devices.standby import Standby, own_process_tree
 
 A, B = StubGpu(uuid="GPU-aa"), StubGpu(uuid="GPU-bb")
 ROOT = Path(__file__).parents[3]

@@ -17,15 +17,15 @@ from tests.fakes import FakeClock
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess, StubSlice
 from tuner.attempt import AttemptId
 from tuner.clock import SystemClock
-from tuner.devices.cpu import CpuProbe
-from tuner.devices.cpu_telemetry import CpuTelemetry
+from tuner.compose.study_plan import open_telemetry
+from tuner.devices.cpu_slots.probe import CpuProbe
+from tuner.devices.cpu_slots.telemetry import CpuTelemetry
 from tuner.devices.device import Device, DeviceId
-from tuner.devices.nvml import open_nvml
-from tuner.devices.nvml_telemetry import NvmlTelemetry
-from tuner.devices.telemetry import DeviceReading, ProcessReading
-from tuner.devices.usage_tally import MIB, Holding
-from tuner.dispatch.sampling import Sample, Sampler
-from tuner.prepare import open_telemetry
+from tuner.devices.nvidia.probe import open_nvml
+from tuner.devices.nvidia.telemetry import NvmlTelemetry
+from tuner.devices.usage.readings import DeviceReading, ProcessReading
+from tuner.devices.usage.tally import MIB, Holding
+from tuner.dispatch.upkeep.telemetry_thread import Sample, Sampler
 
 A, B = DeviceId("GPU-aa"), DeviceId("GPU-bb")
 

@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from tests.nvml_stub import StubGpu, StubSlice
-from tuner.devices.nvml import open_nvml
+from tuner.devices.nvidia.probe import open_nvml
 
 USABLE = sorted(os.sched_getaffinity(0))
 

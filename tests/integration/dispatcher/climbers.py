@@ -11,10 +11,10 @@ from optuna.trial import FrozenTrial
 
 from tests.integration.dispatcher.world import FakeWorker, Program
 from tuner.attempt import Cause, Outcome
-from tuner.checkpoint_files import file_of, newest_whole
+from tuner.checkpoints.layout import file_of, newest_whole
 from tuner.messages import Action
-from tuner.search.pbt import PbtPruner
-from tuner.store.population_rows import Origin
+from tuner.search.population.pbt import PbtPruner
+from tuner.store.records.population_rows import Origin
 
 LAST_STEP = 12
 INTERVAL = 3

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 from tests.e2e.study_folder import wait_until
 from tests.fakes import FakeProbe
-from tests.unit.dispatch.test_live import a_live_attempt
-from tuner.devices.watch import DeviceWatch
-from tuner.dispatch.activity import Activity
-from tuner.dispatch.live import LiveAttempt, Rank
+from tests.unit.dispatch.test_live_attempt import a_live_attempt
+from tuner.devices.allocation.watch import DeviceWatch
+from tuner.dispatch.attempts.activity import Activity
+from tuner.dispatch.attempts.live_attempt import LiveAttempt, Rank
 
 
 @contextmanager

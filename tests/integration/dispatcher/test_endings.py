@@ -29,7 +29,7 @@ from tuner.messages import (
     Suggest,
     Suggested,
 )
-from tuner.store.models import AttemptRow, MetricRow
+from tuner.store.schema.models import AttemptRow, MetricRow
 
 
 def fails(worker: FakeWorker) -> None:

@@ -14,12 +14,12 @@ from tests.integration.dispatcher.killing import Place, killed_at, places
 from tests.integration.dispatcher.world import FakeWorker, Program, World
 from tests.populations import check_books, origins
 from tuner.attempt import Cause, Outcome
-from tuner.search.population import N_FAILURES, Population
-from tuner.search.replacing import Replacing
-from tuner.state_copies import StateCopies
-from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.population_rows import Replacement
-from tuner.store.record import Recorder
+from tuner.checkpoints.hand_over import StateCopies
+from tuner.search.population.population import N_FAILURES, Population
+from tuner.search.population.replacement import Replacing
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.population_rows import Replacement
+from tuner.store.records.recorder import Recorder
 
 
 def failing(

@@ -13,8 +13,8 @@ from tests.integration.dispatcher.world import FakeWorker, completes, sleeps
 from tuner.budget import Budget
 from tuner.devices.device import DeviceStatus
 from tuner.errors import DeviceError
-from tuner.search.resumable import GridSampler
-from tuner.store.models import AttemptRow, LeaseRow
+from tuner.search.samplers.resumable import GridSampler
+from tuner.store.schema.models import AttemptRow, LeaseRow
 
 GIB = 1024**3
 

@@ -20,9 +20,9 @@ from tests.integration.dispatcher.test_pausing import (
 from tests.integration.dispatcher.world import Program, World
 from tuner.attempt import Outcome
 from tuner.messages import Action
-from tuner.search.freeze_thaw import FreezeThawPruner
-from tuner.search.promotion import Promotion
-from tuner.store.record import Recorder
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.rungs.promotion import Promotion
+from tuner.store.records.recorder import Recorder
 
 _PACE = "tuner:pace"
 

@@ -18,8 +18,8 @@ from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.dispatch.notices import Ended, Said, Snapshot
 from tuner.dispatch.terms import Result
 from tuner.errors import DeviceError
+from tuner.monitoring.hooks import Hook, Hooks, HookTerms
 from tuner.search.study import BestTrial
-from tuner.view.hooks import Hook, Hooks, HookTerms
 
 BEST = BestTrial(number=3, values={"loss": 0.5}, params={"lr": 0.1, "kind": "a"})
 SNAPSHOT = Snapshot(

@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
-from tests.integration.dispatcher.test_orders import ask
+from tests.integration.dispatcher.test_commands import ask
 from tests.integration.dispatcher.test_quarantine import Clinic, breaks_gpu_0
 from tests.integration.dispatcher.world import DiskFull, FakeWorker, World, completes, sleeps
+from tuner.devices.allocation.width import Devices, FixedWidth
 from tuner.devices.device import Holder
-from tuner.devices.width import Devices, FixedWidth
-from tuner.idle import IdleCause
-from tuner.search.asked import AskedTrial
-from tuner.store.commands import Order
-from tuner.store.models import DeviceRow, IdleRow, table_of
+from tuner.idle_causes import IdleCause
+from tuner.search.asked_trial import AskedTrial
+from tuner.store.records.commands import Order
+from tuner.store.schema.models import DeviceRow, IdleRow, table_of
 
 MakeWorld = Callable[..., World]
 Seconds = dict[tuple[int, IdleCause], float]
@@ -110,7 +110,7 @@ def test_a_database_that_is_away_is_told(make_world: MakeWorld) -> None:
 
 def test_a_full_disk_is_told(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = SimpleNamespace(free=0)
-    monkeypatch.setattr("tuner.dispatch.room.shutil.disk_usage", lambda folder: disk)
+    monkeypatch.setattr("tuner.dispatch.upkeep.disk_space.shutil.disk_usage", lambda folder: disk)
 
     def program(worker: FakeWorker) -> None:
         if worker.request.assign.attempt_number > 1:

@@ -9,7 +9,7 @@ from tuner.attempt import Cause, Outcome
 from tuner.budget import Budget
 from tuner.errors import StoreError
 from tuner.messages import Action, Finished
-from tuner.store.models import AttemptRow, DispatcherRow, LeaseRow
+from tuner.store.schema.models import AttemptRow, DispatcherRow, LeaseRow
 
 
 def names(world) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
 from tuner.attempt import Cause, Outcome
-from tuner.devices.width import Devices, FixedWidth
-from tuner.store.models import AttemptRow
+from tuner.devices.allocation.width import Devices, FixedWidth
+from tuner.store.schema.models import AttemptRow
 
 GIB = 1024**3
 NO_ROOM = "OSError: [Errno 28] No space left on device"
@@ -55,7 +55,7 @@ def test_they_are_tried_again_where_retries_are_none(
 ) -> None:
     free = iter(range(GIB, 1000 * GIB, GIB))
     usage = lambda folder: SimpleNamespace(free=next(free))  # noqa: E731
-    monkeypatch.setattr("tuner.dispatch.room.shutil.disk_usage", usage)
+    monkeypatch.setattr("tuner.dispatch.upkeep.disk_space.shutil.disk_usage", usage)
     world = make_world(first_ends(end), n_trials=4, retries=0)
     assert world.run().n_completed == 4
     outcomes = [row.outcome for row in world.rows(AttemptRow)]
@@ -66,7 +66,7 @@ def test_no_trial_starts_on_a_full_disk(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SimpleNamespace(free=0)
-    monkeypatch.setattr("tuner.dispatch.room.shutil.disk_usage", lambda folder: disk)
+    monkeypatch.setattr("tuner.dispatch.upkeep.disk_space.shutil.disk_usage", lambda folder: disk)
     world = make_world(first_ends(lambda worker: worker.fail(NO_ROOM)), n_trials=6, retries=0)
     world.turn_until(lambda: len(world.ended) == 2)
     world.turn(2.0)
@@ -134,7 +134,7 @@ def test_full_disks_before_a_start_cost_no_retry_after_it(
 ) -> None:
     free = iter(range(GIB, 1000 * GIB, GIB))
     usage = lambda folder: SimpleNamespace(free=next(free))  # noqa: E731
-    monkeypatch.setattr("tuner.dispatch.room.shutil.disk_usage", usage)
+    monkeypatch.setattr("tuner.dispatch.upkeep.disk_space.shutil.disk_usage", usage)
 
     def meets_a_full_disk(worker: FakeWorker) -> None:
         worker.later(0.1, worker.hello)
@@ -171,7 +171,7 @@ def test_trial_that_finds_no_room_elsewhere_has_failed_where_retries_are_none(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     usage = lambda folder: SimpleNamespace(free=100 * GIB)  # noqa: E731
-    monkeypatch.setattr("tuner.dispatch.room.shutil.disk_usage", usage)
+    monkeypatch.setattr("tuner.dispatch.upkeep.disk_space.shutil.disk_usage", usage)
 
     def program(worker: FakeWorker) -> None:
         worker.later(0.1, worker.hello)

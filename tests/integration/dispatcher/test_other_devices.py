@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.fakes import a_gpu
-from tests.integration.dispatcher.test_orders import NOW, ask
+from tests.integration.dispatcher.test_commands import NOW, ask
 from tests.integration.dispatcher.world import World, completes, sleeps
+from tuner.devices.allocation.width import Devices, FixedWidth
 from tuner.devices.device import Holder
-from tuner.devices.width import Devices, FixedWidth
-from tuner.store.commands import REFUSED, Addressee, Command, Order, insert_command
-from tuner.store.models import EventRow
+from tuner.store.records.commands import REFUSED, Addressee, Command, Order, insert_command
+from tuner.store.schema.models import EventRow
 
 
 def set_devices(world: World, value: object) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.dispatcher.test_orders import ask
+from tests.integration.dispatcher.test_commands import ask
 from tests.integration.dispatcher.world import FakeWorker, completes, sleeps
 from tuner.attempt import Cause, Outcome
-from tuner.devices.width import WHOLE, Devices, FixedWidth, Share
-from tuner.store.commands import Order
+from tuner.devices.allocation.width import WHOLE, Devices, FixedWidth, Share
+from tuner.store.records.commands import Order
 
 
 def runs_out_of_memory(worker: FakeWorker) -> None:

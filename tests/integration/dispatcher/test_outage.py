@@ -19,9 +19,9 @@ from tuner.budget import Budget
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Action
 from tuner.provenance import GitState
-from tuner.store import buffered_storage
-from tuner.store.models import AttemptRow, LeaseRow
-from tuner.store.starts import StartRecord, host_id_of, insert_dispatcher
+from tuner.store.optuna_tables import storage
+from tuner.store.records.dispatcher_starts import StartRecord, host_id_of, insert_dispatcher
+from tuner.store.schema.models import AttemptRow, LeaseRow
 
 
 def check_books(world: World, n_trials: int) -> None:
@@ -160,7 +160,7 @@ def test_a_short_one_is_not_worth_a_word(make_world):
 
 
 def test_no_more_reports_wait_than_memory_holds(make_world, monkeypatch):
-    monkeypatch.setattr(buffered_storage, "MOST_WAITING", 3)
+    monkeypatch.setattr(storage, "MOST_WAITING", 3)
     world = make_world(sleeps, n_devices=1, n_trials=1)
     world.turn(1.0)
     (worker,) = world.workers

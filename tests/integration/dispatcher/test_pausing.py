@@ -11,18 +11,18 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.integration.dispatcher.world import FakeWorker, Program, World
-from tests.unit.test_saved_states import save
+from tests.unit.checkpoints.test_scan import save
 from tuner.attempt import Cause, Outcome
 from tuner.budget import Budget
-from tuner.checkpoint_files import file_of, newest_whole, step_of
+from tuner.checkpoints.layout import file_of, newest_whole, step_of
 from tuner.dispatch.notices import Said, Started
 from tuner.messages import Action, StatesDamaged
-from tuner.search.asha import AshaPruner
-from tuner.search.freeze_thaw import FreezeThawPruner
-from tuner.search.hyperband import AsyncHyperbandPruner
-from tuner.search.pasha import PashaPruner
-from tuner.store.models import AttemptRow
-from tuner.store.optuna_rows import PAUSED_KEY
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.pruners.pasha import PashaPruner
+from tuner.store.optuna_tables.writes import PAUSED_KEY
+from tuner.store.schema.models import AttemptRow
 
 LAST_STEP = 9
 

@@ -20,13 +20,13 @@ from tests.integration.dispatcher.climbers import (
 from tests.integration.dispatcher.killing import killed_at, places
 from tests.integration.dispatcher.world import FakeWorker, World
 from tests.populations import check_books, origins
-from tuner.checkpoint_files import IDENTITY_NAME
+from tuner.checkpoints.hand_over import StateCopies
+from tuner.checkpoints.layout import IDENTITY_NAME
+from tuner.checkpoints.retention import RetentionRule
 from tuner.messages import StatesDamaged
-from tuner.retention import RetentionRule
-from tuner.search.population import Population
-from tuner.state_copies import StateCopies
-from tuner.store.buffered_storage import BufferedStorage
-from tuner.store.record import Recorder
+from tuner.search.population.population import Population
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.recorder import Recorder
 
 
 def test_weak_members_are_replaced_by_copies_that_go_on(populated: Callable[..., World]) -> None:

@@ -8,9 +8,9 @@ from typing import cast
 from tests.integration.dispatcher.test_outage import check_books
 from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
 from tuner.attempt import Cause, Outcome
+from tuner.devices.allocation.quarantine import Quarantine
 from tuner.devices.device import Device
-from tuner.devices.quarantine import Quarantine
-from tuner.store.models import AttemptRow
+from tuner.store.schema.models import AttemptRow
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 

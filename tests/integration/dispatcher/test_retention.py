@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.dispatcher.world import FakeWorker, World, sleeps
-from tuner.checkpoint_files import IDENTITY_NAME
-from tuner.dispatch.housekeeping import Sweeper
+from tuner.checkpoints.layout import IDENTITY_NAME
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.retention import End, EndedTrial, RetentionRule
 from tuner.dispatch.notices import Said
-from tuner.files import StudyFiles
-from tuner.retention import End, EndedTrial, RetentionRule
+from tuner.dispatch.upkeep.checkpoint_sweeper import Sweeper
 
 #: Of each trial, in bytes; nothing of it is on the disk.
 SIZE = 64 * 1024**2

@@ -8,9 +8,9 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tests.integration.dispatcher.world import FakeWorker, World, sleeps
-from tests.unit.test_saved_states import save
-from tuner.retention import RetentionRule
-from tuner.store.models import CheckpointRow
+from tests.unit.checkpoints.test_scan import save
+from tuner.checkpoints.retention import RetentionRule
+from tuner.store.schema.models import CheckpointRow
 
 
 def folder_of(worker: FakeWorker) -> Path:

@@ -11,11 +11,11 @@ import pytest
 from search_spaces import SearchSpace
 from tests.integration.dispatcher.world import FakeWorker, Program, World
 from tuner.attempt import Cause, Outcome
-from tuner.checkpoint_files import file_of
+from tuner.checkpoints.layout import file_of
 from tuner.config import StudyConfig, load_study_file
 from tuner.messages import Action, Report
-from tuner.search.auto import choose, pruner_of, sampler_of
-from tuner.store.models import AttemptRow
+from tuner.search.defaults import choose, pruner_of, sampler_of
+from tuner.store.schema.models import AttemptRow
 
 LAST_STEP, N_TRIALS = 9, 18
 STUDY = """

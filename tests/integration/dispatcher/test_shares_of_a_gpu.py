@@ -10,8 +10,7 @@ from search_spaces import parse_space
 from tests.fakes import GIB, a_gpu
 from tests.integration.dispatcher.world import FakeWorker, World
 from tuner.attempt import Cause, Outcome
-from tuner.devices.device import Holder
-from tuner.devices.width import (
+from tuner.devices.allocation.width import (
     ONE,
     FixedWidth,
     LearnedWidth,
@@ -20,7 +19,8 @@ from tuner.devices.width import (
     Width,
     parts_of,
 )
-from tuner.store.models import AttemptRow, LeaseRow
+from tuner.devices.device import Holder
+from tuner.store.schema.models import AttemptRow, LeaseRow
 
 QUARTER = Share(parts=parts_of(0.25))
 SIZES = parse_space({"gib": {"type": "int", "low": 5, "high": 9}})

@@ -12,10 +12,10 @@ from search_spaces import parse_space
 from tests.fakes import a_gpu
 from tests.integration.dispatcher.world import FakeWorker, World, sleeps
 from tuner.attempt import Cause, Outcome
-from tuner.devices.width import Devices, FixedWidth, Share, WidthByParameter, parts_of
+from tuner.devices.allocation.width import Devices, FixedWidth, Share, WidthByParameter, parts_of
 from tuner.errors import DeviceError
 from tuner.messages import Action, Decided
-from tuner.store.models import AttemptRow, LeaseRow
+from tuner.store.schema.models import AttemptRow, LeaseRow
 
 TWO = Devices(n_devices=2)
 WIDTHS = parse_space({"w": {"type": "categorical", "choices": [1, 2, 4]}})

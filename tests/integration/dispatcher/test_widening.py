@@ -9,17 +9,17 @@ import pytest
 import sqlalchemy as sa
 
 from tests.fakes import a_gpu
-from tests.integration.dispatcher.test_orders import ask
+from tests.integration.dispatcher.test_commands import ask
 from tests.integration.dispatcher.world import FakeWorker, Program, World
-from tests.unit.test_saved_states import save
+from tests.unit.checkpoints.test_scan import save
 from tuner.attempt import Cause, Outcome
 from tuner.budget import Budget
-from tuner.checkpoint_files import newest_whole, step_of
+from tuner.checkpoints.layout import newest_whole, step_of
+from tuner.devices.allocation.width import ONE, Devices, FixedWidth
 from tuner.devices.device import Holder
-from tuner.devices.width import ONE, Devices, FixedWidth
 from tuner.messages import Action
-from tuner.store.commands import Order
-from tuner.store.models import AttemptRow, EventRow, LeaseRow
+from tuner.store.records.commands import Order
+from tuner.store.schema.models import AttemptRow, EventRow, LeaseRow
 
 N_STEPS = 100
 #: Of a step on one device.

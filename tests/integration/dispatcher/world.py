@@ -26,26 +26,28 @@ from tests.fakes import (
 from tests.hosts import DEAD
 from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.budget import Budget
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.retention import RetentionRule
+from tuner.checkpoints.trial_folders import TrialFolders
 from tuner.config import Direction
+from tuner.devices.allocation.pool import DevicePool
+from tuner.devices.allocation.quarantine import Quarantine
+from tuner.devices.allocation.standby import Standby
+from tuner.devices.allocation.watch import DeviceWatch
+from tuner.devices.allocation.width import ONE, FixedWidth, LearnedWidth, Width, WidthRule
 from tuner.devices.device import Device
 from tuner.devices.limits import GpuLimits
-from tuner.devices.pool import DevicePool
-from tuner.devices.quarantine import Quarantine
+from tuner.devices.packing.learned import Sharing
 from tuner.devices.request import parse_device_request
 from tuner.devices.reselection import Reselection
-from tuner.devices.sharing import Sharing
-from tuner.devices.standby import Standby
-from tuner.devices.watch import DeviceWatch
-from tuner.devices.width import ONE, FixedWidth, LearnedWidth, Width, WidthRule
 from tuner.dispatch.dispatcher import Dispatcher
-from tuner.dispatch.gpu_memory import GpuMemory
-from tuner.dispatch.housekeeping import Housekeeping
-from tuner.dispatch.leasing import Leasing
 from tuner.dispatch.notices import Ended, Said, Started
-from tuner.dispatch.saving import Saving
+from tuner.dispatch.supply.gpu_memory import GpuMemory
+from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Result, Terms
+from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
+from tuner.dispatch.upkeep.checkpoint_sync import Saving
 from tuner.errors import ConfigError
-from tuner.files import StudyFiles
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
 from tuner.launch.request import FunctionProgram, LaunchRequest
@@ -60,13 +62,11 @@ from tuner.messages import (
     Verdict,
 )
 from tuner.provenance import GitState, HostFacts
-from tuner.retention import RetentionRule
 from tuner.search.study import StudySearch
-from tuner.store.database import Database, open_database, store_errors
-from tuner.store.models import AttemptRow, LeaseRow
-from tuner.store.record import Recorder
-from tuner.store.starts import StartRecord
-from tuner.trial_folders import TrialFolders
+from tuner.store.connection.database import Database, open_database, store_errors
+from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.recorder import Recorder
+from tuner.store.schema.models import AttemptRow, LeaseRow
 
 SPACE = parse_space({"x": {"type": "float", "low": 0.0, "high": 1.0}})
 GRACE_S = 10.0

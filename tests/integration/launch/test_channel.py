@@ -20,7 +20,7 @@ import pytest
 from tuner.attempt import AttemptId
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received
-from tuner.launch.socket_folder import SocketFolder, private_folder
+from tuner.launch.local_host.socket_folder import SocketFolder, private_folder
 from tuner.messages import MAX_LINE_BYTES, Action, Hello, Report, SetAttribute, Verdict, encode
 
 A = AttemptId("1.1")
@@ -159,8 +159,8 @@ def tmp_dir(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 LEAVES_ONE = """
 import os, signal, socket
-from tuner.launch.lifeline import Lifeline
-from tuner.launch.socket_folder import SocketFolder
+from tuner.launch.local_host.lifeline import Lifeline
+from tuner.launch.local_host.socket_folder import SocketFolder
 
 made = SocketFolder()
 lifeline = Lifeline(made.path)

@@ -11,7 +11,7 @@ import pytest
 
 from tuner.errors import LaunchError
 from tuner.launch.inbox import Inbox
-from tuner.launch.local import LocalLauncher, modules_of
+from tuner.launch.local_host.launcher import LocalLauncher, modules_of
 from tuner.launch.request import CommandProgram, FunctionProgram, Program
 
 Check = Callable[..., None]

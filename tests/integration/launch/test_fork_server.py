@@ -100,7 +100,7 @@ def test_stray_that_does_not_go_is_not_looked_for_all_the_time(
         assert len(looks) < 1000
         return True
 
-    monkeypatch.setattr("tuner.launch.local.end_strays", none_goes)
+    monkeypatch.setattr("tuner.launch.local_host.launcher.end_strays", none_goes)
     for _ in range(1000):
         local.look()
     assert len(looks) < 100

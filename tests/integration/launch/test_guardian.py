@@ -17,7 +17,7 @@ from tests.contract.launch.conftest import (
     our_children,
     until,
 )
-from tuner.launch.guardian import Guardian
+from tuner.launch.local_host.guardian import Guardian
 
 #: Our zombies, which nobody has waited for yet, look alive to the guardian for this long.
 SHORT_S = 0.2

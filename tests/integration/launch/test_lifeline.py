@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.launch.conftest import is_process_alive, until
-from tuner.launch.lifeline import Lifeline
+from tuner.launch.local_host.lifeline import Lifeline
 
 _ROOT = Path(__file__).parents[3]
 #: Sees no signal that has a handler, and says nothing.
@@ -21,7 +21,7 @@ SLEEPS = "time.sleep(600)"
 ECHOES = "print(sys.stdin.readline(), flush=True); time.sleep(600)"
 HOLDS = """
 import os, signal, subprocess, sys, time
-from tuner.launch.lifeline import hold
+from tuner.launch.local_host.lifeline import hold
 
 os.setsid()
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

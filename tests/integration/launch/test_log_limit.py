@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.launch.conftest import until
 from tuner.launch import log_limit
-from tuner.launch.diagnosis import last_lines
+from tuner.launch.failure_diagnosis import last_lines
 from tuner.launch.log_limit import LogLimit, read_log
 
 MIB = 1024 * 1024

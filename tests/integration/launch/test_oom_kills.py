@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.study_folder import REPOSITORY
-from tuner.launch.oom_kills import count_oom_kills
+from tuner.launch.local_host.oom_kills import count_oom_kills
 
 V2 = "0::/user.slice/job\n"
 V1 = "5:cpu,cpuacct:/job\n4:memory:/job\n1:name=systemd:/\n0::/\n"
@@ -87,7 +87,7 @@ def test_the_own_cgroup_tells_first(tmp_path: Path, files: dict[str, str], expec
 GREEDY = """
 import os, subprocess, sys
 from pathlib import Path
-from tuner.launch.oom_kills import count_oom_kills
+from tuner.launch.local_host.oom_kills import count_oom_kills
 
 Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
 before = count_oom_kills()

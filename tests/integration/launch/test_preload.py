@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.launch import entry, preload
+from tuner.launch.local_host import entry, preload
 
 _ROOT = Path(__file__).parents[3]
 
@@ -18,7 +18,9 @@ def imported(folder: Path, text: str, helper: str = "") -> set[str]:
     (folder / "users_module.py").write_text(text)
     (folder / "users_helper.py").write_text(helper)
     log = folder / "log"
-    code = "import sys, tuner.launch.preload; print(*sys.modules, file=open('found', 'w'))"
+    code = (
+        "import sys, tuner.launch.local_host.preload; print(*sys.modules, file=open('found', 'w'))"
+    )
     environment = {
         preload.ENV_MODULES: f"{entry.__name__},{entry.FUNCTION_WORKER},users_module",
         preload.ENV_SYS_PATH: f"{folder}:{_ROOT}:{':'.join(sys.path)}",

@@ -6,7 +6,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.samplers import BaseSampler
 
 from tuner.config import SamplerConfig
-from tuner.search.samplers import build_sampler
+from tuner.search.samplers.registry import build_sampler
 
 DISTRIBUTIONS: dict[str, BaseDistribution] = {
     "x": FloatDistribution(0.0, 1.0),

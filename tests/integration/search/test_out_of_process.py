@@ -18,9 +18,9 @@ from optuna.trial import TrialState, create_trial
 from tests.databases import new_database
 from tests.integration.search.gaussian import DISTRIBUTIONS, gaussian
 from tuner.config import Direction
-from tuner.search.out_of_process import OutOfProcessSampler, out_of_process
+from tuner.search.samplers.out_of_process import OutOfProcessSampler, out_of_process
 from tuner.search.study import StudySearch
-from tuner.store.database import open_database
+from tuner.store.connection.database import open_database
 
 N_STARTUP = 3
 N_RUNNING = 2

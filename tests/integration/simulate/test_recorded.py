@@ -10,11 +10,11 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces import SearchSpace, parse_space
-from tests.integration.verbs import seeded
+from tests.integration.stored_studies import seeded
 from tuner.config import Direction
 from tuner.errors import ConfigError, StoreError
+from tuner.simulate.command import simulate_study
 from tuner.simulate.recorded import RecordedCurves, read_recorded
-from tuner.simulate.verb import simulate_study
 
 LR = optuna.distributions.FloatDistribution(1e-4, 1.0, log=True)
 KIND = optuna.distributions.CategoricalDistribution(["sgd", "adamw"])

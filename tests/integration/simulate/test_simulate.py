@@ -14,14 +14,14 @@ import optuna
 import pytest
 
 from tests.contract.launch.conftest import children_of, is_process_alive, until
-from tests.integration.verbs import seeded
+from tests.integration.stored_studies import seeded
 from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.errors import ConfigError
 from tuner.simulate import processes
+from tuner.simulate.command import simulate_study
 from tuner.simulate.curves import CurveTable, read_table
 from tuner.simulate.run import Simulated, simulate
-from tuner.simulate.verb import simulate_study
 
 N_STEPS, STEP_S = 9, 10.0
 STUDY = """

@@ -9,10 +9,10 @@ import pytest
 
 from tests.integration.store.test_recorder import ALIVE, ELSEWHERE, GPUS, Store, later, lease
 from tuner.attempt import Attempt
-from tuner.saved_states import SavedState
-from tuner.store.models import CheckpointRow
-from tuner.store.record import Recorder
-from tuner.verbs.checkpoints import read_checkpoints
+from tuner.checkpoints.scan import SavedState
+from tuner.queries.checkpoints import read_checkpoints
+from tuner.store.records.recorder import Recorder
+from tuner.store.schema.models import CheckpointRow
 
 STATE = SavedState(path="/c/step-1.pt", step=1, size_bytes=2**40, saved_at=later(1.25))
 NEXT = SavedState(path="/c/step-2.pt", step=2, size_bytes=7, saved_at=later(2))

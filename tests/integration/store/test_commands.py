@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.databases import SERVERS
-from tuner.store.commands import Command, Commands, Order, insert_command
-from tuner.store.database import Database, open_database
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.commands import Command, Commands, Order, insert_command
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

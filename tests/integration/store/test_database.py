@@ -20,16 +20,22 @@ from tests.contract.store.old_schema import connected
 from tests.databases import SERVERS
 from tests.servers import PASSWORD, Mariadb, Postgresql, Server
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED, StoreError
-from tuner.store.database import Database, open_database, parse_url, shown_url, store_errors
-from tuner.store.models import (
+from tuner.store.connection.database import (
+    Database,
+    open_database,
+    parse_url,
+    shown_url,
+    store_errors,
+)
+from tuner.store.records.queries import find_study
+from tuner.store.schema.models import (
     SCHEMA_REVISION,
     VERSION_TABLE,
     DispatcherRow,
     TunerBase,
     table_of,
 )
-from tuner.store.queries import find_study
-from tuner.store.status import database_status
+from tuner.store.schema.status import database_status
 
 
 def find_study_names(database: Database) -> list[str]:

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from tests.databases import SERVERS
 from tests.proxy import Proxy
-from tuner.store import access as access_module
-from tuner.store.access import Access, Unavailable
-from tuner.store.engine import open_engine
+from tuner.store.connection import transactions as access_module
+from tuner.store.connection.engine import open_engine
+from tuner.store.connection.transactions import Access, Unavailable
 
 _NUMBERS = sa.table("numbers", sa.column("n", sa.Integer))
 

@@ -15,12 +15,12 @@ import sqlalchemy as sa
 
 from app.data.connection import ReadOnlyDatabase
 from tests.contract.store.old_schema import write_database_of_0001
-from tests.integration.verbs.seeded import add_first_study
+from tests.integration.stored_studies.seeded import add_first_study
+from tuner.checkpoints.paths import StudyFiles
 from tuner.errors import StoreError
-from tuner.files import StudyFiles
-from tuner.store.database import open_database, store_errors
-from tuner.store.engine import limit_statements
-from tuner.verbs.source import stored_studies
+from tuner.queries.locate import stored_studies
+from tuner.store.connection.database import open_database, store_errors
+from tuner.store.connection.engine import limit_statements
 
 WITHOUT_END = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tuner.store.access import Access, Unavailable
-from tuner.store.patience import await_working_thread
+from tuner.store.connection.patience import await_working_thread
+from tuner.store.connection.transactions import Access, Unavailable
 
 PATIENCE_S = 0.4
 

@@ -18,16 +18,27 @@ from tests.fakes import a_gpu
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
 from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
 from tuner.clock import Instant
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.allocation.pool import Lease
+from tuner.devices.allocation.width import WHOLE, parts_of
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device
-from tuner.devices.pool import Lease
-from tuner.devices.width import WHOLE, parts_of
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
 from tuner.provenance import GitState, HostFacts
-from tuner.store.database import Database, open_database
-from tuner.store.fleet import work_elsewhere
-from tuner.store.models import (
+from tuner.store.connection.database import Database, open_database
+from tuner.store.records.dispatcher_starts import (
+    Sign,
+    StartRecord,
+    host_id_of,
+    insert_dispatcher,
+    open_dispatchers,
+    past_use,
+)
+from tuner.store.records.ownership import TakenOver
+from tuner.store.records.peers import work_elsewhere
+from tuner.store.records.queries import first_seed, origin_of
+from tuner.store.records.recorder import Recorder
+from tuner.store.schema.models import (
     AttemptRow,
     DeviceRow,
     DispatcherRow,
@@ -37,17 +48,6 @@ from tuner.store.models import (
     MetricRow,
     TunerBase,
     table_of,
-)
-from tuner.store.ownership import TakenOver
-from tuner.store.queries import first_seed, origin_of
-from tuner.store.record import Recorder
-from tuner.store.starts import (
-    Sign,
-    StartRecord,
-    host_id_of,
-    insert_dispatcher,
-    open_dispatchers,
-    past_use,
 )
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

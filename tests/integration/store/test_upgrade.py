@@ -16,10 +16,10 @@ from tests.contract.store.old_schema import connected, rows_of, write_database_o
 from tests.contract.store.test_schema import drop_ours, tables_of
 from tests.hosts import ALIVE, DEAD
 from tuner.errors import EXIT_BAD_INPUT, StoreError
-from tuner.store.database import open_database
-from tuner.store.models import SCHEMA_REVISION, VERSION_TABLE
-from tuner.store.status import database_status
-from tuner.store.upgrade import Upgrade, upgrade_database
+from tuner.store.connection.database import open_database
+from tuner.store.schema.models import SCHEMA_REVISION, VERSION_TABLE
+from tuner.store.schema.status import database_status
+from tuner.store.schema.upgrade import Upgrade, upgrade_database
 
 NEW_TABLES = {
     *(VERSION_TABLE, "tuner_claims", "tuner_commands", "tuner_checkpoints"),

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from optuna.study import StudyDirection
 
-from app.data.lease_columns import HostDevice, Leases, lease_columns
-from app.data.trial_columns import TrialColumns
-from app.data.words import CODES
+from app.data.devices.leases import HostDevice, Leases, lease_columns
+from app.data.outcome_words import CODES
+from app.data.trials.columns import TrialColumns
 from tuner.attempt import AttemptState, Outcome
-from tuner.verbs.attempts import StoredAttempt
-from tuner.verbs.studies import Objective
-from tuner.verbs.usage import NO_USE
+from tuner.queries.attempts import StoredAttempt
+from tuner.queries.studies import Objective
+from tuner.queries.usage import NO_USE
 
 NAN = float("nan")
 LOSS = Objective(name="loss", direction=StudyDirection.MINIMIZE)

@@ -14,10 +14,10 @@ from app.charts.curves import curve_figure
 from app.charts.parameters import Kind, parameter_figure
 from app.charts.style import BEST, COLOURS
 from app.charts.timeline import timeline_figure
-from app.data.convergence import Axis, best_so_far, pareto_front, scale_of
-from app.data.device_use import ABANDONED, bars_of
-from app.data.trial_columns import TrialColumns
-from app.data.words import ALL_WORDS
+from app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
+from app.data.devices.timeline import ABANDONED, bars_of
+from app.data.outcome_words import ALL_WORDS
+from app.data.trials.columns import TrialColumns
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, device, lease, leases, trials
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.data.convergence import (
+from app.data.convergence.series import (
     Axis,
     best_so_far,
     can_be_logarithmic,

@@ -7,11 +7,11 @@ import numpy as np
 from app.charts.heat_map import heat_map_figure
 from app.charts.style import COLOURS
 from app.charts.timeline import timeline_figure
-from app.data.device_samples import Bins, Window
-from app.data.device_use import bars_of
-from app.data.idle_time import IdleBar
+from app.data.devices.idle_time import IdleBar
+from app.data.devices.samples import Bins, Window
+from app.data.devices.timeline import bars_of
 from tests.unit.app.columns import NAN, device, lease, leases
-from tuner.idle import CAUSE_WORDS, IdleCause
+from tuner.idle_causes import CAUSE_WORDS, IdleCause
 
 DEVICES = [device(0), device(1)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.data.forecast import MIN_TRIALS, forecast, trials_left
-from app.data.hypervolume import hypervolume
-from app.data.kept import Kept
+from app.data.cache import Kept
+from app.data.convergence.forecast import MIN_TRIALS, forecast, trials_left
+from app.data.convergence.hypervolume import hypervolume
 from tests.unit.app.columns import trials
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from app.charts.lineage import lineage_figure
 from app.charts.many_curves import CurveAxes
-from app.data.curve_columns import Curve
-from app.data.lineage import Taken, descent
-from tuner.store.population_rows import Origin
+from app.data.trials.curves import Curve
+from app.data.trials.lineage import Taken, descent
+from tuner.store.records.population_rows import Origin
 
 AXES = CurveAxes(name="loss", log_x=False, log_y=False)
 

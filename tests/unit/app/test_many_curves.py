@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from app.charts.many_curves import CurveAxes, many_curves_figure
-from app.data.curve_columns import MAX_CURVES, Curve, pick, thinned
-from app.data.rungs import rungs_of
+from app.data.convergence.rungs import rungs_of
+from app.data.trials.curves import MAX_CURVES, Curve, pick, thinned
 from tests.unit.app.columns import NAN, trials
 
 AXES = CurveAxes(name="loss", log_x=False, log_y=False)

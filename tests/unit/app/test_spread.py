@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.data.spread import sparkline, spread_of, time_left_s
+from app.data.convergence.spread import sparkline, spread_of, time_left_s
 from tests.unit.app.columns import trials
 
 

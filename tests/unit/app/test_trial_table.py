@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from app.data.trial_table import chosen, table_of, words_of
+from app.data.trials.table import chosen, table_of, words_of
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, trials
 
 NOW = datetime.fromtimestamp(100, UTC)

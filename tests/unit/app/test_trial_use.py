@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from app.charts.trial_use import trial_use_figure
-from app.data.lease_columns import HostDevice
-from app.data.trial_use import DeviceUse, TrialUse, held_by
+from app.data.devices.leases import HostDevice
+from app.data.devices.trial_use import DeviceUse, TrialUse, held_by
 from tests.unit.app.columns import NAN, device, lease, leases
 
 

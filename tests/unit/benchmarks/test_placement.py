@@ -14,8 +14,8 @@ from benchmarks.replay import (
     Trial,
     mixed_trials,
 )
-from tuner.devices.waiting import WaitingLine
-from tuner.devices.width import Devices, n_devices_of
+from tuner.devices.allocation.queue import WaitingLine
+from tuner.devices.allocation.width import Devices, n_devices_of
 
 
 def trials(*widths_and_durations: tuple[int, float]) -> list[Trial]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.config.budget import parse_energy
+from tuner.config.sections.budget import parse_energy
 
 
 @pytest.mark.parametrize(

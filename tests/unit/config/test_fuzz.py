@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.unit.config.study_mutations import EVERY_KEY, SEEDS, spoilt
+from tuner.compose.run_report import dry_run
 from tuner.config.study_file import load_study_file
 from tuner.errors import EXIT_BAD_INPUT, TunerError
-from tuner.reports import dry_run
 
 N_EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "300"))
 FILE = Path("study.yaml")

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import GIB
-from tuner.devices.admission import (
+from tuner.devices.device import DeviceStatus, Holder
+from tuner.devices.packing.admission import (
     Neighbour,
     admits,
     fits,
@@ -16,7 +17,6 @@ from tuner.devices.admission import (
     used_alone,
     used_by,
 )
-from tuner.devices.device import DeviceStatus, Holder
 
 MIB = 1024**2
 OWN = frozenset({10, 11})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.devices.cpu import CpuProbe, usable_cores
+from tuner.devices.cpu_slots.probe import CpuProbe, usable_cores
 from tuner.devices.device import DeviceKind
 
 

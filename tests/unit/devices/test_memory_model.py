@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from search_spaces import ParamValue
 from tests.fakes import GIB
-from tuner.devices.memory_model import MemoryModel
+from tuner.devices.packing.memory_model import MemoryModel
 
 Params = Mapping[str, ParamValue]
 

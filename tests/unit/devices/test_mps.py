@@ -7,7 +7,7 @@ import os
 import psutil
 import pytest
 
-from tuner.devices.mps import mps_is_running, process_names
+from tuner.devices.nvidia.mps import mps_is_running, process_names
 
 
 @pytest.fixture

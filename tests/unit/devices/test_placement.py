@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import a_gpu
+from tuner.devices.allocation.placement import choose_devices, choose_shared
+from tuner.devices.allocation.pool import DevicePool
+from tuner.devices.allocation.width import ONE, Devices
 from tuner.devices.device import Device
-from tuner.devices.placement import choose_devices, choose_shared
-from tuner.devices.pool import DevicePool
-from tuner.devices.width import ONE, Devices
 
 # All eight on one NVSwitch; its two processors show four NUMA nodes that have GPUs.
 DGX_A100 = """

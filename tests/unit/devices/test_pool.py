@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from tests.fakes import GIB, a_gpu
-from tuner.devices.pool import DevicePool, Lease
-from tuner.devices.width import (
+from tuner.devices.allocation.pool import DevicePool, Lease
+from tuner.devices.allocation.width import (
     ONE,
     WHOLE,
     Devices,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import GIB, FakeProbe, a_gpu
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceKind, Holder
 from tuner.devices.limits import GpuLimits
 from tuner.devices.request import AllDevices, AutoDevices, CpuSlots, NamedDevices

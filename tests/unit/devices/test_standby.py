@@ -7,9 +7,9 @@ import os
 import pytest
 
 from tests.fakes import GIB, FakeProbe, a_gpu
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.allocation.standby import Standby, own_process_tree
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, Holder
-from tuner.devices.standby import Standby, own_process_tree
 from tuner.errors import DeviceError
 
 ANN = Holder(pid=4242, user="ann", command="python", memory_bytes=8 * GIB)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fakes import GIB, FakeProbe, a_gpu
-from tuner.devices.cpu import CpuProbe
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, Holder
 from tuner.devices.table import DeviceRow, describe
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tuner.attempt import AttemptId
 from tuner.devices.device import DeviceId
-from tuner.devices.telemetry import DeviceReading, ProcessReading
-from tuner.devices.usage_tally import (
+from tuner.devices.usage.readings import DeviceReading, ProcessReading
+from tuner.devices.usage.tally import (
     FIGURES,
     MAXIMA,
     MIB,

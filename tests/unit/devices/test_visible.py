@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.devices.device import Device, DeviceId, DeviceKind
-from tuner.devices.visible import Gpu, visible_devices
+from tuner.devices.nvidia.visible import Gpu, visible_devices
 
 
 def _device(uuid, index):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.devices.width import (
+from tuner.devices.allocation.width import (
     ONE,
     Devices,
     FixedWidth,
@@ -13,7 +13,7 @@ from tuner.devices.width import (
     WidthRule,
     wider,
 )
-from tuner.dispatch.widening import Course
+from tuner.dispatch.attempts.widening import Course
 
 BY_PARAMETER = WidthByParameter(name="world_size")
 WIDTHS = (ONE, Devices(n_devices=4), Devices(n_devices=6))

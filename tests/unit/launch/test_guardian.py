@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tuner.launch.guardian import watch_until_closed
+from tuner.launch.local_host.guardian import watch_until_closed
 
 
 @pytest.mark.parametrize(

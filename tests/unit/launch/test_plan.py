@@ -9,11 +9,11 @@ from pathlib import Path
 
 from tests.fakes import a_gpu
 from tuner.attempt import Attempt
-from tuner.devices.cpu import CpuProbe
+from tuner.checkpoints.paths import StudyFiles
+from tuner.devices.allocation.pool import Lease
+from tuner.devices.allocation.width import WHOLE, parts_of
+from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceKind
-from tuner.devices.pool import Lease
-from tuner.devices.width import WHOLE, parts_of
-from tuner.files import StudyFiles
 from tuner.launch.plan import THREAD_VARIABLES, TrialPlan, device_environment
 from tuner.launch.request import FunctionProgram, LaunchRequest, trial_environment
 

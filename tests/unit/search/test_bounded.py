@@ -22,10 +22,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search_spaces import parse_space
 from tuner.config import SamplerConfig
-from tuner.search.bounded import BoundedSampler, bounded
-from tuner.search.curve_sampler import CurveGPSampler
-from tuner.search.samplers import build_sampler
-from tuner.search.shown import (
+from tuner.search.samplers.bounded import BoundedSampler, bounded
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
+from tuner.search.samplers.history_views import (
     GP_LIMIT,
     TPE_LIMIT,
     Shown,
@@ -33,6 +32,7 @@ from tuner.search.shown import (
     shown_to_gp,
     shown_to_tpe,
 )
+from tuner.search.samplers.registry import build_sampler
 
 SPACE = parse_space(
     {

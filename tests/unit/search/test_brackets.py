@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.search.brackets import NEVER, Brackets
-from tuner.search.rungs import RungTable
+from tuner.search.rungs.brackets import NEVER, Brackets
+from tuner.search.rungs.table import RungTable
 
 
 def brackets() -> Brackets:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from optuna.distributions import FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.search.curve_points import Steps, is_informative, observed, thinned
+from tuner.search.samplers.curve_gp.points import Steps, is_informative, observed, thinned
 
 
 def a_trial(

@@ -11,7 +11,7 @@ import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.search.curve_sampler import CurveGPSampler, common_space
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler, common_space
 
 SPACE: dict[str, BaseDistribution] = {
     "x": FloatDistribution(0.0, 1.0),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from optuna.study._multi_objective import _fast_non_domination_rank
 
-from tuner.search.fronts import Fronts
+from tuner.search.rungs.fronts import Fronts
 
 
 @pytest.mark.parametrize("n_objectives", [1, 2, 3])

@@ -8,7 +8,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-from tuner.search.gaussian_process import Array, GaussianProcess, Pairs
+from tuner.search.samplers.curve_gp.gaussian_process import Array, GaussianProcess, Pairs
 
 
 def waves(x: Array) -> Array:

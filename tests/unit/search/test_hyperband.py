@@ -8,9 +8,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tuner.search.brackets import NEVER
-from tuner.search.hyperband import FIRST_RUNG_KEY, AsyncHyperbandPruner
-from tuner.search.reasons import why_pruned
+from tuner.search.pruners.explain import why_pruned
+from tuner.search.pruners.hyperband import FIRST_RUNG_KEY, AsyncHyperbandPruner
+from tuner.search.rungs.brackets import NEVER
 
 
 def test_brackets_have_the_shares_of_hyperband() -> None:

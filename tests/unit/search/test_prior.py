@@ -11,9 +11,9 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.search.bounded import bounded
-from tuner.search.curve_sampler import CurveGPSampler
-from tuner.search.prior import EXACT_ATTR, PRIOR_ATTR, PriorSampler, Tally, tallies
+from tuner.search.samplers.bounded import bounded
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
+from tuner.search.samplers.prior import EXACT_ATTR, PRIOR_ATTR, PriorSampler, Tally, tallies
 
 GUESS = {"lr": 1e-3, "width": 64, "kind": "b"}
 

@@ -7,12 +7,12 @@ from optuna import pruners
 
 from tuner.config import PrunerConfig
 from tuner.errors import ConfigError
-from tuner.search.asha import AshaPruner
-from tuner.search.freeze_thaw import FreezeThawPruner
-from tuner.search.hyperband import AsyncHyperbandPruner
-from tuner.search.pasha import PashaPruner
-from tuner.search.pbt import PbtPruner
-from tuner.search.pruners import PRUNERS, build_pruner
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.pruners.pasha import PashaPruner
+from tuner.search.pruners.registry import PRUNERS, build_pruner
 
 MINIMAL = {
     "patient": {"patience": 2, "wrapped_pruner": {"name": "median", "n_warmup_steps": 1}},

@@ -11,8 +11,8 @@ import pytest
 from optuna.exceptions import ExperimentalWarning
 from optuna.trial import TrialState
 
-from tuner.search.grid_points import GridPoints
-from tuner.search.resumable import GridSampler, QMCSampler
+from tuner.search.samplers.grid_points import GridPoints
+from tuner.search.samplers.resumable import GridSampler, QMCSampler
 
 GRID = {"a": [1, 2, 3], "b": ["x", "y"]}
 POINTS = set(itertools.product(*GRID.values()))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.search.rungs import RungTable
+from tuner.search.rungs.table import RungTable
 
 
 def table(losses: Sequence[float] = (), *, first: int = 1, factor: int = 3) -> RungTable:

@@ -9,8 +9,8 @@ from optuna import samplers
 from search_spaces import SearchSpace, parse_space
 from tuner.config import SamplerConfig
 from tuner.errors import ConfigError
-from tuner.search.named import Place, require_packages
-from tuner.search.samplers import SAMPLERS, build_sampler
+from tuner.search.by_name import Place, require_packages
+from tuner.search.samplers.registry import SAMPLERS, build_sampler
 
 DISCRETE = parse_space(
     {

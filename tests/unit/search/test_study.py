@@ -15,9 +15,9 @@ from tests.databases import new_database
 from tuner.config import Direction
 from tuner.errors import StudyMismatch
 from tuner.messages import Action
-from tuner.search.resumable import GridSampler
+from tuner.search.samplers.resumable import GridSampler
 from tuner.search.study import StudySearch
-from tuner.store.database import Database, open_database
+from tuner.store.connection.database import Database, open_database
 
 X = {"x": {"type": "float", "low": 0.0, "high": 1.0}}
 SPACE = parse_space({**X, "epochs": 20})

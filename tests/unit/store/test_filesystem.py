@@ -8,7 +8,13 @@ import pytest
 from sqlalchemy import make_url
 
 from tuner.errors import StoreError
-from tuner.store.filesystem import Mount, check_is_local, mount_of, path_of, refuse_shared
+from tuner.store.connection.filesystem import (
+    Mount,
+    check_is_local,
+    mount_of,
+    path_of,
+    refuse_shared,
+)
 
 # proc_pid_mountinfo(5); lines of a cluster's node, a WSL machine, a container and gVisor.
 NODE = r"""

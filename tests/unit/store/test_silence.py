@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
 from tuner.provenance import HostFacts
-from tuner.store.silence import watch_silent
-from tuner.store.starts import STALE_AFTER_S, OpenDispatcher, Sign
+from tuner.store.records.dispatcher_starts import STALE_AFTER_S, OpenDispatcher, Sign
+from tuner.store.records.silence import watch_silent
 
 AT = datetime(2026, 3, 1, 12)
 Look = Callable[[float], Sequence[OpenDispatcher]]

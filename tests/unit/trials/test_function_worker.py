@@ -19,7 +19,7 @@ from trials.context import TrialContext
 from trials.function_worker import evaluate, judge_error, judge_result, resolve
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
-from tuner.launch.diagnosis import N_TAIL_LINES
+from tuner.launch.failure_diagnosis import N_TAIL_LINES
 from tuner.launch.request import FunctionProgram
 from tuner.messages import Action, Finished
 

@@ -1,0 +1,1 @@
+"""The best value over time, forecasts and rungs."""

@@ -1,0 +1,82 @@
+"""The steps at which a study's pruner compares trials, from the study file it was last run with."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from optuna.pruners import BasePruner, HyperbandPruner, PatientPruner, SuccessiveHalvingPruner
+from pydantic import ValidationError
+
+from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.config import PrunerConfig
+from tuner.config.study import AUTO
+from tuner.errors import ConfigError
+from tuner.queries.dispatchers import has_our_tables
+from tuner.search.defaults import picked_pruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.pruners.registry import build_pruner
+from tuner.store.schema.models import DispatcherRow
+
+_MAX_RUNGS = 20
+
+
+def read_rungs(connection: sa.Connection, study_id: int, last_step: int) -> list[int]:
+    """Rungs up to a step; none where the pruner has none, or finds them from its trials."""
+    return _rungs_until(read_pruner(connection, study_id), last_step)
+
+
+def rungs_of(study_file: str, last_step: int) -> list[int]:
+    """The same, from the text of a study file."""
+    return _rungs_until(_pruner_of(study_file), last_step)
+
+
+def read_pruner(connection: sa.Connection, study_id: int) -> BasePruner | None:
+    """A study's pruner; None where that is not known."""
+    if not has_our_tables(connection):
+        return None
+    query = (
+        sa.select(DispatcherRow.study_file)
+        .where(DispatcherRow.study_id == study_id)
+        .order_by(DispatcherRow.id.desc())
+        .limit(1)
+    )
+    text = connection.execute(query).scalar()
+    return None if text is None else _pruner_of(text)
+
+
+def _pruner_of(study_file: str) -> BasePruner | None:
+    try:
+        document = read_yaml(study_file)
+        if not isinstance(document, dict):
+            return None
+        config = PrunerConfig.model_validate(document.get("pruner") or AUTO)
+        if config.name == AUTO:
+            objectives = document.get("objectives")
+            config, _ = picked_pruner(len(objectives) if isinstance(objectives, dict) else 1)
+        return build_pruner(config, 1)
+    except (YamlError, ValidationError, ConfigError):
+        return None  # A file that only its flags have put right.
+
+
+def _rungs_until(pruner: BasePruner | None, last_step: int) -> list[int]:
+    if pruner is None:
+        return []
+    return [rung for rung in _all_rungs(pruner) if rung <= last_step]
+
+
+def _all_rungs(pruner: BasePruner) -> list[int]:
+    if isinstance(pruner, PatientPruner):
+        pruner = pruner._wrapped_pruner or pruner
+    if isinstance(pruner, SuccessiveHalvingPruner):
+        first, factor = pruner._min_resource, pruner._reduction_factor
+        skipped = pruner._min_early_stopping_rate
+    elif isinstance(pruner, AsyncHyperbandPruner | FreezeThawPruner):
+        first, factor, skipped = pruner.min_resource, pruner.reduction_factor, 0
+    elif isinstance(pruner, HyperbandPruner):
+        # Its brackets begin one rung later each: together they have the rungs of the first.
+        first, factor, skipped = pruner._min_resource, pruner._reduction_factor, 0
+    else:
+        return []
+    if not isinstance(first, int):
+        return []
+    return [first * factor ** (skipped + rung) for rung in range(_MAX_RUNGS)]

@@ -1,0 +1,134 @@
+"""How a study converges: the best value so far, against what was spent for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from app.data.columns import Flags, Floats, Numbers
+from app.data.devices.leases import Leases
+from app.data.trials.columns import TrialColumns
+
+_SECONDS_PER_HOUR = 3600.0
+#: The largest unit of which there are at least two, and seconds below that.
+_UNITS = ((86_400.0, "d"), (_SECONDS_PER_HOUR, "h"), (60.0, "min"))
+
+
+class Axis(Enum):
+    """What was spent."""
+
+    TRIALS = "trials"
+    TIME = "wall time"
+    DEVICE_HOURS = "device-hours"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scale:
+    """The horizontal axis, with a value for each trial; NaN where a trial has none."""
+
+    title: str
+    values: Floats
+    #: Of wall time: how long the unit is.
+    unit_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BestSoFar:
+    """A staircase: the places where the best value changed, and where it ends."""
+
+    x: Floats
+    y: Floats
+    #: Of the trial that was the best from there on.
+    numbers: Numbers
+
+
+def scale_of(
+    trials: TrialColumns, axis: Axis, leases: Leases | None, *, unit_s: float | None = None
+) -> Scale:
+    """
+    Args:
+        trials: All of a study.
+        axis: What is shown.
+        leases: Of the study; needed for device-hours alone.
+        unit_s: Of wall time; None: one that fits.
+    """
+    if axis is Axis.TRIALS:
+        return Scale(title="Trial (number)", values=trials.numbers.astype(np.float64))
+    if axis is Axis.TIME:
+        begun = trials.started_at_s[~np.isnan(trials.started_at_s)]
+        elapsed = trials.ended_at_s - (begun.min() if len(begun) else 0.0)
+        seconds, unit = unit_of(float(np.nanmax(elapsed)) if trials.is_finished.any() else 0.0)
+        seconds = unit_s or seconds
+        title = f"Time since the first trial began ({unit})"
+        return Scale(title=title, values=elapsed / seconds, unit_s=seconds)
+    used_h = used_device_s(leases, trials.ended_at_s) / _SECONDS_PER_HOUR
+    return Scale(title="Spent on devices (device-hours)", values=used_h)
+
+
+def unit_of(largest_s: float) -> tuple[float, str]:
+    """A unit for durations up to some seconds: how long it is, and its sign."""
+    return next(((s, name) for s, name in _UNITS if largest_s >= 2 * s), (1.0, "s"))
+
+
+def used_device_s(leases: Leases | None, instants_s: Floats) -> Floats:
+    """Device-seconds that all leases together had taken at some instants; NaN for none."""
+    if leases is None or not len(leases.columns):
+        return np.full(len(instants_s), np.nan)
+    columns, ends = leases.columns, leases.ends_s()
+    known = ~np.isnan(ends)
+    shares = columns.shares[known]
+    at = np.concatenate([columns.started_at_s[known], ends[known]])
+    rates = np.concatenate([shares, -shares])
+    order = np.argsort(at, kind="stable")
+    at, rates = at[order], np.cumsum(rates[order])
+    used = np.concatenate([[0.0], np.cumsum(np.diff(at) * rates[:-1])])
+    return np.where(np.isnan(instants_s), np.nan, np.interp(instants_s, at, used))
+
+
+def best_so_far(
+    trials: TrialColumns, scale: Scale, objective: int, *, is_maximized: bool
+) -> BestSoFar:
+    """In the order of the axis; it goes on to the last trial that ended."""
+    there = trials.is_finished & ~np.isnan(scale.values)
+    order = np.argsort(scale.values[there], kind="stable")
+    x, numbers = scale.values[there][order], trials.numbers[there][order]
+    sign = -1.0 if is_maximized else 1.0
+    values = np.where(trials.is_candidate, sign * trials.values[:, objective], np.inf)[there][order]
+    best = np.minimum.accumulate(values) if len(values) else values
+    is_step = best < np.concatenate([[np.inf], best[:-1]])[: len(best)]
+    x_steps, y_steps, at = x[is_step], sign * best[is_step], numbers[is_step]
+    if len(x_steps):
+        x_steps = np.append(x_steps, x[-1])
+        y_steps, at = np.append(y_steps, y_steps[-1]), np.append(at, at[-1])
+    return BestSoFar(x=x_steps, y=y_steps, numbers=at)
+
+
+def pareto_front(trials: TrialColumns, is_maximized: Sequence[bool]) -> Flags:
+    """Which trials no other one beats in every objective.
+
+    Args:
+        trials: Of a study.
+        is_maximized: Of each objective.
+    """
+    signs = np.where(np.array(is_maximized, dtype=bool), -1.0, 1.0)
+    candidates = np.flatnonzero(trials.is_candidate)
+    worth = trials.values[candidates] * signs
+    front = np.zeros(len(trials), dtype=np.bool_)
+    # The best in the first objective come first: whoever is beaten is so by one of those kept.
+    order = np.lexsort(worth.T[::-1])
+    kept = np.empty((0, worth.shape[1]))
+    for at in order:
+        is_beaten = ((kept <= worth[at]).all(axis=1) & (kept < worth[at]).any(axis=1)).any()
+        if not is_beaten:
+            kept = np.vstack([kept, worth[at]])
+            front[candidates[at]] = True
+    return front
+
+
+def can_be_logarithmic(values: Floats) -> bool:
+    """Whether each value that is there has a place on such an axis."""
+    finite = values[np.isfinite(values)]
+    return bool(len(finite)) and bool((finite > 0).all())

@@ -1,0 +1,1 @@
+"""What each device did, and when it had no trial."""

@@ -1,0 +1,210 @@
+"""Who held which device from when to when, as columns; leases that were given back never change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+
+from app.data.columns import Columns, Floats, Numbers, joined
+from app.data.outcome_words import CODES, RUNNING
+from app.data.trials.columns import seconds
+from tuner.devices.device import Device, DeviceId
+from tuner.queries.dispatchers import has_our_tables, read_dispatchers
+from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS
+from tuner.store.schema.models import AttemptRow, DeviceRow, HostRow, LeaseRow, table_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevice:
+    """A device of a host."""
+
+    id: int
+    host: str
+    #: How people call it, such as `GPU 0`.
+    label: str
+    name: str
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeaseColumns(Columns):
+    """Leases in the order in which they were given."""
+
+    ids: Numbers
+    attempt_ids: Numbers
+    #: Optuna's identifiers: with all studies of a database numbers are not unique.
+    trial_ids: Numbers
+    trial_numbers: Numbers
+    attempt_numbers: Numbers
+    device_ids: Numbers
+    #: Attempts that share a device are numbered.
+    slots: Numbers
+    shares: Floats
+    #: Codes of `app.data.outcome_words`.
+    words: Numbers
+    #: Seconds since the epoch; NaN while it is held.
+    started_at_s: Floats
+    ended_at_s: Floats
+    #: When the attempt's processes had said hello, and when they were gone; NaN before that.
+    hello_at_s: Floats
+    over_at_s: Floats
+    dispatcher_ids: Numbers
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def is_held(self) -> npt.NDArray[np.bool_]:
+        return np.isnan(self.ended_at_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leases:
+    """What a look at the devices shows."""
+
+    columns: LeaseColumns
+    devices: Mapping[int, HostDevice]
+    #: Until when an unreleased lease is known to be held, by dispatcher: now, or its last beat.
+    known_until_s: Mapping[int, float]
+    living: frozenset[int]
+
+    def ends_s(self) -> Floats:
+        """When each lease ended; of one that is held, until when that is known."""
+        columns = self.columns
+        until = [self.known_until_s.get(each, np.nan) for each in columns.dispatcher_ids.tolist()]
+        ends = np.where(columns.is_held, np.array(until, dtype=float), columns.ended_at_s)
+        return np.maximum(ends, columns.started_at_s)
+
+
+_FLOATS = ("shares", "started_at_s", "ended_at_s", "hello_at_s", "over_at_s")
+
+
+def lease_columns(rows: Sequence[Mapping[str, object]]) -> LeaseColumns:
+    """Columns of rows that have a value for each."""
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for each in fields(LeaseColumns):
+        kind = np.float64 if each.name in _FLOATS else np.int64
+        columns[each.name] = np.array([row[each.name] for row in rows], dtype=kind)
+    return LeaseColumns(**columns)
+
+
+class GrowingLeases:
+    """The leases of a study, or of all studies of a database, kept between two looks."""
+
+    def __init__(self, study_id: int | None) -> None:
+        self._study_id = study_id
+        self._held = lease_columns([])
+        self._lock = threading.Lock()
+
+    def refresh(self, connection: sa.Connection, now: datetime) -> Leases:
+        """All leases as they are now."""
+        if not has_our_tables(connection):
+            return Leases(
+                columns=lease_columns([]), devices={}, known_until_s={}, living=frozenset()
+            )
+        with self._lock:
+            self._held = columns = self._merged(connection)
+        starts = read_dispatchers(connection, now, self._study_id)
+        until = {
+            each.id: (now if each.is_alive else each.ended_at or each.beat_at).timestamp()
+            for each in starts
+        }
+        return Leases(
+            columns=columns,
+            devices=_read_devices(connection),
+            known_until_s=until,
+            living=frozenset(each.id for each in starts if each.is_alive),
+        )
+
+    def _merged(self, connection: sa.Connection) -> LeaseColumns:
+        held, open_ids = self._held, self._held.ids[self._held.is_held].tolist()
+        condition: sa.ColumnElement[bool] | None = None
+        if len(held) and len(open_ids) <= MAX_LISTED:
+            condition = sa.or_(LeaseRow.id > int(held.ids.max()), LeaseRow.id.in_(open_ids))
+        new = lease_columns(self._rows(connection, condition))
+        if condition is None:
+            return new
+        if not set(open_ids).issubset(new.ids.tolist()):
+            return lease_columns(self._rows(connection, None))
+        kept = held.where(~held.is_held)
+        return joined([kept, new])
+
+    def _rows(
+        self, connection: sa.Connection, condition: sa.ColumnElement[bool] | None
+    ) -> list[Mapping[str, object]]:
+        query = (
+            sa.select(
+                LeaseRow.id,
+                LeaseRow.attempt_id,
+                LeaseRow.device_id,
+                LeaseRow.held_slot,
+                LeaseRow.share,
+                LeaseRow.leased_at,
+                LeaseRow.released_at,
+                AttemptRow.number,
+                AttemptRow.outcome,
+                AttemptRow.started_at,
+                AttemptRow.ended_at,
+                AttemptRow.dispatcher_id,
+                AttemptRow.trial_id,
+                TRIALS.c.number.label("trial"),
+            )
+            .join(AttemptRow, AttemptRow.id == LeaseRow.attempt_id)
+            .join(TRIALS, TRIALS.c.trial_id == AttemptRow.trial_id)
+            .order_by(LeaseRow.id)
+        )
+        if self._study_id is not None:
+            query = query.where(TRIALS.c.study_id == self._study_id)
+        if condition is not None:
+            query = query.where(condition)
+        rows: sa.CursorResult[Any] = connection.execute(query)
+        return [_named(row) for row in rows]
+
+
+def _named(row: sa.Row[Any]) -> Mapping[str, object]:
+    return {
+        "ids": row.id,
+        "attempt_ids": row.attempt_id,
+        "trial_ids": row.trial_id,
+        "trial_numbers": row.trial,
+        "attempt_numbers": row.number,
+        "device_ids": row.device_id,
+        "slots": row.held_slot,
+        "shares": row.share,
+        "words": CODES[row.outcome.value] if row.outcome else RUNNING,
+        "started_at_s": seconds(row.leased_at),
+        "ended_at_s": seconds(row.released_at),
+        "hello_at_s": seconds(row.started_at),
+        "over_at_s": seconds(row.ended_at),
+        "dispatcher_ids": row.dispatcher_id,
+    }
+
+
+def _read_devices(connection: sa.Connection) -> dict[int, HostDevice]:
+    """In the order in which people look for them."""
+    query = (
+        sa.select(table_of(DeviceRow), HostRow.name.label("host"))
+        .join(HostRow, HostRow.id == DeviceRow.host_id)
+        .order_by(HostRow.name, DeviceRow.kind, DeviceRow.number, DeviceRow.id)
+    )
+    return {row.id: _device(row) for row in connection.execute(query)}
+
+
+def _device(row: sa.Row[Any]) -> HostDevice:
+    device = Device(id=DeviceId(row.device), kind=row.kind, name=row.name, index=row.number)
+    return HostDevice(
+        id=row.id,
+        host=row.host,
+        label=device.label,
+        name=row.name,
+        kind=row.kind.value,
+        number=row.number,
+    )

@@ -1,0 +1,34 @@
+"""What became of a trial or an attempt, as the words that the pages show, and as small numbers."""
+
+from __future__ import annotations
+
+from optuna.trial import TrialState
+
+from tuner.attempt import Outcome
+from tuner.queries.trials import TELLING, WORDS, word_of
+
+#: The places of the words are their codes in columns.
+ALL_WORDS: tuple[str, ...] = (
+    *WORDS.values(),
+    *(outcome.value for outcome in Outcome if outcome.value not in WORDS.values()),
+)
+CODES = {word: code for code, word in enumerate(ALL_WORDS)}
+COMPLETED = CODES[WORDS[TrialState.COMPLETE]]
+PRUNED = CODES[WORDS[TrialState.PRUNED]]
+FAILED = CODES[WORDS[TrialState.FAIL]]
+RUNNING = CODES[WORDS[TrialState.RUNNING]]
+WAITING = CODES[WORDS[TrialState.WAITING]]
+#: Those that spend devices for no result.
+FAILURES = frozenset(
+    {FAILED, *(CODES[outcome.value] for state, outcome in TELLING if state is TrialState.FAIL)}
+)
+
+
+def code_of(state: TrialState, outcome: Outcome | None = None) -> int:
+    """A trial's; the outcome of its last attempt where that says more."""
+    return CODES[word_of(state, outcome)]
+
+
+def shown(word: str) -> str:
+    """`out of memory`"""
+    return word.replace("_", " ")

@@ -1,0 +1,164 @@
+"""What the pages ask for."""
+
+from __future__ import annotations
+
+import threading
+from datetime import datetime
+
+import sqlalchemy as sa
+from optuna.distributions import BaseDistribution
+
+from app.data.best import read_best
+from app.data.cache import Kept
+from app.data.connection import ReadOnlyDatabase
+from app.data.control import Asked, read_asked
+from app.data.convergence.rungs import read_rungs
+from app.data.devices.history import SETTLED_S, DeviceHistory
+from app.data.devices.leases import GrowingLeases, Leases
+from app.data.devices.trial_use import TrialUse, held_by, read_trial_use
+from app.data.overview import StudyLine, read_overview
+from app.data.trials.columns import GrowingTrials, TrialColumns
+from app.data.trials.curves import Curves, GrowingCurves
+from app.data.trials.lineage import Lineage, read_lineage
+from app.data.trials.one_trial import OneTrial, read_trial
+from app.data.trials.table import GrowingParams, Params
+from tuner.queries.locate import StoredStudy, stored_studies
+from tuner.queries.status import Progress, read_progress
+from tuner.queries.studies import Objective, read_objectives, read_studies
+from tuner.queries.trial_params import read_distributions
+from tuner.results.best import BestConfiguration
+
+_looks: dict[str, Look] = {}
+_looks_lock = threading.Lock()
+
+
+def look_at(url: str) -> Look:
+    """The one of this process: several browsers share what was read.
+
+    Raises:
+        StoreError: If the database is not there or can't be read.
+    """
+    with _looks_lock:
+        if url not in _looks:
+            _looks[url] = Look(url)
+        return _looks[url]
+
+
+class Look:
+    """Reads one database, and of what can't have changed only what is new.
+
+    Raises:
+        StoreError: Each method, if the database can't be read now.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._database = ReadOnlyDatabase(url)
+        self.device_history = DeviceHistory(self._database)
+        self._trials: dict[StoredStudy, GrowingTrials] = {}
+        self._leases: dict[StoredStudy | None, GrowingLeases] = {}
+        self._curves: dict[StoredStudy, GrowingCurves] = {}
+        self._params: dict[StoredStudy, GrowingParams] = {}
+        self._lock = threading.Lock()
+        self.kept = Kept()
+
+    @property
+    def shown_url(self) -> str:
+        return self._database.shown_url
+
+    def studies(self) -> dict[str, StoredStudy]:
+        """By name, the oldest first."""
+        found = self._database.read(stored_studies)
+        return {name: StoredStudy(id=study_id, name=name) for name, study_id in found.items()}
+
+    def overview(self, now: datetime) -> list[StudyLine]:
+        return self._database.read(lambda connection: read_overview(connection, now))
+
+    def progress(self, study: StoredStudy, now: datetime) -> Progress:
+        def work(connection: sa.Connection) -> Progress:
+            (summary,) = read_studies(connection, now, study.id)
+            return read_progress(connection, summary)
+
+        return self._database.read(work)
+
+    def objectives(self, study: StoredStudy) -> tuple[Objective, ...]:
+        return self._database.read(read_objectives).get(study.id, ())
+
+    def trials(self, study: StoredStudy) -> TrialColumns:
+        return self._database.read(self._growing_trials(study).refresh)
+
+    def params(self, study: StoredStudy, trials: TrialColumns) -> Params:
+        with self._lock:
+            growing = self._params.setdefault(study, GrowingParams(study.id))
+        return self._database.read(lambda connection: growing.refresh(connection, trials))
+
+    def distributions(self, study: StoredStudy) -> dict[str, BaseDistribution]:
+        return self._database.read(lambda connection: read_distributions(connection, study.id))
+
+    def curves(self, study: StoredStudy, trials: TrialColumns) -> Curves:
+        """Of some trials. The same object as before while nothing can have changed."""
+        with self._lock:
+            growing = self._curves.setdefault(study, GrowingCurves())
+        if not trials.is_finished.all():
+            return self._database.read(lambda connection: growing.refresh(connection, trials))
+        return self.kept.get(
+            ("curves read", study),
+            (trials,),
+            lambda: self._database.read(lambda connection: growing.refresh(connection, trials)),
+        )
+
+    def rungs(self, study: StoredStudy, last_step: int) -> list[int]:
+        return self._database.read(lambda connection: read_rungs(connection, study.id, last_step))
+
+    def lineage(self, study: StoredStudy) -> Lineage | None:
+        """Who took whose place in a population; None where the study has none."""
+        return self._database.read(lambda connection: read_lineage(connection, study.id))
+
+    def leases(self, study: StoredStudy | None, now: datetime) -> Leases:
+        """Of one study, or of all."""
+        with self._lock:
+            growing = self._leases.setdefault(study, GrowingLeases(study.id if study else None))
+        return self._database.read(lambda connection: growing.refresh(connection, now))
+
+    def trial(self, study: StoredStudy, number: int, now: datetime) -> OneTrial | None:
+        objectives = self.objectives(study)
+        return self._database.read(
+            lambda connection: read_trial(connection, study, objectives, number, now)
+        )
+
+    def trial_use(self, study: StoredStudy, number: int, now: datetime) -> TrialUse | None:
+        """What the devices of a trial did; None where it never had one."""
+        leases = self.leases(study, now)
+        held = held_by(leases, number)
+        if not held:
+            return None
+
+        def make() -> TrialUse:
+            return self._database.read(
+                lambda connection: read_trial_use(connection, held, leases.devices, now)
+            )
+
+        if held[-1].end_s > now.timestamp() - SETTLED_S:
+            return make()
+        # Samples of an hour ago say no less in coarser columns: they are not asked for again.
+        return self.kept.get(("trial use", study, number, held[-1].end_s), (), make)
+
+    def asked(self, study: StoredStudy) -> list[Asked]:
+        return self._database.read(lambda connection: read_asked(connection, study.id))
+
+    def best(self, study: StoredStudy, *, n: int, now: datetime) -> list[BestConfiguration]:
+        objectives, growing = self.objectives(study), self._growing_trials(study)
+
+        def work(connection: sa.Connection) -> list[BestConfiguration]:
+            trials = growing.refresh(connection)
+            return read_best(connection, study.id, study.name, objectives, trials, n=n, now=now)
+
+        return self._database.read(work)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _growing_trials(self, study: StoredStudy) -> GrowingTrials:
+        with self._lock:
+            if study not in self._trials:
+                self._trials[study] = GrowingTrials(study.id, len(self.objectives(study)))
+            return self._trials[study]

@@ -1,0 +1,1 @@
+"""Trials as columns and tables, one trial, curves."""

@@ -1,0 +1,66 @@
+"""Who in a population descends from whom, and what changed on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.data.convergence.rungs import read_pruner
+from tuner.queries.schedules import read_origins
+from tuner.queries.trial_params import read_whole_params
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.population.replacement import shown_changes
+from tuner.store.optuna_tables.statements import TRIALS
+from tuner.store.records.population_rows import Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A trial that took another's place, mostly as a copy."""
+
+    number: int
+    origin: Origin
+    #: For people: its parameters that its parent has otherwise; all of a new configuration.
+    changes: str
+
+    @property
+    def parent(self) -> int | None:
+        """Number of the trial whose training it goes on with; None where it begins anew."""
+        return self.origin.parent if self.origin.step and self.origin.is_sure else None
+
+
+#: By the trial's number.
+Lineage = Mapping[int, Taken]
+
+
+def read_lineage(connection: sa.Connection, study_id: int) -> Lineage | None:
+    """None where the study, as it was last run, has no population."""
+    if not isinstance(read_pruner(connection, study_id), PbtPruner):
+        return None
+    origins = read_origins(connection, study_id)
+    query = sa.select(TRIALS.c.number, TRIALS.c.trial_id).where(TRIALS.c.study_id == study_id)
+    ids = {row.number: row.trial_id for row in connection.execute(query)}
+    params = read_whole_params(connection, study_id)
+
+    def changes(number: int, origin: Origin) -> str:
+        before = {} if origin.parent is None else params.get(ids[origin.parent], {})
+        return shown_changes(before, params.get(ids[number], {}))
+
+    return {
+        number: Taken(number=number, origin=origin, changes=changes(number, origin))
+        for number, origin in sorted(origins.items())
+    }
+
+
+def descent(lineage: Lineage, number: int) -> Iterator[tuple[int, int]]:
+    """From a trial up to the member that its training began with.
+
+    Yields:
+        A trial's number, and the step after which it trained; 0 for the last one.
+    """
+    while (taken := lineage.get(number)) is not None and taken.parent is not None:
+        yield number, taken.origin.step
+        number = taken.parent
+    yield number, 0

@@ -1,0 +1,109 @@
+"""The table of trials: what became of each, its values and its configuration."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeAlias, cast
+
+import numpy as np
+import sqlalchemy as sa
+
+from app.data.outcome_words import ALL_WORDS, CODES, WAITING, shown
+from app.data.trials.columns import TrialColumns
+from search_spaces import ParamValue
+from tuner.queries.studies import Objective
+from tuner.queries.trial_params import read_fixed, read_whole_params
+
+#: By trial id.
+Params: TypeAlias = Mapping[int, Mapping[str, ParamValue]]
+Cell: TypeAlias = float | int | str | bool | datetime | None
+
+
+class GrowingParams:
+    """Configurations, of which those of finished trials are read once."""
+
+    def __init__(self, study_id: int) -> None:
+        self._study_id = study_id
+        self._held: dict[int, Mapping[str, ParamValue]] = {}
+        self._finished: frozenset[int] = frozenset()
+        self._lock = threading.Lock()
+
+    def refresh(self, connection: sa.Connection, trials: TrialColumns) -> Params:
+        with self._lock:
+            there = set(trials.ids.tolist())
+            wanted = there - self._finished
+            if wanted:
+                self._held = {
+                    trial_id: params
+                    for trial_id, params in self._held.items()
+                    if trial_id in self._finished and trial_id in there
+                }
+                self._held |= read_whole_params(connection, self._study_id, wanted)
+                self._add_enqueued(connection, trials)
+            self._finished = frozenset(trials.ids[trials.is_finished].tolist())
+            return dict(self._held)
+
+    def _add_enqueued(self, connection: sa.Connection, trials: TrialColumns) -> None:
+        waiting = trials.ids[trials.words == WAITING].tolist()
+        if waiting:
+            for trial_id, told in read_fixed(connection, self._study_id, waiting).items():
+                if trial_id in self._held:
+                    self._held[trial_id] = {**told, **self._held[trial_id]}
+
+
+def chosen(trials: TrialColumns, words: Collection[str]) -> TrialColumns:
+    """Those of some outcomes, the newest first; no words: all."""
+    codes = [CODES[word] for word in words]
+    rows = trials.where(np.isin(trials.words, codes)) if codes else trials
+    return rows.where(np.arange(len(rows))[::-1])
+
+
+def words_of(trials: TrialColumns) -> list[str]:
+    """Outcomes that some trial has, in the order in which they are always shown."""
+    return [ALL_WORDS[code] for code in np.unique(trials.words).tolist()]
+
+
+def table_of(
+    trials: TrialColumns, objectives: Sequence[Objective], params: Params, now: datetime
+) -> dict[str, list[Cell]]:
+    """Columns by their titles. Durations are in seconds, until now for one that runs."""
+    columns: dict[str, list[Cell]] = {
+        "trial": list(trials.numbers.tolist()),
+        "outcome": [shown(ALL_WORDS[code]) for code in trials.words.tolist()],
+    }
+    for place, objective in enumerate(objectives):
+        columns[objective.name] = [_or_none(each) for each in trials.values[:, place].tolist()]
+    if trials.is_infeasible.any():
+        columns["infeasible"] = list(trials.is_infeasible.tolist())
+    ends = np.where(trials.is_finished, trials.ended_at_s, now.timestamp())
+    columns["duration (s)"] = [
+        _or_none(each) for each in np.maximum(0.0, ends - trials.started_at_s).round(1).tolist()
+    ]
+    columns["started (UTC)"] = [_instant(each) for each in trials.started_at_s.tolist()]
+    for name in _names(params):
+        title = name if name not in columns else f"{name} (parameter)"
+        cells = [params.get(trial_id, {}).get(name) for trial_id in trials.ids.tolist()]
+        columns[title] = _alike(cells)
+    return columns
+
+
+def _names(params: Params) -> list[str]:
+    return list(dict.fromkeys(name for each in params.values() for name in each))
+
+
+def _alike(cells: Sequence[ParamValue | None]) -> list[Cell]:
+    """A table's column has one type: where values are of several, all are shown as text."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds <= {int, float} or kinds == {bool} or kinds == {str}:
+        return cast("list[Cell]", list(cells))
+    return [None if cell is None else str(cell) for cell in cells]
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def _instant(at_s: float) -> datetime | None:
+    return None if np.isnan(at_s) else datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

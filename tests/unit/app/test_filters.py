@@ -1,0 +1,65 @@
+"""Filters that people type, and lines that run a trial alone."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from app.data.trials.filters import rows_where
+from app.data.trials.run_alone import command_alone
+from app.data.trials.table import Cell
+from tests.unit.app.columns import stored_attempt
+from tuner.errors import ConfigError
+
+TABLE: dict[str, list[Cell]] = {
+    "trial": [0, 1, 2],
+    "lr": [0.1, 0.01, None],
+    "optimizer": ["sgd", "adamw", "sgd"],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "passed"),
+    [
+        ("", [True, True, True]),
+        ("lr < 0.05", [False, True, False]),
+        ("lr >= 0.01 and optimizer = SGD", [True, False, False]),
+        ("optimizer != 'sgd'", [False, True, False]),
+        ("Trial > 0, optimizer == sgd", [False, False, True]),
+        ("lr < much", [False, False, False]),
+    ],
+)
+def test_rows_that_pass(text: str, passed: list[bool]) -> None:
+    assert rows_where(text, TABLE, 3).tolist() == passed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("lr", "COLUMN SIGN VALUE"), ("width < 3", "no column 'width'. There are: trial, lr")],
+)
+def test_what_is_no_filter_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        rows_where(text, TABLE, 3)
+
+
+def test_a_command_alone_has_the_parameters_in_its_words_and_its_environment() -> None:
+    file = 'trial: {command: [python, train.py, "--lr={lr}", "--m={momentum}"]}'
+    line = command_alone(file, "/a b", 3, {"lr": 0.01}, stored_attempt(seed=7))
+    assert line is not None
+    words = shlex.split(line)
+    assert words[:4] == ["cd", "/a b", "&&", "env"]
+    assert {"TUNER_PARAM_LR=0.01", "TUNER_SEED=7"} <= set(words)
+    assert words[-3:] == ["python", "train.py", "--lr=0.01"]
+
+
+def test_a_function_alone_is_called_with_a_trial_that_has_the_parameters() -> None:
+    line = command_alone("trial: {function: a.b:train}", "/a", 3, {"lr": 0.01}, stored_attempt())
+    assert line is not None
+    code = shlex.split(line)[-1]
+    assert code == "import trials, a.b; print(a.b.train(trials.current({'lr': 0.01})))"
+
+
+@pytest.mark.parametrize("file", ["", "[", "trial: 3", "trial: {}", "trial: {command: ['{']}"])
+def test_no_line_where_the_program_is_not_known(file: str) -> None:
+    assert command_alone(file, "/a", 3, {}, stored_attempt()) is None

@@ -1,0 +1,1 @@
+"""Changes to stored studies: copy, delete, enqueue, export, import, retry, control commands."""

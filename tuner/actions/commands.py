@@ -1,0 +1,247 @@
+"""`tuner pause`, `resume`, `stop`, `set`: asks those who work on a study for something."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+from optuna.trial import TrialState
+from pydantic import ValidationError
+
+from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.config.error_text import to_mistakes
+from tuner.config.sections.budget import BudgetConfig
+from tuner.config.sections.confirm import confirmation_of
+from tuner.devices.request import parse_device_request
+from tuner.errors import ConfigError
+from tuner.messages import Json
+from tuner.queries.dispatchers import StoredDispatcher, read_dispatchers
+from tuner.queries.locate import Place, choose_study, stored_studies, writing
+from tuner.store.optuna_tables.statements import TRIALS
+from tuner.store.records.commands import (
+    OF_THE_WHOLE,
+    REFUSED,
+    Addressee,
+    Command,
+    Order,
+    insert_command,
+)
+from tuner.store.schema.models import EventRow
+
+_LAST_EVENT = sa.select(sa.func.max(EventRow.id))
+_KEYS = tuple(f"budget.{field.alias or name}" for name, field in BudgetConfig.model_fields.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """What was asked for, and who hears it."""
+
+    study: str
+    command: Command
+    hearers: tuple[StoredDispatcher, ...]
+    #: The newest event of before: an answer comes later.
+    last_event_id: int
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where somebody works on the study: `host (pid 17)`."""
+        return tuple(f"{one.host} (pid {one.pid})" for one in self.hearers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a dispatcher made of a command, in its words."""
+
+    is_refusal: bool
+    text: str
+
+
+def order(
+    place: Place,
+    wanted: Command,
+    now: datetime,
+    *,
+    host: str | None = None,
+    pid: int | None = None,
+) -> Ordered:
+    """Writes a command down.
+
+    Args:
+        place: The study.
+        wanted: What is asked for.
+        now: The present.
+        host: Where the dispatcher works that is meant, should it be for one alone.
+        pid: Its process.
+
+    Raises:
+        TunerError: If there is no such study or trial, or nobody is there who could do it.
+    """
+    with writing(place) as (_, connection):
+        stored = choose_study(connection, place)
+        alive = _at_work(connection, now, stored.id)
+        if wanted.order in OF_THE_WHOLE and wanted.trial_number is None:
+            alive += _of_runs(connection, stored.name, now)
+        _refuse_vain(connection, stored.id, wanted, alive)
+        if "devices" in wanted.arguments:
+            alive = [choose_dispatcher(alive, host, pid)]
+            to = Addressee(host=alive[0].host, pid=alive[0].pid)
+            wanted = replace(wanted, to=to)
+        elif host is not None or pid is not None:
+            key = "--host" if host is not None else "--pid"
+            problem = "goes with devices=...: a budget is that of the whole study."
+            raise ConfigError(problem, key=key)
+        last_event_id = connection.execute(_LAST_EVENT).scalar() or 0
+        insert_command(connection, stored.id, wanted, at=now)
+    return Ordered(
+        study=stored.name, command=wanted, hearers=tuple(alive), last_event_id=last_event_id
+    )
+
+
+def _of_runs(connection: sa.Connection, study: str, now: datetime) -> list[StoredDispatcher]:
+    """Those who run the leaders of a study again: they hear what is asked of the study."""
+    study_id = stored_studies(connection).get(confirmation_of(study))
+    if study_id is None:
+        return []
+    return _at_work(connection, now, study_id)
+
+
+def _at_work(connection: sa.Connection, now: datetime, study_id: int) -> list[StoredDispatcher]:
+    """Those who live; where there are none, those of whom that is not certain."""
+    found = read_dispatchers(connection, now, study_id)
+    alive = [one for one in found if one.is_alive]
+    return alive or [one for one in found if one.may_live]
+
+
+def choose_dispatcher(
+    alive: Sequence[StoredDispatcher], host: str | None, pid: int | None
+) -> StoredDispatcher:
+    """The one that is meant.
+
+    Raises:
+        ConfigError: If that may be none or several of them.
+    """
+    there = [one for one in alive if host in (None, one.host) and pid in (None, one.pid)]
+    places = ", ".join(f"{one.host} (pid {one.pid})" for one in there or alive)
+    if not there:
+        key = "--host" if host is not None else "--pid"
+        problem = f"is {host or pid}, where nobody works on this study. Who does: {places}."
+        raise ConfigError(problem, key=key)
+    if len({one.host for one in there}) > 1:
+        raise ConfigError(
+            f"Several machines work on this study: {places}. Say which one gets other devices: "
+            f"--host {there[0].host}."
+        )
+    if len(there) > 1:
+        raise ConfigError(
+            f"Several dispatchers work on this study there: {places}. Say which one gets other "
+            f"devices: --pid {there[0].pid}."
+        )
+    return there[0]
+
+
+def read_answer(connection: sa.Connection, ordered: Ordered) -> Answer | None:
+    """What the one that heard a command has made of it; None where it has not said."""
+    query = (
+        sa.select(EventRow.name, EventRow.detail)
+        .where(
+            EventRow.id > ordered.last_event_id,
+            EventRow.dispatcher_id.in_([one.id for one in ordered.hearers]),
+            EventRow.name.in_([ordered.command.order.value, REFUSED]),
+        )
+        .order_by(EventRow.id)
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    return Answer(is_refusal=row.name == REFUSED, text=row.detail) if row is not None else None
+
+
+def whoever_asks() -> str:
+    """`user@host`, for the record."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # A container may have no name for its user.
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
+
+
+def split_source(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The study that is named before KEY=VALUE words, and those; None where none is."""
+    first, *rest = words
+    is_pair = "=" in first and "://" not in first.partition("=")[0]
+    return (None, list(words)) if is_pair or not rest else (first, rest)
+
+
+def read_limits(pairs: Sequence[str]) -> dict[str, Json]:
+    """Reads `budget.trials=200` or `devices=[0,1]`.
+
+    Raises:
+        ConfigError: With what is allowed.
+    """
+    limits: dict[str, Json] = {}
+    for pair in pairs:
+        key, separator, text = pair.partition("=")
+        if not separator:
+            problem = f"is given {pair!r}, but takes KEY=VALUE, such as budget.trials=200."
+            raise ConfigError(problem, key="tuner set")
+        limits[key] = _read_devices(text) if key == "devices" else _read_limit(key, text)
+    return limits
+
+
+def _read_devices(text: str) -> Json:
+    """As the study file has them; whether they are there is known where the study runs."""
+    try:
+        value = read_yaml(text)
+        parse_device_request(value)
+    except YamlError as error:
+        raise ConfigError(f"is given a value that is {error}", key="devices") from error
+    except ValueError as error:
+        raise ConfigError(str(error), key="devices") from error
+    found: Json = value  # type: ignore[assignment]
+    return found
+
+
+def _read_limit(key: str, text: str) -> Json:
+    if key not in _KEYS:
+        problem = f"can't be changed while a study runs. What can: devices, {', '.join(_KEYS)}."
+        raise ConfigError(problem, key=key)
+    name = key.removeprefix("budget.")
+    try:
+        value = read_yaml(text)
+        config = BudgetConfig.model_validate({name: value})
+    except YamlError as error:
+        raise ConfigError(f"is given a value that is {error}", key=key) from error
+    except ValidationError as error:
+        mistake = to_mistakes(error.errors(), {})[0]
+        raise ConfigError(mistake.problem, key=f"budget.{mistake.key}") from error
+    found: Json = next(iter(config.model_dump(exclude_unset=True).values()))
+    return found
+
+
+def _refuse_vain(
+    connection: sa.Connection, study_id: int, wanted: Command, hearers: Sequence[StoredDispatcher]
+) -> None:
+    if wanted.trial_number is not None:
+        _refuse_trial_that_does_not_run(connection, study_id, wanted.trial_number)
+    if hearers or wanted.order in (Order.PAUSE, Order.RESUME):
+        return
+    if wanted.order is Order.SET:
+        raise ConfigError(
+            "Nobody works on this study now. Change the study file, or start it with --set."
+        )
+    raise ConfigError("Nobody works on this study now: there is nothing to stop.")
+
+
+def _refuse_trial_that_does_not_run(connection: sa.Connection, study_id: int, number: int) -> None:
+    query = sa.select(TRIALS.c.state).where(
+        TRIALS.c.study_id == study_id, TRIALS.c.number == number
+    )
+    state = connection.execute(query).scalar()
+    if state is None:
+        raise ConfigError(f"There is no trial {number} in this study.")
+    if state is not TrialState.RUNNING:
+        ended = "waits" if state is TrialState.WAITING else "has ended already"
+        raise ConfigError(f"Trial {number} does not run: it {ended}.")

@@ -1,0 +1,57 @@
+"""Whether a trial of one search space could be one of another. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from search_spaces import ParamValue, Scalar, SearchSpace
+from tuner.actions.fit_to_space import Misfit, check_constant, converted
+from tuner.config.command_template import format_value
+
+
+class LeftOut(ValueError):
+    """Why a trial has no place in a space: in words that are the same for many trials."""
+
+
+def refitted(params: Mapping[str, ParamValue], space: SearchSpace) -> dict[str, Scalar]:
+    """The parameters of a trial as the space has them.
+
+    Everything that the trial was evaluated with must have its place in the space, with that
+    value: as a parameter, or as a constant. A constant that the trial did not have is accepted:
+    it is what the study file says of all trials.
+
+    Args:
+        params: Of the trial, constants included.
+        space: Another one than the trial's.
+
+    Raises:
+        LeftOut: If the space cannot have such a trial.
+    """
+    values: dict[str, Scalar] = {}
+    for parameter in space.parameters:
+        if not parameter.applies({**space.constants, **values}):
+            continue
+        name = parameter.name
+        if name not in params:
+            raise LeftOut(f"{name} is new, and these trials have no value of it")
+        try:
+            values[name] = converted(params[name], parameter.distribution)
+        except Misfit as error:
+            raise LeftOut(f"{name} is outside of its new range") from error
+    for name, value in params.items():
+        if name not in values:
+            _check_place(name, value, space)
+    return values
+
+
+def _check_place(name: str, value: ParamValue, space: SearchSpace) -> None:
+    if name in space.constants:
+        constant = space.constants[name]
+        try:
+            check_constant(value, constant)
+        except Misfit as error:
+            raise LeftOut(f"{name} is always {format_value(constant)} now") from error
+    elif name in space.names:
+        raise LeftOut(f"{name} does not exist any more beside the other values")
+    else:
+        raise LeftOut(f"{name} is gone from the space")

@@ -1,0 +1,162 @@
+"""Copies of checkpoints that one trial hands on to another: hard links, whole or not there.
+
+Between its making and the start of the trial that it is for, a copy lies with the trial that is
+replaced, beside the checkpoints that are kept or removed by a rule, so that nothing that a running
+trial writes, rotates or loses can reach it. A link costs no room and no time; a checkpoint is never
+written to once it has its name, so that two names of one file are two copies. Where the disk knows
+no links the content is copied.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tuner.checkpoints.layout import (
+    all_whole,
+    is_whole,
+    newest_whole,
+    remove,
+    step_of,
+    sync_folder,
+)
+from tuner.checkpoints.paths import StudyFiles
+
+#: A trial that runs removes its older checkpoints while they are being looked at.
+_N_LOOKS = 5
+
+
+class StateCopies:
+    """Checkpoints on their way from one trial to another.
+
+    Args:
+        files: Where the trials of the study have theirs.
+        is_own: Whether the folder of a trial, by number, holds the files of that trial. A database
+            that is restored from a backup gives numbers again.
+    """
+
+    def __init__(
+        self, files: StudyFiles, is_own: Callable[[int], bool] = lambda _number: True
+    ) -> None:
+        self._files = files
+        self._is_own = is_own
+
+    def has_state(self, number: int) -> bool:
+        """Whether a trial has saved something to go on from, which can be seen here."""
+        return newest_whole(self._files.checkpoints(number)) is not None and self._is_own(number)
+
+    def take(self, parent: int, replaced: int) -> int | None:
+        """Copies the whole checkpoints of a trial: the newest, and older ones if it is damaged.
+
+        Args:
+            parent: Number of that trial, which may be running.
+            replaced: Number of the trial with which the copy lies.
+
+        Returns:
+            The step of the newest; None where there is none here, or where a folder holds the files
+            of another trial.
+        """
+        if not (self._is_own(parent) and self._is_own(replaced)):
+            return None
+        for _ in range(_N_LOOKS):
+            whole = all_whole(self._files.checkpoints(parent))
+            if not whole:
+                return None
+            try:
+                self._keep(whole, self._files.handed_on(replaced))
+            except FileNotFoundError:
+                continue
+            return step_of(whole[0])
+        return None
+
+    def is_here(self, replaced: int) -> bool:
+        """Whether a copy lies with a trial."""
+        return newest_whole(self._files.handed_on(replaced)) is not None and self._is_own(replaced)
+
+    def give(self, replaced: int, child: int) -> int | None:
+        """Gives the copy to the trial that it is for, where that has no checkpoint yet.
+
+        It is the same however often it is done, and wherever it was cut off.
+
+        Returns:
+            The step of the newest whole checkpoint that the trial has now; None for none.
+        """
+        folder, source = self._files.checkpoints(child), self._files.handed_on(replaced)
+        copies = all_whole(source) if self._is_own(replaced) else []
+        if copies and newest_whole(folder) is None:
+            folder.mkdir(parents=True, exist_ok=True)
+            # The newest first: where this is cut off, the older ones are not missed.
+            for copy in copies:
+                if (torn := folder / copy.name).is_dir():
+                    shutil.rmtree(torn)
+                copy.rename(folder / copy.name)
+            sync_folder(folder)
+        self.drop(replaced)
+        newest = newest_whole(folder)
+        return None if newest is None else step_of(newest)
+
+    def drop(self, replaced: int) -> None:
+        """Nobody needs the copy any more."""
+        if self._is_own(replaced):
+            shutil.rmtree(self._files.handed_on(replaced), ignore_errors=True)
+
+    def _keep(self, checkpoints: Sequence[Path], target: Path) -> None:
+        """
+        Args:
+            checkpoints: The newest first.
+            target: The folder of the copies.
+
+        Raises:
+            FileNotFoundError: If the newest is gone meanwhile; nothing is left then.
+        """
+        partial = target.with_name(f"{target.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            for checkpoint in checkpoints:
+                try:
+                    _link(checkpoint, partial / checkpoint.name)
+                except FileNotFoundError:
+                    if checkpoint == checkpoints[0]:
+                        raise
+                    remove(partial / checkpoint.name)
+            sync_folder(partial)
+        except FileNotFoundError:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        # Of an attempt that was lost after it was told to end.
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+        sync_folder(target.parent)
+
+
+def _link(source: Path, target: Path) -> None:
+    if not source.is_dir():
+        _link_file(source, target)
+        return
+    target.mkdir()
+    for parent, folders, names in os.walk(source, onerror=_raise):
+        inside = target / Path(parent).relative_to(source)
+        for name in folders:
+            (inside / name).mkdir()
+        for name in names:
+            _link_file(Path(parent) / name, inside / name)
+    if not is_whole(target):
+        # Its owner has removed some of it meanwhile.
+        raise FileNotFoundError(source)
+    shutil.copystat(source, target)
+
+
+def _link_file(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,0 +1,142 @@
+"""The one place that knows where a study keeps its files.
+
+Everything is below `tuner-files/<study>/` beside the study file: a folder for each trial, with a
+log for each attempt of it and its checkpoints.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.checkpoints.layout import newest_first
+
+FOLDER_NAME = "tuner-files"
+OWNER_NAME = "study.json"
+_CHECKPOINTS = "checkpoints"
+_NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]+")
+
+
+def expanded(text: str) -> Path:
+    """A path with `~` filled in; one of a user who does not exist is left as it is written."""
+    return Path(os.path.expanduser(text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyFiles:
+    """Paths of one study's files.
+
+    Args:
+        folder: The study file's folder.
+        study: Name of the study.
+    """
+
+    folder: Path
+    study: str
+
+    @functools.cached_property
+    def root(self) -> Path:
+        name = _NOT_IN_FILE_NAMES.sub("_", self.study)
+        if name != self.study:
+            # `a b` and `a_b` are two studies, and must not find each other's checkpoints.
+            name += f"-{hashlib.sha256(self.study.encode()).hexdigest()[:6]}"
+        return self.folder / FOLDER_NAME / name
+
+    @property
+    def preload_log(self) -> Path:
+        """What the user's modules print when they are imported ahead of the trials."""
+        return self.root / "imports.log"
+
+    @property
+    def dispatcher_log(self) -> Path:
+        """What the dispatcher did, with the traceback of an accident."""
+        return self.root / "dispatcher.log"
+
+    @property
+    def dispatchers(self) -> Path:
+        """A file for each dispatcher, locked by its workers."""
+        return self.root / "dispatchers"
+
+    @property
+    def hooks_log(self) -> Path:
+        """What the programs of `on_finish`, `on_best` and `on_failure` print."""
+        return self.root / "hooks.log"
+
+    @property
+    def owner_file(self) -> Path:
+        """Says which study the folder belongs to."""
+        return self.root / OWNER_NAME
+
+    @property
+    def moved_aside(self) -> Path:
+        """Where files of other studies and trials are that were in the place of this study's."""
+        return self.moved_aside_below(self.root)
+
+    @staticmethod
+    def moved_aside_below(root: Path) -> Path:
+        """The same for the folder of any study."""
+        return root / "moved-aside"
+
+    def trial(self, trial_number: int) -> Path:
+        return self.root / f"trial-{trial_number}"
+
+    def log(self, trial_number: int, attempt_number: int, rank: int = 0) -> Path:
+        """Output of one rank of an attempt, both streams; rank 0 is most attempts' only one."""
+        of_rank = f".rank-{rank}" if rank else ""
+        return self.trial(trial_number) / f"attempt-{attempt_number}{of_rank}.log"
+
+    def checkpoints(self, trial_number: int) -> Path:
+        """Shared by all attempts of a trial, so that a later one can go on from there."""
+        return self.trial(trial_number) / _CHECKPOINTS
+
+    def has_checkpoint(self, trial_number: int) -> bool:
+        """Whether a later attempt of a trial has something to go on from."""
+        return bool(newest_first(self.checkpoints(trial_number)))
+
+    def removed_checkpoints(self, trial_number: int) -> Path:
+        """Where they are while they are being removed."""
+        return self.trial(trial_number) / f"{_CHECKPOINTS}.removed"
+
+    def set_aside_checkpoints(self, trial_number: int, attempt_number: int) -> Path:
+        """Checkpoints with which an attempt had nothing left to do."""
+        return self.trial(trial_number) / f"{_CHECKPOINTS}.set-aside-{attempt_number}"
+
+    def handed_on(self, trial_number: int) -> Path:
+        """The checkpoint that the copy which replaces this trial is to begin from."""
+        return self.trial(trial_number) / f"{_CHECKPOINTS}.handed-on"
+
+    def trials(self) -> list[int]:
+        """Numbers of the trials that have files."""
+        found = (re.fullmatch(r"trial-(\d+)", path.name) for path in self._entries())
+        return [int(each[1]) for each in found if each]
+
+    def attempts_of(self, trial_number: int) -> list[int]:
+        """Numbers of a trial's attempts that have a log, the oldest first."""
+        return sorted(self._numbers(self.trial(trial_number), r"attempt-(\d+)\.log"))
+
+    def ranks_of(self, trial_number: int, attempt_number: int) -> list[int]:
+        """Ranks of an attempt that have a log."""
+        name = rf"attempt-{attempt_number}(?:\.rank-(\d+))?\.log"
+        return sorted(self._numbers(self.trial(trial_number), name))
+
+    def _entries(self) -> list[Path]:
+        try:
+            return list(self.root.iterdir())
+        except FileNotFoundError:
+            return []
+
+    @staticmethod
+    def _numbers(folder: Path, name: str) -> Iterator[int]:
+        for path in folder.glob("attempt-*.log"):
+            if found := re.fullmatch(name, path.name):
+                yield int(found[1] or 0)
+
+
+def checkpoints_in(folder: Path) -> Path:
+    """The checkpoints in the folder of a trial, wherever that is."""
+    return folder / _CHECKPOINTS

@@ -1,0 +1,66 @@
+"""What trials have saved, as it lies on disk: looked at beside the loop, told as what has changed.
+
+The disk is the truth: also a program that writes its files itself, or a user who removes some, is
+seen. What was seen goes to the database, for those who cannot look at this machine's disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tuner.checkpoints import layout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedState:
+    """One checkpoint on disk, whole as far as its end tells."""
+
+    path: str
+    step: int
+    size_bytes: int
+    saved_at: datetime
+
+
+def look(folder: Path) -> dict[str, SavedState]:
+    """The checkpoints of one trial, by path."""
+    found = (_read(path) for path in layout.newest_first(folder))
+    return {state.path: state for state in found if state is not None}
+
+
+def changes(
+    before: Mapping[str, SavedState], after: Mapping[str, SavedState]
+) -> tuple[list[SavedState], list[str]]:
+    """Those that are new or were written anew, the oldest first; and the paths that are gone."""
+    added = [state for path, state in after.items() if before.get(path) != state]
+    gone = [path for path in before if path not in after]
+    return sorted(added, key=lambda state: state.saved_at), gone
+
+
+def _read(path: Path) -> SavedState | None:
+    """None where it is torn, or was removed meanwhile."""
+    if not layout.is_whole(path):
+        return None
+    try:
+        written_at_s = path.stat().st_mtime
+        size_bytes = sum(_sizes(path))
+    except FileNotFoundError:
+        return None
+    return SavedState(
+        path=str(path),
+        step=layout.step_of(path),
+        size_bytes=size_bytes,
+        saved_at=datetime.fromtimestamp(written_at_s, UTC),
+    )
+
+
+def _sizes(path: Path) -> Iterator[int]:
+    if path.is_file():
+        yield path.stat().st_size
+        return
+    for parent, _, names in os.walk(path):
+        for name in names:
+            yield (Path(parent) / name).stat().st_size

@@ -1,0 +1,172 @@
+"""The end of a study that asks for it: its leaders run again with fresh seeds.
+
+The runs are trials of a second study, `<name>.confirm`, which a second dispatcher works on with
+the same devices. So they are launched, retried, claimed and counted as all trials are, and neither
+sampler, pruner nor budget of the study itself hears of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import yaml
+from optuna.pruners import NopPruner
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+from search_spaces.strict_yaml import read_yaml
+from tuner.budget import Budget
+from tuner.compose.workplace import OpenStudy, Workplace, make_dispatcher, open_study
+from tuner.config import BudgetConfig, PrunerConfig, SamplerConfig, StudyConfig
+from tuner.config.sections.confirm import ConfirmConfig, confirmation_of
+from tuner.dispatch.notices import Notice, Said, Snapshot, View
+from tuner.dispatch.terms import Result
+from tuner.launch.protocols import Events
+from tuner.monitoring.hooks import Hooks
+from tuner.results.confirmations import Leader, insert_runs
+from tuner.search.study import StudySearch
+
+#: What a run of a leader does not have of its study.
+_NOT_OF_RUNS = (
+    *("confirm", "widen", "prior", "transfer", "sampler", "pruner"),
+    *("on_best", "on_failure", "on_finish"),
+)
+
+
+class HookedView:
+    """Shows the runs of leaders, and lets the programs go on that the study has started.
+
+    Args:
+        view: Shows them.
+        hooks: Of the study; they are not told of its leaders' runs.
+    """
+
+    def __init__(self, view: View, hooks: Hooks) -> None:
+        self._view = view
+        self._hooks = hooks
+        self.refresh_every_s = view.refresh_every_s
+
+    def show(self, notice: Notice) -> None:
+        self._view.show(notice)
+
+    def refresh(self, snapshot: Snapshot) -> None:
+        self._view.refresh(snapshot)
+        self._hooks.look()
+
+
+def confirm(
+    study: OpenStudy,
+    wanted: ConfirmConfig,
+    workplace: Workplace,
+    view: View,
+    events: Events,
+    result: Result,
+) -> Result:
+    """Runs the leaders again, as far as that has not been done.
+
+    Args:
+        study: It is over.
+        wanted: Who is run, and how often.
+        workplace: Where it was worked on.
+        view: Who watches.
+        events: Everything that happens.
+        result: How the study has ended.
+
+    Returns:
+        The same; as an interrupted one, if the user ends the runs.
+
+    Raises:
+        TunerError: As a study does.
+    """
+    leaders = leaders_of(study.search, wanted.top)
+    if not leaders:
+        return result
+    seed = _fresh(study.seed)
+    config = _config(study.config, wanted.top * wanted.seeds, seed)
+    runs = open_study(
+        config,
+        workplace.database,
+        NopPruner(),
+        workplace.host,
+        lambda text: view.show(Said(text=text)),
+    )
+    runs.recorder.add_devices(workplace.leasing.devices)
+    runs.recorder.commands.heed_also(study.recorder.commands)
+    n_runs = workplace.database.access.run(
+        lambda c: insert_runs(c, runs.search.study_id, leaders, wanted.seeds)
+    )
+    workplace.database.storage.look_again()
+    runs.search.sync()
+    # No more than that: a run that nobody asked for would repeat no trial.
+    config = _config(study.config, n_runs, seed)
+    runs.recorder.allow(Budget(trials=n_runs))
+    numbers = ", ".join(str(each.number) for each in leaders)
+    view.show(
+        Said(
+            text=f"The leaders (trials {numbers}) run again, {wanted.seeds} times each with fresh "
+            f"seeds, as trials of study {config.study!r}."
+        )
+    )
+    if runs.folder is not None and runs.folder.note:
+        view.show(Said(text=runs.folder.note))
+    dispatcher = make_dispatcher(replace(runs, config=config), workplace, view)
+    ended = dispatcher.run(events)
+    dispatcher.keep_house()
+    if runs.folder is not None:
+        runs.folder.close()
+    if ended.is_interrupted:
+        return replace(result, is_interrupted=True, reason="interrupted while leaders ran again")
+    return result
+
+
+def leaders_of(search: StudySearch, n: int) -> list[Leader]:
+    """The best configurations that have completed, the best first, each once."""
+    study = search.study
+    trials = [
+        each
+        for each in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        if all(value <= 0 for value in each.constraints.values())
+    ]
+    is_maximized = study.direction is StudyDirection.MAXIMIZE
+    ranked = sorted(trials, key=lambda each: each.values[0], reverse=is_maximized)
+    leaders: list[Leader] = []
+    for trial in ranked:
+        if all(trial.params != each.params for each in leaders):
+            leaders.append(Leader(number=trial.number, params=trial.params))
+        if len(leaders) == n:
+            break
+    return leaders
+
+
+def _fresh(seed: int) -> int:
+    """Trials of the study have drawn from its own seed."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/confirm".encode()).digest()[:4], "big") >> 1
+
+
+def _config(config: StudyConfig, n_runs: int, seed: int) -> StudyConfig:
+    """The study that holds the runs: as the file has it, but for what chooses and what ends."""
+    found = config.model_copy(
+        update={
+            "study": confirmation_of(config.study),
+            "sampler": SamplerConfig.model_validate({"name": "random", "seed": seed}),
+            "pruner": PrunerConfig.model_validate("none"),
+            "budget": BudgetConfig(trials=n_runs),
+            "prior": None,
+            "transfer": (),
+            "confirm": None,
+            # Runs that are compared are alike.
+            "widen": False,
+        }
+    )
+    document = read_yaml(config.text)
+    if isinstance(document, dict):
+        kept = {key: each for key, each in document.items() if key not in _NOT_OF_RUNS}
+        own = {
+            "study": found.study,
+            "sampler": {"name": "random", "seed": seed},
+            "pruner": "none",
+            "budget": {"trials": n_runs},
+        }
+        found = found.with_text(yaml.safe_dump(kept | own, sort_keys=False))
+    return found

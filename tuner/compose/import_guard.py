@@ -1,0 +1,34 @@
+"""Finds a user's module that has the name of a package of ours and so hides it.
+
+Imports the standard library only: it is asked before anything of ours that could be hidden.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+PACKAGES = ("tuner", "search_spaces", "trials")
+EXIT_BAD_INPUT = 2
+
+
+def find_shadow(folders: Iterable[Path]) -> str:
+    """What is wrong and what to do, where a folder has such a module; else empty."""
+    ours = Path(__file__).resolve().parents[2]
+    for folder in folders:
+        for package in PACKAGES:
+            for found in (folder / f"{package}.py", folder / package / "__init__.py"):
+                if found.exists() and not found.resolve().is_relative_to(ours / package):
+                    return (
+                        f"The folder {folder} has a module {package!r} of its own, which hides "
+                        f"the tuner's package of that name. Rename {found.relative_to(folder)}."
+                    )
+    return ""
+
+
+def refuse_shadow() -> None:
+    """Ends the program where the present folder hides one of our packages."""
+    if problem := find_shadow([Path.cwd()]):
+        print(problem, file=sys.stderr)
+        raise SystemExit(EXIT_BAD_INPUT)

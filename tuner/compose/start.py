@@ -1,0 +1,209 @@
+"""Starts a study: the workers' fork server first, then everything else while it imports torch."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tuner.checkpoints.paths import StudyFiles
+from tuner.compose.study_plan import (
+    HostDevices,
+    check_study,
+    find_devices,
+    import_path_of,
+    program_of,
+    reselection_of,
+    rule_of,
+    widening_of,
+    widths_of,
+    worker_environment,
+)
+from tuner.config import StudyConfig
+from tuner.config.machine_checks import what_is_left_to_others
+from tuner.devices.allocation.width import Devices, LearnedWidth
+from tuner.devices.device import DeviceKind
+from tuner.devices.locks import DeviceLocks
+from tuner.devices.nvidia.mps import mps_is_running
+from tuner.errors import ConfigError
+from tuner.launch.descriptors import ENV_SOFT_LIMIT, raised_limit
+from tuner.launch.inbox import Inbox
+from tuner.launch.local_host.launcher import LocalLauncher, modules_of
+from tuner.launch.local_host.leftover_workers import Remains
+from tuner.provenance import package_versions
+
+if TYPE_CHECKING:
+    from tuner.compose.wiring import StudyEnd
+    from tuner.monitoring.prometheus import MetricsServer
+
+
+def run_study(
+    config: StudyConfig,
+    console: Console,
+    environ: Mapping[str, str],
+    serve_at: tuple[str, int] | None = None,
+) -> StudyEnd:
+    """Runs a study to the end of its budget, or until the user stops it.
+
+    Args:
+        config: The study.
+        console: Where progress is shown: live in a terminal, else as lines.
+        environ: The process's environment.
+        serve_at: Host and port where figures are served for Prometheus; None for nowhere.
+
+    Raises:
+        TunerError: With a message for the user; everything is stopped and recorded by then.
+    """
+    pruner = check_study(config)
+    files = StudyFiles(folder=config.folder, study=config.study)
+    with ExitStack() as stack:
+        metrics = _serve_metrics(stack, config, console, serve_at)
+        remains = Remains(files.dispatchers, partial(_say, console))
+        remains.wait()
+        locks = stack.enter_context(DeviceLocks())
+        host = find_devices(config, environ, locks)
+        stack.callback(host.probe.close)
+        _announce_devices(console, host)
+        if line := _sharing_line(config, host, environ):
+            console.print(line, highlight=False)
+        if line := what_is_left_to_others(config, host.all_devices):
+            console.print(f"resources: {line}", highlight=False)
+        if line := widening_of(config, len(host.all_devices)):
+            console.print(f"widen: {line}", highlight=False)
+        if config.budget.is_open:
+            console.print("budget: open; the study goes on until Ctrl-C")
+        inbox = Inbox()
+        stack.callback(inbox.close)
+        launcher = stack.enter_context(open_launcher(config, host, inbox, environ, remains))
+        _log_to(files.dispatcher_log)
+        # SQLAlchemy and Alembic take half a second, in which the fork server imports torch.
+        with _kept_for_good():
+            from tuner.compose.wiring import dispatch
+        reselection = reselection_of(config, host, environ, locks)
+        stack.callback(reselection.close)
+        return dispatch(config, console, host, locks, inbox, launcher, pruner, reselection, metrics)
+
+
+@contextmanager
+def _kept_for_good() -> Iterator[None]:
+    """What is imported meanwhile, and was before, is looked at by the garbage collector no more.
+
+    Modules live as long as this process. To look through them again and again took a tenth of the
+    dispatcher's time where trials are short.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@contextmanager
+def open_launcher(
+    config: StudyConfig,
+    host: HostDevices,
+    inbox: Inbox,
+    environ: Mapping[str, str],
+    remains: Remains | None = None,
+) -> Iterator[LocalLauncher]:
+    """Starts the fork server with the user's modules; ends every worker that is left.
+
+    Args:
+        config: The study.
+        host: The devices.
+        inbox: Where exits go.
+        environ: The process's environment.
+        remains: Tells later starts of workers that are left; None where none runs a trial.
+    """
+    files = StudyFiles(folder=config.folder, study=config.study)
+    _make_folder(files, config)
+    program = program_of(config)
+    with raised_limit() as soft_limit:
+        launcher = LocalLauncher(
+            inbox,
+            modules=modules_of(program),
+            environment=worker_environment(host.devices, environ)
+            | {ENV_SOFT_LIMIT: str(soft_limit)},
+            log_path=files.preload_log,
+            import_path=import_path_of(config),
+            n_spares=len(host.devices),
+            max_log_bytes=config.trial.max_log_bytes,
+            remains=remains,
+        )
+        try:
+            yield launcher
+        finally:
+            launcher.close()
+
+
+def _serve_metrics(
+    stack: ExitStack, config: StudyConfig, console: Console, serve_at: tuple[str, int] | None
+) -> MetricsServer | None:
+    if serve_at is None:
+        return None
+    try:
+        from tuner.monitoring.prometheus import MetricsAddress, MetricsServer
+    except ModuleNotFoundError as error:
+        problem = "needs the package prometheus-client: pip install 'tuner[metrics]'."
+        raise ConfigError(problem, key="--metrics-port") from error
+    about = {
+        "study": config.study,
+        "host": socket.gethostname(),
+        "pid": str(os.getpid()),
+        "version": package_versions().get("tuner", "unknown"),
+    }
+    host, port = serve_at
+    server = MetricsServer(MetricsAddress(host=host, port=port), about)
+    stack.callback(server.close)
+    console.print(f"metrics: {server.url}", highlight=False, markup=False, soft_wrap=True)
+    return server
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger("tuner").addHandler(handler)
+
+
+def _announce_devices(console: Console, host: HostDevices) -> None:
+    names = ", ".join(device.label for device in host.devices)
+    left_out = (one.reason for one in host.selection.left_out)
+    for line in (f"devices: {names}", *left_out, *host.selection.warnings):
+        # As it stands: the names of other people's processes are no markup, and a log has no width.
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _sharing_line(config: StudyConfig, host: HostDevices, environ: Mapping[str, str]) -> str:
+    """How trials on one GPU get on with each other; empty where none share one."""
+    is_shared = isinstance(rule_of(config), LearnedWidth) or any(
+        not isinstance(width, Devices) for width in widths_of(config)
+    )
+    if not is_shared or host.devices[0].kind is DeviceKind.CPU:
+        return ""
+    if mps_is_running(environ):
+        return "sharing: NVIDIA's MPS runs, so trials on one GPU compute at the same time"
+    return "sharing: trials on one GPU take turns; under NVIDIA's MPS they compute at the same time"
+
+
+def _make_folder(files: StudyFiles, config: StudyConfig) -> None:
+    try:
+        files.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"Logs go to {files.root}, which cannot be made: {error.strerror}. "
+            "Make the study file's folder writable, or copy the file to one that is.",
+            file=config.file,
+        ) from error

@@ -1,0 +1,264 @@
+"""From a study file to everything that is needed to start it on this machine, nothing started."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optuna.pruners import BasePruner
+
+from search_spaces import DefineByRunSpace
+from tuner.checkpoints.paths import StudyFiles
+from tuner.compose.import_guard import find_shadow
+from tuner.config import StudyConfig
+from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
+from tuner.config.sections.confirm import is_confirmation
+from tuner.config.sections.resources import possible_widths
+from tuner.devices.allocation.width import (
+    ONE,
+    WHOLE,
+    FixedWidth,
+    LearnedWidth,
+    Share,
+    Width,
+    WidthRule,
+    n_devices_of,
+    wider,
+)
+from tuner.devices.cpu_slots.probe import CpuProbe, usable_cores
+from tuner.devices.cpu_slots.telemetry import CpuTelemetry
+from tuner.devices.device import Device, DeviceKind, DeviceProbe
+from tuner.devices.limits import GpuLimits
+from tuner.devices.locks import DeviceLocks
+from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
+from tuner.devices.reselection import Reselection
+from tuner.devices.selection import Selection, select_devices
+from tuner.devices.usage.readings import Telemetry
+from tuner.errors import ConfigError, DeviceError
+from tuner.launch.descriptors import check_descriptors
+from tuner.launch.plan import OPENMP_THREADS, THREAD_VARIABLES, TrialPlan
+from tuner.launch.request import (
+    ENV_OPENMP_THREADS,
+    OPENMP_VARIABLES,
+    CommandProgram,
+    FunctionProgram,
+    Program,
+)
+from tuner.search.defaults import pruner_of, sampler_of
+
+if TYPE_CHECKING:
+    from tuner.devices.nvidia.probe import NvmlProbe
+
+_SEED_BITS = 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevices:
+    """The devices that a study got on this host, and how to read them."""
+
+    selection: Selection
+    probe: DeviceProbe
+    #: The same where they are GPUs.
+    gpus: NvmlProbe | None
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return self.selection.devices
+
+    @property
+    def all_devices(self) -> tuple[Device, ...]:
+        """Also those that somebody else uses now."""
+        return (*self.devices, *(device for device, _ in self.selection.standby))
+
+
+def check_study(config: StudyConfig) -> BasePruner:
+    """What can be said without looking at devices or the database.
+
+    Raises:
+        ConfigError: If the sampler, the pruner, the command or the folder is wrong.
+    """
+    check_command_exists(config)
+    if is_confirmation(config.study):
+        problem = (
+            f"is {config.study!r}, but studies of such names hold the runs of another one's "
+            "leaders (confirm). Choose another name."
+        )
+        raise ConfigError(problem, file=config.file, key="study")
+    if problem := find_shadow({config.folder, Path.cwd()}):
+        raise ConfigError(problem, file=config.file)
+    sampler_of(config, seed=config.sampler.seed or 0)
+    return pruner_of(config)
+
+
+def draw_seed() -> int:
+    """A study's seed where the file gives none."""
+    return secrets.randbits(_SEED_BITS)
+
+
+def find_devices(
+    config: StudyConfig, environ: Mapping[str, str], locks: DeviceLocks | None
+) -> HostDevices:
+    """Chooses this study's devices.
+
+    Args:
+        config: The study.
+        environ: Where `CUDA_VISIBLE_DEVICES` is read.
+        locks: Claims GPUs against other tuners of this host; None only looks.
+
+    Raises:
+        DeviceError: If the devices asked for are not there or none is free.
+        ConfigError: If a trial wants more of them than there are.
+    """
+    request = _request(config, config.devices)
+    gpus = None if isinstance(request, CpuSlots) else _open_gpus(environ)
+    try:
+        selection = select_devices(request, gpus=gpus, limits=_limits(config), locks=locks)
+    except DeviceError as error:
+        raise DeviceError(f"{config.file}: {error}") from error
+    if gpus is not None and selection.devices[0].kind is DeviceKind.CPU:
+        gpus.close()
+        gpus = None
+    probe = gpus if gpus is not None else CpuProbe(len(selection.devices))
+    host = HostDevices(selection=selection, probe=probe, gpus=gpus)
+    check_devices(config, host.all_devices)
+    return host
+
+
+def check_devices(config: StudyConfig, devices: Sequence[Device]) -> None:
+    """
+    Raises:
+        ConfigError: If trials want more devices than these, or these more than a process may open.
+    """
+    check_resources(config, devices)
+    parts = min((width.parts for width in widths_of(config) if isinstance(width, Share)), default=0)
+    n_on_each = max(1, WHOLE // parts) if parts else 1
+    asked = f"gives {len(devices)} devices"
+    if config.devices == CpuSlots(n_slots=len(devices)):
+        asked = f"is cpu:{len(devices)}"
+    check_descriptors(n_on_each * len(devices), asked=asked, file=config.file)
+
+
+def reselection_of(
+    config: StudyConfig, host: HostDevices, environ: Mapping[str, str], locks: DeviceLocks
+) -> Reselection:
+    """What chooses other devices while the study runs."""
+    return Reselection(
+        lambda: _open_gpus(environ),
+        locks,
+        _limits(config),
+        lambda value: _request(config, parse_device_request(value)),
+        partial(check_devices, config),
+        host.gpus,
+    )
+
+
+def program_of(config: StudyConfig) -> Program:
+    """What a trial launches."""
+    space = config.search_space
+    define_by_run = space.target if isinstance(space, DefineByRunSpace) else None
+    trial = config.trial
+    if trial.command is not None:
+        return CommandProgram(
+            argv=tuple(resolve_argv(trial.command, config.folder)),
+            environment=trial.env,
+            pattern=trial.metrics.pattern if trial.metrics else None,
+            space=define_by_run,
+        )
+    assert trial.function is not None, "the configuration has a function or a command"
+    module, _, function = trial.function.partition(":")
+    return FunctionProgram(
+        module=module, function=function, environment=trial.env, space=define_by_run
+    )
+
+
+def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
+    return TrialPlan(
+        program=program_of(config),
+        files=StudyFiles(folder=config.folder, study=config.study),
+        study=config.study,
+        seed=seed,
+        objectives=tuple(config.objectives),
+        is_ddp=config.trial.is_ddp
+        and (config.widen or max(map(n_devices_of, widths_of(config))) > 1),
+        guards_memory=not isinstance(rule_of(config), LearnedWidth),
+        n_newest_kept=config.checkpoints.newest,
+    )
+
+
+def rule_of(config: StudyConfig) -> WidthRule:
+    """How wide a trial is; one device where the file says nothing."""
+    resources = config.trial.resources
+    return resources.rule if resources else FixedWidth(width=ONE)
+
+
+def widths_of(config: StudyConfig) -> tuple[Width, ...]:
+    """All widths that a trial may have."""
+    return possible_widths(rule_of(config), config.search_space)
+
+
+def widening_of(config: StudyConfig, n_devices: int) -> str:
+    """What `widen` does with so many devices, for people; empty where it is not asked for."""
+    if not config.widen:
+        return ""
+    widths = widths_of(config)
+    narrowest = min(map(n_devices_of, widths))
+    more = wider(rule_of(config), widths, narrowest)
+    if more is None or more > n_devices:
+        return f"nobody is widened: a trial has {narrowest} of {n_devices} devices already"
+    return (
+        "a trial that saves checkpoints goes on on more devices (up to "
+        f"{n_devices}) once no other waits for them"
+    )
+
+
+def worker_environment(devices: Sequence[Device], environ: Mapping[str, str]) -> dict[str, str]:
+    """What every worker inherits: threads that fit together, and no CUDA before the fork."""
+    n_threads = max(1, usable_cores() // max(1, len(devices)))
+    threads = {name: str(n_threads) for name in THREAD_VARIABLES if name not in environ}
+    openmp = environ.get(OPENMP_THREADS) or threads.pop(OPENMP_THREADS, str(n_threads))
+    threads |= dict.fromkeys(OPENMP_VARIABLES, "1") | {ENV_OPENMP_THREADS: openmp}
+    # torch.cuda.is_available() in the user's module, imported before the fork, must not
+    # initialise CUDA (https://pytorch.org/docs/stable/notes/cuda.html#device-agnostic-code).
+    return threads | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+def _limits(config: StudyConfig) -> GpuLimits:
+    resources = config.trial.resources
+    return GpuLimits(
+        types=resources.gpu_types if resources else (),
+        min_memory_bytes=resources.min_memory_bytes if resources else None,
+        max_devices=config.max_gpus,
+    )
+
+
+def _request(config: StudyConfig, devices: DeviceRequest) -> DeviceRequest:
+    resources = config.trial.resources
+    if resources and resources.cpus is not None and isinstance(devices, AutoDevices):
+        return CpuSlots(n_slots=len(CpuProbe().devices()))
+    return devices
+
+
+def _open_gpus(environ: Mapping[str, str]) -> NvmlProbe | None:
+    from tuner.devices.nvidia.probe import (
+        open_nvml,  # 70 ms, for who has no GPU or does not ask for it.
+    )
+
+    return open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def open_telemetry(devices: Sequence[Device]) -> Telemetry | None:
+    """A way of its own to read a study's devices, at least one; None where the driver refuses."""
+    if devices[0].kind is DeviceKind.CPU:
+        return CpuTelemetry(devices)
+    from tuner.devices.nvidia.telemetry import open_nvml_telemetry  # As above.
+
+    return open_nvml_telemetry(devices)
+
+
+def import_path_of(config: StudyConfig) -> list[str]:
+    """Folders where the user's modules are looked for: the study file's and the present one."""
+    return [str(config.folder), str(Path.cwd())]

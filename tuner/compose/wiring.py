@@ -1,0 +1,284 @@
+"""The composition root: puts a study's parts together and lets the dispatcher run them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from optuna.pruners import BasePruner
+from rich.console import Console
+
+from tuner.checkpoints.paths import StudyFiles
+from tuner.clock import SystemClock
+from tuner.compose.confirm import HookedView, confirm
+from tuner.compose.study_plan import (
+    HostDevices,
+    open_telemetry,
+    program_of,
+    rule_of,
+    widths_of,
+)
+from tuner.compose.transfer import told
+from tuner.compose.workplace import Workplace, make_dispatcher, open_study
+from tuner.config import StudyConfig
+from tuner.config.machine_checks import resolve_argv
+from tuner.devices.allocation.pool import DevicePool
+from tuner.devices.allocation.standby import Standby
+from tuner.devices.allocation.watch import DeviceWatch
+from tuner.devices.allocation.width import LearnedWidth
+from tuner.devices.device import DeviceKind
+from tuner.devices.locks import DeviceLocks
+from tuner.devices.packing.learned import Sharing
+from tuner.devices.request import AutoDevices
+from tuner.devices.reselection import Reselection
+from tuner.dispatch.notices import View
+from tuner.dispatch.supply.gpu_memory import GpuMemory
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.terms import Result
+from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.errors import (
+    EXIT_BUDGET_REACHED,
+    EXIT_INTERRUPTED,
+    EXIT_STUDY_FAILED,
+    ConfigError,
+    LaunchError,
+)
+from tuner.launch.channel import ChannelServer
+from tuner.launch.inbox import Event, Inbox, SignalReceived, SignalSource
+from tuner.launch.local_host.guardian import Guardian
+from tuner.launch.local_host.launcher import LocalLauncher
+from tuner.monitoring.counters import FiguresView
+from tuner.monitoring.hooks import Hook, Hooks, HookTerms
+from tuner.results.confirmations import Confirmation, read_confirmation
+from tuner.search.incumbent import BestTrial
+from tuner.search.samplers.out_of_process import out_of_process
+from tuner.search.samplers.prior import PriorSampler
+from tuner.search.study import StudySearch
+from tuner.store.connection.database import Database, open_database, store_errors, watched
+from tuner.terminal.live import LiveView
+from tuner.terminal.plain import PlainView
+
+if TYPE_CHECKING:
+    from tuner.monitoring.prometheus import MetricsServer
+
+_log = logging.getLogger(__name__)
+
+#: How long the dispatcher does nothing else than wait for a transaction.
+DATABASE_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyEnd:
+    """What to tell people at the end, and the exit code."""
+
+    result: Result
+    best: BestTrial | None
+    exit_code: int
+    #: What fresh runs of the leaders gave; None where the study file asks for none.
+    confirmation: Confirmation | None = None
+
+
+def dispatch(
+    config: StudyConfig,
+    console: Console,
+    host: HostDevices,
+    locks: DeviceLocks,
+    inbox: Inbox,
+    launcher: LocalLauncher,
+    pruner: BasePruner,
+    reselection: Reselection,
+    metrics: MetricsServer | None = None,
+) -> StudyEnd:
+    """Opens the database and the channel, and dispatches until the end.
+
+    Args:
+        config: The study.
+        console: Where progress is shown.
+        host: The devices.
+        locks: Claims them.
+        inbox: Where everything that happens arrives.
+        launcher: Starts workers.
+        pruner: Of the study.
+        reselection: Chooses other devices where somebody asks for them.
+        metrics: Is told figures; None where nobody wants them.
+
+    Raises:
+        TunerError: With a message for the user.
+    """
+    with ExitStack() as stack:
+        database = watched(open_database(config.storage))
+        stack.callback(database.close)
+        stack.enter_context(store_errors(database.shown_url))
+        # First, so that a program that cannot be called leaves no study behind, whose space could
+        # then not be changed any more.
+        check_program(launcher, config)
+        say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+        study = open_study(config, database, pruner, host, say)
+        search = study.search
+        if study.folder is not None:
+            stack.callback(study.folder.close)
+            if study.folder.note:
+                note = study.folder.note
+                console.print(note, highlight=False, markup=False, soft_wrap=True)
+        if config.transfer:
+            say(told(study.begun_with, config))
+        # Training must not wait for a database that hangs.
+        database.access.wait_at_most(DATABASE_PATIENCE_S)
+        inbox.when_idle(search.read_ahead)
+        stack.enter_context(_suggestions_aside(search, inbox, launcher.guardian))
+        workplace = _open_workplace(
+            stack, config, database, host, locks, inbox, launcher, reselection
+        )
+        view = stack.enter_context(_view(config, console))
+        shown = view if metrics is None else FiguresView(view, metrics.publish)
+        hooks = stack.enter_context(Hooks(_hook_terms(config), shown, groups=launcher.guardian))
+        dispatcher = make_dispatcher(study, workplace, hooks)
+        with SignalSource(inbox):
+            result = dispatcher.run(inbox)
+            dispatcher.keep_house()
+            if config.confirm is not None and not result.is_cut_short:
+                beside = HookedView(view, hooks)
+                result = confirm(study, config.confirm, workplace, beside, inbox, result)
+            hooks.finish(result, search.best, partial(_is_signalled, inbox))
+        confirmation = None
+        if config.confirm is not None:
+            read = partial(read_confirmation, study=config.study)
+            confirmation = database.access.run(read)
+    return StudyEnd(
+        result=result,
+        best=search.best,
+        exit_code=_exit_code(result),
+        confirmation=confirmation,
+    )
+
+
+def _open_workplace(
+    stack: ExitStack,
+    config: StudyConfig,
+    database: Database,
+    host: HostDevices,
+    locks: DeviceLocks,
+    inbox: Inbox,
+    launcher: LocalLauncher,
+    reselection: Reselection,
+) -> Workplace:
+    """What all studies of this start share; the stack closes it."""
+    channel = ChannelServer(inbox, launcher.folder)
+    stack.callback(channel.close)
+    leasing = _leasing(config, host, locks)
+    stack.callback(leasing.close)
+    clock = SystemClock()
+    sampler = Sampler(open_telemetry, host.all_devices, clock, every_s=config.usage.every_s)
+    stack.callback(sampler.close)
+    sampler.start()
+    return Workplace(
+        database=database,
+        host=host,
+        launcher=launcher,
+        channel=channel,
+        leasing=leasing,
+        clock=clock,
+        sampler=sampler,
+        reselection=reselection,
+    )
+
+
+@contextmanager
+def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) -> Iterator[None]:
+    """Gives a sampler that takes its time a process of its own."""
+    whole = search.study.sampler
+    prior = whole if isinstance(whole, PriorSampler) else None
+    sampler = out_of_process(whole if prior is None else prior.inner)
+    if sampler is None:
+        yield
+        return
+
+    def hear() -> Iterable[Event]:
+        sampler.hear()
+        if sampler.is_lost:
+            inbox.forget(sampler)
+        return ()
+
+    if prior is None:
+        search.study.sampler = sampler
+    else:
+        prior.inner = sampler
+    guardian.watch(sampler.pid)
+    inbox.watch(sampler, hear)
+    try:
+        yield
+    finally:
+        if not sampler.is_lost:
+            inbox.forget(sampler)
+        sampler.close()
+        guardian.release(sampler.pid)
+
+
+def check_program(launcher: LocalLauncher, config: StudyConfig) -> None:
+    try:
+        launcher.check(program_of(config))
+    except LaunchError as error:
+        raise ConfigError(str(error), file=config.file) from error
+
+
+def _leasing(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Leasing:
+    pool = DevicePool(host.devices)
+    watch = DeviceWatch(host.probe)
+    is_learned = isinstance(rule_of(config), LearnedWidth)
+    sharing = Sharing(host.all_devices) if is_learned else None
+    return Leasing(
+        pool=pool,
+        watch=watch,
+        rule=rule_of(config),
+        widths=widths_of(config),
+        memory=GpuMemory(pool, watch, sharing),
+        standby=_standby(config, host, locks),
+        sharing=sharing,
+    )
+
+
+def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Standby | None:
+    """Only `auto` gives way to others; who names devices wants those."""
+    is_of_gpus = any(device.kind is not DeviceKind.CPU for device in host.devices)
+    if not is_of_gpus or not isinstance(config.devices, AutoDevices):
+        return None
+    standby = Standby(host.probe, locks, max_devices=config.max_gpus)
+    for device, reason in host.selection.standby:
+        standby.add(device, reason)
+    return standby
+
+
+def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]:
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveView(console, config.study)
+    return PlainView(console.file)
+
+
+def _hook_terms(config: StudyConfig) -> HookTerms:
+    files = StudyFiles(folder=config.folder, study=config.study)
+    return HookTerms(
+        commands={
+            Hook(key): resolve_argv(argv, config.folder) for key, argv in config.hooks.items()
+        },
+        study=config.study,
+        folder=config.folder,
+        log=files.hooks_log,
+    )
+
+
+def _is_signalled(inbox: Inbox, patience_s: float) -> bool:
+    return any(isinstance(event, SignalReceived) for event in inbox.drain(patience_s))
+
+
+def _exit_code(result: Result) -> int:
+    if result.is_interrupted:
+        return EXIT_INTERRUPTED
+    if result.is_hopeless or result.is_stranded:
+        return EXIT_STUDY_FAILED
+    if result.n_failed and not (result.n_completed or result.n_pruned):
+        return EXIT_STUDY_FAILED
+    return EXIT_BUDGET_REACHED

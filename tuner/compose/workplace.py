@@ -1,0 +1,250 @@
+"""What the dispatchers of one start share, and how one is made for a study."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from optuna.pruners import BasePruner
+
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.retention import RetentionRule
+from tuner.checkpoints.study_folder import StudyFolder
+from tuner.checkpoints.trial_folders import TrialFolders
+from tuner.clock import SystemClock
+from tuner.compose.study_plan import HostDevices, draw_seed, plan_of
+from tuner.compose.transfer import NOTHING, note, noted, read_earlier
+from tuner.config import StudyConfig
+from tuner.config.recorded import recorded_text
+from tuner.devices.reselection import Reselection
+from tuner.dispatch.attempts.activity import Activity
+from tuner.dispatch.dispatcher import Dispatcher
+from tuner.dispatch.notices import View
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.terms import Terms
+from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
+from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.errors import StoreError
+from tuner.launch.channel import ChannelServer
+from tuner.launch.local_host.launcher import LocalLauncher
+from tuner.provenance import git_state, host_facts, package_versions
+from tuner.search.defaults import sampler_of
+from tuner.search.samplers.transfer import Transferred
+from tuner.search.study import StudySearch
+from tuner.store.connection.database import Database
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.dispatcher_starts import Sign, StartRecord, has_attempts, open_dispatchers
+from tuner.store.records.programs import told_of_other_program
+from tuner.store.records.queries import first_seed
+from tuner.store.records.recorder import Recorder
+from tuner.store.records.silence import watch_silent
+from tuner.store.schema.revision import alone
+
+#: System attribute of a study whose file names no seed.
+SEED_ATTR = "tuner:seed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """What one dispatcher after the other works with."""
+
+    database: Database
+    host: HostDevices
+    launcher: LocalLauncher
+    channel: ChannelServer
+    leasing: Leasing
+    clock: SystemClock
+    sampler: Sampler
+    reselection: Reselection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStudy:
+    """A study that a dispatcher may work on from now on."""
+
+    config: StudyConfig
+    search: StudySearch
+    recorder: Recorder
+    #: Each attempt's own is derived from it.
+    seed: int
+    #: What earlier studies have found.
+    begun_with: Transferred = NOTHING
+    #: Where its files are, claimed for this process; to be closed at the end.
+    folder: StudyFolder | None = None
+
+
+def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispatcher:
+    config, recorder = study.config, study.recorder
+    if workplace.launcher.remains is not None:
+        recorder.fleet.leaves_workers = workplace.launcher.remains.are_left_by
+    plan = plan_of(config, seed=study.seed)
+    return Dispatcher(
+        search=study.search,
+        recorder=recorder,
+        launcher=workplace.launcher,
+        channel=workplace.channel,
+        leasing=workplace.leasing,
+        plan=plan,
+        terms=_terms(config),
+        view=view,
+        clock=workplace.clock,
+        activity=Activity(workplace.leasing.watch, time.monotonic),
+        housekeeping=Housekeeping(study.search, plan.files, _retention(config), recorder),
+        saving=Saving(plan.files, recorder),
+        reselection=workplace.reselection,
+        sampler=workplace.sampler,
+        folders=TrialFolders(plan.files, study.search.key),
+    )
+
+
+def open_study(
+    config: StudyConfig,
+    database: Database,
+    pruner: BasePruner,
+    host: HostDevices,
+    say: Callable[[str], None],
+) -> OpenStudy:
+    """Makes the study where it is not there yet, and joins those who work on it.
+
+    Args:
+        config: The study.
+        database: An open one.
+        pruner: Of the study.
+        host: The devices.
+        say: Tells people what this waits for.
+
+    Raises:
+        TunerError: If the stored study is another one, or somebody else works on it alone.
+    """
+    storage = database.storage
+    stored_id = _stored_id(storage, config.study)
+    stored_seed = first_seed(database, stored_id) if stored_id is not None else None
+    n_trials = storage.get_n_trials(stored_id) if stored_id is not None else 0
+    seed = config.sampler.seed
+    if seed is None:
+        seed = stored_seed if stored_seed is not None else draw_seed()
+    drawn = seed
+    begun_with = _noted(storage, config, stored_id) or read_earlier(config)
+    believed = begun_with.configurations
+    # Two dispatchers may make the same study at the same instant.
+    with alone(database.engine):
+        search = StudySearch(
+            storage,
+            config.study,
+            objectives=config.objectives,
+            space=config.search_space,
+            sampler=sampler_of(config, seed=seed, transferred=believed),
+            pruner=pruner,
+        )
+        if config.transfer and noted(storage, search.study_id) is None:
+            note(storage, search.study_id, begun_with)
+        if config.sampler.seed is None:
+            seed = _agreed_seed(storage, search.study_id, drawn)
+    # First, so that a start that is refused leaves no trace of a dispatcher.
+    folder = _claim_folder(config, database, search)
+    start = StartRecord(
+        study_id=search.study_id,
+        host=host_facts(),
+        seed=seed,
+        study_file=recorded_text(config.text),
+        folder=str(config.folder),
+        versions=package_versions(),
+        git=git_state(config.folder),
+    )
+    if other := database.access.run(partial(told_of_other_program, start=start)):
+        say(other)
+    try:
+        recorder = Recorder(
+            database,
+            start,
+            host.all_devices,
+            clock=SystemClock(),
+            budget=config.budget.limits,
+            silent=_silent(database, start, say),
+        )
+    except StoreError:
+        folder.close()
+        raise
+    if n_trials or recorder.n_earlier_starts or seed != drawn:
+        later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
+        search.study.sampler = sampler_of(
+            config, seed=later_seed, sequence_seed=seed, transferred=believed
+        )
+    # What dispatchers that died have left waits again.
+    search.sync()
+    return OpenStudy(
+        config=config,
+        search=search,
+        recorder=recorder,
+        seed=seed,
+        begun_with=begun_with,
+        folder=folder,
+    )
+
+
+def _silent(database: Database, start: StartRecord, say: Callable[[str], None]) -> frozenset[Sign]:
+    """On an SQLite file, which has one dispatcher at a time: those that are dead for sure.
+
+    On a server they are watched while this dispatcher works.
+    """
+    if database.engine.dialect.name != "sqlite":
+        return frozenset()
+    look = partial(open_dispatchers, study_id=start.study_id)
+    return watch_silent(lambda: database.access.run(look), start.host.process, say)
+
+
+def _claim_folder(config: StudyConfig, database: Database, search: StudySearch) -> StudyFolder:
+    has_begun = database.access.run(lambda c: has_attempts(c, search.study_id))
+    files = StudyFiles(folder=config.folder, study=config.study)
+    return StudyFolder(files, search.key, has_begun=has_begun)
+
+
+def _noted(
+    storage: BufferedStorage, config: StudyConfig, stored_id: int | None
+) -> Transferred | None:
+    if stored_id is None or not config.transfer:
+        return None
+    return noted(storage, stored_id)
+
+
+def _stored_id(storage: BufferedStorage, name: str) -> int | None:
+    try:
+        return storage.get_study_id_from_name(name)
+    except KeyError:
+        return None
+
+
+def _agreed_seed(storage: BufferedStorage, study_id: int, drawn: int) -> int:
+    """The seed of a study whose file has none: of those who start at once the first one's."""
+    agreed = storage.get_study_system_attrs(study_id).get(SEED_ATTR)
+    if agreed is None:
+        storage.set_study_system_attr(study_id, SEED_ATTR, drawn)
+        return drawn
+    return int(agreed)
+
+
+def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:
+    """A later start, or one beside others, must not draw the numbers of the first again."""
+    text = f"{seed}+{n_trials}+{n_earlier_starts}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
+
+
+def _terms(config: StudyConfig) -> Terms:
+    return Terms(
+        budget=config.budget.limits,
+        retries=config.trial.retries,
+        timeout_s=config.trial.timeout_s,
+        stall_timeout_s=config.trial.stall_timeout_s,
+        stop_grace_s=config.trial.stop_grace_s,
+        widens=config.widen,
+        is_repeatable=config.sampler.seed is not None,
+    )
+
+
+def _retention(config: StudyConfig) -> RetentionRule:
+    checkpoints = config.checkpoints
+    return RetentionRule(n_best=checkpoints.n_best, max_bytes=checkpoints.max_disk_bytes)

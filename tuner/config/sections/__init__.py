@@ -1,0 +1,1 @@
+"""The sections of study.yaml, each with its own model."""

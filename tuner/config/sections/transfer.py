@@ -1,0 +1,27 @@
+"""`transfer`: earlier studies whose best configurations show where to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tuner.config.mistakes import Mistake
+from tuner.config.sections.prior import sampler_mistakes
+
+
+def read_transfer(value: object) -> object:
+    """One name is a list of one."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
+        raise ValueError(
+            "must name studies of the same database, such as digits-small or [digits-1, digits-2]."
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def transfer_mistakes(names: Sequence[str], study: str, sampler: str) -> Iterator[Mistake]:
+    """Whether these can be earlier studies of this one is seen in the database."""
+    if names:
+        yield from sampler_mistakes("transfer", sampler)
+    if study in names:
+        problem = f"names {study!r}, which is this study itself. Name an earlier one."
+        yield Mistake(key="transfer", problem=problem)

@@ -1,0 +1,40 @@
+"""`widen`: trials go on on more devices once nothing else is left for these to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_spaces import AnySpace
+from tuner.config.command_template import places
+from tuner.config.mistakes import Mistake
+from tuner.config.sections.resources import ResourcesConfig, possible_widths
+from tuner.devices.allocation.width import Devices, LearnedWidth
+
+#: Where a command says how many processes it starts.
+_PLACE = "gpus"
+
+
+def widen_mistakes(
+    resources: ResourcesConfig | None,
+    space: AnySpace | None,
+    *,
+    is_ddp: bool,
+    command: tuple[str, ...],
+) -> Iterator[Mistake]:
+    """Only what takes any number of whole devices can go on on more of them."""
+    if resources is not None:
+        widths = possible_widths(resources.rule, space)
+        is_learned = isinstance(resources.rule, LearnedWidth)
+        if is_learned or not all(isinstance(width, Devices) for width in widths):
+            problem = (
+                "is true, but trials here have a part of a device "
+                f"(trial.resources.{resources.key}). Give them whole devices, or remove widen."
+            )
+            yield Mistake(key="widen", problem=problem)
+    if not is_ddp and not any(_PLACE in places(word) for word in command):
+        problem = (
+            "is true, but a trial here is one process, however many devices it has. Set "
+            "trial.parallel: ddp, or let the command say how many ranks it starts "
+            "(--nproc-per-node={gpus})."
+        )
+        yield Mistake(key="widen", problem=problem)

@@ -1,0 +1,1 @@
+"""Which free devices a trial gets, and the queue for them."""

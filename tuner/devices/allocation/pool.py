@@ -1,0 +1,297 @@
+"""Which device belongs to which attempt, so that no two attempts ever get the same part of one.
+
+Only the leases are stored. What is free follows from them; it is kept at hand for each device,
+since a decision among a thousand must not look at all of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from itertools import count, islice
+
+from tuner.devices.allocation.placement import choose_devices, choose_shared, index_order
+from tuner.devices.allocation.width import WHOLE, Devices, Share, Width, n_devices_of, parts_on
+from tuner.devices.device import Device, DeviceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """What one attempt holds, from before its launch until it is truly free."""
+
+    #: Counts up within one pool and is never used again.
+    number: int
+    attempt_id: str
+    #: In index order.
+    devices: tuple[Device, ...]
+    #: Of each of its devices.
+    parts: int = WHOLE
+
+    @property
+    def is_whole(self) -> bool:
+        return self.parts == WHOLE
+
+    @property
+    def n_devices_held(self) -> float:
+        """2 for two devices, 0.25 for a quarter of one: what an hour costs in device-hours."""
+        return len(self.devices) * self.parts / WHOLE
+
+
+def always(device: Device) -> bool:
+    """Any device may be used."""
+    return True
+
+
+class DevicePool:
+    """Hands out devices, and parts of them.
+
+    A device is free, or there are leases on it, or it is set aside (perhaps with leases on it).
+
+    Args:
+        devices: All devices to hand out. More may join later.
+
+    Raises:
+        ValueError: If the same device is given twice.
+    """
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices: dict[DeviceId, Device] = {}
+        self._aside: set[DeviceId] = set()
+        self._leases: dict[int, Lease] = {}
+        self._numbers = count(1)
+        # These follow from the above.
+        self._in_order: list[Device] = []
+        self._free: list[Device] = []
+        self._lease_numbers: dict[DeviceId, list[int]] = {}
+        self._rooms: dict[DeviceId, int] = {}
+        for device in devices:
+            self.add(device)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """All of them, in index order."""
+        return tuple(self._in_order)
+
+    @property
+    def free(self) -> tuple[Device, ...]:
+        """Those with no lease on them that are not set aside, in index order."""
+        return tuple(self._free)
+
+    @property
+    def leased(self) -> tuple[Device, ...]:
+        """Those with a lease on them, in index order."""
+        return tuple(device for device in self._in_order if device.id in self._lease_numbers)
+
+    @property
+    def aside(self) -> tuple[Device, ...]:
+        """Those that somebody else holds at the moment, in index order."""
+        if not self._aside:
+            return ()
+        return tuple(device for device in self._in_order if device.id in self._aside)
+
+    @property
+    def leases(self) -> tuple[Lease, ...]:
+        """All that are held, the oldest first."""
+        return tuple(self._leases.values())
+
+    def leases_on(self, device: Device) -> tuple[Lease, ...]:
+        """The leases that hold a device or a part of it, the oldest first."""
+        return tuple(self._leases[number] for number in self._lease_numbers.get(device.id, ()))
+
+    def hands_out(self, device: Device) -> bool:
+        """Whether a device belongs to the pool and is not set aside."""
+        return device.id in self._devices and device.id not in self._aside
+
+    def free_parts(self, device: Device) -> int:
+        """What could be leased of a device now."""
+        if not self.hands_out(device):
+            return 0
+        return WHOLE - sum(lease.parts for lease in self.leases_on(device))
+
+    def can_ever_fit(self, width: Width) -> bool:
+        """Whether it would fit if nothing were leased and nothing set aside."""
+        suited = (device for device in self._in_order if parts_on(width, device) is not None)
+        return sum(1 for _ in islice(suited, n_devices_of(width))) == n_devices_of(width)
+
+    def fits(self, width: Width, *, avoid: AbstractSet[DeviceId] = frozenset()) -> bool:
+        """Whether it fits now, on other devices than those to avoid."""
+        # Asked in each round of a loop, in most of which everything is leased.
+        if not (self._free or self._rooms):
+            return False
+        if isinstance(width, Devices):
+            return len(self._free_besides(avoid)) >= width.n_devices
+        return bool(self._choose(width, avoid))
+
+    def lease(
+        self,
+        width: Width,
+        attempt_id: str,
+        *,
+        may_use: Callable[[Device], bool] = always,
+        avoid: AbstractSet[DeviceId] = frozenset(),
+    ) -> Lease | None:
+        """Takes all that a width demands; takes nothing and returns None where it does not fit.
+
+        Args:
+            width: How much. `placement` says which devices.
+            attempt_id: Who will hold it.
+            may_use: Asked only of a device that would be taken, and once, as it may read hardware.
+                It may set the device aside that it refuses.
+            avoid: Devices not to take.
+
+        Raises:
+            ValueError: If the width is less than one device, or a part is none or more than WHOLE.
+        """
+        _check(width)
+        devices = self._find(width, may_use, avoid)
+        parts = parts_on(width, devices[0]) if devices else None
+        if parts is None:
+            return None
+        number = next(self._numbers)
+        lease = Lease(number=number, attempt_id=attempt_id, devices=devices, parts=parts)
+        self._leases[number] = lease
+        for device in devices:
+            self._lease_numbers.setdefault(device.id, []).append(number)
+            self._update(device)
+        return lease
+
+    def resize(self, lease: Lease, width: Width) -> Lease:
+        """Makes a lease on one device smaller or larger. The lease as it was is held no more.
+
+        Raises:
+            ValueError: If it would not fit, is on several devices, or is not held here.
+        """
+        _check(width)
+        self._check_held(lease)
+        device = lease.devices[0]
+        parts = parts_on(width, device)
+        is_single = len(lease.devices) == n_devices_of(width) == 1
+        if not is_single or parts is None or parts > lease.parts + self.free_parts(device):
+            raise ValueError(f"{_named(lease)} cannot become {width}.")
+        resized = replace(lease, parts=parts)
+        self._leases[lease.number] = resized
+        self._update(device)
+        return resized
+
+    def release(self, lease: Lease) -> None:
+        """Gives the devices of a lease back. The caller has seen that they are clear.
+
+        Raises:
+            ValueError: If the lease is not held here (a bug: it was released twice).
+        """
+        self._check_held(lease)
+        del self._leases[lease.number]
+        for device in lease.devices:
+            numbers = self._lease_numbers[device.id]
+            numbers.remove(lease.number)
+            if not numbers:
+                del self._lease_numbers[device.id]
+            self._update(device)
+
+    def add(self, device: Device) -> None:
+        """Takes a device in.
+
+        Raises:
+            ValueError: If it is in already.
+        """
+        if device.id in self._devices:
+            raise ValueError(f"{device.label} ({device.id}) was given to the pool twice.")
+        self._devices[device.id] = device
+        insort(self._in_order, device, key=index_order)
+        self._update(device)
+
+    def withdraw(self, device: Device) -> None:
+        """Takes a device out for good; a lease on it can still be released.
+
+        Raises:
+            ValueError: If it is not in. The same for `set_aside` and `restore`.
+        """
+        device = self._own(device)
+        self._aside.discard(device.id)
+        del self._devices[device.id]
+        self._in_order.remove(device)
+        self._update(device)
+
+    def set_aside(self, device: Device) -> None:
+        """Hands a device out no more until `restore`; leases on it stay. Safe to call twice."""
+        self._aside.add(self._own(device).id)
+        self._update(device)
+
+    def restore(self, device: Device) -> None:
+        """Hands a device out again that was set aside. Safe to call twice."""
+        self._aside.discard(self._own(device).id)
+        self._update(device)
+
+    def _find(
+        self, width: Width, may_use: Callable[[Device], bool], avoid: AbstractSet[DeviceId]
+    ) -> tuple[Device, ...]:
+        allowed: set[DeviceId] = set()
+        while chosen := self._choose(width, avoid):
+            asked = [device for device in chosen if device.id not in allowed]
+            refused = {device.id for device in asked if not may_use(device)}
+            if not refused:
+                break
+            allowed.update(device.id for device in asked if device.id not in refused)
+            avoid = avoid | refused
+        return chosen
+
+    def _choose(self, width: Width, avoid: AbstractSet[DeviceId]) -> tuple[Device, ...]:
+        if isinstance(width, Devices):
+            return choose_devices(width.n_devices, self._free_besides(avoid))
+        shared = choose_shared(self._rooms_for(width, avoid))
+        if shared is not None:
+            return (shared,)
+        free = self._free_besides(avoid)
+        return choose_devices(1, [each for each in free if parts_on(width, each) is not None])
+
+    def _free_besides(self, avoid: AbstractSet[DeviceId]) -> Sequence[Device]:
+        if not avoid:
+            return self._free
+        return [device for device in self._free if device.id not in avoid]
+
+    def _rooms_for(
+        self, width: Width, avoid: AbstractSet[DeviceId]
+    ) -> Iterator[tuple[int, Device]]:
+        for device_id, room in self._rooms.items():
+            device = self._devices[device_id]
+            parts = parts_on(width, device)
+            if parts is not None and parts <= room and device_id not in avoid:
+                yield room, device
+
+    def _update(self, device: Device) -> None:
+        """Notes what is free of a device after a change of it."""
+        # A device that left and joined again may have come back with another index.
+        device = self._devices.get(device.id, device)
+        free_parts = self.free_parts(device)
+        if 0 < free_parts < WHOLE:
+            self._rooms[device.id] = free_parts
+        else:
+            self._rooms.pop(device.id, None)
+        at = bisect_left(self._free, index_order(device), key=index_order)
+        is_listed = self._free[at : at + 1] == [device]
+        if free_parts == WHOLE and not is_listed:
+            self._free.insert(at, device)
+        elif free_parts < WHOLE and is_listed:
+            del self._free[at]
+
+    def _own(self, device: Device) -> Device:
+        if device.id not in self._devices:
+            raise ValueError(f"{device.label} ({device.id}) is not in the pool.")
+        return self._devices[device.id]
+
+    def _check_held(self, lease: Lease) -> None:
+        if self._leases.get(lease.number) != lease:
+            raise ValueError(f"{_named(lease)} is not held.")
+
+
+def _named(lease: Lease) -> str:
+    return f"Lease {lease.number} of attempt {lease.attempt_id}"
+
+
+def _check(width: Width) -> None:
+    if isinstance(width, Devices) and width.n_devices < 1:
+        raise ValueError(f"A lease needs at least 1 device, not {width.n_devices}.")
+    if isinstance(width, Share) and not 1 <= width.parts <= WHOLE:
+        raise ValueError(f"A lease needs 1 to {WHOLE} parts of a device, not {width.parts}.")

@@ -1,0 +1,110 @@
+"""Shares a machine with people: gives way on GPUs that they take, and takes what they free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import psutil
+
+from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe
+from tuner.devices.occupancy import other_tuner, use_by_others
+from tuner.devices.selection import Locks
+from tuner.errors import DeviceError
+
+
+def own_process_tree() -> frozenset[int]:
+    """The pids of this process and of all that descends from it."""
+    own = psutil.Process()
+    return frozenset({own.pid, *(child.pid for child in own.children(recursive=True))})
+
+
+class Standby:
+    """GPUs that a study may have and has not at the moment, since somebody else uses them.
+
+    Args:
+        probe: Reads them.
+        locks: Claims them against other tuners.
+        max_devices: How many devices the study may have at a time; None for any number.
+        own_pids: Processes whose use does not count. Called only where there is a use.
+    """
+
+    def __init__(
+        self,
+        probe: DeviceProbe,
+        locks: Locks,
+        *,
+        max_devices: int | None = None,
+        own_pids: Callable[[], frozenset[int]] = own_process_tree,
+    ) -> None:
+        self._probe = probe
+        self._locks = locks
+        self._max_devices = max_devices
+        self._own_pids = own_pids
+        self._devices: dict[DeviceId, Device] = {}
+        self._reasons: dict[DeviceId, str] = {}
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """In index order."""
+        return tuple(sorted(self._devices.values(), key=lambda one: (one.index, one.id)))
+
+    @property
+    def reasons(self) -> Mapping[DeviceId, str]:
+        """What is against each, as of the last look: `python (pid 7, user ann) uses it`."""
+        return MappingProxyType(self._reasons)
+
+    def add(self, device: Device, reason: str) -> None:
+        """The study does without a device from now on, and gives up its claim on it."""
+        self._devices[device.id] = device
+        self._reasons[device.id] = reason
+        # Kept, it would shut out other tuners also while this study has all that it may have.
+        self._locks.release(device)
+
+    def is_taken(self, device: Device) -> str | None:
+        """Who else uses a device of the study now; None for nobody.
+
+        Ask only of a device with no lease whose memory is back: in a container the memory of
+        our own trial cannot be told from that of somebody outside. A device that cannot be
+        read is not taken: `DeviceWatch` deals with lost ones.
+        """
+        if device.kind is DeviceKind.CPU:
+            return None
+        try:
+            return self._use(device)
+        except DeviceError:
+            return None
+
+    def look(self, n_held: int) -> tuple[Device, ...]:
+        """Takes the devices that have become free: they are claimed, and here no more.
+
+        Args:
+            n_held: How many devices the study has now.
+        """
+        taken: list[Device] = []
+        for device in self.devices:
+            if self._max_devices is not None and n_held + len(taken) >= self._max_devices:
+                break
+            reason = self._against(device)
+            if reason is None:
+                taken.append(device)
+                del self._devices[device.id], self._reasons[device.id]
+            else:
+                self._reasons[device.id] = reason
+        return tuple(taken)
+
+    def _against(self, device: Device) -> str | None:
+        """Why a device cannot be had now; None once it is claimed."""
+        try:
+            if use := self._use(device):
+                return use
+            is_claimed = self._locks.acquire(device)
+        except DeviceError as error:
+            return str(error)
+        return None if is_claimed else other_tuner(self._locks.owner_pid(device))
+
+    def _use(self, device: Device) -> str | None:
+        status = self._probe.status(device)
+        if use_by_others(status) is None:
+            return None
+        return use_by_others(status, own_pids=self._own_pids())

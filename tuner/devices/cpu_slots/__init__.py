@@ -1,0 +1,1 @@
+"""CPU slots (`cpu:N`): found, and measured."""

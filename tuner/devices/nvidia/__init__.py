@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: found and measured through NVML, MPS, `CUDA_VISIBLE_DEVICES`."""

@@ -1,0 +1,1 @@
+"""Several trials on one GPU: how many, learned from memory and throughput."""

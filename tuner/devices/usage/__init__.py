@@ -1,0 +1,1 @@
+"""Readings of utilisation, memory and power, and their totals."""

@@ -1,0 +1,192 @@
+"""What the end of an attempt means for its trial: it is over, pauses, or gets one more attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tuner.attempt import Cause, Ending, Outcome
+from tuner.checkpoints.layout import newest_whole
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.trial_folders import TrialFolders
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.attempts.nothing_left import NothingLeft
+from tuner.dispatch.attempts.retries import Retries
+from tuner.dispatch.supply.grants import Candidate
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.disk_space import met_full_disk
+from tuner.messages import Action
+from tuner.search.asked_trial import AskedTrial
+from tuner.search.study import StudySearch
+from tuner.store.records.recorder import Recorder
+
+
+class Settling:
+    """Tells the study how its trials ended, and lets those that may try again wait for devices.
+
+    Args:
+        search: The study.
+        recorder: Knows of earlier attempts.
+        leasing: Where trials wait for devices.
+        files: Where checkpoints are.
+        retries: Who may try again.
+        saving: Knows whether a state of another machine is here; None where nobody looks.
+        say: Tells people.
+        folders: Keeps files of other trials away; None where there are none.
+    """
+
+    def __init__(
+        self,
+        *,
+        search: StudySearch,
+        recorder: Recorder,
+        leasing: Leasing,
+        files: StudyFiles,
+        retries: Retries,
+        saving: Saving | None,
+        say: Callable[[str], None],
+        folders: TrialFolders | None,
+    ) -> None:
+        self._search = search
+        self._recorder = recorder
+        self._leasing = leasing
+        self._files = files
+        self._retries = retries
+        self._saving = saving
+        self._say = say
+        self._folders = folders
+        self._nothing_left = NothingLeft(search=search, recorder=recorder, files=files, say=say)
+
+    def candidate(self, asked: AskedTrial) -> Candidate:
+        """A trial that was asked for, with what its earlier attempts left."""
+        n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)
+        self._prepare_folder(asked, n_before)
+        if loss := self._search.hand_over(asked.trial_id):
+            self._say(loss)
+        if n_before:
+            endings = self._recorder.endings_of(asked.trial_id)
+            its_own = [each for each in endings if not met_full_disk(each)]
+            self._retries.recall(asked.trial_id, its_own)
+        if n_before and newest_whole(self._files.checkpoints(asked.number)) is None:
+            self._search.steps.starts_over(asked.trial_id)
+        if n_before and self._saving is not None:
+            loss = self._saving.resume(asked.trial_id, asked.number)
+            if loss:
+                self._say(loss)
+        return Candidate(
+            asked=asked,
+            attempt_number=n_before + 1,
+            is_alone=self._retries.needs_room(asked.trial_id),
+        )
+
+    def _prepare_folder(self, asked: AskedTrial, n_before: int) -> None:
+        """Before anything is looked for in a trial's folder: what is there must be its own."""
+        if self._folders is None:
+            return
+        begun_at = self._recorder.begun_at(asked.trial_id) if n_before else None
+        fills = not n_before and self._search.is_copy(asked.trial_id)
+        if note := self._folders.prepare(asked.number, begun_at, asked.params, fills=fills):
+            self._say(note)
+
+    def ending_of_trial(self, live: LiveAttempt, ending: Ending) -> Ending:
+        """How an attempt ended, with what its trial has done before, and may do later."""
+        ending = self._paused_or_pruned(live, self._nothing_left.judge(live, ending))
+        self._nothing_left.note(live, ending)
+        return ending
+
+    def _paused_or_pruned(self, live: LiveAttempt, ending: Ending) -> Ending:
+        """One that was told to pause has ended as a pruned one does, and may go on later."""
+        if live.widens_to is not None and ending.cause is Cause.INTERRUPTED:
+            return Ending(outcome=Outcome.PAUSED, detail=live.told_reason)
+        was_told = live.told is Action.PAUSE or live.is_pausing
+        is_pruned = ending.outcome is Outcome.PRUNED and ending.cause is Cause.PRUNER
+        if not was_told or not is_pruned:
+            return ending
+        if self._files.has_checkpoint(live.attempt.trial_number):
+            return replace(ending, outcome=Outcome.PAUSED)
+        if self._search.stop_instead_of_pausing():
+            self._say(
+                f"Trial {live.attempt.trial_number} has saved no checkpoint, so that it cannot be "
+                "paused and resumed: from now on weak trials are stopped instead. Call "
+                "trial.save_checkpoint(state, step) at each step, or set mode: stop (pruner)."
+            )
+        return ending
+
+    def settle(
+        self,
+        live: LiveAttempt,
+        ending: Ending,
+        *,
+        is_ours: bool,
+        may_retry: bool,
+        is_stopping: bool,
+    ) -> bool:
+        """Tells the study.
+
+        Args:
+            live: The attempt.
+            ending: How it ended.
+            is_ours: Whether it failed for no fault of its own.
+            may_retry: Whether any trial may try again.
+            is_stopping: Whether nothing starts any more: who may try again waits for a later start.
+
+        Returns:
+            Whether the trial gets one more attempt now.
+        """
+        attempt = live.attempt
+        match ending.outcome:
+            case Outcome.COMPLETED:
+                self._search.complete(attempt.trial_id, ending.values)
+                if note := self._search.steps.take_unreached_rung(attempt.trial_id):
+                    self._say(note)
+            case Outcome.PRUNED:
+                self._search.prune(attempt.trial_id)
+            case Outcome.PAUSED if live.widens_to is not None:
+                pass  # It goes on as soon as its devices are free.
+            case Outcome.PAUSED:
+                self._search.pause(attempt.trial_id)
+            case _ if ending.cause is Cause.INTERRUPTED:
+                self._search.put_back(attempt.trial_id)
+            case _:
+                if may_retry and self._retries.grant(attempt, ending, is_ours=is_ours):
+                    return self._try_again(live, ending, is_stopping=is_stopping)
+                if ending.is_of_the_configuration and ending.cause is not None:
+                    self._search.mark_infeasible(attempt.trial_id, ending.cause.value)
+                else:
+                    self._search.fail(attempt.trial_id)
+                self.tell_of_members()
+        return False
+
+    def tell_of_members(self) -> None:
+        """Says what has become of members of a population."""
+        for note in self._search.take_notes():
+            self._say(note)
+
+    def _try_again(self, live: LiveAttempt, ending: Ending, *, is_stopping: bool) -> bool:
+        if is_stopping:
+            self._search.put_back(live.attempt.trial_id)
+        else:
+            self._leasing.put(self._again(live, ending), is_first=True)
+        return not is_stopping
+
+    def go_on_wider(self, live: LiveAttempt, *, is_stopping: bool) -> None:
+        """An attempt was ended for a wider one, and its devices are free."""
+        if is_stopping:
+            self._search.put_back(live.attempt.trial_id)
+            return
+        again = Candidate(
+            asked=self._search.again(live.attempt.trial_id),
+            attempt_number=live.attempt.number + 1,
+            n_devices=live.widens_to,
+        )
+        self._leasing.put(again, is_first=True)
+
+    def _again(self, live: LiveAttempt, ending: Ending) -> Candidate:
+        has_run_out = ending.outcome is Outcome.OUT_OF_MEMORY
+        return Candidate(
+            asked=self._search.again(live.attempt.trial_id),
+            attempt_number=live.attempt.number + 1,
+            is_alone=self._retries.needs_room(live.attempt.trial_id),
+            avoid=frozenset(each.id for each in live.grant.devices if has_run_out),
+        )

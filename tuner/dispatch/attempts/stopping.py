@@ -1,0 +1,118 @@
+"""How attempts are brought to an end: told to stop, then SIGTERM, then SIGKILL, each in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.attempt import AttemptState, Cause
+from tuner.clock import Instant
+from tuner.dispatch.attempts.live_attempt import LiveAttempt, Step
+from tuner.dispatch.attempts.stall_detector import Stalls
+from tuner.dispatch.attempts.transitions import move
+from tuner.dispatch.attempts.worker_messages import verdict_on
+from tuner.dispatch.terms import Terms
+from tuner.launch.protocols import Channel, Launcher
+from tuner.messages import ENDS_EARLY, Action
+from tuner.store.records.recorder import Recorder
+
+#: Ends at which a trial saves and goes on later.
+_SAVED_FOR = (Cause.INTERRUPTED, Cause.SIGNAL)
+
+
+class Stopping:
+    """Ends attempts that are to end. Each step has a deadline; none waits.
+
+    Args:
+        recorder: Where states are written.
+        launcher: Signals processes.
+        channel: Where workers are told.
+        terms: Time limits.
+        stalls: Finds attempts that do nothing any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        recorder: Recorder,
+        launcher: Launcher,
+        channel: Channel,
+        terms: Terms,
+        stalls: Stalls,
+    ) -> None:
+        self._recorder = recorder
+        self._launcher = launcher
+        self._channel = channel
+        self._terms = terms
+        self._stalls = stalls
+
+    def tell(
+        self,
+        live: LiveAttempt,
+        now: Instant,
+        cause: Cause = Cause.INTERRUPTED,
+        reason: str = "The study was stopped.",
+    ) -> None:
+        """Asks an attempt to end or save by itself, before it is made to."""
+        if live.widens_to is not None:
+            # It shall not go on any more.
+            live.widens_to, live.stop_cause, live.told_reason = None, cause, reason
+        # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
+        if live.stop_cause is None and live.finished is None:
+            live.stop_cause = cause
+            live.is_pausing = live.told is Action.PAUSE and cause in _SAVED_FOR
+            live.told, live.told_reason = Action.STOP, reason
+            self._channel.broadcast(live.attempt.id, verdict_on(live, step=-1))
+            live.wait_for(Step.TERMINATE, now.monotonic_s + self._terms.stop_grace_s)
+        if live.attempt.state is not AttemptState.STOPPING:
+            move(self._recorder, live, AttemptState.STOPPING, now)
+
+    def heed_termination(self, live: LiveAttempt, now: Instant) -> None:
+        """Somebody else than this dispatcher asked a process of an attempt to end."""
+        is_ending = live.told in ENDS_EARLY or live.stop_cause is not None
+        if not is_ending and live.attempt.state is not AttemptState.CLEARING:
+            self.tell(live, now, Cause.SIGNAL, "SIGTERM from outside.")
+
+    def tell_to_widen(self, live: LiveAttempt, now: Instant, n_devices: int, reason: str) -> None:
+        """Asks an attempt to save and end, so that its trial goes on on so many devices."""
+        self.tell(live, now, reason=reason)
+        live.widens_to = n_devices
+
+    def kill(self, live: LiveAttempt, now: Instant) -> None:
+        """Ends an attempt at once."""
+        self.tell(live, now)
+        live.is_signalled = True
+        self._launcher.kill(live.attempt.id)
+
+    def enforce_deadlines(self, attempts: Sequence[LiveAttempt], now: Instant) -> None:
+        """Does what is due: attempts that stall, take too long, or did not end when told."""
+        for live in self._stalls.find(attempts, now.monotonic_s):
+            live.stop_cause = Cause.STALLED
+            live.told_reason = (
+                f"It reported nothing for {self._stalls.limit_s:g} s, and neither its processes "
+                "nor its devices did anything."
+            )
+            self._terminate(live, now)
+        for live in attempts:
+            if live.deadline_s is not None and now.monotonic_s >= live.deadline_s:
+                self._enforce(live, now)
+
+    def _enforce(self, live: LiveAttempt, now: Instant) -> None:
+        if live.deadline_step is Step.KILL:
+            live.deadline_s = None
+            self._launcher.kill(live.attempt.id)
+            return
+        if live.deadline_step is Step.TIME_OUT:
+            is_started = live.attempt.started_at is not None
+            live.stop_cause = Cause.TIMEOUT if is_started else Cause.LAUNCH
+            limit_s = self._terms.timeout_s if is_started else self._terms.launch_timeout_s
+            what = "It did not end" if is_started else "Its process did not say hello"
+            live.told_reason = f"{what} within {limit_s:g} s."
+        self._terminate(live, now)
+
+    def _terminate(self, live: LiveAttempt, now: Instant) -> None:
+        live.note_hang(self._terms.stop_grace_s)
+        if live.attempt.state is not AttemptState.STOPPING:
+            move(self._recorder, live, AttemptState.STOPPING, now)
+        live.is_signalled = True
+        self._launcher.terminate(live.attempt.id)
+        live.wait_for(Step.KILL, now.monotonic_s + live.grace_s(self._terms.stop_grace_s))

@@ -1,0 +1,248 @@
+"""What workers say, and what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from tuner import messages
+from tuner.attempt import AttemptState
+from tuner.clock import Instant
+from tuner.dispatch.attempts.live_attempt import LiveAttempt, Step
+from tuner.dispatch.attempts.transitions import move
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.terms import Terms
+from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.launch.inbox import SourceId
+from tuner.launch.plan import TrialPlan
+from tuner.launch.protocols import Channel
+from tuner.messages import Action
+from tuner.search.study import StudySearch
+from tuner.store.records.recorder import Recorder
+
+_COUNTS_ANEW = (
+    ": its program does not go on from its checkpoint, or counts from the beginning. What it "
+    "reports until its end is not taken"
+)
+
+
+class Talk:
+    """Hears the messages of the attempts that hold devices, and answers them.
+
+    Args:
+        search: The study, which judges reports.
+        recorder: Where metrics and states are written.
+        channel: Where workers report.
+        leasing: Is told that a trial is at work.
+        plan: What all attempts share.
+        terms: Time limits.
+        outage: Where a pruner cannot read what it needs.
+        say: Tells people.
+    """
+
+    def __init__(
+        self,
+        *,
+        search: StudySearch,
+        recorder: Recorder,
+        channel: Channel,
+        leasing: Leasing,
+        plan: TrialPlan,
+        terms: Terms,
+        outage: Outage,
+        say: Callable[[str], None],
+    ) -> None:
+        self._search = search
+        self._recorder = recorder
+        self._channel = channel
+        self._leasing = leasing
+        self._plan = plan
+        self._terms = terms
+        self._outage = outage
+        self._say = say
+        #: Trials that sent names which cannot be stored.
+        self._told_of_names: set[int] = set()
+
+    def hear(
+        self, now: Instant, live: LiveAttempt, source: SourceId, message: messages.FromWorker
+    ) -> None:
+        """
+        Args:
+            now: The present.
+            live: Whose message it is.
+            source: The connection that it came by.
+            message: What was said.
+        """
+        match message:
+            case messages.Hello():
+                self._hear_hello(now, live, source, message)
+            case messages.Report():
+                self._hear_report(now, live, source, message)
+            case messages.Decided():
+                live.heeds = message.action
+                if message.count:
+                    # From rank 0, for the others.
+                    live.decided = message
+                    self._channel.broadcast(live.attempt.id, message)
+            case messages.Suggest():
+                self._channel.send(source, self._suggested(live, message))
+            case messages.StatesDamaged():
+                self._hear_damage(live, message)
+            case messages.SetAttribute() if self._is_storable(live, message.key):
+                self._search.set_attribute(live.attempt.trial_id, message.key, message.value)
+            case messages.SetConstraint() if self._is_storable(live, message.key):
+                self._search.set_constraint(live.attempt.trial_id, message.key, message.value)
+            case messages.Finished():
+                self._hear_finished(now, live, message)
+            case messages.TerminationRequested():
+                pass  # `Stopping` heeds it.
+            case messages.SetAttribute() | messages.SetConstraint():
+                pass  # People were told.
+            case _:
+                assert_never(message)
+
+    def _hear_hello(
+        self, now: Instant, live: LiveAttempt, source: SourceId, hello: messages.Hello
+    ) -> None:
+        if not hello.is_worker:
+            # A script below the worker; the worker's own came with its launch.
+            devices = live.grant.devices
+            self._channel.send(source, self._plan.assign(live.attempt, devices, live.params))
+        if live.told is Action.STOP:
+            self._channel.send(source, verdict_on(live, step=-1))
+        if hello.is_worker and hello.rank < len(live.ranks):
+            live.ranks[hello.rank].source = source
+            live.ranks[hello.rank].began_at = now.utc_at(hello.since_boot_s)
+        if hello.rank and live.decided is not None:
+            self._channel.send(source, live.decided)
+        is_complete = all(rank.source is not None for rank in live.ranks)
+        if is_complete and live.attempt.state is AttemptState.LEASED:
+            move(self._recorder, live, AttemptState.RUNNING, now, at=live.began_at)
+            live.deadline_s = None
+            if self._terms.timeout_s is not None:
+                live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.timeout_s)
+
+    def _hear_report(
+        self, now: Instant, live: LiveAttempt, source: SourceId, report: messages.Report
+    ) -> None:
+        trial_id = live.attempt.trial_id
+        if live.last_step is None:
+            self._check_count(live, report.step)
+            live.first_step, live.first_heard_at_s = report.step, now.monotonic_s
+        live.last_step, live.last_values = report.step, report.values
+        live.heard_at_s = now.monotonic_s
+        self._leasing.reported(live.grant, now.monotonic_s)
+        if live.is_miscounting:
+            self._answer(live, source, report.step)
+            return
+        # A pruner may have to read what was reported before this start.
+        with self._outage.watch(now):
+            # Also of a trial that is to end: it may have saved its state by then, and go on there.
+            held_s = now.monotonic_s - live.leased_at_s
+            decision = self._search.report(trial_id, report.step, report.values, held_s=held_s)
+            live.tell(decision.action, decision.reason)
+        for note in self._search.take_notes():
+            self._say(note)
+        self._answer(live, source, report.step)
+        extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
+        stored = {
+            name: value
+            for name, value in extra.items()
+            if self._is_storable(live, name, messages.MAX_METRIC_NAME)
+        }
+        if stored:
+            self._recorder.metrics(live.attempt.id, report.step, stored)
+
+    def _is_storable(self, live: LiveAttempt, name: str, limit: int = messages.MAX_KEY) -> bool:
+        """Whether a name that a program sent can be written; people are told once for each trial.
+
+        Our own programs refuse such names; one that does not must not end the study.
+        """
+        problem = messages.name_problem(name, limit)
+        if problem and live.attempt.trial_id not in self._told_of_names:
+            self._told_of_names.add(live.attempt.trial_id)
+            self._say(f"Trial {live.attempt.trial_number} sent what is left out: {problem}.")
+        return not problem
+
+    def _check_count(self, live: LiveAttempt, step: int) -> None:
+        """At the first report of an attempt: whether its steps go on where they should."""
+        trial_id = live.attempt.trial_id
+        if self._search.copy_counts_anew(trial_id, step):
+            live.is_miscounting = True
+            self._tell_of_copy(live, step)
+        elif live.attempt.number > 1:
+            live.is_miscounting = self._search.steps.counts_anew(trial_id, step)
+            if live.is_miscounting:
+                self._tell_of_count(live, step)
+            else:
+                self._search.forget_curve_from(trial_id, step)
+
+    def _tell_of_copy(self, live: LiveAttempt, step: int) -> None:
+        if self._search.stop_instead_of_pausing():
+            self._say(
+                f"Trial {live.attempt.trial_number} is a copy and reports step {step}, which is "
+                f"before that of the checkpoint that it has from its parent{_COUNTS_ANEW}, and "
+                "from now on nobody is replaced. Let it count on from the state of "
+                "trial.load_checkpoint()."
+            )
+
+    def _tell_of_count(self, live: LiveAttempt, step: int) -> None:
+        if not self._search.stop_instead_of_pausing():
+            return
+        follows, way_out = (
+            "weak trials are stopped instead of paused",
+            ", or set mode: stop (pruner)",
+        )
+        if self._search.has_population:
+            follows, way_out = "nobody is replaced or paused", ""
+        self._say(
+            f"Trial {live.attempt.trial_number} was resumed and reports step {step} again"
+            f"{_COUNTS_ANEW}, and from now on {follows}. Let it count on from the state of "
+            f"trial.load_checkpoint(){way_out}."
+        )
+
+    def _answer(self, live: LiveAttempt, source: SourceId, step: int) -> None:
+        """The verdict goes to whoever reported; commands of other ranks end with rank 0's."""
+        verdict = verdict_on(live, step)
+        self._channel.send(source, verdict)
+        if verdict.action is not Action.CONTINUE and source == live.ranks[0].source:
+            for rank in live.ranks[1:]:
+                if rank.source is not None:
+                    self._channel.send(rank.source, verdict)
+
+    def _hear_damage(self, live: LiveAttempt, damaged: messages.StatesDamaged) -> None:
+        self._search.resumes_from(live.attempt.trial_id, damaged.resumed_from)
+        follows = "it starts from the beginning"
+        if damaged.resumed_from is not None:
+            follows = f"it goes on from step {damaged.resumed_from}"
+        one = "checkpoint is" if len(damaged.paths) == 1 else "checkpoints are"
+        self._say(
+            f"Trial {live.attempt.trial_number}: {follows}, because its newest {one} damaged: "
+            f"{', '.join(damaged.paths)}"
+        )
+
+    def _hear_finished(self, now: Instant, live: LiveAttempt, finished: messages.Finished) -> None:
+        if finished.rank >= len(live.ranks):
+            return
+        rank = live.ranks[finished.rank]
+        rank.finished = finished
+        rank.finished_at = now.utc_at(finished.since_boot_s)
+        if not live.is_signalled:
+            live.note_end(rank)
+            live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
+
+    def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
+        if problem := messages.name_problem(asked.name, messages.MAX_KEY):
+            return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, error=problem)
+        try:
+            value = self._search.suggest(live.attempt.trial_id, asked.name, asked.distribution)
+        except (ValueError, KeyError, TypeError) as error:
+            return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, error=str(error))
+        return messages.Suggested(attempt_id=live.attempt.id, name=asked.name, value=value)
+
+
+def verdict_on(live: LiveAttempt, step: int) -> messages.Verdict:
+    """What an attempt is told at a step; -1 for at once."""
+    return messages.Verdict(
+        attempt_id=live.attempt.id, step=step, action=live.told, reason=live.told_reason
+    )

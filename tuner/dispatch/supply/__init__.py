@@ -1,0 +1,1 @@
+"""Where the next trial comes from: budget, prefetch, leases, grants."""

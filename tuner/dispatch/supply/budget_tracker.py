@@ -1,0 +1,104 @@
+"""What the study has spent, and whether one more trial fits into what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from tuner.attempt import AttemptId
+from tuner.budget import Budget, Spent, TrialUse
+from tuner.clock import Instant
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.supply.budget_end import Closing
+from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.search.study import StudySearch
+from tuner.store.records.recorder import Recorder
+
+
+class Spending:
+    """Adds up, over all starts and all dispatchers of the study.
+
+    Args:
+        budget: Of the study; somebody may change it.
+        search: Its trials.
+        recorder: Knows what earlier starts and other dispatchers have spent.
+        usage: Knows what the devices of this one take.
+        live: The attempts that hold devices now.
+        started_at: When this start began.
+        say: Tells people.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        search: StudySearch,
+        recorder: Recorder,
+        usage: Usage,
+        live: Mapping[AttemptId, LiveAttempt],
+        started_at: Instant,
+        say: Callable[[str], None],
+    ) -> None:
+        self.budget = budget
+        #: For which attempts of this start that are over have held devices, each by itself.
+        self.device_s = 0.0
+        self._search = search
+        self._recorder = recorder
+        self._usage = usage
+        self._live = live
+        self._started_at = started_at
+        self._say = say
+        self._closing = Closing(recorder.past.trials)
+        self._is_closing_said = False
+
+    def ended(self, live: LiveAttempt, now: Instant) -> None:
+        """An attempt is over and has given its devices back."""
+        use = TrialUse(time_s=now.monotonic_s - live.leased_at_s, device_s=live.held_s(now))
+        self.device_s += use.device_s
+        self._closing.ended(live.attempt.trial_id, live.outcome, use)
+
+    def spent(self, now: Instant) -> Spent:
+        """By now, what runs included."""
+        held_s = 0.0 if self.budget.device_hours is None else sum(self._held_s(now))
+        return Spent(
+            trials=self._search.n_begun,
+            time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
+            device_s=self._recorder.fleet.device_s_elsewhere + self.device_s + held_s,
+            energy_kwh=self._energy_kwh(),
+        )
+
+    def why_no_more(self, now: Instant, *, is_new_trial: bool) -> str | None:
+        """Why nothing starts any more, for people; None while something may.
+
+        Args:
+            now: The present.
+            is_new_trial: False for one more attempt of a trial that has begun.
+        """
+        spent = self.spent(now)
+        reached = self.budget.reached(spent, is_new_trial=is_new_trial)
+        if reached is not None or not is_new_trial:
+            return reached
+        reason = self._closing.too_little(self.budget, spent, self._held_s(now))
+        if reason and self._live and not self._is_closing_said:
+            self._is_closing_said = True
+            self._say(f"No new trial starts: {reason}. Those that run go on.")
+        return reason
+
+    def has_room_for(self, now: Instant, share: float) -> bool:
+        """Whether what is left is enough for so much of a whole training."""
+        spent = self.spent(now)
+        return not self._closing.too_little(self.budget, spent, self._held_s(now), share)
+
+    def leader_fits(self, now: Instant) -> bool:
+        """Whether what is left, too little for a new trial, is enough for the best that waits."""
+        share = self._search.share_left_of_leader
+        if share is None or self.budget.reached(self.spent(now), is_new_trial=False):
+            return False
+        return not self.has_room_for(now, 1.0) and self.has_room_for(now, share)
+
+    def _held_s(self, now: Instant) -> Iterator[float]:
+        return (live.held_s(now) for live in self._live.values())
+
+    def _energy_kwh(self) -> float:
+        if self.budget.energy_kwh is None:
+            return 0.0
+        return self._recorder.fleet.energy_kwh_elsewhere + self._usage.energy_kwh

@@ -1,0 +1,143 @@
+"""Asks the search for the next trial: for a device that is free, or ahead of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from tuner.attempt import AttemptId
+from tuner.clock import Clock, Instant
+from tuner.dispatch.attempts.endings import Settling
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.grants import Candidate
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.supply.prefetch import Foresight
+from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.idle_causes import IdleCause
+from tuner.search.study import StudySearch
+from tuner.store.records.peers import Fleet
+
+#: Suggestions that do not fit here and wait, beside one for each trial that was begun. So many in a
+#: row are next to never all too wide where some may fit.
+MOST_TOO_WIDE = 32
+
+
+class WhyNoMore(Protocol):
+    def __call__(self, now: Instant, *, is_new_trial: bool) -> str:
+        """Why nothing starts any more; empty while something may."""
+
+
+class Asking:
+    """Gives trials to whoever has devices for them.
+
+    Args:
+        search: Whom to ask.
+        settling: Knows what earlier attempts of a trial have left.
+        spending: Knows what is left of the budget.
+        leasing: The devices, and who waits for them.
+        fleet: Who else works on the study.
+        usage: Is told how long devices waited for an answer.
+        live: The attempts that hold devices now.
+        clock: The time; asking takes some.
+        why_no_more: Whether the study goes on.
+        is_repeatable: Whether trials on one device must not depend on measured times.
+    """
+
+    def __init__(
+        self,
+        *,
+        search: StudySearch,
+        settling: Settling,
+        spending: Spending,
+        leasing: Leasing,
+        fleet: Fleet,
+        usage: Usage,
+        live: Mapping[AttemptId, LiveAttempt],
+        clock: Clock,
+        why_no_more: WhyNoMore,
+        is_repeatable: bool = False,
+    ) -> None:
+        self._search = search
+        self._settling = settling
+        self._spending = spending
+        self._leasing = leasing
+        self._fleet = fleet
+        self._usage = usage
+        self._live = live
+        self._clock = clock
+        self._why_no_more = why_no_more
+        self._is_repeatable = is_repeatable
+        self._foresight = Foresight()
+        self._is_making_suggestion = False
+        #: Whether there was nothing for a device that was free.
+        self.found_nothing = False
+
+    def ended(self, lasted_s: float) -> None:
+        """An attempt has held its devices for so long."""
+        self._foresight.ended(lasted_s)
+
+    def now(self, now: Instant) -> Candidate | None:
+        """For a device that is free; None where nothing is to start on it."""
+        began = self._clock.now()
+        candidate = self._ask(now)
+        waiting = [device.id for device in self._leasing.pool.free]
+        self._usage.spent(IdleCause.NO_SUGGESTION, began, self._clock.now(), waiting)
+        self.found_nothing = candidate is None and not self._is_making_suggestion
+        return candidate
+
+    def ahead(self, now: Instant) -> Candidate | None:
+        """For the device that is free next, where devices would wait for an answer."""
+        n_devices = len(self._leasing.pool.devices)
+        if not self._live or not self._leasing.may_look_ahead:
+            return None
+        # Whether it is worth it is a matter of measured times, and of one result more or less.
+        if self._is_repeatable and n_devices == 1:
+            return None
+        if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
+            return None
+        # It starts when another one has ended, and has to end within the budget itself.
+        if not self._spending.has_room_for(now, share=2.0):
+            return None
+        return self._ask(now)
+
+    def _ask(self, now: Instant) -> Candidate | None:
+        self._is_making_suggestion = False
+        if self._why_no_more(now, is_new_trial=False):
+            return None
+        is_last = bool(self._why_no_more(now, is_new_trial=True))
+        began_s = self._clock.now().monotonic_s
+        asked = self._search.resume(
+            is_last=is_last and not self._live,
+            is_closing=is_last and self._spending.leader_fits(now),
+        )
+        self._settling.tell_of_members()
+        if asked is None and is_last:
+            return None
+        if asked is None and self._leaves_enough_to_wider():
+            return None
+        # Whoever makes it wakes the loop.
+        self._is_making_suggestion = asked is None and not self._search.is_ready
+        if self._is_making_suggestion:
+            return None
+        asked = asked or self._search.ask()
+        candidate = None if asked is None else self._settling.candidate(asked)
+        here_s = self._clock.now().monotonic_s - began_s
+        self._foresight.asked(here_s + self._search.suggestion_s)
+        return candidate
+
+    def _leaves_enough_to_wider(self) -> bool:
+        """Whether so many suggestions that do not fit here wait that no more are made.
+
+        They wait for dispatchers with more devices, and would fill the study without them.
+        """
+        if not self._search.n_waiting or self._search.has_waiting:
+            return False
+        return len(self._search.left_to_others()) >= MOST_TOO_WIDE + self._search.n_begun
+
+    def _leaves_last_ones(self, n_devices: int) -> bool:
+        """Whether so few trials are left that other dispatchers may have a device for them."""
+        n_trials = self._spending.budget.trials
+        if n_trials is None or not self._fleet.others:
+            return False
+        return n_trials - self._search.n_begun < 2 * n_devices

@@ -1,0 +1,1 @@
+"""What runs beside the trials: outages, other dispatchers, commands, telemetry, checkpoints."""

@@ -1,0 +1,183 @@
+"""Tells the database what trials have saved, from looks at the disk beside the loop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from tuner.attempt import Attempt, Outcome
+from tuner.checkpoints.layout import leftovers, remove
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.scan import SavedState, changes, look
+from tuner.clock import Instant
+from tuner.store.records.checkpoint_rows import StoredCheckpoint
+from tuner.store.records.recorder import Recorder
+
+_log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 2.0
+#: At the end of a study, for a disk that does not answer.
+_LAST_WAIT_S = 10.0
+
+
+class Saving:
+    """Looks at the checkpoints of the trials that run, and once more when an attempt has ended.
+
+    Args:
+        files: Where they are.
+        recorder: Is told of them.
+    """
+
+    def __init__(self, files: StudyFiles, recorder: Recorder) -> None:
+        self._files = files
+        self._recorder = recorder
+        #: By trial number: what is known to be there.
+        self._known: dict[int, dict[str, SavedState]] = {}
+        #: Trials that are over and have none left: what an older look has found there is gone.
+        self._emptied: set[int] = set()
+        #: To be looked at next beside those that run, by trial number.
+        self._attempts: dict[int, Attempt] = {}
+        #: Their processes are gone.
+        self._over: list[Attempt] = []
+        self._seen: SimpleQueue[tuple[Attempt, dict[str, SavedState]]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._looked_at_s: float | None = None
+
+    def heed(self, now: Instant, running: Callable[[], Iterable[Attempt]]) -> None:
+        """Notes what the last look has found, and begins another one where it is time."""
+        self._note()
+        is_due = self._looked_at_s is None or now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S
+        if is_due and not self._is_busy:
+            self._looked_at_s = now.monotonic_s
+            for attempt in running():
+                self.ended(attempt)
+            self._begin()
+
+    def ended(self, attempt: Attempt) -> None:
+        """It is to be looked at once more."""
+        self._attempts[attempt.trial_number] = attempt
+
+    def over(self, attempt: Attempt) -> None:
+        """Its processes are gone: what they left half-written is removed."""
+        self._over.append(attempt)
+        self.ended(attempt)
+
+    def resume(self, trial_id: int, trial_number: int) -> str:
+        """Before a trial is run again: whether what it has saved is here.
+
+        Returns:
+            What people should know; empty where it goes on from its newest state, or has none.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        stored = self._recorder.checkpoints_of(trial_id)
+        folder = self._files.checkpoints(trial_number)
+        found = look(folder)
+        if not stored:
+            return ""
+        newest = stored[0]
+        is_there = str(folder / Path(newest.path).name) in found
+        # It may have been replaced by newer ones, which no look has found yet.
+        if not is_there and all(each.saved_at <= newest.saved_at for each in found.values()):
+            return _told_of_loss(trial_number, newest, folder, found)
+        # One folder, which may have another path on each machine.
+        self._known[trial_number] = {}
+        for each in stored:
+            here = str(folder / Path(each.path).name)
+            if here not in found:
+                self._recorder.removed(trial_id, each.path)
+                continue
+            self._known[trial_number][here] = found[here]
+            if here != each.path:
+                self._recorder.renamed(trial_id, each.path, here)
+        return ""
+
+    def finish(self) -> None:
+        """Looks once more, at the end of a study."""
+        if self._has_joined():
+            self._begin()
+            self._has_joined()
+        self._note()
+
+    def forget(self, trial_number: int) -> None:
+        """The checkpoints of a trial that has ended were removed."""
+        self._known.pop(trial_number, None)
+        self._emptied.add(trial_number)
+        folder = str(self._files.checkpoints(trial_number))
+        self._recorder.forget_checkpoints(trial_number, folder)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _begin(self) -> None:
+        if not self._attempts:
+            return
+        attempts, self._attempts = list(self._attempts.values()), {}
+        over, self._over = self._over, []
+        self._thread = threading.Thread(
+            target=self._look, args=(attempts, over), name="saved states", daemon=True
+        )
+        self._thread.start()
+
+    def _look(self, attempts: Iterable[Attempt], over: Iterable[Attempt]) -> None:
+        for attempt in over:
+            self._remove_leftovers(attempt)
+        for attempt in attempts:
+            try:
+                found = look(self._files.checkpoints(attempt.trial_number))
+            except OSError as error:
+                _log.warning("Checkpoints of %s cannot be looked at: %s", attempt, error)
+            else:
+                self._seen.put((attempt, found))
+
+    def _remove_leftovers(self, attempt: Attempt) -> None:
+        """Those of other attempts only at the trial's end: a host that is cut off may run one."""
+        outcome = attempt.ending.outcome if attempt.ending is not None else None
+        is_last = outcome in (Outcome.COMPLETED, Outcome.PRUNED)
+        folder = self._files.checkpoints(attempt.trial_number)
+        try:
+            for left in leftovers(folder, None if is_last else attempt.number):
+                remove(left)
+        except OSError as error:
+            _log.warning("What %s left half-written cannot be removed: %s", attempt, error)
+
+    def _note(self) -> None:
+        while True:
+            try:
+                attempt, found = self._seen.get_nowait()
+            except Empty:
+                return
+            if attempt.trial_number in self._emptied:
+                continue
+            known = self._known.pop(attempt.trial_number, {})
+            if found:
+                self._known[attempt.trial_number] = found
+            added, gone = changes(known, found)
+            for state in added:
+                self._recorder.saved(attempt, state)
+            for path in gone:
+                self._recorder.removed(attempt.trial_id, path)
+
+    def _has_joined(self) -> bool:
+        if self._thread is not None:
+            self._thread.join(_LAST_WAIT_S)
+        return not self._is_busy
+
+
+def _told_of_loss(
+    trial_number: int, newest: StoredCheckpoint, folder: Path, found: Mapping[str, SavedState]
+) -> str:
+    begin = "starts again from the beginning"
+    if found:
+        last = max(found.values(), key=lambda state: state.saved_at)
+        begin = f"goes on from step {last.step}"
+    return (
+        f"Trial {trial_number} {begin}: the state that it saved at step {newest.step} on "
+        f"{newest.host}, {newest.path}, is not in {folder} here. Machines that share that folder "
+        "go on from each other's checkpoints."
+    )

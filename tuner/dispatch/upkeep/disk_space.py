@@ -1,0 +1,127 @@
+"""A disk with no room: trials that met it are tried again, and none starts until there is some."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from tuner.attempt import Ending, Outcome
+from tuner.devices.occupancy import size_text
+from tuner.launch.failure_diagnosis import is_disk_full, is_quota_reached, is_shared_memory_full
+
+#: More than was free when a trial found no room, at least.
+_MARGIN_BYTES = 1024**2
+_MARGIN_SHARE = 0.1
+#: After that one more try, and after twice that the next: it may have been another disk, or room
+#: again before anybody looked.
+_FIRST_WAIT_S = 5.0
+_LONGEST_WAIT_S = 300.0
+#: With so much free where the study's files are, another file system may be the full one.
+_AMPLE_BYTES = 1024**3
+#: Attempts of one trial that met a full disk where ours looked so; what they wrote may have been
+#: removed before anybody looked.
+_N_DOUBTFUL = 3
+#: Ends the text of a failure that was for want of room elsewhere.
+_ELSEWHERE = "(not a full disk of the study)"
+_SHARED_MEMORY_HINT = (
+    "The shared memory of the machine or container, /dev/shm, was full: use fewer workers in "
+    "data loaders (num_workers), or give the container more (docker run --shm-size)."
+)
+_OTHER_HINT = (
+    "It found no room again and again, with {free} free where the study's files are: another file "
+    "system is full, such as /dev/shm (use fewer workers in data loaders, or docker run "
+    "--shm-size) or that of TMPDIR."
+)
+
+
+def met_full_disk(ending: Ending) -> bool:
+    """Whether an attempt failed for want of room on a disk."""
+    detail = ending.detail
+    if not ending.outcome.is_failure or is_shared_memory_full(detail):
+        return False
+    return is_disk_full(detail) and not detail.endswith(_ELSEWHERE)
+
+
+class Room:
+    """Whether trials may start, as far as the disk of their logs and checkpoints goes.
+
+    Args:
+        folder: On that disk.
+        say: Tells people.
+        free_bytes_of: How much is free where a folder is.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        say: Callable[[str], None],
+        free_bytes_of: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).free,
+    ) -> None:
+        self._folder = folder
+        self._say = say
+        self._free_bytes_of = free_bytes_of
+        #: By trial: how often it found no room while there was plenty here.
+        self._n_doubtful: Counter[int] = Counter()
+        self._wanted_bytes = 0
+        self._wait_s = _FIRST_WAIT_S
+        #: When to try again in any case; None while there is room.
+        self._again_at_s: float | None = None
+
+    def judged(self, trial_id: int, ending: Ending) -> Ending:
+        """The ending, with a hint where another file system than that of the study was full.
+
+        `/dev/shm` is known by the program's words. What else recurs for one trial while there is
+        plenty of room here is a failure of the trial, too: waiting would never end.
+        """
+        if ending.outcome.is_failure and is_shared_memory_full(ending.detail):
+            return _hinted(ending, _SHARED_MEMORY_HINT)
+        if not met_full_disk(ending) or is_quota_reached(ending.detail):
+            return ending
+        free_bytes = self._free_bytes_of(self._folder)
+        if free_bytes < _AMPLE_BYTES:
+            return ending
+        self._n_doubtful[trial_id] += 1
+        if self._n_doubtful[trial_id] <= _N_DOUBTFUL:
+            return ending
+        return _hinted(ending, _OTHER_HINT.format(free=size_text(free_bytes)))
+
+    def heed(self, ending: Ending, now_s: float) -> bool:
+        """Whether an attempt failed because the disk was full; no trial starts for a while then."""
+        if not met_full_disk(ending):
+            if ending.outcome is Outcome.COMPLETED:
+                self._wait_s = _FIRST_WAIT_S
+            return False
+        free_bytes = self._free_bytes_of(self._folder)
+        if self._again_at_s is None:
+            self._again_at_s = now_s + self._wait_s
+            self._say(
+                f"A trial found no room on its disk. {size_text(free_bytes)} are free where "
+                f"{self._folder} is; no trial starts until there is more, or {self._wait_s:g} s "
+                "have passed. None is lost: those that failed go on from their checkpoints."
+            )
+            self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
+        self._wanted_bytes = int(free_bytes * (1 + _MARGIN_SHARE)) + _MARGIN_BYTES
+        return True
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether no trial starts for want of it, as of the last look."""
+        return self._again_at_s is not None
+
+    def is_there(self, now_s: float) -> bool:
+        """Whether trials may start."""
+        if self._again_at_s is None:
+            return True
+        has_more = self._free_bytes_of(self._folder) >= self._wanted_bytes
+        if not has_more and now_s < self._again_at_s:
+            return False
+        self._again_at_s = None
+        self._say("There is room on the disk again." if has_more else "The disk is tried again.")
+        return True
+
+
+def _hinted(ending: Ending, hint: str) -> Ending:
+    return replace(ending, detail=f"{ending.detail}\n{hint} {_ELSEWHERE}")

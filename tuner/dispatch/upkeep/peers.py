@@ -1,0 +1,110 @@
+"""The other dispatchers of a study, as the loop of one of them heeds them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from optuna.trial import TrialState
+
+from tuner.clock import Instant
+from tuner.search.study import StudySearch
+from tuner.store.records.peers import Fleet
+
+#: A trial is compared with what others reported so long ago, at most, and half a second.
+_SYNC_EVERY_S = 1.0
+_LOOK_EVERY_S = 5.0
+
+
+class Others:
+    """Takes in what others report, and takes up what those that died have left.
+
+    Args:
+        search: The study.
+        fleet: Who else works on it.
+        say: Tells people.
+        now: The present.
+        counts_devices: Whether what others spend is to be known (for a budget of device-hours).
+    """
+
+    def __init__(
+        self,
+        search: StudySearch,
+        fleet: Fleet,
+        say: Callable[[str], None],
+        *,
+        now: Instant,
+        counts_devices: bool,
+    ) -> None:
+        self._search = search
+        self._fleet = fleet
+        self._say = say
+        self._counts_devices = counts_devices
+        self._synced_at_s = self._looked_at_s = now.monotonic_s
+        self._is_wait_said = False
+        self._is_uncounted = False
+
+    def heed(self, now: Instant) -> None:
+        """Looks at them as often as that is worth it."""
+        if now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S:
+            self._look(now)
+        elif now.monotonic_s - self._synced_at_s >= _SYNC_EVERY_S:
+            self._sync(now)
+
+    def count_devices(self, is_wanted: bool) -> None:
+        """From now on what others spend is to be known, or need not be."""
+        if is_wanted and not self._counts_devices:
+            # Also of those that have come and gone meanwhile.
+            self._is_uncounted = True
+            self._looked_at_s = -math.inf
+        self._counts_devices = is_wanted
+
+    def must_be_waited_for(self, now: Instant) -> bool:
+        """Whether trials run elsewhere that would have to be run here, should they be lost."""
+        if not self._n_elsewhere:
+            return False
+        # Who runs them may have joined since the last look.
+        if not self._fleet.others or now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
+            self._look(now)
+        if not self._n_elsewhere or not self._fleet.others:
+            # None, or those of somebody who is no dispatcher; or one that died has left some here.
+            return self._search.has_waiting
+        if not self._is_wait_said:
+            self._is_wait_said = True
+            self._say(
+                f"Every trial is begun; {self._n_elsewhere} run on other dispatchers. This one "
+                "stays, should one be lost. Ctrl-C ends it without harm."
+            )
+        return True
+
+    def may_run(self, n_devices: int, now: Instant) -> bool:
+        """Whether another dispatcher has so many devices, or trials run elsewhere."""
+        if not self._fleet.others or now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
+            self._look(now)
+        if not self._fleet.others:
+            return False
+        return self._n_elsewhere > 0 or self._fleet.most_devices >= n_devices
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the other dispatchers work that were there at the last look, for people."""
+        return self._fleet.others
+
+    @property
+    def _n_elsewhere(self) -> int:
+        """Trials that run, while none runs here."""
+        return self._search.count()[TrialState.RUNNING]
+
+    def _look(self, now: Instant) -> None:
+        self._looked_at_s = now.monotonic_s
+        for loss in self._fleet.look(now):
+            numbers = ", ".join(map(str, loss.trial_numbers)) or "none"
+            self._say(f"The dispatcher on {loss.place} is gone. Trials that wait: {numbers}.")
+        if self._counts_devices and (self._fleet.others or self._is_uncounted):
+            self._fleet.measure()
+            self._is_uncounted = False
+        self._sync(now)
+
+    def _sync(self, now: Instant) -> None:
+        self._synced_at_s = now.monotonic_s
+        self._search.sync()

@@ -1,0 +1,1 @@
+"""Starts workers on this host through a fork server, and ends them."""

@@ -1,0 +1,132 @@
+"""The first code of ours in a forked process: finds the worker's program by name and calls it.
+
+By name, because what runs inside a training process (`trials`) is above the launcher.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from tuner.launch.failure_diagnosis import user_traceback
+from tuner.launch.local_host import announced_stop, lifeline, preload
+from tuner.launch.request import CommandProgram, LaunchRequest, Program
+
+FUNCTION_WORKER = "trials.function_worker"
+COMMAND_WORKER = "trials.command_worker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramCheck:
+    """What was found when the user's modules were imported in a forked process."""
+
+    #: Why the program cannot be used; empty where it can.
+    problem: str = ""
+    #: Importing it ahead of the fork has initialised CUDA or started a runtime's threads.
+    is_unsafe_to_preload: bool = False
+
+
+def wait(requests: Connection, lifeline_path: Path) -> None:
+    """Waits for the one request of this process, as the head of its own session; never returns.
+
+    The dispatcher forks ahead, so that a freed device does not wait for a fork.
+    """
+    os.setsid()
+    lifeline.hold(lifeline_path)
+    _look_where_the_server_looks()
+    try:
+        request = requests.recv()
+    except EOFError:
+        os._exit(0)  # The dispatcher ended without a trial for this process.
+    # A SIGTERM from before was none of the trial's.
+    announced_stop.take_early_signal()
+    requests.close()
+    enter(request)
+
+
+def enter(request: LaunchRequest) -> None:
+    """Runs one worker; does not return."""
+    is_command = isinstance(request.program, CommandProgram)
+    module = importlib.import_module(COMMAND_WORKER if is_command else FUNCTION_WORKER)
+    module.main(request)
+
+
+def check(program: Program, answer: Connection, lifeline_path: Path) -> None:
+    """Says whether the program's functions can be imported and called with a trial."""
+    lifeline.hold(lifeline_path, is_alone=True)
+    _look_where_the_server_looks()
+    found = ProgramCheck(
+        problem=next(filter(None, map(_problem, _functions(program))), ""),
+        is_unsafe_to_preload=_is_unsafe(),
+    )
+    answer.send(found)
+    answer.close()
+
+
+def _look_where_the_server_looks() -> None:
+    """multiprocessing has set the dispatcher's own path, which lacks the user's folders."""
+    sys.path[:] = preload.import_path or sys.path
+
+
+def _functions(program: Program) -> list[tuple[str, str]]:
+    """Study-file key and `module:function` of each function that the program names."""
+    named = [("search_space", program.space)] if program.space else []
+    if isinstance(program, CommandProgram):
+        return named
+    return [("trial.function", f"{program.module}:{program.function}"), *named]
+
+
+def _problem(named: tuple[str, str]) -> str:
+    key, name = named
+    module, _, path = name.partition(":")
+    try:
+        found: object = importlib.import_module(module)
+    except (Exception, SystemExit) as error:  # the edge: any module may fail in any way
+        if isinstance(error, ModuleNotFoundError) and error.name == module:
+            folders = " or ".join(dict.fromkeys(preload.import_path[:2])) or "the present folder"
+            return (
+                f"{key} is {name!r}, but there is no module {module!r} in {folders}, and none is "
+                "installed. Correct the name, or put the file there."
+            )
+        reason = _indent(user_traceback(error).removeprefix("Traceback (most recent call last):\n"))
+        return f"{key} is {name!r}, but importing {module!r} fails:\n{reason}"
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        known = ", ".join(_own_functions(sys.modules[module])) or "none"
+        return f"{key} is {name!r}, but {module} has no function {path!r}. It has: {known}."
+    try:
+        inspect.signature(found).bind(object())
+    except TypeError:
+        return (
+            f"{key} is {name!r}, whose signature is {path}{inspect.signature(found)}. "
+            "It must be callable with one argument, the trial."
+        )
+    except ValueError:
+        return ""  # A built-in function that hides its signature.
+    return ""
+
+
+def _own_functions(module: object) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
+
+
+def _is_unsafe() -> bool:
+    torch = sys.modules.get("torch")
+    if torch is not None and getattr(torch.cuda, "_is_in_bad_fork", lambda: False)():
+        return True
+    # Both start threads when they are imported or first used; a fork loses them.
+    return "jax" in sys.modules or "tensorflow" in sys.modules
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())

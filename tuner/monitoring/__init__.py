@@ -1,0 +1,1 @@
+"""Metrics for Prometheus, hooks, and the process of the dashboard."""

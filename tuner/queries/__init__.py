@@ -1,0 +1,1 @@
+"""Reads of stored studies, also while they run. Nothing here prints."""

@@ -1,0 +1,100 @@
+"""Who works on a study, or did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuner.process_identity import Life, ProcessIdentity, life_of, own_process
+from tuner.store.optuna_tables.statements import aware, in_zone
+from tuner.store.records.dispatcher_starts import STALE_AFTER_S, OpenDispatcher, process_of
+from tuner.store.schema.models import AttemptRow, DispatcherRow, HostRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDispatcher:
+    """One start of `python -m tuner.run`."""
+
+    id: int
+    study_id: int
+    host: str
+    pid: int
+    started_at: datetime
+    #: Its last sign of life.
+    beat_at: datetime
+    #: None where it works, or died.
+    ended_at: datetime | None
+    #: Why it ended, for people; empty where it works, or died.
+    end_reason: str
+    #: To be shown: where its process cannot be checked from here, two clocks are compared.
+    is_alive: bool
+    #: Whether it lives and has given no sign of life for long: it hangs, was stopped, or cannot
+    #: reach the database.
+    is_silent: bool = False
+    #: Whether nothing proves its end: the only answer on which something may be changed.
+    may_live: bool = False
+    #: Names of those that it has; empty where an older tuner did not say.
+    devices: tuple[str, ...] = ()
+
+
+def has_our_tables(connection: sa.Connection) -> bool:
+    """False in a database that only Optuna has used."""
+    return sa.inspect(connection).has_table(AttemptRow.__tablename__)
+
+
+def read_dispatchers(
+    connection: sa.Connection, now: datetime, study_id: int | None = None
+) -> list[StoredDispatcher]:
+    """All starts, the oldest first; of one study, or of all."""
+    if not has_our_tables(connection):
+        return []
+    query = (
+        sa.select(
+            DispatcherRow.id,
+            DispatcherRow.study_id,
+            HostRow.name,
+            DispatcherRow.pid,
+            DispatcherRow.versions,
+            DispatcherRow.started_at,
+            DispatcherRow.beat_at,
+            DispatcherRow.ended_at,
+            DispatcherRow.end_reason,
+            DispatcherRow.devices,
+        )
+        .join(HostRow, HostRow.id == DispatcherRow.host_id)
+        .order_by(DispatcherRow.id)
+    )
+    if study_id is not None:
+        query = query.where(DispatcherRow.study_id == study_id)
+    rows: sa.CursorResult[Any] = connection.execute(query)
+    here = own_process()
+    return [_dispatcher(row, here, now) for row in rows]
+
+
+def _dispatcher(row: sa.Row[Any], here: ProcessIdentity, now: datetime) -> StoredDispatcher:
+    dispatcher = OpenDispatcher(
+        id=row.id,
+        process=process_of(row.name, row.pid, row.versions),
+        started_at=row.started_at,
+        beat_at=row.beat_at,
+    )
+    life = Life.GONE if row.ended_at is not None else life_of(dispatcher.process, here=here)
+    is_silent = dispatcher.silent_s(now) >= STALE_AFTER_S
+    is_alive = life is Life.ALIVE or (life is Life.UNKNOWN and not is_silent)
+    return StoredDispatcher(
+        id=row.id,
+        study_id=row.study_id,
+        host=row.name,
+        pid=row.pid,
+        started_at=in_zone(row.started_at),
+        beat_at=in_zone(row.beat_at),
+        ended_at=aware(row.ended_at),
+        end_reason=row.end_reason,
+        is_alive=is_alive,
+        may_live=life is not Life.GONE,
+        is_silent=is_alive and is_silent,
+        devices=tuple(row.devices or ()),
+    )

@@ -1,0 +1,262 @@
+"""`tuner status`: what a study has done, and what runs where."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import sqlalchemy as sa
+from optuna.trial import TrialState
+from pydantic import ValidationError
+
+from search_spaces import Scalar
+from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.budget import Budget, Spent, typical_use
+from tuner.config import BudgetConfig
+from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.queries.forecast import Forecast, forecast, trials_left
+from tuner.queries.idle import IdleNow, read_idle_now
+from tuner.queries.locate import StoredStudy
+from tuner.queries.running import RunningTrial, read_running
+from tuner.queries.studies import StudySummary, read_studies
+from tuner.queries.study_state import Grid, Standing, judge
+from tuner.queries.trial_params import read_params, read_points
+from tuner.queries.trials import BY_VALUE, Choice, StoredTrial, read_trials
+from tuner.queries.usage import read_energy_kwh
+from tuner.results.confirmations import Confirmation, read_confirmation
+from tuner.search.samplers.grid_points import GridPoints
+from tuner.store.optuna_tables.feasibility import infeasible_trials
+from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS, ids_of, read_values
+from tuner.store.records.commands import paused_by
+from tuner.store.records.dispatcher_starts import past_use
+from tuner.store.records.durations import completed_uses
+from tuner.store.records.population_rows import POPULATION_IS_OVER
+from tuner.store.schema.models import DispatcherRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a study is, and why it stands as it does."""
+
+    standing: Standing
+    reason: str
+    budget: Budget
+    spent: Spent
+    n_finished: int
+
+    @property
+    def fraction(self) -> float | None:
+        """How much of the limit that comes first is over and done; None without one."""
+        return self.budget.fraction(replace(self.spent, trials=self.n_finished))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyStatus:
+    """Everything that `tuner status` shows."""
+
+    standing: Standing
+    reason: str
+    exit_code: int
+    study: StudySummary
+    budget: Budget
+    spent: Spent
+    #: Of all attempts; None where no device tells.
+    energy_kwh: float | None
+    #: `user@host`; empty where it is not paused.
+    paused_by: str
+    #: With one objective only.
+    best: StoredTrial | None
+    running: Sequence[RunningTrial]
+    #: Those that are alive, and the last one that was.
+    dispatchers: Sequence[StoredDispatcher]
+    #: Devices without a trial.
+    idle: Sequence[IdleNow]
+    #: Of the end, where a dispatcher works on it; None where too little is known.
+    forecast: Forecast | None = None
+    #: When that is, at the rate so far.
+    ends_at: datetime | None = None
+    #: What fresh runs of its leaders gave; None where none is run again.
+    confirmation: Confirmation | None = None
+
+
+def read_status(
+    connection: sa.Connection, stored: StoredStudy, budget: BudgetConfig | None, now: datetime
+) -> StudyStatus:
+    """Reads one study.
+
+    Args:
+        connection: One that sees a single instant.
+        stored: The study.
+        budget: Of the study file, which counts while nobody works on the study; None: as the
+            study was last run.
+        now: The present.
+    """
+    (study,) = read_studies(connection, now, stored.id)
+    starts = read_dispatchers(connection, now, stored.id)
+    is_at_work = any(each.is_alive for each in starts)
+    progress = read_progress(connection, study, budget, is_at_work=is_at_work)
+    return StudyStatus(
+        standing=progress.standing,
+        reason=progress.reason,
+        exit_code=progress.standing.exit_code,
+        study=study,
+        budget=progress.budget,
+        spent=progress.spent,
+        energy_kwh=read_energy_kwh(connection, stored.id),
+        paused_by=paused_by(connection, stored.id) if has_our_tables(connection) else "",
+        best=_best(connection, study, now),
+        running=read_running(connection, study, starts, now),
+        dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
+        idle=read_idle_now(connection, starts, now),
+        forecast=_forecast(connection, study, progress),
+        ends_at=_ends_at(progress, now),
+        confirmation=read_confirmation(connection, study.name),
+    )
+
+
+def read_progress(
+    connection: sa.Connection,
+    study: StudySummary,
+    budget: BudgetConfig | None = None,
+    *,
+    is_at_work: bool = False,
+) -> Progress:
+    """How far a study is.
+
+    Args:
+        connection: One that sees a single instant.
+        study: Which.
+        budget: Of the study file; None: what it might spend when it was last run.
+        is_at_work: Somebody works on it, who may have been started with flags, and told otherwise
+            since: then that counts.
+    """
+    limits = _limits(connection, study.id, budget, is_at_work=is_at_work)
+    spent = _spent(connection, study)
+    uses = completed_uses(connection, study.id) if has_our_tables(connection) else []
+    grid = _grid(connection, study.id)
+    is_over = study.n_finished == sum(study.trials.values()) and (
+        _last_end_reason(connection, study.id) == POPULATION_IS_OVER
+    )
+    standing, reason = judge(
+        study, limits, spent, grid, typical_use(uses), is_population_over=is_over
+    )
+    return Progress(
+        standing=standing,
+        reason=reason,
+        budget=limits,
+        spent=spent,
+        n_finished=study.n_finished,
+    )
+
+
+def _forecast(
+    connection: sa.Connection, study: StudySummary, progress: Progress
+) -> Forecast | None:
+    if progress.standing is not Standing.RUNNING or len(study.objectives) != 1:
+        return None
+    n_more = trials_left(study.n_finished, progress.fraction, progress.budget.trials)
+    completed = sa.select(TRIALS.c.trial_id).where(
+        TRIALS.c.study_id == study.id, TRIALS.c.state == TrialState.COMPLETE
+    )
+    able = set(connection.execute(completed).scalars()) - infeasible_trials(connection, study.id)
+    found = sorted(read_values(connection, study.id, able).items())
+    values = [by_place[0] for trial_id, by_place in found if trial_id in able and by_place]
+    finite = np.array([each for each in values if math.isfinite(each)])
+    is_maximized = study.objectives[0].is_maximized
+    return forecast(finite, study.n_finished, is_maximized=is_maximized, n_more=n_more)
+
+
+def _ends_at(progress: Progress, now: datetime) -> datetime | None:
+    """At the rate of all the time in which anybody worked on it."""
+    fraction = progress.fraction
+    if progress.standing is not Standing.RUNNING or not fraction:
+        return None
+    return now + timedelta(seconds=progress.spent.time_s * (1 - fraction) / fraction)
+
+
+def _limits(
+    connection: sa.Connection, study_id: int, budget: BudgetConfig | None, *, is_at_work: bool
+) -> Budget:
+    query = (
+        sa.select(DispatcherRow.budget, DispatcherRow.study_file)
+        .where(DispatcherRow.study_id == study_id)
+        .order_by(DispatcherRow.id.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).one_or_none() if has_our_tables(connection) else None
+    if row is not None and row.budget is not None and (is_at_work or budget is None):
+        return Budget(**row.budget)
+    if budget is not None:
+        return budget.limits
+    return _budget_in(row.study_file) if row is not None else Budget()
+
+
+def _budget_in(study_file: str) -> Budget:
+    """Of a start of an older tuner, which recorded its file alone."""
+    try:
+        document = read_yaml(study_file)
+        budget = document.get("budget") if isinstance(document, dict) else None
+        return BudgetConfig.model_validate(budget or {}).limits
+    except (YamlError, ValidationError):
+        return Budget()  # A file that only its flags have put right.
+
+
+def _last_end_reason(connection: sa.Connection, study_id: int) -> str:
+    """Of the dispatcher that ended last; empty where it did not end by itself."""
+    if not has_our_tables(connection):
+        return ""
+    query = (
+        sa.select(DispatcherRow.end_reason)
+        .where(DispatcherRow.study_id == study_id, DispatcherRow.ended_at.is_not(None))
+        .order_by(DispatcherRow.ended_at.desc(), DispatcherRow.id.desc())
+        .limit(1)
+    )
+    return connection.execute(query).scalar() or ""
+
+
+def _spent(connection: sa.Connection, study: StudySummary) -> Spent:
+    if not has_our_tables(connection):
+        return Spent(trials=study.n_begun, time_s=0.0, device_s=0.0)
+    past = past_use(connection, study.id)
+    return Spent(
+        trials=study.n_begun,
+        time_s=past.time_s,
+        device_s=past.device_s,
+        energy_kwh=past.energy_kwh,
+    )
+
+
+def _grid(connection: sa.Connection, study_id: int) -> Grid | None:
+    """None where the study's sampler is not Optuna's grid, which notes its points in trials."""
+    of_study = SYSTEM_ATTRS.c.trial_id.in_(ids_of(study_id))
+    space = sa.select(SYSTEM_ATTRS.c.value_json).where(
+        of_study, SYSTEM_ATTRS.c.key == "search_space"
+    )
+    stored = connection.execute(space.limit(1)).scalar()
+    if stored is None:
+        return None
+    values: dict[str, list[Scalar | None]] = json.loads(stored)
+    points = GridPoints(tuple(values), itertools.product(*values.values()))
+    ended = sa.select(TRIALS.c.trial_id).where(
+        TRIALS.c.study_id == study_id,
+        TRIALS.c.state.in_([state for state in TrialState if state.is_finished()]),
+    )
+    ids = set(connection.execute(ended).scalars())
+    noted = read_points(connection, study_id)
+    params = read_params(connection, study_id)
+    for trial_id in ids:
+        points.note(noted.get(trial_id, {}), params.get(trial_id, {}))
+    return Grid(n_points=len(points), n_tried=points.n_tried)
+
+
+def _best(connection: sa.Connection, study: StudySummary, now: datetime) -> StoredTrial | None:
+    if len(study.objectives) > 1:
+        return None
+    best = Choice(sort=BY_VALUE, top=1)
+    trials = read_trials(connection, study.id, study.objectives, best, now=now)
+    return trials[0] if trials else None

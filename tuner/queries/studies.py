@@ -1,0 +1,207 @@
+"""`tuner studies`: all studies of a database, with a fixed number of statements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from optuna.study import StudyDirection
+from optuna.trial import TrialState
+
+from tuner.queries.dispatchers import StoredDispatcher, read_dispatchers
+from tuner.search.study_identity import OBJECTIVES_ATTR
+from tuner.store.optuna_tables.feasibility import infeasible_trials, without
+from tuner.store.optuna_tables.statements import (
+    DIRECTIONS,
+    METRIC_NAMES_ATTR,
+    STUDIES,
+    STUDY_ATTRS,
+    STUDY_SYSTEM_ATTRS,
+    SYSTEM_ATTRS,
+    TRIALS,
+    VALUES,
+    aware,
+)
+from tuner.store.optuna_tables.writes import PAUSED_KEY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What a study minimizes or maximizes."""
+
+    name: str
+    direction: StudyDirection
+
+    @property
+    def is_maximized(self) -> bool:
+        return self.direction is StudyDirection.MAXIMIZE
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.direction.name.lower()})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySummary:
+    """A study at a glance."""
+
+    id: int
+    name: str
+    objectives: tuple[Objective, ...]
+    #: Every state, also those that no trial is in.
+    trials: Mapping[TrialState, int]
+    #: Of those that wait: not for a device, but at a rung for their turn.
+    n_paused: int
+    #: Of each objective by itself, feasible completed trials only.
+    best: Mapping[str, float]
+    #: Those that are alive.
+    dispatchers: tuple[StoredDispatcher, ...]
+    started_at: datetime | None
+    active_at: datetime | None
+
+    @property
+    def n_trials(self) -> int:
+        return sum(self.trials.values())
+
+    @property
+    def n_begun(self) -> int:
+        """Trials that ever had a device and have not been put back: what a budget counts."""
+        return self.n_trials - self.trials[TrialState.WAITING] + self.n_paused
+
+    @property
+    def n_finished(self) -> int:
+        return sum(n for state, n in self.trials.items() if state.is_finished())
+
+
+def read_studies(
+    connection: sa.Connection, now: datetime, study_id: int | None = None
+) -> list[StudySummary]:
+    """All studies, the oldest first; or one."""
+    objectives = read_objectives(connection)
+    counts, instants = _read_trials(connection)
+    best = _read_best(connection, objectives)
+    paused = _count_paused(connection)
+    dispatchers = read_dispatchers(connection, now)
+    query = sa.select(STUDIES.c.study_id, STUDIES.c.study_name).order_by(STUDIES.c.study_id)
+    if study_id is not None:
+        query = query.where(STUDIES.c.study_id == study_id)
+    return [
+        _summary(
+            row.study_id,
+            row.study_name,
+            objectives=objectives.get(row.study_id, ()),
+            counts=counts.get(row.study_id, {}),
+            n_paused=paused.get(row.study_id, 0),
+            best=best.get(row.study_id, {}),
+            starts=[each for each in dispatchers if each.study_id == row.study_id],
+            instants=instants.get(row.study_id, []),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def read_objectives(connection: sa.Connection) -> dict[int, tuple[Objective, ...]]:
+    """By study, in their order: named by us, by Optuna's metric names, else `value`, `value_1`."""
+    names = _attribute(connection, STUDY_SYSTEM_ATTRS, METRIC_NAMES_ATTR)
+    names |= _attribute(connection, STUDY_ATTRS, OBJECTIVES_ATTR)
+    found: dict[int, list[Objective]] = {}
+    query = sa.select(DIRECTIONS).order_by(DIRECTIONS.c.study_id, DIRECTIONS.c.objective)
+    for row in connection.execute(query):
+        given = names.get(row.study_id, [])
+        default = f"value_{row.objective}" if row.objective else "value"
+        name = given[row.objective] if row.objective < len(given) else default
+        objective = Objective(name=name, direction=row.direction)
+        found.setdefault(row.study_id, []).append(objective)
+    return {study_id: tuple(each) for study_id, each in found.items()}
+
+
+def _attribute(connection: sa.Connection, table: sa.Table, key: str) -> dict[int, list[str]]:
+    query = sa.select(table.c.study_id, table.c.value_json).where(table.c.key == key)
+    return {row.study_id: json.loads(row.value_json) for row in connection.execute(query)}
+
+
+def _read_trials(
+    connection: sa.Connection,
+) -> tuple[dict[int, dict[TrialState, int]], dict[int, list[datetime | None]]]:
+    query = sa.select(
+        TRIALS.c.study_id,
+        TRIALS.c.state,
+        sa.func.count().label("n"),
+        sa.func.min(TRIALS.c.datetime_start).label("first"),
+        sa.func.max(TRIALS.c.datetime_start).label("last"),
+        sa.func.max(TRIALS.c.datetime_complete).label("ended"),
+    ).group_by(TRIALS.c.study_id, TRIALS.c.state)
+    counts: dict[int, dict[TrialState, int]] = {}
+    instants: dict[int, list[datetime | None]] = {}
+    for row in connection.execute(query):
+        counts.setdefault(row.study_id, {})[row.state] = row.n
+        instants.setdefault(row.study_id, []).extend([row.first, row.last, row.ended])
+    return counts, instants
+
+
+def _count_paused(connection: sa.Connection) -> dict[int, int]:
+    query = (
+        sa.select(TRIALS.c.study_id, sa.func.count().label("n"))
+        .join(SYSTEM_ATTRS, SYSTEM_ATTRS.c.trial_id == TRIALS.c.trial_id)
+        .where(TRIALS.c.state == TrialState.WAITING)
+        .where(SYSTEM_ATTRS.c.key == PAUSED_KEY, SYSTEM_ATTRS.c.value_json != "null")
+        .group_by(TRIALS.c.study_id)
+    )
+    return {row.study_id: row.n for row in connection.execute(query)}
+
+
+def _read_best(
+    connection: sa.Connection, objectives: Mapping[int, tuple[Objective, ...]]
+) -> dict[int, dict[str, float]]:
+    """Infinite values, which the database holds as none, are nobody's best."""
+    query = (
+        sa.select(
+            TRIALS.c.study_id,
+            VALUES.c.objective,
+            sa.func.min(VALUES.c.value).label("low"),
+            sa.func.max(VALUES.c.value).label("high"),
+        )
+        .join(VALUES, VALUES.c.trial_id == TRIALS.c.trial_id)
+        .where(TRIALS.c.state == TrialState.COMPLETE, VALUES.c.value.is_not(None))
+        .group_by(TRIALS.c.study_id, VALUES.c.objective)
+        .order_by(TRIALS.c.study_id, VALUES.c.objective)
+    )
+    infeasible = infeasible_trials(connection)
+    if infeasible:
+        query = query.where(without(TRIALS.c.trial_id, infeasible))
+    best: dict[int, dict[str, float]] = {}
+    for row in connection.execute(query):
+        objective = objectives[row.study_id][row.objective]
+        value = row.high if objective.is_maximized else row.low
+        best.setdefault(row.study_id, {})[objective.name] = value
+    return best
+
+
+def _summary(
+    study_id: int,
+    name: str,
+    *,
+    objectives: tuple[Objective, ...],
+    counts: Mapping[TrialState, int],
+    n_paused: int,
+    best: Mapping[str, float],
+    starts: list[StoredDispatcher],
+    instants: list[Any],
+) -> StudySummary:
+    of_trials = [at for each in instants if (at := aware(each))]
+    begun = [*of_trials, *(each.started_at for each in starts)]
+    signs = [*of_trials, *(each.beat_at for each in starts)]
+    return StudySummary(
+        id=study_id,
+        name=name,
+        objectives=objectives,
+        trials={state: counts.get(state, 0) for state in TrialState},
+        n_paused=n_paused,
+        best=best,
+        dispatchers=tuple(each for each in starts if each.is_alive),
+        started_at=min(begun, default=None),
+        active_at=max(signs, default=None),
+    )

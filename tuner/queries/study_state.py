@@ -1,0 +1,92 @@
+"""How a study stands: at work, at its end, or stopped before it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from optuna.trial import TrialState
+
+from tuner.budget import Budget, Spent, TrialUse
+from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
+from tuner.queries.studies import StudySummary
+from tuner.store.records.population_rows import POPULATION_IS_OVER
+
+EXIT_STOPPED = 3
+EXIT_SILENT = 4
+
+
+class Standing(Enum):
+    """What `tuner status` answers to a script."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    #: Somebody works on it, or would: it gives no sign of life.
+    SILENT = "silent"
+
+    @property
+    def exit_code(self) -> int:
+        match self:
+            case Standing.RUNNING | Standing.FINISHED:
+                return EXIT_BUDGET_REACHED
+            case Standing.FAILED:
+                return EXIT_STUDY_FAILED
+            case Standing.STOPPED:
+                return EXIT_STOPPED
+            case Standing.SILENT:
+                return EXIT_SILENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How much of a grid has been tried."""
+
+    n_points: int
+    n_tried: int
+
+
+def judge(
+    study: StudySummary,
+    budget: Budget,
+    spent: Spent,
+    grid: Grid | None,
+    trial: TrialUse | None = None,
+    *,
+    is_population_over: bool = False,
+) -> tuple[Standing, str]:
+    """How a study stands, and why; `trial` is what a further one would take, where it is known."""
+    places = ", ".join(f"{each.host} (pid {each.pid})" for each in study.dispatchers)
+    if study.dispatchers and all(each.is_silent for each in study.dispatchers):
+        reason = "has not written anything for a minute: it hangs, or cannot reach the database"
+        return Standing.SILENT, f"{places} {reason}"
+    if study.dispatchers:
+        return Standing.RUNNING, places
+    # A trial that has begun is spent, but the study is not at its end before it is over.
+    reason = _end_reason(budget, replace(spent, trials=study.n_finished), grid, trial)
+    if is_population_over:
+        reason = POPULATION_IS_OVER
+    if not reason:
+        return Standing.STOPPED, f"no dispatcher is alive, {_left(study, budget)}"
+    is_hopeless = not (study.trials[TrialState.COMPLETE] or study.trials[TrialState.PRUNED])
+    if is_hopeless and study.trials[TrialState.FAIL]:
+        return Standing.FAILED, f"{reason}; every trial has failed"
+    return Standing.FINISHED, reason
+
+
+def _end_reason(budget: Budget, spent: Spent, grid: Grid | None, trial: TrialUse | None) -> str:
+    if grid is not None and grid.n_tried >= grid.n_points:
+        return "every configuration of the space was tried"
+    reached = budget.reached(spent)
+    if reached is None and trial is not None:
+        reached = budget.too_little(spent, trial)
+    return f"budget reached: {reached}" if reached else ""
+
+
+def _left(study: StudySummary, budget: Budget) -> str:
+    if budget.trials is not None:
+        return f"{study.n_finished} of {budget.trials} trials are done"
+    if budget == Budget():
+        return "and the budget is open"
+    return "and the budget is not reached"

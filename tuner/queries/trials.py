@@ -1,0 +1,297 @@
+"""`tuner trials`: the trials of a study, chosen by one slim statement, then read in full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from optuna.trial import TrialState
+
+from search_spaces import ParamValue
+from search_spaces.space import nearest
+from tuner.attempt import Outcome
+from tuner.errors import ConfigError
+from tuner.queries.attempts import StoredAttempt, read_attempts
+from tuner.queries.studies import Objective
+from tuner.queries.trial_params import read_fixed, read_whole_params
+from tuner.store.optuna_tables.feasibility import infeasible_trials
+from tuner.store.optuna_tables.statements import (
+    MAX_LISTED,
+    TRIALS,
+    aware,
+    read_curves,
+    read_user_attributes,
+    read_values,
+)
+
+#: Before the name of a parameter in CSV, as in the data frames of Optuna.
+PARAM_PREFIX = "params_"
+#: Our words for Optuna's states.
+WORDS: Mapping[TrialState, str] = {
+    TrialState.COMPLETE: "completed",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
+}
+#: Outcomes that say more than the state of the trial does.
+TELLING = (
+    (TrialState.FAIL, Outcome.OUT_OF_MEMORY),
+    (TrialState.FAIL, Outcome.TIMED_OUT),
+    (TrialState.FAIL, Outcome.FAILED_TO_START),
+    (TrialState.WAITING, Outcome.PAUSED),
+)
+BY_NUMBER, BY_VALUE, BY_DURATION = "number", "value", "duration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which trials, and in which order."""
+
+    #: Words of `WORDS` and outcomes of `TELLING`; empty for all.
+    states: frozenset[str] = frozenset()
+    #: BY_NUMBER (the newest last), BY_DURATION (the longest first), BY_VALUE or the name of an
+    #: objective (the best first). None: by value where `top` is given, else by number.
+    sort: str | None = None
+    #: Only so many of the first; by value only those that have a right to be called the best.
+    top: int | None = None
+    #: Only so many of the newest.
+    last: int | None = None
+    #: Only those; None: of any number.
+    numbers: frozenset[int] | None = None
+
+    @property
+    def order(self) -> str:
+        return self.sort or (BY_NUMBER if self.top is None else BY_VALUE)
+
+    @property
+    def is_of_best(self) -> bool:
+        return self.top is not None and self.order not in (BY_NUMBER, BY_DURATION)
+
+    @property
+    def wanted(self) -> frozenset[str]:
+        """The states asked for, by name or by asking for the best."""
+        is_open = self.is_of_best and not self.states
+        return frozenset({WORDS[TrialState.COMPLETE]}) if is_open else self.states
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTrial:
+    """A trial with all that belongs to it."""
+
+    number: int
+    state: TrialState
+    #: By objective; empty where it has no value.
+    values: Mapping[str, float]
+    #: Whether it breaks a constraint.
+    is_infeasible: bool
+    started_at: datetime | None
+    completed_at: datetime | None
+    duration_s: float | None
+    #: Constants included. Of a trial that waits: what it was told to try.
+    params: Mapping[str, ParamValue]
+    attempts: Sequence[StoredAttempt]
+    user_attributes: Mapping[str, object]
+    #: By step; None where they were not asked for.
+    reports: Mapping[int, float] | None = None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Of the last attempt; None where it runs, or the tuner did not run it."""
+        return self.attempts[-1].outcome if self.attempts else None
+
+    @property
+    def word(self) -> str:
+        return word_of(self.state, self.outcome)
+
+
+def word_of(state: TrialState, outcome: Outcome | None) -> str:
+    """What became of a trial; the outcome of its last attempt where that says more."""
+    if outcome is not None and (state, outcome) in TELLING:
+        return outcome.value
+    return WORDS[state]
+
+
+def known_states() -> list[str]:
+    return [*WORDS.values(), *(outcome.value for _, outcome in TELLING)]
+
+
+def check_choice(choice: Choice, objectives: Sequence[Objective]) -> None:
+    """
+    Raises:
+        ConfigError: If there is no such state or order.
+    """
+    for state in sorted(choice.states):
+        _check_word(state, known_states(), "--state")
+    orders = [BY_NUMBER, BY_VALUE, BY_DURATION, *(each.name for each in objectives)]
+    _check_word(choice.order, list(dict.fromkeys(orders)), "--sort")
+    if choice.top is not None and choice.last is not None:
+        raise ConfigError("--top and --last exclude each other. Give one of them.")
+
+
+def _check_word(word: str, known: list[str], option: str) -> None:
+    if word not in known:
+        near = nearest(word, known)
+        hint = f" Did you mean {near!r}?" if near else ""
+        raise ConfigError(f"is {word!r}, but must be one of {', '.join(known)}.{hint}", key=option)
+
+
+def read_trials(
+    connection: sa.Connection,
+    study_id: int,
+    objectives: Sequence[Objective],
+    choice: Choice,
+    *,
+    now: datetime,
+    with_reports: bool = False,
+) -> list[StoredTrial]:
+    """Reads what was chosen, in its order.
+
+    Raises:
+        ConfigError: If there is no such state or order.
+    """
+    check_choice(choice, objectives)
+    chosen = _choose(connection, study_id, objectives, choice, now)
+    ids = None if len(chosen) > MAX_LISTED else [row.trial_id for row in chosen]
+    return _read_parts(
+        connection, study_id, objectives, chosen, ids, now=now, with_reports=with_reports
+    )
+
+
+def _choose(
+    connection: sa.Connection,
+    study_id: int,
+    objectives: Sequence[Objective],
+    choice: Choice,
+    now: datetime,
+) -> list[sa.Row[Any]]:
+    rows = _slim_rows(connection, study_id, choice)
+    if not choice.wanted.issubset(WORDS.values()):
+        rows = _of_outcomes(connection, study_id, rows, choice.wanted)
+    if choice.last is not None:
+        rows = rows[-choice.last :]
+    if choice.order == BY_DURATION:
+        rows = sorted(rows, key=lambda row: -(_duration_s(row, now) or 0))
+    elif choice.order != BY_NUMBER:
+        rows = _ranked(connection, study_id, objectives, rows, choice)
+    return rows[: choice.top]
+
+
+def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list[sa.Row[Any]]:
+    """In the order of their numbers; where an outcome was asked for, all that have failed."""
+    query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
+    states = {state for state, word in WORDS.items() if word in choice.wanted}
+    by_outcome = choice.wanted.difference(WORDS.values())
+    if choice.numbers is not None:
+        query = query.where(TRIALS.c.number.in_(choice.numbers))
+    if by_outcome:
+        states.add(TrialState.FAIL)
+    if states:
+        query = query.where(TRIALS.c.state.in_(states))
+    if choice.last is not None and not by_outcome:
+        query = query.limit(choice.last)
+    rows = connection.execute(query.order_by(TRIALS.c.number.desc())).all()
+    return list(reversed(rows))
+
+
+def _of_outcomes(
+    connection: sa.Connection, study_id: int, rows: list[sa.Row[Any]], states: Collection[str]
+) -> list[sa.Row[Any]]:
+    attempts = read_attempts(connection, study_id)
+    kept = []
+    for row in rows:
+        outcome = attempts[row.trial_id][-1].outcome if row.trial_id in attempts else None
+        if WORDS[row.state] in states or (outcome is not None and outcome.value in states):
+            kept.append(row)
+    return kept
+
+
+def _ranked(
+    connection: sa.Connection,
+    study_id: int,
+    objectives: Sequence[Objective],
+    rows: list[sa.Row[Any]],
+    choice: Choice,
+) -> list[sa.Row[Any]]:
+    """The best first; then those that break a constraint, then those without a value."""
+    place = _place_of(choice.order, objectives)
+    sign = -1.0 if objectives[place].is_maximized else 1.0
+    values = read_values(connection, study_id)
+    infeasible = infeasible_trials(connection, study_id)
+
+    def rank(row: sa.Row[Any]) -> tuple[bool, bool, float, int]:
+        value = values.get(row.trial_id, {}).get(place)
+        worth = math.inf if value is None else sign * value
+        return (value is None, row.trial_id in infeasible, worth, row.number)
+
+    ranked = sorted(rows, key=rank)
+    if not choice.is_of_best:
+        return ranked
+    return [row for row in ranked if row.trial_id in values and row.trial_id not in infeasible]
+
+
+def _place_of(sort: str, objectives: Sequence[Objective]) -> int:
+    names = [each.name for each in objectives]
+    return names.index(sort) if sort in names else 0
+
+
+def _read_parts(
+    connection: sa.Connection,
+    study_id: int,
+    objectives: Sequence[Objective],
+    rows: Sequence[sa.Row[Any]],
+    ids: Sequence[int] | None,
+    *,
+    now: datetime,
+    with_reports: bool,
+) -> list[StoredTrial]:
+    all_ids = [row.trial_id for row in rows]
+    values = read_values(connection, study_id, ids)
+    params = read_whole_params(connection, study_id, all_ids)
+    fixed = read_fixed(connection, study_id, ids)
+    attempts = read_attempts(connection, study_id, ids)
+    attributes = read_user_attributes(connection, study_id, ids)
+    infeasible = infeasible_trials(connection, study_id)
+    curves = read_curves(connection, study_id, all_ids) if with_reports else None
+    return [
+        StoredTrial(
+            number=row.number,
+            state=row.state,
+            values=_named(values.get(row.trial_id, {}), objectives),
+            is_infeasible=row.trial_id in infeasible,
+            started_at=aware(row.datetime_start),
+            completed_at=aware(row.datetime_complete),
+            duration_s=_duration_s(row, now),
+            params=_with_fixed(row, params[row.trial_id], fixed),
+            attempts=attempts.get(row.trial_id, ()),
+            user_attributes=attributes.get(row.trial_id, {}),
+            reports=curves[row.trial_id] if curves is not None else None,
+        )
+        for row in rows
+    ]
+
+
+def _named(values: Mapping[int, float], objectives: Sequence[Objective]) -> dict[str, float]:
+    return {each.name: values[i] for i, each in enumerate(objectives) if i in values}
+
+
+def _with_fixed(
+    row: sa.Row[Any],
+    params: Mapping[str, ParamValue],
+    fixed: Mapping[int, Mapping[str, ParamValue]],
+) -> dict[str, ParamValue]:
+    told = fixed.get(row.trial_id, {}) if row.state is TrialState.WAITING else {}
+    return {**told, **params}
+
+
+def _duration_s(row: sa.Row[Any], now: datetime) -> float | None:
+    """Until now for one that runs; None for one that waits."""
+    started_at = aware(row.datetime_start)
+    if started_at is None or row.state is TrialState.WAITING:
+        return None
+    ended_at = aware(row.datetime_complete) or now
+    return max(0.0, (ended_at - started_at).total_seconds())

@@ -1,0 +1,1 @@
+"""The best configurations and schedules of a study, in every format."""

@@ -1,0 +1,170 @@
+"""What a study gets whose file names no sampler, or no pruner."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
+
+from search_spaces import ParamValue, SearchSpace
+from search_spaces.space import nearest
+from tuner.config import PrunerConfig, SamplerConfig, StudyConfig
+from tuner.config.study import AUTO
+from tuner.search.by_name import Place
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.pruners.registry import build_pruner, is_population_based
+from tuner.search.samplers.prior import PriorSampler
+from tuner.search.samplers.registry import build_sampler
+
+#: With more, a Gaussian process that looks at some hundred of them has nothing ahead of TPE.
+_MANY_TRIALS = 2000
+#: After the first step the order of trials says little, and often the wrong thing.
+_FIRST_RUNG = 2
+#: A cost is mostly known at once; and a trial that pauses too soon is not lost.
+_FIRST_OF_SEVERAL = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A sampler and a pruner, and for people why each."""
+
+    sampler: SamplerConfig
+    sampler_reason: str
+    pruner: PrunerConfig
+    pruner_reason: str
+
+
+_NAMED = "named in the study file"
+
+
+def choose(config: StudyConfig) -> Choice:
+    """Picks what the study file leaves open.
+
+    Raises:
+        ConfigError: If it gives arguments to what it leaves open.
+    """
+    pruner, pruner_reason = config.pruner, _NAMED
+    if pruner is None or pruner.name == AUTO:
+        _refuse_arguments(pruner.arguments.keys() if pruner else (), "pruner", config)
+        pruner, pruner_reason = picked_pruner(len(config.objectives))
+    sampler, sampler_reason = config.sampler, _NAMED
+    if sampler.name == AUTO:
+        _refuse_arguments(sampler.arguments.keys() - {"seed"}, "sampler", config)
+        name, sampler_reason = _sampler(config, pruner)
+        sampler = SamplerConfig.model_validate({"name": name, **sampler.arguments})
+    return Choice(
+        sampler=sampler,
+        sampler_reason=sampler_reason,
+        pruner=pruner,
+        pruner_reason=pruner_reason,
+    )
+
+
+def sampler_of(
+    config: StudyConfig,
+    *,
+    seed: int,
+    sequence_seed: int | None = None,
+    transferred: Sequence[Mapping[str, ParamValue]] = (),
+) -> BaseSampler:
+    """The study's sampler, named or picked, with the prior where the file has one.
+
+    Args:
+        config: The study.
+        seed: From the file or drawn; it wins over the one in the file.
+        sequence_seed: The same at every start; None where it is `seed`.
+        transferred: The best configurations of earlier studies, as this one's space has them.
+
+    Raises:
+        ConfigError: If the sampler cannot be made, or cannot search this space.
+    """
+    sampler = build_sampler(
+        choose(config).sampler,
+        config.search_space,
+        seed=seed,
+        sequence_seed=sequence_seed,
+        n_objectives=len(config.objectives),
+        file=config.file,
+    )
+    believed = [*([config.prior] if config.prior else []), *transferred]
+    return PriorSampler(sampler, *believed, seed=seed) if believed else sampler
+
+
+def pruner_of(config: StudyConfig) -> BasePruner:
+    """The study's pruner, named or picked.
+
+    Raises:
+        ConfigError: If the pruner cannot be made.
+    """
+    pruner = build_pruner(
+        choose(config).pruner,
+        len(config.objectives),
+        seed=config.sampler.seed or 0,
+        file=config.file,
+    )
+    if isinstance(pruner, PbtPruner):
+        _check_population(pruner, config)
+    return pruner
+
+
+def _check_population(pruner: PbtPruner, config: StudyConfig) -> None:
+    """
+    Raises:
+        ConfigError: If it keeps what is no parameter, or runs are to be repeated that cannot be.
+    """
+    if isinstance(config.search_space, SearchSpace):
+        known = [each.name for each in config.search_space.parameters]
+        for name in sorted(pruner.keep.difference(known)):
+            meant = nearest(name, known)
+            hint = f" Did you mean {meant!r}?" if meant else ""
+            problem = f"has {name!r}, but the parameters that are searched are {', '.join(known)}."
+            raise Place(file=config.file, key="pruner").below("keep").error(f"{problem}{hint}")
+    if config.confirm is not None:
+        raise Place(file=config.file, key="confirm").error(
+            "runs the leaders again with their parameters, and with pruner pbt these are only "
+            "their last ones. Remove it, and train again with `tuner schedule STUDY -o FILE`."
+        )
+
+
+def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
+    space, n_trials = config.search_space, config.budget.trials
+    if is_population_based(pruner):
+        return "random", "it draws the first population alone; all others are copies of members"
+    if len(config.objectives) > 1:
+        return "tpe", "there are several objectives"
+    if not isinstance(space, SearchSpace):
+        return "tpe", "the space is the program's own, and may change from trial to trial"
+    if any(parameter.when for parameter in space.parameters):
+        return "tpe", "some parameters have conditions"
+    if n_trials is not None and n_trials > _MANY_TRIALS:
+        return "tpe", f"there are more than {_MANY_TRIALS} trials"
+    return "curve_gp", "it learns from what trials report on their way, however far they come"
+
+
+def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
+    """Where the study file names none; and for people why."""
+    if n_objectives > 1:
+        first = _FIRST_OF_SEVERAL
+        asha = {"name": "asha", "mode": "promote", "min_resource": first}
+        reason = (
+            f"where trials report all objectives, they pause at steps {first}, {first * 3}, "
+            f"{first * 9} ..., and the best third by Pareto rank goes on"
+        )
+        return PrunerConfig.model_validate(asha), reason
+    asha = {"name": "asha", "mode": "stop", "min_resource": _FIRST_RUNG}
+    reason = f"two of three trials end at steps {_FIRST_RUNG}, {_FIRST_RUNG * 3} ..., the others go"
+    return PrunerConfig.model_validate(asha), f"{reason} on to the end"
+
+
+def _refuse_arguments(names: Collection[str], key: str, config: StudyConfig) -> None:
+    if names:
+        given = min(names)
+        example = f"Name one: {_EXAMPLES[key]}."
+        hint = f"Did you mean 'name'? {example}" if nearest(given, ["name"]) else example
+        place = Place(file=config.file, key=key).below(given)
+        raise place.error(f"is given, but no {key} that takes it. {hint}")
+
+
+_EXAMPLES = {"sampler": "{name: tpe}", "pruner": "{name: asha}"}

@@ -1,0 +1,55 @@
+"""The trials of a study that have ended, as retention judges them."""
+
+from __future__ import annotations
+
+import optuna
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.checkpoints.retention import End, EndedTrial
+
+
+class EndedTrials:
+    """Reads each trial once: what has ended stays as it is.
+
+    Args:
+        study: The study.
+    """
+
+    def __init__(self, study: optuna.Study) -> None:
+        self._study = study
+        self._signs = [
+            -1.0 if each is StudyDirection.MAXIMIZE else 1.0 for each in study.directions
+        ]
+        self._known: dict[int, EndedTrial] = {}
+
+    def read(self) -> tuple[EndedTrial, ...]:
+        """All that have ended by now."""
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.number not in self._known and trial.state.is_finished():
+                self._known[trial.number] = self._judge(trial)
+        return tuple(self._known.values())
+
+    def _judge(self, trial: FrozenTrial) -> EndedTrial:
+        end, losses = _ENDS[trial.state], ()
+        if end is End.COMPLETED:
+            values = zip(self._signs, trial.values, strict=True)
+            losses = tuple(sign * value for sign, value in values)
+            if any(value > 0 for value in trial.constraints.values()):
+                end = End.INFEASIBLE
+        ended_at = trial.datetime_complete
+        return EndedTrial(
+            number=trial.number,
+            end=end,
+            ended_at_s=ended_at.timestamp() if ended_at else 0.0,
+            losses=losses,
+            trial_id=trial._trial_id,
+            params=trial.params,
+        )
+
+
+_ENDS = {
+    TrialState.COMPLETE: End.COMPLETED,
+    TrialState.PRUNED: End.PRUNED,
+    TrialState.FAIL: End.FAILED,
+}

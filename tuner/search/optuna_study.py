@@ -1,0 +1,73 @@
+"""Optuna's study, where the dispatcher asks it and not `optimize`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+
+import optuna
+from optuna.study._tell import _tell_with_warning
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.ownership import NoTrialLeft
+
+
+class TunedStudy(optuna.Study):
+    """An Optuna study whose sampler may say, outside of `optimize`, that nothing is left to try."""
+
+    is_exhausted = False
+
+    def stop(self) -> None:
+        self.is_exhausted = True
+
+    #: Numbers of trials that wait for their turn, which is not the next free device's.
+    paused: Callable[[], Set[int]] = frozenset
+
+    #: Whether a trial that waits can run here; the others are left to other dispatchers.
+    may_take: Callable[[FrozenTrial], bool] | None = None
+
+    #: Begins a trial by itself, and gives its id; None where it can be any.
+    begin: Callable[[], int | None] | None = None
+
+    def end(self, number: int, state: TrialState, values: Sequence[float] | None = None) -> None:
+        """What `tell` does, but for the copy of the trial that it gives, which nobody looks at."""
+        _tell_with_warning(study=self, trial=number, value_or_values=values, state=state)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether trials wait for a device that can run here, apart from those that are paused."""
+        return next(self._waiting(is_ours=True), None) is not None
+
+    def waiting_elsewhere(self) -> list[FrozenTrial]:
+        """Trials that wait for a device and cannot run here."""
+        return list(self._waiting(is_ours=False))
+
+    def _waiting(self, *, is_ours: bool) -> Iterator[FrozenTrial]:
+        assert isinstance(self._storage, BufferedStorage)
+        counts = self._storage.count_trials(self._study_id)
+        paused = self.paused()
+        # Optuna looks at every trial for one that waits, though mostly none does.
+        if counts[TrialState.WAITING] <= len(paused):
+            return
+        states = (TrialState.WAITING,)
+        for trial in self._storage.get_all_trials(self._study_id, deepcopy=False, states=states):
+            if trial.number not in paused and self._may_take(trial) is is_ours:
+                yield trial
+
+    def _may_take(self, trial: FrozenTrial) -> bool:
+        return self.may_take is None or self.may_take(trial)
+
+    def _pop_waiting_trial_id(self) -> int | None:
+        trial_id = self._waiting_trial_id()
+        if trial_id is None and self.begin is not None:
+            # Where there is nothing to begin, an ordinary trial would be one too many.
+            trial_id = self.begin()
+            if trial_id is None:
+                raise NoTrialLeft
+        return trial_id
+
+    def _waiting_trial_id(self) -> int | None:
+        for trial in self._waiting(is_ours=True):
+            if self._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
+                return trial._trial_id
+        return None

@@ -1,0 +1,143 @@
+"""What is known of a population: who is of it, who waits, what is to take whose place."""
+
+from __future__ import annotations
+
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.population.ranking import Course, Mark
+from tuner.search.rungs.promotion import is_paused
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.optuna_tables.writes import PAUSED_KEY
+from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY, Origin, Replacement
+
+#: Those that were given up are of the population no more.
+_JUDGED = (TrialState.RUNNING, TrialState.WAITING, TrialState.COMPLETE)
+
+
+class Members:
+    """The trials of one population, kept up to date with what is stored of them.
+
+    Args:
+        pruner: The rules.
+        storage: Holds the study.
+        study_id: Of the study.
+        direction: Of its objective.
+    """
+
+    def __init__(
+        self,
+        pruner: PbtPruner,
+        storage: BufferedStorage,
+        study_id: int,
+        direction: StudyDirection,
+    ) -> None:
+        self._pruner = pruner
+        self._storage = storage
+        self._study_id = study_id
+        self._sign = -1.0 if direction is StudyDirection.MAXIMIZE else 1.0
+        self._n_seen = 0
+        self._drawn: set[int] = set()
+        #: Numbers of members whose replacements have begun.
+        self._replaced: set[int] = set()
+        #: By number of a member that has ended: what takes its place, and has not begun.
+        self.open: dict[int, Replacement] = {}
+        #: By number: the step where a member waits.
+        self.paused: dict[int, int] = {}
+        #: Steps of a whole trial; None while nobody knows.
+        self.length = pruner.max_resource
+
+    @property
+    def n_missing(self) -> int:
+        """How many members are to be drawn yet."""
+        self.catch_up()
+        return max(0, self._pruner.population - len(self._drawn))
+
+    def catch_up(self) -> None:
+        """Trials that the storage has come to know of on other ways than a look at the others."""
+        if self._storage.n_known(self._study_id) > self._n_seen:
+            trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
+            for trial in trials[self._n_seen :]:
+                self.take_in(trial)
+            self._n_seen = len(trials)
+
+    def take_in(self, trial: FrozenTrial) -> None:
+        """A trial as it is stored, here or by others."""
+        attributes = trial.system_attrs
+        if MEMBER_KEY in attributes:
+            self._drawn.add(trial.number)
+        if (origin := Origin.of(attributes)) is not None:
+            self.note_replaced(origin.replaces)
+        wanted = Replacement.of(attributes)
+        if wanted is not None and trial.state.is_finished() and trial.number not in self._replaced:
+            self.open[trial.number] = wanted
+        if trial.state is TrialState.COMPLETE:
+            self.note_length(trial)
+        if is_paused(trial):
+            self.paused[trial.number] = attributes[PAUSED_KEY]
+        else:
+            self.paused.pop(trial.number, None)
+
+    def note_replaced(self, number: int) -> None:
+        """Somebody has begun what takes a member's place."""
+        self._replaced.add(number)
+        self.open.pop(number, None)
+
+    def note_length(self, trial: FrozenTrial) -> None:
+        """A trial has completed, so that its last step is that of the program."""
+        if self._pruner.max_resource is None and trial.intermediate_values:
+            self.length = max(self.length or 0, *trial.intermediate_values)
+
+    def adopt(self, trial: FrozenTrial) -> None:
+        """A trial that somebody enqueued begins: it is one of the population."""
+        if not is_member(trial):
+            self._storage.set_trial_system_attr(trial._trial_id, MEMBER_KEY, True)
+            self._drawn.add(trial.number)
+
+    def trial(self, number: int) -> FrozenTrial:
+        """As it is stored."""
+        storage = self._storage
+        trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        return storage.get_trial(trial_id)
+
+    # -- how they stand ----------------------------------------------------------------------
+
+    def mark_of(self, trial: FrozenTrial) -> Mark | None:
+        """A member at the latest interval that it has come to; None before its first."""
+        at = course_of(trial).latest(self._pruner.interval)
+        return None if at is None else self._mark(trial, at)
+
+    def marks(self, at: int) -> list[Mark]:
+        """Of all that have come to an interval and were not given up."""
+        trials = self._storage.get_all_trials(self._study_id, deepcopy=False, states=_JUDGED)
+        found = (self._mark(each, at) for each in trials if is_member(each))
+        return [mark for mark in found if mark is not None]
+
+    def marks_beside(self, number: int) -> list[list[Mark]]:
+        """Of all others, at each interval that one of them has come to, the furthest first."""
+        every = self._pruner.interval
+        trials = self._storage.get_all_trials(self._study_id, deepcopy=False, states=_JUDGED)
+        latest = [course_of(each).latest(every) for each in trials if is_member(each)]
+        furthest = max((each for each in latest if each is not None), default=0)
+        found = (self.marks(at) for at in range(furthest, 0, -every))
+        return [[mark for mark in marks if mark.number != number] for marks in found]
+
+    def is_end(self, step: int) -> bool:
+        """Whether a trial ends at a step."""
+        return self.length is not None and step >= self.length
+
+    def _mark(self, trial: FrozenTrial, at: int) -> Mark | None:
+        return course_of(trial).mark(at, self._pruner.interval, self._sign)
+
+
+def is_member(trial: FrozenTrial) -> bool:
+    """Whether a trial was drawn for a population, or took a place in it."""
+    return MEMBER_KEY in trial.system_attrs or COPY_KEY in trial.system_attrs
+
+
+def course_of(trial: FrozenTrial) -> Course:
+    """What a member has reported, and from which step on."""
+    origin = Origin.of(trial.system_attrs)
+    begun_at = origin.step if origin is not None else 0
+    return Course(number=trial.number, curve=trial.intermediate_values, begun_at=begun_at)

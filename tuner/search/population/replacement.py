@@ -1,0 +1,178 @@
+"""What takes a member's place: whose copy, from which checkpoint, with which parameters."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from optuna.trial import FrozenTrial
+
+from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace
+from tuner.checkpoints.hand_over import StateCopies
+from tuner.messages import Action
+from tuner.search.decision import Decision
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.population.perturbation import Exploration
+from tuner.search.population.ranking import Mark
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.population_rows import Replacement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doom:
+    """Of a member that is told to end."""
+
+    replacement: Replacement
+    decision: Decision
+
+
+class Replacing:
+    """Chooses replacements, and takes their checkpoints before anybody removes these.
+
+    Args:
+        pruner: The rules.
+        storage: Holds the study.
+        study_id: Of the study.
+        space: What the study file declares.
+    """
+
+    def __init__(
+        self,
+        pruner: PbtPruner,
+        storage: BufferedStorage,
+        study_id: int,
+        space: AnySpace | None,
+    ) -> None:
+        self._seed = pruner.seed
+        self._storage = storage
+        self._study_id = study_id
+        self._space = space
+        self._exploration = Exploration(
+            resample=pruner.resample, factor=pruner.factor, keep=pruner.keep
+        )
+        #: Where checkpoints are; None where nobody copies any.
+        self.copies: StateCopies | None = None
+        #: Steps of a whole trial; nothing is left to train from a checkpoint at its end.
+        self.length: int | None = None
+        #: For people.
+        self._notes: list[str] = []
+        self._has_told_of_states = False
+
+    def find(self, weak: Mark, strong: Sequence[Mark], told: str) -> Doom | None:
+        """
+        Args:
+            weak: The member that is to be replaced.
+            strong: Whose copies may replace it.
+            told: For people: how weak it is.
+
+        Returns:
+            None where none of the strong has a checkpoint here that a copy can begin from.
+        """
+        lot = random.Random(f"{self._seed} {weak.number} {weak.step}")
+        for mark in lot.sample(strong, len(strong)):
+            step = self._take(mark.number, weak.number)
+            if step is not None:
+                return self._doom(mark.number, step, told, lot)
+        if self.copies is None or not any(self.copies.has_state(each.number) for each in strong):
+            self._tell_of_states(weak.number, told)
+        return None
+
+    def find_for_failed(self, number: int, good: Sequence[Sequence[Mark]]) -> Replacement:
+        """
+        Args:
+            number: Of a member that has failed for good.
+            good: Whose copies may replace it: groups, the better first.
+
+        Returns:
+            A copy, or a new configuration where none of them has a checkpoint here of use.
+        """
+        lot = random.Random(f"{self._seed} {number} failed")
+        for mark in (each for group in good for each in lot.sample(group, len(group))):
+            if (step := self._take(mark.number, number)) is not None:
+                copy, changes = self._copy(mark.number, step, lot)
+                told = f"a copy of trial {mark.number} at step {step} takes its place{changes}"
+                break
+        else:
+            copy = self._drawn(lot)
+            told = (
+                "a new configuration takes its place, because no member has a checkpoint that a "
+                "copy could begin from"
+            )
+        self.tell(f"Trial {number} has failed for good: {told}.")
+        return replace(copy, why=f"it failed for good: {told}")
+
+    def tell(self, note: str) -> None:
+        """Notes what people should know."""
+        self._notes.append(note)
+
+    def take_notes(self) -> list[str]:
+        """What people should know since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def _doom(self, number: int, step: int, told: str, lot: random.Random) -> Doom:
+        copy, changes = self._copy(number, step, lot)
+        reason = f"{told}: a copy of trial {number} at step {step} takes its place{changes}"
+        return Doom(
+            replacement=copy,
+            decision=Decision(action=Action.PRUNE, reason=reason),
+        )
+
+    def _copy(self, number: int, step: int, lot: random.Random) -> tuple[Replacement, str]:
+        """Of a trial, with its parameters explored, and for people how they differ."""
+        storage = self._storage
+        trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        parent = storage.get_trial(trial_id)
+        params = self._explored(parent, lot)
+        changes = shown_changes(parent.params, params) or "the same parameters"
+        copy = Replacement(parent=number, step=step, params=params, host=socket.gethostname())
+        return copy, f", with {changes}"
+
+    def _drawn(self, lot: random.Random) -> Replacement:
+        """Where a program suggests its parameters itself the sampler draws them."""
+        params: Mapping[str, Scalar] = {}
+        if isinstance(self._space, SearchSpace):
+            params = self._exploration.of_space(self._space, {}, lot)
+        return Replacement(parent=None, step=0, params=params, host=socket.gethostname())
+
+    def _take(self, parent: int, replaced: int) -> int | None:
+        """The step of the checkpoint; None where there is none, or nothing is left to train."""
+        if self.copies is None:
+            return None
+        step = self.copies.take(parent, replaced)
+        is_of_use = step is not None and step > 0 and (self.length is None or step < self.length)
+        if not is_of_use:
+            self.copies.drop(replaced)
+        return step if is_of_use else None
+
+    def _explored(self, parent: FrozenTrial, lot: random.Random) -> dict[str, Scalar]:
+        if isinstance(self._space, SearchSpace):
+            return self._exploration.of_space(self._space, parent.params, lot)
+        return self._exploration.of_distributions(parent.distributions, parent.params, lot)
+
+    def _tell_of_states(self, number: int, told: str) -> None:
+        if not self._has_told_of_states:
+            self._has_told_of_states = True
+            self.tell(
+                f"Trial {number}, {told}, and it goes on: none of the strongest has a checkpoint "
+                "here that a copy could begin from. pbt needs trial.save_checkpoint(state, step) "
+                "before trial.should_prune(), trial.load_checkpoint() at the start, and one folder "
+                "for all machines of a study."
+            )
+
+
+def shown_changes(before: Mapping[str, ParamValue], after: Mapping[str, ParamValue]) -> str:
+    """`lr 0.0003 -> 0.00036`"""
+    changed = {
+        name: value for name, value in after.items() if name not in before or before[name] != value
+    }
+    return ", ".join(
+        f"{name} {f'{_shown(before[name])} -> ' if name in before else ''}{_shown(value)}"
+        for name, value in changed.items()
+    )
+
+
+def _shown(value: ParamValue) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,93 @@
+"""Members of a population take turns where there are fewer devices than members.
+
+A member pauses after an interval, as others do at rungs, until those behind it have come as far.
+"""
+
+from __future__ import annotations
+
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.messages import Action
+from tuner.search.decision import Decision
+from tuner.search.population.members import Members
+from tuner.search.population.next_member import Succession
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.optuna_tables.writes import PAUSED_KEY
+
+#: With a member: the step at which it paused last, and does not pause again.
+_RESTED_KEY = "tuner:rested"
+
+
+class Turns:
+    """Who waits while others catch up.
+
+    Args:
+        members: Of the population.
+        succession: Who is to begin.
+        storage: Holds the study.
+        study_id: Of the study.
+    """
+
+    def __init__(
+        self, members: Members, succession: Succession, storage: BufferedStorage, study_id: int
+    ) -> None:
+        self._members = members
+        self._succession = succession
+        self._storage = storage
+        self._study_id = study_id
+
+    def rest(self, trial: FrozenTrial, step: int) -> Decision | None:
+        """Lets those go first that wait for a device and are behind; None where nobody is."""
+        copies = self._succession.copies
+        if self._members.length is None or copies is None:
+            return None
+        # It may have reported further before it paused than it had saved.
+        has_rested = step <= trial.system_attrs.get(_RESTED_KEY, -1)
+        if has_rested or not self._has_behind(step):
+            return None
+        if not copies.has_state(trial.number):
+            return None
+        reason = f"at step {step}: members of the population that are behind it go first"
+        return Decision(action=Action.PAUSE, reason=reason)
+
+    def pause(self, trial: FrozenTrial) -> None:
+        """Lets a member that has no device any more wait for those behind it."""
+        step = max(trial.intermediate_values, default=0)
+        self._storage.set_trial_system_attr(trial._trial_id, PAUSED_KEY, step)
+        self._storage.set_trial_system_attr(trial._trial_id, _RESTED_KEY, step)
+        self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+        self._members.paused[trial.number] = step
+
+    def resume(self, *, is_last: bool) -> int | None:
+        """Takes the member that is furthest behind, for this dispatcher; gives its id.
+
+        Args:
+            is_last: Nobody else can begin. Else those go first that are still further behind.
+        """
+        paused = self._members.paused
+        while paused:
+            number = min(paused, key=lambda each: (paused[each], each))
+            if not is_last and self._has_behind(paused[number]):
+                return None
+            if (trial_id := self.take(number)) is not None:
+                return trial_id
+        return None
+
+    def take(self, number: int) -> int | None:
+        """Takes a member that waits; None where another dispatcher was quicker."""
+        del self._members.paused[number]
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):
+            return None
+        self._storage.set_trial_system_attr(trial_id, PAUSED_KEY, None)
+        return trial_id
+
+    def _has_behind(self, step: int) -> bool:
+        """Whether somebody waits for a device who has not come as far."""
+        waiting = self._storage.count_trials(self._study_id)[TrialState.WAITING]
+        paused = self._members.paused
+        if waiting > len(paused) or any(each < step for each in paused.values()):
+            return True
+        if self._storage.n_trials_left <= 0:
+            return False
+        return self._succession.has_before(step)

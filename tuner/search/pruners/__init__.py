@@ -1,0 +1,1 @@
+"""Early stopping: the registry of pruners, and a module for each."""

@@ -1,0 +1,71 @@
+"""ASHA by name in a study file: stops trials at rungs, or pauses them and promotes the best."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from optuna.pruners import SuccessiveHalvingPruner
+
+from tuner.search.rungs.table import RungTable
+
+Mode = Literal["promote", "stop"]
+
+
+class AshaPruner(SuccessiveHalvingPruner):
+    """Asynchronous successive halving (Li et al., arXiv:1810.05934).
+
+    With `mode="promote"` a trial pauses at each rung, its checkpoint kept, until it is among the
+    best `1 / reduction_factor` of those that came there; who does not pause (Optuna by itself)
+    and trials that save no checkpoints are pruned at the rung as `mode="stop"` does, which is
+    Optuna's own.
+
+    Args:
+        min_resource: Steps until the first rung, from 1. `"auto"` is 1, and with `mode="stop"` a
+            hundredth of the steps of the first trial that completes, as in Optuna.
+        reduction_factor: One in so many goes on from a rung.
+        min_early_stopping_rate: The first rung is left out so many times.
+        bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
+        mode: `promote` or `stop`.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    has_brackets = False
+    max_resource: int | None = None
+
+    def __init__(
+        self,
+        min_resource: str | int = "auto",
+        reduction_factor: int = 3,
+        min_early_stopping_rate: int = 0,
+        bootstrap_count: int = 0,
+        mode: str = "promote",
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode is {mode!r}, but must be promote or stop.")
+        if mode == "promote" and min_resource == "auto":
+            min_resource = 1
+        super().__init__(min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count)
+        self.reduction_factor = reduction_factor
+        self.promotes = mode == "promote"
+
+    def new_table(self, first: int) -> RungTable:
+        """Rungs from a step on."""
+        return RungTable(first=first, factor=self._reduction_factor)
+
+    def is_first_rung(self, step: int) -> bool:
+        """Whether this is the step at which trials are compared first."""
+        return step == self.first_rung(0, None)
+
+    @property
+    def least_rung(self) -> int:
+        """The first step at which trials are compared; 0 while that follows from the trials."""
+        if self._min_resource is None:
+            return 0
+        return self.first_rung(0, None)
+
+    def first_rung(self, number: int, length: int | None) -> int:
+        """The step at which trials are compared first; for all the same."""
+        least = self._min_resource or 1
+        return int(least * self._reduction_factor**self._min_early_stopping_rate)

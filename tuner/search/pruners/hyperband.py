@@ -1,0 +1,173 @@
+"""Hyperband by name in a study file: several ASHAs side by side, which begin at other steps."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import optuna
+from optuna.pruners import BasePruner, SuccessiveHalvingPruner
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search.pruners.asha import Mode
+from tuner.search.rungs.brackets import NEVER
+from tuner.search.rungs.table import RungTable, known_length
+
+FIRST_RUNG_KEY = "tuner:first_rung"
+"""Attribute of a trial in brackets: the step at which its bracket begins; 0 for no rung."""
+
+
+class AsyncHyperbandPruner(BasePruner):
+    """Hyperband without waiting (Li et al., arXiv:1603.06560; its brackets as in arXiv:1810.05934).
+
+    Each trial is in one of several brackets. That of number s is an ASHA whose first rung is at
+    `min_resource * reduction_factor ** s` steps; the last trains its trials to their end. A trial
+    gets into bracket s of K with the share of trials that Hyperband gives it, which is
+    proportional to `K / (K - s) * reduction_factor ** (K - s - 1)`: about as many steps for each.
+
+    Args:
+        min_resource: Steps until the first rung of the first bracket, from 1.
+        max_resource: Steps of a whole trial. With `"auto"` that is known once one has completed:
+            the very first trial runs to its end, and the others are in the first bracket until
+            then.
+        reduction_factor: One in so many goes on from a rung.
+        bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
+        mode: `promote` or `stop`, as in `AshaPruner`.
+        seed: Of the draw of brackets; the study's own where the file gives none.
+
+    Raises:
+        ValueError: If a value is out of its range.
+    """
+
+    has_brackets = True
+
+    def __init__(
+        self,
+        min_resource: int = 1,
+        max_resource: str | int = "auto",
+        reduction_factor: int = 3,
+        bootstrap_count: int = 0,
+        mode: str = "promote",
+        seed: int = 0,
+    ) -> None:
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode is {mode!r}, but must be promote or stop.")
+        self.max_resource = known_length(max_resource, min_resource)
+        self.min_resource = min_resource
+        self.reduction_factor = reduction_factor
+        self.promotes = mode == "promote"
+        self._bootstrap_count = bootstrap_count
+        self._seed = seed
+        #: By first rung. Optuna's checks the other values.
+        self._halvings = {min_resource: self._new_halving(min_resource)}
+
+    def new_table(self, first: int) -> RungTable:
+        """The rungs of the bracket that begins at a step."""
+        return RungTable(first=first, factor=self.reduction_factor)
+
+    @property
+    def least_rung(self) -> int:
+        """The first step at which trials of some bracket are compared."""
+        return self.min_resource
+
+    def is_first_rung(self, step: int) -> bool:
+        """Whether a bracket of this pruner begins at a step."""
+        while step > self.min_resource and step % self.reduction_factor == 0:
+            step //= self.reduction_factor
+        return step in (NEVER, self.min_resource)
+
+    def first_rung(self, number: int, length: int | None) -> int:
+        """Draws a trial's bracket, for the same seed and number the same.
+
+        Args:
+            number: Of the trial.
+            length: Steps of a trial that has completed; None before one has.
+
+        Returns:
+            Where the bracket begins; `NEVER` where the trial is trained to its end.
+        """
+        known = [each for each in (self.max_resource, length) if each is not None]
+        if not known:
+            return self.min_resource if number else NEVER
+        first, steps = self.min_resource, []
+        while first < min(known):
+            steps.append(first)
+            first *= self.reduction_factor
+        n_brackets = len(steps) + 1
+        shares = [
+            n_brackets / (n_brackets - s) * self.reduction_factor ** (n_brackets - s - 1)
+            for s in range(n_brackets)
+        ]
+        # Seeded by text, which Python hashes alike everywhere.
+        (drawn,) = random.Random(f"{self._seed}/{number}").choices([*steps, NEVER], shares)
+        return drawn
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        step = trial.last_step
+        if step is None or not self._is_at_rung(trial, step):
+            return False
+        bracket = self.bracket_of(study, trial)
+        if bracket is None or (bracket.length is not None and step >= bracket.length):
+            return False
+        return bracket.halving.prune(cast(optuna.Study, bracket), trial)
+
+    def bracket_of(self, study: optuna.Study, trial: FrozenTrial) -> Bracket | None:
+        """The bracket of a trial, drawn where it has none yet; None where it has no rung."""
+        trials = study.get_trials(deepcopy=False)
+        length = self._length(trials)
+        first = trial.system_attrs.get(FIRST_RUNG_KEY)
+        if first is None:
+            first = self.first_rung(trial.number, length)
+            study._storage.set_trial_system_attr(trial._trial_id, FIRST_RUNG_KEY, first)
+        if first == NEVER:
+            return None
+        if first not in self._halvings:
+            self._halvings[first] = self._new_halving(first)
+        return Bracket(
+            first=first,
+            halving=self._halvings[first],
+            trials=[each for each in trials if each.system_attrs.get(FIRST_RUNG_KEY) == first],
+            direction=study.direction,
+            length=length,
+            _storage=study._storage,
+        )
+
+    def _is_at_rung(self, trial: FrozenTrial, step: int) -> bool:
+        """Whether all trials have to be looked at; a trial without a bracket needs one."""
+        first = trial.system_attrs.get(FIRST_RUNG_KEY)
+        if first in (None, NEVER):
+            return first is None
+        rung = 0
+        while f"completed_rung_{rung}" in trial.system_attrs:
+            rung += 1
+        return bool(step >= first * self.reduction_factor**rung)
+
+    def _new_halving(self, first: int) -> SuccessiveHalvingPruner:
+        return SuccessiveHalvingPruner(first, self.reduction_factor, 0, self._bootstrap_count)
+
+    def _length(self, trials: Sequence[FrozenTrial]) -> int | None:
+        # The first that completed is as good as any, and need not be looked for again.
+        for trial in trials:
+            if trial.state is TrialState.COMPLETE and trial.last_step:
+                return trial.last_step
+        return self.max_resource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bracket:
+    """As much of a study as Optuna's pruner asks for, with the trials of one bracket."""
+
+    #: The step at which it begins.
+    first: int
+    halving: SuccessiveHalvingPruner
+    trials: Sequence[FrozenTrial]
+    direction: StudyDirection
+    #: Steps of a whole trial, where that is known.
+    length: int | None
+    _storage: Any
+
+    def get_trials(self, deepcopy: bool = True) -> list[FrozenTrial]:
+        return list(self.trials)

@@ -1,0 +1,147 @@
+"""The decisions of Optuna's median and percentile pruner, without a look at every trial.
+
+For each report Optuna collects what all completed trials reported at that step and sorts it, half
+a millisecond at 400 trials and 50 at 50,000. Here these values are kept in order, and a trial that
+completes is put into its place. The decisions are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import insort
+from collections.abc import Sequence
+
+import optuna
+from optuna.pruners import BasePruner, MedianPruner, PercentilePruner
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
+
+from tuner.store.optuna_tables.storage import BufferedStorage
+
+_SAME = (MedianPruner, PercentilePruner)
+
+
+def quicker(pruner: BasePruner) -> BasePruner:
+    """A pruner that decides as this one does, and sooner where there is a way."""
+    # Not a subclass of somebody else's, which may decide otherwise.
+    if isinstance(pruner, PercentilePruner) and type(pruner) in _SAME:
+        return RankedPruner(pruner)
+    return pruner
+
+
+class StepRanks:
+    """What completed trials reported at each step, in order of size. NaN is left out."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[int, array[float]] = {}
+        #: How often a step was reported, with NaN.
+        self._n_reported: dict[int, int] = {}
+        self._n_seen = 0
+
+    def update(self, completed: Sequence[FrozenTrial]) -> None:
+        """Takes in the trials that have completed since the last time.
+
+        Args:
+            completed: All, in the order in which they became known.
+        """
+        for trial in completed[self._n_seen :]:
+            curve = trial.intermediate_values
+            for step in self._ranks:
+                if step in curve:
+                    self._add(step, curve[step])
+            self._n_seen += 1
+
+    def at(self, step: int, completed: Sequence[FrozenTrial]) -> tuple[array[float], int]:
+        """What was reported at a step: its numbers in order, and how many with NaN."""
+        if step not in self._ranks:
+            curves = [trial.intermediate_values for trial in completed[: self._n_seen]]
+            values = [curve[step] for curve in curves if step in curve]
+            self._ranks[step] = array("d", sorted(v for v in values if not math.isnan(v)))
+            self._n_reported[step] = len(values)
+        return self._ranks[step], self._n_reported[step]
+
+    def _add(self, step: int, value: float) -> None:
+        self._n_reported[step] += 1
+        if not math.isnan(value):
+            insort(self._ranks[step], value)
+
+
+class RankedPruner(BasePruner):
+    """Decides as a median or percentile pruner of Optuna does.
+
+    Args:
+        pruner: That one; it still decides for a study in another storage than the dispatcher's.
+    """
+
+    def __init__(self, pruner: PercentilePruner) -> None:
+        self.pruner = pruner
+        self._ranks = StepRanks()
+
+    @property
+    def percentile_name(self) -> str:
+        """For people: `median`, or `percentile 25`."""
+        percentile = self.pruner._percentile
+        return "median" if percentile == 50.0 else f"percentile {percentile:g}"
+
+    def bar_at(self, study: optuna.Study, step: int) -> tuple[float, int]:
+        """What a trial must reach at a step, and how many trials that was made from."""
+        storage = study._storage
+        assert isinstance(storage, BufferedStorage)
+        completed = storage.completed(study._study_id)
+        is_maximized = study.direction is StudyDirection.MAXIMIZE
+        bar = self._bar(step, completed, is_maximized=is_maximized)
+        return bar, self._ranks.at(step, completed)[1]
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        storage = study._storage
+        if not isinstance(storage, BufferedStorage):
+            return self.pruner.prune(study, trial)
+        completed = storage.completed(study._study_id)
+        if len(completed) < max(1, self.pruner._n_startup_trials):
+            return False
+        curve = trial.intermediate_values
+        step = max(curve, default=-1)
+        if not curve or not self._is_time(step, curve):
+            return False
+        is_maximized = study.direction is StudyDirection.MAXIMIZE
+        # A NaN is the only number that differs from itself.
+        numbers = [value for value in curve.values() if value == value]
+        if not numbers:
+            return True
+        best = max(numbers) if is_maximized else min(numbers)
+        bar = self._bar(step, completed, is_maximized=is_maximized)
+        return best < bar if is_maximized else best > bar
+
+    def _is_time(self, step: int, curve: dict[int, float]) -> bool:
+        warmup = self.pruner._n_warmup_steps
+        if step < warmup:
+            return False
+        interval = self.pruner._interval_steps
+        if interval == 1:
+            return True
+        begin = (step - warmup) // interval * interval + warmup
+        return max((other for other in curve if other != step), default=-1) < begin
+
+    def _bar(self, step: int, completed: Sequence[FrozenTrial], *, is_maximized: bool) -> float:
+        """NaN where nothing is to be compared with."""
+        self._ranks.update(completed)
+        ranks, n_reported = self._ranks.at(step, completed)
+        if n_reported < self.pruner._n_min_trials:
+            return math.nan
+        percentile = self.pruner._percentile
+        return percentile_of(ranks, 100 - percentile if is_maximized else percentile)
+
+
+def percentile_of(ranks: Sequence[float], percentile: float) -> float:
+    """`numpy.nanpercentile` of numbers that are in order: by linear interpolation, NaN of none."""
+    if not ranks:
+        return math.nan
+    # Operation by operation as NumPy has it, so that a tie stays one.
+    position = (len(ranks) - 1) * (percentile / 100)
+    if position >= len(ranks) - 1:
+        return ranks[-1] - (ranks[-1] - ranks[-1])
+    below = math.floor(position)
+    left, right, share = ranks[below], ranks[below + 1], position - below
+    difference = right - left
+    return right - difference * (1 - share) if share >= 0.5 else left + difference * share

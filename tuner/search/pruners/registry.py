@@ -1,0 +1,89 @@
+"""Pruners by name: ours (`asha`, `freeze_thaw`, `hyperband`, `pasha`, `pbt`), and Optuna's."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+
+import optuna
+from optuna.pruners import BasePruner, NopPruner
+
+from tuner.config import PrunerConfig
+from tuner.search.by_name import (
+    Catalogue,
+    Part,
+    Place,
+    accepts,
+    catalogue,
+    make,
+    require_packages,
+    split_name,
+)
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.pruners.pasha import PashaPruner
+
+_OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
+_OURS: Mapping[str, type[BasePruner]] = {
+    "asha": AshaPruner,
+    "freeze_thaw": FreezeThawPruner,
+    "hyperband": AsyncHyperbandPruner,
+    "pasha": PashaPruner,
+    "pbt": PbtPruner,
+}
+#: Optuna's own of a name that is ours.
+_RENAMED = {f"optuna_{name}": each for name, each in _OPTUNAS.classes.items() if name in _OURS}
+PRUNERS: Catalogue[BasePruner] = replace(
+    _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS, **_RENAMED}
+)
+_FOR_SEVERAL_OBJECTIVES = (NopPruner, AshaPruner, AsyncHyperbandPruner)
+_PACKAGES = {"wilcoxon": ("scipy",)}
+
+
+def build_pruner(
+    config: PrunerConfig, n_objectives: int, *, seed: int = 0, file: str | None = None
+) -> BasePruner:
+    """Makes the pruner of a study.
+
+    Args:
+        config: Its name and arguments.
+        n_objectives: How many values a trial has.
+        seed: For a pruner that draws lots and has no seed of its own.
+        file: The study file as the user named it.
+
+    Raises:
+        ConfigError: If the name, an argument or a value is wrong, if a package is missing, or
+            if there are several objectives.
+    """
+    place = Place(file=file, key="pruner")
+    pruner = _make(config.name, config.arguments, place, seed=seed)
+    if n_objectives > 1 and type(pruner) not in _FOR_SEVERAL_OBJECTIVES:
+        raise place.error(
+            f"is '{config.name}', which compares one value, and this study has {n_objectives} "
+            "objectives. Use {name: asha} or {name: hyperband}, which compare by Pareto rank, or "
+            "remove pruner."
+        )
+    return pruner
+
+
+def is_population_based(config: PrunerConfig) -> bool:
+    """Whether a pruner replaces members of a population; False for a name that is none."""
+    return config.name in ("pbt", PbtPruner.__name__)
+
+
+def _make(shown: object, arguments: Mapping[str, object], place: Place, *, seed: int) -> BasePruner:
+    name = PRUNERS.canonical(shown, place)
+    require_packages(str(shown), _PACKAGES.get(name, ()), place)
+    cls = PRUNERS.classes[name]
+    if accepts(cls, "seed"):
+        arguments = {"seed": seed, **arguments}
+    parts: dict[str, Part] = {"BasePruner": functools.partial(_nested_pruner, seed=seed)}
+    return make(cls, arguments, name=str(shown), place=place, parts=parts)
+
+
+def _nested_pruner(value: object, place: Place, *, seed: int) -> BasePruner:
+    shown, arguments = split_name(value, place)
+    return _make(shown, arguments, place, seed=seed)

@@ -1,0 +1,80 @@
+"""What the steps that trials report tell about their programs."""
+
+from __future__ import annotations
+
+from optuna.pruners import BasePruner
+
+from tuner.search.population.pbt import PbtPruner
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.freeze_thaw import FreezeThawPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.store.optuna_tables.storage import BufferedStorage
+
+
+class StepCounts:
+    """Knows which trials were resumed, and notices those whose programs count anew.
+
+    Args:
+        storage: Holds the curves.
+        pruner: Of the study.
+    """
+
+    def __init__(self, storage: BufferedStorage, pruner: BasePruner) -> None:
+        self._storage = storage
+        self._pruner = pruner
+        self._resumed: set[int] = set()
+        self._cut_short: set[int] = set()
+        #: By trial of several objectives, of which the storage has no curve: the least and the
+        #: largest step that was reported in this start.
+        self._spans: dict[int, tuple[int, int]] = {}
+        self._has_told_of_rungs = False
+
+    def resumed(self, trial_id: int) -> None:
+        """A trial that was paused goes on from its state."""
+        self._resumed.add(trial_id)
+
+    def starts_over(self, trial_id: int) -> None:
+        """A trial has no state left: it begins at its first step, and is right to."""
+        self._resumed.discard(trial_id)
+
+    def counts_anew(self, trial_id: int, step: int) -> bool:
+        """Whether a trial that was resumed with its state begins its count of steps again.
+
+        Args:
+            trial_id: Which.
+            step: The first that it reports since.
+        """
+        curve = self._storage.get_trial(trial_id).intermediate_values
+        first, last = (min(curve), max(curve)) if curve else self._spans.get(trial_id, (0, 0))
+        if trial_id not in self._resumed or not step <= first < last:
+            return False
+        self._cut_short.add(trial_id)
+        return True
+
+    def heard(self, trial_id: int, step: int) -> None:
+        """A trial of several objectives has reported a step."""
+        first, last = self._spans.get(trial_id, (step, step))
+        self._spans[trial_id] = (min(first, step), max(last, step))
+
+    def is_cut_short(self, trial_id: int) -> bool:
+        """Whether a trial's curve ends before the trial does."""
+        return trial_id in self._cut_short
+
+    def take_unreached_rung(self, trial_id: int) -> str:
+        """What people should know of the first trial that completed before any rung; given once."""
+        curve = self._storage.get_trial(trial_id).intermediate_values
+        if self._has_told_of_rungs or not curve:
+            return ""
+        ours = AshaPruner | AsyncHyperbandPruner | FreezeThawPruner | PbtPruner
+        if not isinstance(self._pruner, ours):
+            return ""
+        self._has_told_of_rungs = True
+        first = self._pruner.least_rung
+        if max(curve) >= first:
+            return ""
+        argument = "interval" if isinstance(self._pruner, PbtPruner) else "min_resource"
+        return (
+            f"No trial is compared with others: the first rung is at step {first}, and trial "
+            f"{self._storage.get_trial_number_from_id(trial_id)} has completed at step "
+            f"{max(curve)}. Set a smaller {argument} (pruner)."
+        )

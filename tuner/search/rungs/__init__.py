@@ -1,0 +1,1 @@
+"""Tables of rungs, and the promotion of paused trials."""

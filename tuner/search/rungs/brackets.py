@@ -1,0 +1,112 @@
+"""Rungs in brackets, each with trials of its own that are compared with nobody else's. No I/O.
+
+ASHA has one bracket. Hyperband has several, which begin at later and later steps, so that one that
+starts slowly is not lost in all of them (Li et al., JMLR 18, 2018, arXiv:1603.06560).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Set
+
+from tuner.search.rungs.table import RungTable
+
+#: Where a bracket begins whose trials are compared at no rung.
+NEVER = 0
+
+
+class Brackets:
+    """Which trial is in which bracket, and who waits at a rung in any.
+
+    Args:
+        new_table: Makes the table of a bracket from the step of its first rung.
+    """
+
+    def __init__(self, new_table: Callable[[int], RungTable]) -> None:
+        self._new_table = new_table
+        self._tables: dict[int, RungTable] = {}
+        #: By trial number: where its bracket begins.
+        self._first: dict[int, int] = {}
+        self._paused: dict[int, RungTable] = {}
+        self._length: int | None = None
+
+    @property
+    def length(self) -> int | None:
+        """The last step of a whole trial, once that is known: nobody waits there."""
+        return self._length
+
+    @length.setter
+    def length(self, length: int | None) -> None:
+        self._length = length
+        for table in self._tables.values():
+            table.length = length
+
+    @property
+    def tables(self) -> Collection[RungTable]:
+        """Of the brackets to which trials have come."""
+        return self._tables.values()
+
+    def put(self, number: int, first: int) -> None:
+        """A trial is in the bracket that begins at a step, for good; `NEVER` for none."""
+        self._first.setdefault(number, first)
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a trial was put into a bracket, or none."""
+        return number in self._first
+
+    def table_of(self, number: int) -> RungTable | None:
+        """The rungs of a trial; None where it is compared at none."""
+        first = self._first.get(number, NEVER)
+        if first == NEVER:
+            return None
+        if first not in self._tables:
+            self._tables[first] = self._new_table(first)
+            self._tables[first].length = self._length
+        return self._tables[first]
+
+    def pause(self, number: int) -> None:
+        """The trial waits at its highest rung, where it has come to one."""
+        self.unpause(number)  # Others may have let it go on, from where it waited before.
+        table = self.table_of(number)
+        if table is not None and table.rung_of(number) >= 0:
+            table.pause(number)
+            self._paused[number] = table
+
+    def unpause(self, number: int) -> None:
+        """The trial waits no more: it runs again, or is over."""
+        if (table := self._paused.pop(number, None)) is not None:
+            table.unpause(number)
+
+    @property
+    def paused(self) -> Set[int]:
+        """Numbers of the trials that wait at a rung."""
+        return self._paused.keys()
+
+    def promotable(self) -> int | None:
+        """The trial that has earned to go on: from the latest step, there of the first bracket."""
+        found = []
+        for first in sorted(self._tables):
+            table = self._tables[first]
+            if (number := next(table.promotable(), None)) is not None:
+                found.append((table.step_of(table.rung_of(number)), number))
+        return max(found, key=lambda each: each[0])[1] if found else None
+
+    def leader(self) -> int | None:
+        """Of the trials that wait at the latest step the best; None where none waits."""
+        found = []
+        for table in self._tables.values():
+            if (number := table.leader()) is not None:
+                rung = table.rung_of(number)
+                found.append((-table.step_of(rung), table.loss_of(number, rung), number))
+        return min(found)[2] if found else None
+
+    @property
+    def share_left_of_leader(self) -> float | None:
+        """What the leader has to train yet, of a whole training.
+
+        None where none waits, or where it is not known how long trainings are.
+        """
+        number = self.leader()
+        if number is None or not self._length:
+            return None
+        table = self._paused[number]
+        return max(0.0, 1.0 - table.step_of(table.rung_of(number)) / self._length)

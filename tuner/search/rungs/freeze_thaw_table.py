@@ -1,0 +1,341 @@
+"""Trainings in slices: after each, whoever is worth most for its time trains the next one.
+
+What a slice is worth is how much it is expected to better the best value, by a curve model, for a
+second of training (expected improvement per second; Snoek, Larochelle and Adams, 2012,
+arXiv:1206.2944), to the end of that slice or of any later one: whichever gives the most. A trial
+that waits pays for its start, one that runs does not. It is compared with those that wait and with
+a trial that has not begun, of a configuration drawn at random: so that one is begun as often as
+that beats the best that waits. Where nobody can wait, a training that does not come to its end is
+lost: then ends alone count.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial
+
+from tuner.search.rungs.curve_model import Array, CurveModel, Place
+from tuner.search.rungs.step_time import Pace
+from tuner.search.rungs.table import RungTable, Standing
+from tuner.search.samplers.curve_gp.points import Steps
+from tuner.search.samplers.curve_gp.sampler import Encoding, common_space, is_infeasible
+
+#: As long as fewer trials are known, nothing can be said of any.
+N_LEAST = 3
+#: The model looks at so many points at most, and finds its parameters with fewer.
+_MAX_POINTS = 240
+_MAX_FITTED = 60
+#: Up to so many its parameters are found anew each time; with more, at each growth by this factor.
+_N_QUICK = 20
+_REFIT_AT = 1.2
+#: Of those that wait after as many steps only the best can be worth most.
+_N_BEST = 4
+_NOT_BEGUN = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceStanding(Standing):
+    """How a trial stands at the end of a slice."""
+
+    #: Expected improvement a second, of it and of whoever else could train.
+    worth: float = math.nan
+    other_worth: float = math.nan
+    #: That other's number; None for a trial that has not begun.
+    other: int | None = None
+    #: Of time: nothing but steps is known before any step was timed.
+    unit: str = "second"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A trial that could train next."""
+
+    number: int
+    row: Array
+    #: The last that it has trained.
+    step: int
+    start_s: float
+    of_step_s: float
+
+    def seconds_to(self, step: int) -> float:
+        return self.start_s + self.of_step_s * (step - self.step)
+
+
+class SliceTable(RungTable):
+    """Who trained which slices, and who waits; its rungs are the ends of slices.
+
+    Args:
+        first: The last step of the first slice, from 1.
+        factor: The next slice ends at so many times the steps.
+        seed: Of the configurations that are drawn.
+    """
+
+    def __init__(self, *, first: int, factor: int, seed: int) -> None:
+        super().__init__(first=first, factor=factor)
+        self._seed = seed
+        #: Says what is known of a trial, by its number.
+        self.trial_of: Callable[[int], FrozenTrial] | None = None
+        self.pace = Pace()
+        self._model = CurveModel()
+        self._encoding: Encoding | None = None
+        #: Of completed trials: last step and loss.
+        self.ends: dict[int, tuple[int, float]] = {}
+        self._longest = 0
+        self._best = math.inf
+        self._latest = 0
+        #: Counts what the model could learn from, and what it was fitted to and has learned.
+        self._n_known = self._n_fitted = 0
+        self._learned_at: tuple[int, int] | None = None
+        self._found: tuple[float, int] | None = None
+        self._is_looked_up = False
+
+    # -- what happens ------------------------------------------------------------------------
+
+    def come(self, number: int, rung: int, loss: float) -> list[int]:
+        new = super().come(number, rung, loss)
+        if new:
+            self._best, self._latest = min(self._best, loss), number
+            self._n_known += len(new)
+            self._is_looked_up = False
+        return new
+
+    def completes(self, number: int, step: int, loss: float) -> None:
+        """A trial has come to its end. Safe to call twice."""
+        if number not in self.ends and math.isfinite(loss):
+            self.ends[number] = step, loss
+            self._best, self._longest = min(self._best, loss), max(self._longest, step)
+            self._n_known += 1
+            self._is_looked_up = False
+
+    def pause(self, number: int) -> None:
+        super().pause(number)
+        self._is_looked_up = False
+
+    def unpause(self, number: int) -> None:
+        super().unpause(number)
+        self._is_looked_up = False
+
+    # -- who goes on -------------------------------------------------------------------------
+
+    def standing(self, number: int, rung: int) -> SliceStanding:
+        entry = (self._losses[number][rung], number)
+        came = self._rungs[rung].came
+        can_wait = not self.n_least
+        mine = best = math.nan
+        other = None
+        if self._is_enough:
+            (mine,) = self._worths([self._candidate(number, rung, start_s=0.0)])
+            best, other = self._worth_of_new(), None
+            waiting = self._best_paused() if can_wait else None
+            if waiting is not None and waiting[0] > best:
+                best, other = waiting
+        return SliceStanding(
+            rung=rung,
+            loss=entry[0],
+            place=bisect_left(came, entry),
+            n_came=len(came),
+            bar=math.nan,
+            goes_on=mine > best if self._is_enough else not can_wait,
+            worth=mine,
+            other_worth=best,
+            other=other,
+            unit=self.pace.unit,
+        )
+
+    def promotable(self) -> Iterator[int]:
+        while self._is_enough and (found := self._best_paused()) is not None:
+            if not found[0] > self._worth_of_new():
+                return
+            yield found[1]
+
+    def leader(self) -> int | None:
+        found = self._best_paused() if self._is_enough else None
+        return super().leader() if found is None else found[1]
+
+    # -- inside ------------------------------------------------------------------------------
+
+    @property
+    def _is_enough(self) -> bool:
+        return len(self._losses) >= N_LEAST and math.isfinite(self._best)
+
+    def _best_paused(self) -> tuple[float, int] | None:
+        """Worth and number of the one that waits and is worth most."""
+        if not self._is_looked_up:
+            start_s = self.pace.of_start
+            candidates = [
+                self._candidate(number, rung, start_s=start_s)
+                for rung, at in enumerate(self._rungs)
+                for _, number in at.paused[:_N_BEST]
+            ]
+            found = zip(self._worths(candidates), candidates, strict=True)
+            in_order = sorted((-worth, each.number) for worth, each in found)
+            self._found = (-in_order[0][0], in_order[0][1]) if in_order else None
+            self._is_looked_up = True
+        return self._found
+
+    def _worth_of_new(self) -> float:
+        """Of a configuration drawn at random, the same one while nothing else is known."""
+        self._learn()
+        rng = np.random.default_rng([self._seed, self._n_known])
+        row = np.zeros(0) if self._encoding is None else self._encoding.draw(rng)
+        start_s, of_step = self.pace.of_start, self.pace.of_step(None)
+        new = _Candidate(number=_NOT_BEGUN, row=row, step=0, start_s=start_s, of_step_s=of_step)
+        return self._worths([new])[0]
+
+    def _candidate(self, number: int, rung: int, *, start_s: float) -> _Candidate:
+        self._learn()
+        return _Candidate(
+            number=number,
+            row=self._row(self._trial(number)),
+            step=self.step_of(rung),
+            start_s=start_s,
+            of_step_s=self.pace.of_step(number),
+        )
+
+    def _worths(self, candidates: Sequence[_Candidate]) -> list[float]:
+        """Of each, with one look at the model."""
+        ends = [self._ends_after(each.step) for each in candidates]
+        places = [
+            Place(number=each.number, row=each.row, step=end)
+            for each, its in zip(candidates, ends, strict=True)
+            for end in its
+        ]
+        gains = iter(self._model.improvement(places) if places else ())
+        worths = []
+        for each, its in zip(candidates, ends, strict=True):
+            rates = [next(gains) / max(1e-9, each.seconds_to(end)) for end in its]
+            # Where nothing is left to it but to end, it does.
+            worths.append(float(max(rates)) if rates else math.inf)
+        return worths
+
+    def _ends_after(self, step: int) -> list[int]:
+        """Of slices, up to the end of a training."""
+        last = self._last_step
+        rung, ends = self.rung_at(step) + 1, []
+        while self.step_of(rung) < last and not self.n_least:
+            ends.append(self.step_of(rung))
+            rung += 1
+        return [*ends, last] if step < last else []
+
+    @property
+    def _last_step(self) -> int:
+        """Of a training; while no end is known, the next slice may be the last."""
+        return max(self.length or 0, self._longest) or self.step_of(len(self._rungs))
+
+    # -- what the model knows ----------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """Takes in what has become known since."""
+        if self._learned_at == (self._n_known, self.n_least):
+            return
+        best = {number for rung in self._rungs for _, number in rung.paused[:_N_BEST]}
+        chosen = self._chosen(_MAX_POINTS, {*best, self._latest})
+        is_new_space = self._encode([self._trial(number) for number in chosen])
+        steps = Steps(first=1, last=self._last_step)
+        is_due = self._n_known <= _N_QUICK or self._n_known >= _REFIT_AT * self._n_fitted
+        if is_new_space or is_due:
+            few = [number for number in self._chosen(_MAX_FITTED, ()) if number in chosen]
+            self._model.fit(*self._points(few or chosen), steps)
+            self._n_fitted = self._n_known
+        self._model.learn(*self._points(chosen), steps, -self._bar)
+        self._learned_at = self._n_known, self.n_least
+
+    @property
+    def _bar(self) -> float:
+        """The loss that is to be bettered."""
+        if not self.n_least:
+            return self._best
+        # Nothing is won before a training has come to its end.
+        worst = max(loss for loss, _ in self._rungs[0].came if math.isfinite(loss))
+        return min((loss for _, loss in self.ends.values()), default=worst)
+
+    def _chosen(self, limit: int, wanted: Collection[int]) -> list[int]:
+        """Trials that stand for all: of those that came to each rung some, from best to worst."""
+        if sum(map(len, self._losses.values())) <= limit:
+            return list(self._losses)
+        chosen = dict.fromkeys(number for number in self._losses if number in wanted)
+        n_points = sum(len(self._losses[number]) for number in chosen)
+        for rung in reversed(range(len(self._rungs))):
+            came = self._rungs[rung].came
+            # What is left is shared evenly among the rungs; each trial has come to those below.
+            until = n_points + max(0, limit - n_points) // (rung + 1)
+            room = (until - n_points) // (rung + 1)
+            for index in np.unique(np.linspace(0, len(came) - 1, min(room, len(came))).astype(int)):
+                number = came[index][1]
+                n_more = len(self._losses[number])
+                if number not in chosen and n_points + n_more <= until:
+                    chosen[number] = None
+                    n_points += n_more
+        return list(chosen)
+
+    def _points(self, numbers: Sequence[int]) -> tuple[list[Place], list[float]]:
+        """What trials have reported at the ends of slices and at their own, and how good it is."""
+        places, scores = [], []
+        for number in numbers:
+            trial = self._trial(number)
+            row = self._row(trial)
+            for step, loss in self._curve_of(number).items():
+                places.append(Place(number=number, row=row, step=step))
+                scores.append(-math.inf if is_infeasible(trial) else -loss)
+        return places, scores
+
+    def _curve_of(self, number: int) -> Mapping[int, float]:
+        """Losses of a trial by step."""
+        losses = self._losses[number]
+        # One report may have come to several rungs at once: its step is that of the last.
+        curve = {
+            self.step_of(rung): loss
+            for rung, loss in enumerate(losses)
+            if rung + 1 == len(losses) or losses[rung + 1] != loss
+        }
+        if (end := self.ends.get(number)) is not None:
+            curve[max(1, end[0])] = end[1]
+        return curve
+
+    def _encode(self, trials: Sequence[FrozenTrial]) -> bool:
+        """Finds the parameters that all of some trials have; says whether these are others."""
+        space: dict[str, BaseDistribution] = {
+            name: each
+            for name, each in common_space(trials).items()
+            if all(name in trial.params for trial in trials)
+        }
+        is_new = space != (self._encoding.space if self._encoding is not None else {})
+        if is_new:
+            self._encoding = Encoding(space) if space else None
+        return is_new
+
+    def _row(self, trial: FrozenTrial) -> Array:
+        return np.zeros(0) if self._encoding is None else self._encoding.row(trial)
+
+    def _trial(self, number: int) -> FrozenTrial:
+        assert self.trial_of is not None, "whoever makes the table says where trials are"
+        return self.trial_of(number)
+
+
+def why_not(standing: SliceStanding, step: int, value: float, name: str) -> str:
+    """
+    Args:
+        standing: Of a trial that does not go on.
+        step: The end of its slice.
+        value: That it has reported.
+        name: Of the objective.
+
+    Returns:
+        A sentence without the full stop.
+    """
+    told = f"at the end of its slice (step {step}), {name} {value:.6g}"
+    if math.isnan(value) or math.isinf(standing.loss):
+        return told
+    if math.isnan(standing.worth):
+        return f"{told}: nobody goes on before {N_LEAST} trials have ended a slice"
+    other = "a new trial" if standing.other is None else f"trial {standing.other}, which waits,"
+    return (
+        f"{told}: going on is expected to better the best {name} by {standing.worth:.3g} a "
+        f"{standing.unit}, and {other} by {standing.other_worth:.3g}"
+    )

@@ -1,0 +1,128 @@
+"""Rungs at which trials of several objectives are compared by Pareto rank. No I/O.
+
+The fronts of non-dominated sorting go on one after the other, the last of them in part, and there
+who stands most alone (Schmucker et al., "Multi-objective Asynchronous Successive Halving", 2021,
+arXiv:2106.12639, with the crowding distance of NSGA-II, Deb et al. 2002).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tuner.search.rungs.fronts import Fronts, Losses, Places
+from tuner.search.rungs.table import Entry, RungTable, Standing
+
+
+class ParetoTable(RungTable):
+    """Rungs of a study with several objectives.
+
+    Args:
+        first: The step of rung 0, from 1.
+        factor: One in so many goes on, from 2; each rung lies at so many times the step before it.
+    """
+
+    def __init__(self, *, first: int, factor: int) -> None:
+        super().__init__(first=first, factor=factor)
+        #: By rung: what trials came there with, and their numbers, in the order in which they came.
+        self._fronts: list[Fronts] = []
+        self._numbers: list[list[int]] = []
+        #: By rung, as far as nobody has come there since: place and front by trial number.
+        self._orders: dict[int, dict[int, tuple[int, int]]] = {}
+
+    def come_with(self, number: int, rung: int, losses: Sequence[float]) -> list[int]:
+        """A trial has come to a rung; what it skipped on the way counts as come to with the same.
+
+        Args:
+            number: Of the trial.
+            rung: Which.
+            losses: One for each objective, the smaller the better, not NaN.
+
+        Returns:
+            The rungs that are new to it.
+        """
+        if has_diverged := math.inf in losses:
+            losses = [math.inf] * len(losses)
+        new = self.come(number, rung, math.inf if has_diverged else 0.0)
+        for each in new:
+            if each == len(self._fronts):
+                self._fronts.append(Fronts())
+                self._numbers.append([])
+            self._fronts[each].add(losses)
+            self._numbers[each].append(number)
+            self._orders.pop(each, None)
+        return new
+
+    def front_of(self, number: int, rung: int) -> int:
+        """Of those that came to a rung so many fronts are better, as far as anybody goes on."""
+        return self._order_at(rung)[number][1]
+
+    def _first_paused(self, rung: int) -> Entry | None:
+        order = self._order_at(rung)
+        return min(self._rungs[rung].paused, key=lambda each: order[each[1]], default=None)
+
+    def _standing(self, rung: int, entry: Entry) -> Standing:
+        loss, number = entry
+        n_came = len(self._rungs[rung].came)
+        place = self._order_at(rung)[number][0]
+        return Standing(
+            rung=rung,
+            loss=loss,
+            place=place,
+            n_came=n_came,
+            bar=math.nan,
+            goes_on=place < self._n_going(n_came),
+        )
+
+    def _order_at(self, rung: int) -> dict[int, tuple[int, int]]:
+        if rung not in self._orders:
+            self._orders[rung] = self._order_of(rung)
+        return self._orders[rung]
+
+    def _order_of(self, rung: int) -> dict[int, tuple[int, int]]:
+        if rung >= len(self._fronts):
+            return {}
+        numbers = np.array(self._numbers[rung])
+        by_number = np.argsort(numbers)
+        numbers = numbers[by_number]
+        fronts = self._fronts[rung].ranks(max(1, self._n_going(len(numbers))))[by_number]
+        alone = crowding(self._fronts[rung].losses[by_number], fronts)
+        in_order = np.lexsort((numbers, -alone, fronts))
+        rows = zip(range(len(numbers)), fronts[in_order].tolist(), strict=True)
+        return dict(zip(numbers[in_order].tolist(), rows, strict=True))
+
+
+def crowding(losses: Losses, fronts: Places) -> Losses:
+    """How alone each stands on its front.
+
+    Args:
+        losses: [n, n_objectives].
+        fronts: [n], numbers of their fronts.
+
+    Returns:
+        [n], the sum over objectives of how far apart the neighbours on both sides are, in parts of
+        the front's width; the ends of a front stand infinitely alone. Objectives in which a front
+        has one value, or an infinite one, count for nobody on it.
+    """
+    alone = np.zeros(len(losses))
+    if not len(losses):
+        return alone
+    sizes = np.bincount(fronts)
+    sizes = sizes[sizes > 0]
+    ends = np.cumsum(sizes)
+    starts = ends - sizes
+    for column in losses.T:
+        order = np.lexsort((column, fronts))
+        ordered = column[order]
+        low, high = ordered[starts], ordered[ends - 1]
+        counts = np.isfinite(low) & np.isfinite(high) & (low < high)
+        gaps = np.zeros(len(losses))
+        with np.errstate(invalid="ignore", over="ignore"):  # Those that count for nobody.
+            spans = np.where(counts, high - low, 1.0)
+            gaps[1:-1] = ordered[2:] - ordered[:-2]
+            gaps /= np.repeat(spans, sizes)
+        gaps[starts] = gaps[ends - 1] = math.inf
+        alone[order] += np.where(np.repeat(counts, sizes), gaps, 0.0)
+    return alone

@@ -1,0 +1,345 @@
+"""Which trials of a study wait at a rung, and which of them goes on next.
+
+A trial that is paused waits in Optuna's tables, with a note of ours: the step where it stands. Its
+place at each rung is noted with it, under the key that Optuna's own pruner uses, so that neither a
+later start nor another dispatcher has to read a curve.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol
+
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.messages import Action
+from tuner.search.decision import Decision
+from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
+from tuner.search.rungs.brackets import Brackets
+from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not
+from tuner.search.rungs.growing_table import GrowingTable
+from tuner.search.rungs.pareto_table import ParetoTable
+from tuner.search.rungs.step_time import Measured, Pace
+from tuner.search.rungs.table import RUNG_KEY, RungTable, Standing
+from tuner.search.samplers.curve_gp.sampler import is_infeasible
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.optuna_tables.writes import PAUSED_KEY
+
+#: With the trial that showed that the largest rung must grow: which one is the largest since.
+_TOP_KEY = "tuner:largest_rung"
+#: With a completed trial of several objectives, of which the storage holds no curve.
+_LAST_STEP_KEY = "tuner:last_step"
+#: With a trial that trains in slices: its seconds a step, and until its first.
+_PACE_KEY = "tuner:pace"
+
+
+class RungPruner(Protocol):
+    """Says where the rungs are at which trials pause."""
+
+    #: Whether trials pause, and the best of them go on.
+    promotes: bool
+    #: Whether each trial is in a bracket of its own draw.
+    has_brackets: bool
+    #: Steps of a whole trial, where the study file says it.
+    max_resource: int | None
+    #: One in so many goes on from a rung.
+    reduction_factor: int
+
+    def new_table(self, first: int) -> RungTable:
+        """The rungs of the bracket that begins at a step."""
+
+    def is_first_rung(self, step: int) -> bool:
+        """Whether a bracket begins at a step."""
+
+    def first_rung(self, number: int, length: int | None) -> int:
+        """
+        Args:
+            number: Of a trial.
+            length: Steps of a trial that has completed; None before one has.
+
+        Returns:
+            Where the trial's bracket begins.
+        """
+
+
+def is_paused(trial: FrozenTrial) -> bool:
+    """Whether a trial waits at a rung for its turn, and not for a device."""
+    return trial.state is TrialState.WAITING and trial.system_attrs.get(PAUSED_KEY) is not None
+
+
+class Promotion:
+    """The rungs of one study, kept up to date with what is known of its trials.
+
+    Args:
+        pruner: Says where the rungs are.
+        storage: Holds the study.
+        study_id: Of the study.
+        directions: Of its objectives, in order.
+    """
+
+    def __init__(
+        self,
+        pruner: RungPruner,
+        storage: BufferedStorage,
+        study_id: int,
+        directions: Sequence[StudyDirection],
+    ) -> None:
+        self._storage = storage
+        self._study_id = study_id
+        self._signs = [-1.0 if each is StudyDirection.MAXIMIZE else 1.0 for each in directions]
+        self._pruner = pruner
+        #: Whether trials end where others would pause.
+        self._stops = not pruner.promotes
+        #: By trial number: the last report, where the storage has none (several objectives).
+        self._last_steps: dict[int, int] = {}
+        #: Trials that go on to their end, whoever is better.
+        self._unbound: set[int] = set()
+        #: Of trials in slices.
+        self._pace = Pace()
+        self.brackets = Brackets(self._new_table)
+        self.brackets.length = pruner.max_resource
+        #: Of the longest trial that has completed.
+        self._length: int | None = None
+        for trial in storage.get_all_trials(study_id, deepcopy=False):
+            self.take_in(trial)
+
+    @property
+    def paused(self) -> Set[int]:
+        """Numbers of the trials that wait at a rung."""
+        return self.brackets.paused
+
+    @property
+    def share_left_of_leader(self) -> float | None:
+        """What the best of the highest rung has to train yet, of a whole training."""
+        return self.brackets.share_left_of_leader
+
+    def take_in(self, trial: FrozenTrial) -> None:
+        """A trial as it is stored, here or by others."""
+        if (table := self._known_table_of(trial)) is not None:
+            rung = 0
+            while (value := trial.system_attrs.get(f"{RUNG_KEY}{rung}")) is not None:
+                self._come(table, trial.number, rung, value if self._has_several else [value])
+                rung += 1
+            if (top := trial.system_attrs.get(_TOP_KEY)) is not None and table.top is not None:
+                table.top = max(table.top, top)
+            self._take_in_slices(table, trial)
+        if trial.state is TrialState.COMPLETE and self._length is None:
+            self.note_length(trial)
+        if is_paused(trial):
+            self.brackets.pause(trial.number)
+        else:
+            self.brackets.unpause(trial.number)
+
+    def note_length(self, trial: FrozenTrial) -> None:
+        """A trial has completed, so that its last step is that of the program."""
+        last = trial.system_attrs.get(_LAST_STEP_KEY, max(trial.intermediate_values, default=0))
+        self._length = max(self._length or 0, last) or None
+        self.brackets.length = self._length or self._pruner.max_resource
+        self._take_in_slices(self._known_table_of(trial), trial)
+
+    def begins(self, number: int) -> None:
+        """A trial is about to have one more attempt."""
+        self._pace.begins(number)
+
+    def heard(self, trial: FrozenTrial, step: int, held_s: float) -> None:
+        """When a report came: in seconds since the trial's attempt has its devices."""
+        self._pace.reported(trial.number, step, held_s, known=trial.intermediate_values)
+
+    def completes(self, trial: FrozenTrial) -> None:
+        """Notes the last step of a trial that is about to complete, where no curve tells it."""
+        if (step := self._last_steps.get(trial.number)) is not None:
+            self._storage.set_trial_system_attr(trial._trial_id, _LAST_STEP_KEY, step)
+
+    def stop_from_now(self) -> None:
+        """Trials end where others would pause."""
+        self._stops = True
+        for table in self.brackets.tables:
+            table.n_least = 1
+
+    def decide(
+        self, trial: FrozenTrial, step: int, values: Sequence[float], names: Sequence[str]
+    ) -> Decision:
+        """What becomes of a trial that has reported.
+
+        Args:
+            trial: It.
+            step: Of the report.
+            values: Of the objectives; one that is not a number ends the trial at a rung.
+            names: Of the objectives, for people.
+        """
+        standing = self.judge(trial, step, values)
+        if standing is None:
+            return Decision(action=Action.CONTINUE)
+        if standing.goes_on and standing.loss < math.inf:
+            return Decision(action=Action.CONTINUE)
+        may_pause = standing.loss < math.inf and not self._stops
+        reason = self.explain(trial.number, standing, values, names)
+        return Decision(action=Action.PAUSE if may_pause else Action.PRUNE, reason=reason)
+
+    def judge(self, trial: FrozenTrial, step: int, values: Sequence[float]) -> Standing | None:
+        """How a trial stands at the rung that a report has brought it to; None between rungs.
+
+        A value that is not a number is worse than all others.
+        """
+        if self._has_several:
+            self._last_steps[trial.number] = step
+        table = self._table_of(trial)
+        rung = -1 if table is None else table.rung_at(step)
+        if table is None or rung < 0:
+            return None
+        new = self._come(table, trial.number, rung, values)
+        has_ended = table.length is not None and step >= table.length
+        if not new or has_ended or table.is_end(rung):
+            return None
+        noted = list(values) if self._has_several else values[0]
+        for each in new:
+            self._storage.set_trial_system_attr(trial._trial_id, f"{RUNG_KEY}{each}", noted)
+        if isinstance(table, GrowingTable) and table.grow(rung, self._curve_of):
+            self._storage.set_trial_system_attr(trial._trial_id, _TOP_KEY, table.top)
+        if isinstance(table, SliceTable):
+            self._note_pace(trial)
+        if trial.number in self._unbound:
+            return None
+        return table.standing(trial.number, rung)
+
+    def pause(self, trial: FrozenTrial) -> None:
+        """Lets a trial that has no device any more wait at its rung."""
+        step = max(trial.intermediate_values, default=self._last_steps.get(trial.number, 0))
+        self._storage.set_trial_system_attr(trial._trial_id, PAUSED_KEY, step)
+        self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+        self.brackets.pause(trial.number)
+
+    def resume(self, *, is_last: bool) -> int | None:
+        """Takes the trial that goes on next, for this dispatcher; gives its id.
+
+        Args:
+            is_last: Where nobody has earned it: the best of the highest rung goes on to its end.
+        """
+        while True:
+            number = self.brackets.promotable()
+            if number is None and is_last and (number := self.brackets.leader()) is not None:
+                self._unbound.add(number)
+            if number is None:
+                return None
+            table = self.brackets.table_of(number)
+            rung = table.rung_of(number) if table is not None else -1
+            trial_id = self.take(number)
+            if trial_id is None:
+                continue
+            if table is None or table.rung_of(number) == rung:
+                return trial_id
+            # Another dispatcher has let it go on meanwhile: it waits at a higher rung.
+            self.pause(self._storage.get_trial(trial_id))
+
+    def take(self, number: int) -> int | None:
+        """Takes a trial that waits at a rung; None where another dispatcher was quicker."""
+        self.brackets.unpause(number)
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):
+            return None  # What it is now is read with the next look at the others.
+        self.take_in(self._storage.get_trial(trial_id))
+        self._storage.set_trial_system_attr(trial_id, PAUSED_KEY, None)
+        return trial_id
+
+    def explain(
+        self, number: int, standing: Standing, values: Sequence[float], names: Sequence[str]
+    ) -> str:
+        """
+        Args:
+            number: Of a trial that does not go on.
+            standing: Its own.
+            values: What it has reported.
+            names: Of the objectives.
+
+        Returns:
+            A sentence without the full stop.
+        """
+        table = self.brackets.table_of(number)
+        assert table is not None
+        if isinstance(standing, SliceStanding):
+            return why_not(standing, table.step_of(standing.rung), values[0], names[0])
+        where = f"at rung {standing.rung} (step {table.step_of(standing.rung)})"
+        if self._pruner.has_brackets:
+            where += f" of the bracket from step {table.first}"
+        told = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, values, strict=True))
+        told = f"{where}, {told}"
+        if standing.is_at_top:
+            return f"{told}: that is the largest rung while it changes the order of trials no more"
+        best = f"the best 1 in {table.factor} of the {standing.n_came} trials that came there"
+        if standing.n_came < table.factor and not self._stops:
+            return f"{told}: nobody goes on before {table.factor} trials came there"
+        if isinstance(table, ParetoTable):
+            front = table.front_of(number, standing.rung) + 1
+            return f"{told}: on Pareto front {front} of those there, and not among {best}"
+        if math.isnan(standing.loss) or math.isinf(standing.loss):
+            return told
+        worse = "below" if self._signs[0] < 0 else "above"
+        return f"{told} is {worse} {self._signs[0] * standing.bar:.6g}, which {best} have"
+
+    @property
+    def _has_several(self) -> bool:
+        return len(self._signs) > 1
+
+    def _new_table(self, first: int) -> RungTable:
+        table = self._pruner.new_table(first)
+        if self._has_several:
+            table = ParetoTable(first=first, factor=self._pruner.reduction_factor)
+        if isinstance(table, SliceTable):
+            table.trial_of, table.pace = self._trial, self._pace
+        table.n_least = int(self._stops)
+        return table
+
+    def _come(self, table: RungTable, number: int, rung: int, values: Sequence[float]) -> list[int]:
+        losses = [
+            math.inf if math.isnan(value) else sign * value
+            for sign, value in zip(self._signs, values, strict=True)
+        ]
+        if isinstance(table, ParetoTable):
+            return table.come_with(number, rung, losses)
+        return table.come(number, rung, losses[0])
+
+    def _table_of(self, trial: FrozenTrial) -> RungTable | None:
+        """The rungs of a trial, which gets its bracket where it has none yet."""
+        table = self._known_table_of(trial)
+        if trial.number in self.brackets:
+            return table
+        first = self._pruner.first_rung(trial.number, self._length)
+        self._storage.set_trial_system_attr(trial._trial_id, FIRST_RUNG_KEY, first)
+        self.brackets.put(trial.number, first)
+        return self.brackets.table_of(trial.number)
+
+    def _known_table_of(self, trial: FrozenTrial) -> RungTable | None:
+        """The rungs of a trial; None where it has none, has no bracket yet, or another pruner's."""
+        if trial.number not in self.brackets:
+            first = trial.system_attrs.get(FIRST_RUNG_KEY)
+            if first is None and not self._pruner.has_brackets:
+                first = self._pruner.first_rung(trial.number, None)
+            if first is not None and self._pruner.is_first_rung(first):
+                self.brackets.put(trial.number, first)
+        return self.brackets.table_of(trial.number)
+
+    def _take_in_slices(self, table: RungTable | None, trial: FrozenTrial) -> None:
+        """What a table of slices has to know beside its rungs."""
+        if not isinstance(table, SliceTable):
+            return
+        if (pace := trial.system_attrs.get(_PACE_KEY)) is not None:
+            self._pace.take_in(trial.number, Measured(of_step=pace[0], of_start=pace[1]))
+        is_new_end = trial.state is TrialState.COMPLETE and trial.number not in table.ends
+        if is_new_end and trial.value is not None and not is_infeasible(trial):
+            last = max(trial.intermediate_values, default=0)
+            table.completes(trial.number, last, self._signs[0] * trial.value)
+
+    def _note_pace(self, trial: FrozenTrial) -> None:
+        if (measured := self._pace.measured(trial.number)) is not None:
+            self._pace.take_in(trial.number, measured)
+            noted = [measured.of_step, measured.of_start]
+            self._storage.set_trial_system_attr(trial._trial_id, _PACE_KEY, noted)
+
+    def _curve_of(self, number: int) -> Mapping[int, float]:
+        return self._trial(number).intermediate_values
+
+    def _trial(self, number: int) -> FrozenTrial:
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
+        return self._storage.get_trial(trial_id)

@@ -1,0 +1,1 @@
+"""Samplers: the registry, and what is wrapped around those of Optuna."""

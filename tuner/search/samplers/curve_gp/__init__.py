@@ -1,0 +1,1 @@
+"""A Gaussian process over configurations and learning curves."""

@@ -1,0 +1,211 @@
+"""What each sampler is shown of a study's finished trials.
+
+Optuna's samplers read all of them for each suggestion: TPE takes more than a second at 50,000
+trials, and the time of a Gaussian process grows with their cube. Here a sampler is shown, beside
+all trials that have not finished (`curve_gp`: all but those that wait at a rung):
+
+- `tpe`: 500. Those that it builds its l(x) from, exactly: the best 25 in its own order, or with
+  several objectives the best tenth of 500. All others make up its g(x), where one trial is one
+  kernel of hundreds: a uniform sample stands for them, with the same density in expectation.
+- `gp`: 300 of the completed ones: the best 100, where the optimum is looked for, the newest 100,
+  and a uniform sample of the others.
+- `curve_gp`: 300 of those that ended in any way: the 150 that came furthest, as far as their rungs
+  tell, the newest first, and a uniform sample of the others; and as many of those that are paused.
+- `cma_es`, `nsgaii`, `nsgaiii`: the last generations. They use no others.
+- Any other: all.
+
+Up to 500 or 300 finished trials nothing is left out, and every suggestion is the one that Optuna
+alone would make; so are all suggestions of the last three samplers. A larger `n_startup_trials`
+is the bound instead. The few trials by which the inferred search space differs are always shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import optuna
+from optuna.samplers import (
+    BaseGASampler,
+    BaseSampler,
+    CmaEsSampler,
+    GPSampler,
+    NSGAIIISampler,
+    NSGAIISampler,
+    TPESampler,
+)
+from optuna.samplers._tpe.sampler import default_gamma, default_gamma_multiobjective
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
+from tuner.search.samplers.curve_gp.shortlists import (
+    Fronts,
+    Generations,
+    Least,
+    Paused,
+    Shortlist,
+    Witnesses,
+    age,
+    furthest_first,
+    is_pruned_behind,
+    lot,
+    newest_with,
+    rank,
+)
+
+TPE_LIMIT = 500
+GP_LIMIT = 300
+GP_BEST = 100
+GP_NEWEST = 100
+#: Dispatchers that have not seen each other's trials yet may be a generation apart.
+N_GENERATIONS = 4
+
+
+class Shown:
+    """The finished trials that a sampler is shown.
+
+    Args:
+        limit: At most so many, beside the search space's witnesses and all of `first`.
+        states: The sampler reads no others.
+        first: The lists whose trials it must see.
+        rest: What fills up to `limit`.
+        by_id: It looks trials up by their ids among those of all states, and is shown all of these.
+        paused: Which it sees of the trials that wait at a rung; all where there is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit: int,
+        states: Container[TrialState],
+        first: Sequence[Shortlist],
+        rest: Shortlist,
+        by_id: bool = False,
+        paused: Paused | None = None,
+    ) -> None:
+        self.by_id = by_id
+        self._paused = paused
+        self._unfinished: dict[int, FrozenTrial] = {}
+        self._limit = limit
+        self._first = first
+        self._rest = rest
+        # For each state, because some infer a space from completed trials alone.
+        self._witnesses = {
+            state: Witnesses()
+            for state in (TrialState.COMPLETE, TrialState.PRUNED)
+            if state in states
+        }
+        self._chosen: list[FrozenTrial] | None = None
+
+    def add(self, trial: FrozenTrial) -> None:
+        """Takes a finished trial; each is given once."""
+        self._forget(trial.number)
+        if trial.state not in self._witnesses:
+            return
+        for shortlist in (*self._first, self._rest, self._witnesses[trial.state]):
+            shortlist.add(trial)
+        self._chosen = None
+
+    def see(self, trial: FrozenTrial) -> None:
+        """Takes one that has not finished, in place of what it was before."""
+        is_paused = trial.state is TrialState.WAITING and bool(trial.intermediate_values)
+        self._forget(trial.number)
+        if is_paused and self._paused is not None:
+            self._paused.put(trial)
+        else:
+            self._unfinished[trial.number] = trial
+
+    @property
+    def unfinished(self) -> Iterator[FrozenTrial]:
+        """Those that are shown of trials that have not finished."""
+        return chain(self._unfinished.values(), self._paused or ())
+
+    def _forget(self, number: int) -> None:
+        self._unfinished.pop(number, None)
+        if self._paused is not None:
+            self._paused.drop(number)
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        if self._chosen is None:
+            self._chosen = self._choose()
+        return iter(self._chosen)
+
+    def _choose(self) -> list[FrozenTrial]:
+        chosen = {trial.number: trial for shortlist in self._first for trial in shortlist}
+        for trial in self._rest:
+            if len(chosen) >= self._limit:
+                break
+            chosen[trial.number] = trial
+        for witnesses in self._witnesses.values():
+            chosen.update((trial.number, trial) for trial in witnesses)
+        return list(chosen.values())
+
+
+def shown_to_tpe(
+    sampler: TPESampler, seed: int, study: optuna.Study, *, limit: int = TPE_LIMIT
+) -> Shown:
+    limit = max(limit, sampler._n_startup_trials)
+    best: Shortlist = Least(default_gamma(limit), rank(study), is_behind=is_pruned_behind)
+    if len(study.directions) > 1:
+        best = Fronts(default_gamma_multiobjective(limit), study)
+    states = (TrialState.COMPLETE, TrialState.PRUNED)
+    return Shown(limit=limit, states=states, first=[best], rest=Least(limit, lot(seed)))
+
+
+def shown_to_gp(
+    sampler: GPSampler, seed: int, study: optuna.Study, *, limit: int = GP_LIMIT
+) -> Shown:
+    limit = max(limit, sampler._n_startup_trials)
+    best: Shortlist = Least(GP_BEST, rank(study))
+    if len(study.directions) > 1:
+        best = Fronts(GP_BEST, study)
+    first = [best, Least(GP_NEWEST, age)]
+    states = (TrialState.COMPLETE,)
+    return Shown(limit=limit, states=states, first=first, rest=Least(limit, lot(seed)))
+
+
+def shown_to_curve_gp(
+    sampler: CurveGPSampler, seed: int, study: optuna.Study, *, limit: int = GP_LIMIT
+) -> Shown:
+    limit = max(limit, sampler.n_startup_trials)
+    states = (TrialState.COMPLETE, TrialState.PRUNED)
+    return Shown(
+        limit=limit,
+        states=states,
+        first=[Least(limit // 2, furthest_first)],
+        rest=Least(limit, lot(seed)),
+        paused=Paused(limit, seed),
+    )
+
+
+def shown_to_cma_es(sampler: CmaEsSampler, seed: int, study: optuna.Study) -> Shown:
+    first: list[Shortlist] = [
+        Generations(sampler._attr_key_generation, N_GENERATIONS),
+        Least(1, newest_with(sampler._attr_key_optimizer)),
+    ]
+    states = {TrialState.COMPLETE}
+    if sampler._consider_pruned_trials:
+        states.add(TrialState.PRUNED)
+    # It counts the trials until it starts.
+    limit = sampler._n_startup_trials
+    return Shown(limit=limit, states=states, first=first, rest=Least(limit, age))
+
+
+def shown_to_genetic(sampler: BaseGASampler, seed: int, study: optuna.Study) -> Shown:
+    generations = Generations(sampler._get_generation_key(), N_GENERATIONS)
+    states = (TrialState.COMPLETE,)
+    # A parent can be of any generation.
+    return Shown(limit=0, states=states, first=[generations], rest=Least(0, age), by_id=True)
+
+
+# Any, because each takes the sampler that it is for.
+SHOWN: Mapping[type[BaseSampler], Callable[[Any, int, optuna.Study], Shown]] = {
+    TPESampler: shown_to_tpe,
+    GPSampler: shown_to_gp,
+    CurveGPSampler: shown_to_curve_gp,
+    CmaEsSampler: shown_to_cma_es,
+    NSGAIISampler: shown_to_genetic,
+    NSGAIIISampler: shown_to_genetic,
+}
+"""Makes what is shown, from the sampler, a seed for the uniform samples, and the study."""

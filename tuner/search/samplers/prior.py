@@ -1,0 +1,245 @@
+"""Where good configurations are believed to be, which is followed as long as it pays.
+
+By an expert's guess, or because the best ones of earlier studies lie there.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna._transform import _SearchSpaceTransform
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from search_spaces import ParamValue
+from tuner.search.samplers.curve_gp.points import is_informative
+from tuner.search.samplers.curve_gp.sampler import is_infeasible
+from tuner.search.samplers.wrapper import SamplerAround
+
+#: System attribute of a trial: which configuration it was drawn around, from 1; absent for none.
+PRIOR_ATTR = "tuner:prior"
+#: Whether it is that configuration itself.
+EXACT_ATTR = "tuner:prior_itself"
+_FIXED_PARAMS_ATTR = "fixed_params"
+
+#: In parts of a parameter's range, as in PriorBand.
+_DEVIATION = 0.25
+#: Of a parameter with choices: that it is the one of the prior.
+_CHANCE_OF_CHOICE = 0.5
+#: From then on the prior's trials grow with the logarithm of all.
+_FULL_UNTIL = 20
+#: A trial is a success among the best quarter.
+_BEST = 0.25
+#: Later ones say nothing new of a prior that is hardly asked any more.
+_N_COMPARED = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How many trials of a kind can be compared, and how many are among the best."""
+
+    n: int = 0
+    n_best: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Smoothed: a quarter where nothing is known."""
+        return (self.n_best + 2 * _BEST) / (self.n + 2)
+
+
+class PriorSampler(SamplerAround):
+    """Draws some configurations around believed ones, the others as another sampler suggests.
+
+    The first trial is the first believed configuration itself. Of later ones a share is the
+    prior's: each other believed configuration once, then draws around one of them: a normal
+    distribution of 0.25 of each parameter's range (of its logarithm where it has one), cut at the
+    ends; a choice is the guessed one in half of all draws. Parameters without a guess are drawn at
+    random. The mixture and these distributions are PriorBand's (Mallik et al., "PriorBand:
+    practical hyperparameter optimization in the age of deep learning", NeurIPS 2023,
+    arXiv:2306.12370), which weighs its parts by how likely they make the best configurations so
+    far. Here the share weighs how often the prior's trials are among the best quarter against how
+    often the others are (a^2 to b^2), so that a wrong prior is dropped after a few trials; and it
+    falls as 20/n after 20 trials, as the exponent of piBO does (Hvarfner et al., ICLR 2022,
+    arXiv:2204.11051), so that a good one is left behind once the sampler knows more.
+
+    With the best configurations of earlier studies it begins in the region where these lie, which
+    a bounding box would fix for good (Perrone et al., "Learning search spaces for Bayesian
+    optimization", NeurIPS 2019, arXiv:1909.12552); they are tried first as Feurer et al. do
+    ("Initializing Bayesian hyperparameter optimization via meta-learning", AAAI 2015).
+
+    Args:
+        inner: The other sampler.
+        believed: Configurations, by name of the parameter; at least one.
+        seed: Of its random numbers.
+    """
+
+    def __init__(self, inner: BaseSampler, *believed: Mapping[str, ParamValue], seed: int) -> None:
+        super().__init__(inner)
+        self._believed = tuple(map(dict, believed))
+        self._rng = np.random.default_rng(seed)
+        self._random = RandomSampler(seed=seed)
+        #: Whether the next trial is drawn around the prior; None where that is not decided.
+        self._next: bool | None = None
+        #: The trial that is drawn around it now.
+        self._drawn: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.inner} with a prior"
+
+    def is_next(self, study: optuna.Study) -> bool:
+        """Whether the next new trial is the prior's, so that the other sampler is not asked."""
+        if self._next is None:
+            is_first = not any(PRIOR_ATTR in each.system_attrs for each in _trials(study))
+            self._next = is_first or bool(self._rng.random() < self.share(study))
+        return self._next
+
+    def share(self, study: optuna.Study) -> float:
+        """Of the next trials, so many are drawn around the prior."""
+        trials = _trials(study)
+        own, others = tallies(trials, study.directions)
+        decay = min(1.0, _FULL_UNTIL / max(1, len(trials)))
+        return decay * own.rate**2 / (own.rate**2 + others.rate**2)
+
+    # -- as Optuna calls it ------------------------------------------------------------------
+
+    def reseed_rng(self) -> None:
+        self._rng = np.random.default_rng()
+        self._random.reseed_rng()
+        super().reseed_rng()
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        # One whose parameters are given, or known from an earlier attempt, is nobody's suggestion.
+        is_given = _FIXED_PARAMS_ATTR in trial.system_attrs or bool(trial.params)
+        if is_given or not self.is_next(study):
+            self._next = self._next if is_given else None
+            return super().infer_relative_search_space(study, trial)
+        self._next, self._drawn = None, trial.number
+        untried = self._untried(study)
+        place = untried[0] if untried else 1 + int(self._rng.integers(len(self._believed)))
+        study._storage.set_trial_system_attr(trial._trial_id, PRIOR_ATTR, place)
+        if untried:
+            study._storage.set_trial_system_attr(trial._trial_id, EXACT_ATTR, True)
+        return {}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        if trial.number == self._drawn:
+            return {}
+        return super().sample_relative(study, trial, search_space)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        if not trial.system_attrs.get(PRIOR_ATTR):
+            return super().sample_independent(study, trial, param_name, param_distribution)
+        # The study file may believe in others since.
+        place = (int(trial.system_attrs[PRIOR_ATTR]) - 1) % len(self._believed)
+        guess = self._believed[place].get(param_name)
+        if guess is None or not _can_be(guess, param_distribution):
+            return self._random.sample_independent(study, trial, param_name, param_distribution)
+        if trial.system_attrs.get(EXACT_ATTR):
+            return guess
+        return self._near(guess, param_distribution)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _untried(self, study: optuna.Study) -> list[int]:
+        """Places of the believed configurations that no trial has tried as they are."""
+        trials = _trials(study)
+        tried = {t.system_attrs[PRIOR_ATTR] for t in trials if EXACT_ATTR in t.system_attrs}
+        return [n for n in range(1, len(self._believed) + 1) if n not in tried]
+
+    def _near(self, guess: ParamValue, distribution: BaseDistribution) -> ParamValue:
+        if isinstance(distribution, CategoricalDistribution):
+            others = [each for each in distribution.choices if each != guess]
+            if not others or self._rng.random() < _CHANCE_OF_CHOICE:
+                return guess
+            return others[int(self._rng.integers(len(others)))]
+        transform = _SearchSpaceTransform({"x": distribution}, transform_0_1=True)
+        middle = float(transform.transform({"x": guess})[0])
+        drawn = -1.0
+        # At least every third draw is within, wherever the middle is.
+        while not 0.0 <= drawn <= 1.0:
+            drawn = self._rng.normal(middle, _DEVIATION)
+        value: ParamValue = transform.untransform(np.array([drawn]))["x"]
+        return value
+
+
+def _can_be(value: ParamValue, distribution: BaseDistribution) -> bool:
+    """A program's own space is known once it asks."""
+    try:
+        return distribution._contains(distribution.to_internal_repr(value))
+    except (ValueError, TypeError):
+        return False
+
+
+def tallies(
+    trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]
+) -> tuple[Tally, Tally]:
+    """How trials around the prior do, and how all others do.
+
+    Compared are values at one step, the last that half of the trials came to; one that was given up
+    before is none of the best, and one that has not come there is not compared. With several
+    objectives nothing is.
+
+    Args:
+        trials: Of a study.
+        directions: Of its objectives.
+    """
+    known = [each for each in trials[:_N_COMPARED] if is_informative(each)]
+    if len(directions) > 1 or not known:
+        return Tally(), Tally()
+    step = statistics.median_low(max(each.intermediate_values, default=0) for each in known)
+    sign = 1.0 if directions[0] is StudyDirection.MAXIMIZE else -1.0
+    worth = {each.number: _worth(each, step, sign) for each in known}
+    compared = {number: value for number, value in worth.items() if value is not None}
+    if not compared:
+        return Tally(), Tally()
+    bar = sorted(compared.values(), reverse=True)[max(1, round(_BEST * len(compared))) - 1]
+    kinds = {each.number: bool(each.system_attrs.get(PRIOR_ATTR)) for each in known}
+    own, others = (
+        Tally(
+            n=sum(kinds[number] is kind for number in compared),
+            n_best=sum(
+                kinds[number] is kind and value >= bar and value > -np.inf
+                for number, value in compared.items()
+            ),
+        )
+        for kind in (True, False)
+    )
+    return own, others
+
+
+def _worth(trial: FrozenTrial, step: int, sign: float) -> float | None:
+    """The larger the better; None where it can't be said yet."""
+    if is_infeasible(trial):
+        return -np.inf
+    reached = [each for each in trial.intermediate_values if each <= step]
+    last = max(trial.intermediate_values, default=0)
+    if trial.state is TrialState.COMPLETE and last <= step and trial.value is not None:
+        return sign * trial.value
+    if last < step:
+        is_over = trial.state is TrialState.PRUNED
+        return -np.inf if is_over else None
+    value = sign * trial.intermediate_values[max(reached)] if reached else -np.inf
+    return -np.inf if np.isnan(value) else value
+
+
+def _trials(study: optuna.Study) -> list[FrozenTrial]:
+    """Those that were suggested by somebody."""
+    trials = study._get_trials(deepcopy=False)
+    return [each for each in trials if _FIXED_PARAMS_ATTR not in each.system_attrs]

@@ -1,0 +1,139 @@
+"""Samplers by name: `curve_gp`, which is ours, and Optuna's: `tpe`, `random`, `gp`, `grid` ...
+
+Of `grid` and `qmc` the tuner has versions that can be continued.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import optuna
+from optuna.samplers import BaseSampler, TPESampler, nsgaii
+
+from search_spaces import AnySpace, SearchSpace
+from tuner.config import SamplerConfig
+from tuner.search.by_name import (
+    Catalogue,
+    Part,
+    Place,
+    accepts,
+    catalogue,
+    make,
+    require_packages,
+    split_name,
+)
+from tuner.search.samplers import grid, tpe_speedup
+from tuner.search.samplers.bounded import bounded
+from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
+from tuner.search.samplers.resumable import GridSampler, QMCSampler
+
+_OPTUNAS: Catalogue[BaseSampler] = catalogue(
+    optuna.samplers, BaseSampler, aliases={"cmaes": "cma_es"}
+)
+_OURS: dict[str, type[BaseSampler]] = {
+    "curve_gp": CurveGPSampler,
+    "grid": GridSampler,
+    "qmc": QMCSampler,
+}
+SAMPLERS: Catalogue[BaseSampler] = replace(_OPTUNAS, classes={**_OPTUNAS.classes, **_OURS})
+_CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCrossover)
+_MUTATIONS: Catalogue[nsgaii.BaseMutation] = catalogue(nsgaii, nsgaii.BaseMutation)
+
+_PACKAGES = {"cma_es": ("cmaes",), "gp": ("torch", "scipy"), "qmc": ("scipy",)}
+#: They walk one sequence, whoever goes on with it.
+_RESUMABLE = frozenset({"grid", "qmc"})
+_ONE_OBJECTIVE_ONLY = frozenset({"cma_es", "curve_gp"})
+
+
+def build_sampler(
+    config: SamplerConfig,
+    space: AnySpace | None,
+    *,
+    seed: int,
+    sequence_seed: int | None = None,
+    n_objectives: int = 1,
+    file: str | None = None,
+) -> BaseSampler:
+    """Makes the sampler of a study, bounded in how many trials it looks at.
+
+    Args:
+        config: Its name and arguments.
+        space: The study's space, from which `grid` takes its values.
+        seed: Of random numbers, from the file or drawn; it wins over the one in `config`. A later
+            start, or one beside others, has another one than the first.
+        sequence_seed: The study's own, the same at every start, for `grid` and `qmc`; None where
+            it is `seed`.
+        n_objectives: How many values a trial has.
+        file: The study file as the user named it.
+
+    Raises:
+        ConfigError: If the name, an argument or a value is wrong, if a package is missing, or
+            if the sampler cannot search this space or so many objectives.
+    """
+    place = Place(file=file, key="sampler")
+    name = SAMPLERS.canonical(config.name, place)
+    if n_objectives > 1 and name in _ONE_OBJECTIVE_ONLY:
+        problem = (
+            f"is '{config.name}', which has one objective only; this study has {n_objectives}."
+        )
+        raise place.error(f"{problem} Use tpe, nsgaii, nsgaiii or gp.")
+    arguments = {**config.arguments, "seed": seed}
+    declared = space if isinstance(space, SearchSpace) else None
+    if name == "grid":
+        given = arguments.get("search_space")
+        arguments["search_space"] = grid.values(given, declared, place.below("search_space"))
+    if name == "brute_force" and declared is not None:
+        grid.refuse_endless(declared, place)
+    seeds = _Seeds(draws=seed, sequence=seed if sequence_seed is None else sequence_seed)
+    return _make(name, config.name, arguments, seeds=seeds, place=place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seeds:
+    draws: int
+    #: Of a sequence that several starts walk together.
+    sequence: int
+
+
+def _make(
+    name: str, shown: str, arguments: Mapping[str, object], *, seeds: _Seeds, place: Place
+) -> BaseSampler:
+    if name in _RESUMABLE:
+        arguments = {**arguments, "seed": seeds.sequence}
+    if name == "qmc":
+        # What is not of the sequence must not be drawn again by a later start.
+        arguments = {"independent_sampler": "random", **arguments}
+    cls = SAMPLERS.classes[name]
+    require_packages(shown, _PACKAGES.get(name, ()), place)
+    if not accepts(cls, "seed"):
+        # `partial_fixed` has no chance of its own: its base sampler gets the seed.
+        arguments = {key: value for key, value in arguments.items() if key != "seed"}
+    parts: dict[str, Part] = {
+        "BaseSampler": functools.partial(_nested_sampler, seeds=seeds),
+        "BaseCrossover": _crossover,
+        "BaseMutation": _mutation,
+    }
+    sampler = make(cls, arguments, name=shown, place=place, parts=parts)
+    if isinstance(sampler, TPESampler):
+        tpe_speedup.use_in_optuna()
+    return bounded(sampler, seed=seeds.draws)
+
+
+def _nested_sampler(value: object, place: Place, *, seeds: _Seeds) -> BaseSampler:
+    shown, arguments = split_name(value, place)
+    name = SAMPLERS.canonical(shown, place)
+    return _make(name, str(shown), {"seed": seeds.draws, **arguments}, seeds=seeds, place=place)
+
+
+def _crossover(value: object, place: Place) -> nsgaii.BaseCrossover:
+    shown, arguments = split_name(value, place)
+    cls = _CROSSOVERS.classes[_CROSSOVERS.canonical(shown, place)]
+    return make(cls, arguments, name=str(shown), place=place, parts={})
+
+
+def _mutation(value: object, place: Place) -> nsgaii.BaseMutation:
+    shown, arguments = split_name(value, place)
+    cls = _MUTATIONS.classes[_MUTATIONS.canonical(shown, place)]
+    return make(cls, arguments, name=str(shown), place=place, parts={})

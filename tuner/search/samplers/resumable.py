@@ -1,0 +1,198 @@
+"""Samplers that walk one sequence, which a later start and other dispatchers go on with.
+
+They get the study's own seed at every start, where other samplers get one of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import optuna
+import sqlalchemy as sa
+from optuna.distributions import BaseDistribution
+from optuna.samplers._grid import GridValueType
+from optuna.storages._rdb import models
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search.samplers.grid_points import FIXED_ATTR, POINT_ATTR, GridPoints, Point
+from tuner.store.optuna_tables.storage import BufferedStorage
+
+_TRIALS = models.TrialModel.__table__
+_ATTRS = models.TrialSystemAttributeModel.__table__
+_POINTS_AFTER = (
+    sa.select(_ATTRS.c.trial_id, _ATTRS.c.key, _ATTRS.c.value_json)
+    .join(_TRIALS, _TRIALS.c.trial_id == _ATTRS.c.trial_id)
+    .where(
+        _TRIALS.c.study_id == sa.bindparam("b_study_id"),
+        _TRIALS.c.trial_id > sa.bindparam("b_trial_id"),
+        _ATTRS.c.key.in_([POINT_ATTR, FIXED_ATTR]),
+    )
+)
+
+
+class GridSampler(optuna.samplers.GridSampler):
+    """Optuna's grid, which tries each point once, counted by its values.
+
+    A point is tried once a trial has its values, whoever suggested them: one that runs, waits,
+    was enqueued, or has ended in any way, also as failed. Optuna counts the places of points in a
+    shuffled list instead, gives trial n the place n, and repeats points that run elsewhere.
+
+    Args:
+        search_space: The values of each parameter.
+        seed: Of the order.
+    """
+
+    def __init__(
+        self, search_space: Mapping[str, Sequence[GridValueType]], seed: int | None = None
+    ) -> None:
+        super().__init__(search_space, seed)
+        self._points = GridPoints(self._param_names, self._all_grids)
+        self._ids = {repr(values): place for place, values in enumerate(self._all_grids)}
+        self._n_seen = 0
+        self._without_point: dict[int, FrozenTrial] = {}
+        #: Trials up to this one were looked at in the database.
+        self._last_id = 0
+
+    @property
+    def n_points(self) -> int:
+        """How many points the grid has."""
+        return len(self._points)
+
+    def has_point_left(self, study: optuna.Study) -> bool:
+        """Whether there is a point that no trial has, as far as the study is known here."""
+        self._look(study)
+        return self._points.next() is not None
+
+    def begin(self, study: optuna.Study, storage: BufferedStorage) -> int | None:
+        """Begins a trial at the next point, which no other dispatcher begins.
+
+        Returns:
+            The trial's id; None where all points are tried.
+
+        Raises:
+            NoTrialLeft: If the study may have no further trial.
+        """
+        self._look(study)
+        choose = partial(self._choose, study_id=study._study_id)
+        trial_id = storage.begin_chosen(study._study_id, choose)
+        if trial_id is not None:
+            self._points.note(storage.get_trial(trial_id).system_attrs[POINT_ATTR])
+        return trial_id
+
+    # -- as Optuna calls it ------------------------------------------------------------------
+
+    def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
+        attributes, storage = trial.system_attrs, study._storage
+        if POINT_ATTR in attributes or self._note(trial):
+            return
+        self._look(study, but=trial)
+        fixed: Point = {**trial.params, **attributes.get(FIXED_ATTR, {})}
+        point = self._points.completed(fixed)
+        for key, value in self._attributes(point).items():
+            storage.set_trial_system_attr(trial._trial_id, key, value)
+        self._points.note(point)
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        point = trial.system_attrs.get(POINT_ATTR, {})
+        if param_name not in point:
+            raise ValueError(f"The parameter {param_name!r} is not in the given grid.")
+        value = point[param_name]
+        if not param_distribution._contains(param_distribution.to_internal_repr(value)):
+            warnings.warn(
+                f"The value {value!r} of the grid is out of the range of {param_name!r}, which is "
+                f"{param_distribution}. It is used nevertheless.",
+                stacklevel=2,
+            )
+        return value
+
+    def after_trial(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        if self.has_point_left(study):
+            return
+        unfinished = (TrialState.RUNNING, TrialState.WAITING)
+        others = study._storage.get_all_trials(study._study_id, deepcopy=False, states=unfinished)
+        if all(other._trial_id == trial._trial_id for other in others):
+            study.stop()
+
+    def is_exhausted(self, study: optuna.Study) -> bool:
+        return not self.has_point_left(study)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _look(self, study: optuna.Study, but: FrozenTrial | None = None) -> None:
+        """Takes in trials that are new, and those that had no point at the last look."""
+        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+        for trial in trials[self._n_seen :]:
+            self._without_point[trial.number] = trial
+        self._n_seen = len(trials)
+        for number in list(self._without_point):
+            trial = trials[number]
+            is_own = but is not None and number == but.number
+            if not is_own and (self._note(trial) or trial.state.is_finished()):
+                del self._without_point[number]
+
+    def _note(self, trial: FrozenTrial) -> bool:
+        attributes = trial.system_attrs
+        return self._points.note(
+            attributes.get(POINT_ATTR, {}), trial.params, attributes.get(FIXED_ATTR, {})
+        )
+
+    def _choose(self, connection: sa.Connection, *, study_id: int) -> Mapping[str, Any] | None:
+        """In the transaction that adds the trial: what others have begun up to now is seen."""
+        rows = connection.execute(
+            _POINTS_AFTER, {"b_study_id": study_id, "b_trial_id": self._last_id}
+        ).all()
+        for row in rows:
+            self._points.note(json.loads(row.value_json))
+        self._last_id = max([self._last_id, *(row.trial_id for row in rows)])
+        point = self._points.next()
+        return None if point is None else self._attributes(point)
+
+    def _attributes(self, point: Point) -> dict[str, Any]:
+        """With Optuna's own, for its tools; a point off the grid has no place there."""
+        attributes: dict[str, Any] = {POINT_ATTR: dict(point)}
+        place = self._ids.get(repr(tuple(point[name] for name in self._param_names)))
+        if place is not None:
+            attributes |= {"search_space": self._search_space, "grid_id": place}
+        return attributes
+
+
+class QMCSampler(optuna.samplers.QMCSampler):
+    """Optuna's quasi-random sequence, of which each point is given out once.
+
+    Optuna reads and writes the place in the sequence in two steps, so that several dispatchers get
+    the same point.
+    """
+
+    def _find_sample_id(
+        self, study: optuna.Study, search_space: dict[str, BaseDistribution]
+    ) -> int:
+        storage = study._storage
+        if isinstance(storage, BufferedStorage):
+            return storage.count_up(study._study_id, self._key(search_space))
+        return super()._find_sample_id(study, search_space)
+
+    def _key(self, search_space: Mapping[str, BaseDistribution]) -> str:
+        """The study's attribute for the place, named as in Optuna."""
+        space = {name: str(each) for name, each in sorted(search_space.items())}
+        names: dict[str, Any] = {"qmc_type": self._qmc_type, "search_space": space}
+        names["scramble"] = self._scramble
+        if self._scramble:
+            names["seed"] = self._seed
+        return "qmc:" + hashlib.sha256(json.dumps(names).encode()).hexdigest()

@@ -1,0 +1,95 @@
+"""A recorder whose records nobody will read: a simulation's database ends with it.
+
+Writing was most of what a simulated epoch cost. What the dispatcher asks its recorder it is told
+from memory, and nobody else works on the study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from tuner.attempt import Attempt, Ending
+from tuner.clock import Clock, Instant
+from tuner.devices.allocation.pool import Lease
+from tuner.devices.device import Device
+from tuner.idle_causes import IdleSpan
+from tuner.messages import Json
+from tuner.store.connection.database import Database
+from tuner.store.records.commands import Command, Commands
+from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.peers import Fleet, Loss
+from tuner.store.records.recorder import Recorder
+from tuner.store.records.usage.record import UsageRecord
+
+
+class _NoCommands(Commands):
+    """Nobody knows of the study."""
+
+    def read(self) -> list[Command]:
+        return []
+
+
+class _NoOthers(Fleet):
+    """One dispatcher works on the study."""
+
+    def look(self, now: Instant) -> list[Loss]:
+        return []
+
+    def measure(self) -> None: ...
+
+
+class _NoUsage(UsageRecord):
+    """Nobody looks at idle devices; there is no sampler."""
+
+    def idle(self, span: IdleSpan) -> None: ...
+
+
+class UnwrittenRecorder(Recorder):
+    """Takes everything and writes nothing, nor does the storage from now on.
+
+    Args:
+        database: Of the simulation alone.
+        start: Who works on it.
+        devices: Which it may lease.
+        clock: The time.
+    """
+
+    def __init__(
+        self, database: Database, start: StartRecord, devices: Sequence[Device], *, clock: Clock
+    ) -> None:
+        super().__init__(database, start, devices, clock=clock)
+        self.commands = _NoCommands(
+            database.access, start.study_id, host=start.host.name, pid=start.host.pid
+        )
+        self.fleet = _NoOthers(database, start.study_id, start.host.process, own_id=0)
+        self.usage = _NoUsage({})
+        self._n_attempts: dict[int, int] = {}
+        self._storage = database.storage
+        self._storage.stay_in_memory()
+
+    @property
+    def has_pending(self) -> bool:
+        return False
+
+    def lease(
+        self, attempt: Attempt, lease: Lease, *, params: Mapping[str, Json], log_path: str
+    ) -> None:
+        self._n_attempts[attempt.trial_id] = attempt.number
+
+    def moved(
+        self, attempt: Attempt, *, at: datetime, params: Mapping[str, Json] | None = None
+    ) -> None: ...
+
+    def commit(self) -> None:
+        self._storage.take_pending()
+        self._storage.forget_taken()
+
+    def attempts_of(self, trial_id: int) -> int:
+        return self._n_attempts.get(trial_id, 0)
+
+    def endings_of(self, trial_id: int) -> list[Ending]:
+        return []
+
+    def roll_up(self, at: datetime) -> bool:
+        return False

@@ -1,0 +1,1 @@
+"""Engines, transactions and errors of the three databases."""

@@ -1,0 +1,458 @@
+"""The Optuna storage of the dispatcher: the running study in memory, the database in batches.
+
+Optuna's samplers and pruners read the whole history at every step. One process owns a running
+study, so it keeps the history in memory and answers from there; what changes is collected and
+written in few transactions by `flush`. The next trial's number and the claim of a waiting trial
+are the only things that need the database at once.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from optuna.distributions import BaseDistribution, check_distribution_compatibility
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.config.storage_url import masked_url
+from tuner.store.connection.engine import open_engine
+from tuner.store.connection.transactions import Access
+from tuner.store.optuna_tables import studies
+from tuner.store.optuna_tables import writes as optuna_rows
+from tuner.store.optuna_tables.cached_trials import HeldTrials
+from tuner.store.optuna_tables.growing_curve import grown
+from tuner.store.optuna_tables.reads import TrialHead, read_new, read_trials
+from tuner.store.records.ownership import Ownership
+
+#: Reports that wait for a database that does not answer; about 500 MB.
+MOST_WAITING = 1_000_000
+
+
+MayBegin = Callable[[sa.Connection], bool]
+"""Whether a trial may be added, as a look in the transaction that adds it shows."""
+Choose = Callable[[sa.Connection], Mapping[str, Any] | None]
+"""Chooses the attributes of a trial in the transaction that adds it; None adds none."""
+
+
+class _Added(NamedTuple):
+    """A trial that was added."""
+
+    trial_id: int
+    number: int
+    #: Those that others have added before it.
+    before: Sequence[FrozenTrial]
+
+
+class BufferedStorage(HeldTrials):
+    """An Optuna storage whose writes wait in memory until `flush`.
+
+    Not safe for several threads: one thread owns it, as one thread owns the dispatcher's state.
+
+    Args:
+        make_backend: Makes Optuna's storage of the same database, once it is wanted.
+        access: How this object reaches that database.
+    """
+
+    def __init__(self, make_backend: Callable[[], RDBStorage], access: Access) -> None:
+        super().__init__(make_backend, access)
+        self._pending = optuna_rows.PendingRows()
+        self._n_dropped = 0
+        #: What somebody is writing; it may be in the database already.
+        self._taken = optuna_rows.PendingRows()
+        #: Where several dispatchers share the study: what this one may write.
+        self._ownership: Ownership | None = None
+        self._write_all: Callable[[], None] = self._write_own
+        #: Trials that this object has begun and not ended; nobody else changes them.
+        self._own: set[int] = set()
+        #: Whether the database is never asked again.
+        self._is_alone = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.flush()
+        return {"make_backend": self._make_backend, "url": self._access.engine.url}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        engine = open_engine(state["url"])
+        shown = masked_url(engine.url.render_as_string(hide_password=False))
+        BufferedStorage.__init__(self, state["make_backend"], Access(engine, shown))
+
+    def write_for(self, ownership: Ownership, write_all: Callable[[], None]) -> None:
+        """From now on a dispatcher owns what is written, and claims its trials.
+
+        Args:
+            ownership: Its right to write.
+            write_all: Writes what waits here with all else that the dispatcher has to write.
+        """
+        self._ownership = ownership
+        self._write_all = write_all
+
+    @property
+    def n_trials_left(self) -> float:
+        """How many trials the study may have beyond those that are known; infinite for any."""
+        if self._ownership is None or self._ownership.n_trials is None:
+            return math.inf
+        return self._ownership.n_trials - len(self._study(self._ownership.study_id).trials)
+
+    def stay_in_memory(self) -> None:
+        """From now on the database is not asked: nobody else has trials, or reads these.
+
+        What waits to be written is to be taken and forgotten by somebody (`take_pending`).
+        """
+        self._is_alone = True
+
+    # -- what waits to be written ------------------------------------------------------------
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    @property
+    def n_pending_reports(self) -> int:
+        return len(self._pending.curves)
+
+    @property
+    def n_dropped_reports(self) -> int:
+        """Reports that will never be in the database, because too many waited."""
+        return self._n_dropped
+
+    def take_pending(self) -> optuna_rows.PendingRows:
+        """Gives what waits, to be written. Call `forget_taken` once that is committed."""
+        self._taken, self._pending = self._pending, optuna_rows.PendingRows()
+        return self._taken
+
+    def forget_taken(self) -> None:
+        self._taken = optuna_rows.PendingRows()
+
+    def unwritten_ends(self) -> list[FrozenTrial]:
+        """Trials that have ended here, and perhaps not in the database."""
+        changed = {**self._taken.states, **self._pending.states}
+        trials = [self.get_trial(trial_id) for trial_id in sorted(changed)]
+        return [trial for trial in trials if trial.state.is_finished()]
+
+    def flush(self) -> None:
+        """Writes what waits. Safe to call twice.
+
+        Raises:
+            Unavailable: If the database does not answer; nothing is forgotten then.
+        """
+        self._write_all()
+
+    def _write_own(self) -> None:
+        if self.has_pending:
+            self._access.run(self._pending.write)
+            self._pending = optuna_rows.PendingRows()
+
+    def refresh(self, study_id: int) -> list[FrozenTrial]:
+        """Reads what other programs did to a study since the last look; gives those trials."""
+        if self._is_alone:
+            return []
+        # What is not written yet cannot be found there.
+        unwritten = self._pending.states.keys() | self._taken.states.keys()
+        return self._read_changes(study_id, own=self._own, unwritten=unwritten)
+
+    def give_up_all_but(self, study_id: int, trial_ids: Collection[int]) -> None:
+        """After an accident: lets this object's running trials wait, but for those named.
+
+        What the database holds is theirs too: where the answer to a claim was lost, the claim may
+        stand.
+        """
+        for trial_id in self._own - set(trial_ids):
+            if self.get_trial(trial_id).state == TrialState.RUNNING:
+                self.set_trial_state_values(trial_id, TrialState.WAITING)
+        self.flush()
+        ownership = self._ownership
+        if ownership is not None:
+            self._access.run(lambda c: ownership.give_up_all_but(c, trial_ids))
+            self.look_again()
+        self.refresh(study_id)
+
+    def remove_session(self) -> None:
+        self.flush()
+        super().remove_session()
+
+    def delete_study(self, study_id: int) -> None:
+        self.flush()
+        super().delete_study(study_id)
+
+    # -- trials ------------------------------------------------------------------------------
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        """
+        Raises:
+            NoTrialLeft: If the study's dispatchers may begin no further one.
+        """
+        study = self._study(study_id)
+        trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
+        insert = partial(self._insert, study_id=study_id, trial=trial, newest=study.newest)
+        added = _added_after(study.newest) if self._is_alone else self._access.run(insert)
+        self._take_in_added(study_id, trial, added)
+        self._buffer_whole_trial(trial)
+        return added.trial_id
+
+    def begin_trial(
+        self, study_id: int, attributes: Mapping[str, Any], may_begin: MayBegin
+    ) -> int | None:
+        """Adds a trial that runs, with its attributes, in one transaction: all of it or nothing.
+
+        Args:
+            study_id: Of the study.
+            attributes: Those that Optuna calls system attributes.
+            may_begin: Looks, in that transaction, whether the trial may be added; nobody else adds
+                one before its end. None is added where it says no.
+
+        Returns:
+            The trial's id; None for none.
+
+        Raises:
+            NoTrialLeft: If the study's dispatchers may begin no further one.
+        """
+        return self.begin_chosen(study_id, lambda c: attributes if may_begin(c) else None)
+
+    def begin_chosen(self, study_id: int, choose: Choose) -> int | None:
+        """Like `begin_trial`, with attributes that are chosen in the same transaction.
+
+        Args:
+            study_id: Of the study.
+            choose: Gives the attributes. Nobody else adds a trial meanwhile.
+
+        Returns:
+            The trial's id; None where `choose` gave None.
+
+        Raises:
+            NoTrialLeft: If the study's dispatchers may begin no further one.
+        """
+        self.flush()  # What is looked at is in the database.
+        trial = _new_trial()
+        newest = self._study(study_id).newest
+        if self._is_alone:
+            chosen = self._access.run(choose)
+            if chosen is None:
+                return None
+            trial.system_attrs = dict(chosen)
+            self._take_in_added(study_id, trial, _added_after(newest))
+            return trial._trial_id
+
+        def insert(connection: sa.Connection) -> _Added | None:
+            self._begin_adding(connection, study_id)
+            attributes = choose(connection)
+            if attributes is None:
+                return None
+            trial.system_attrs = dict(attributes)
+            added = self._insert(connection, study_id, trial, newest)
+            optuna_rows.insert_attributes(connection, added.trial_id, attributes)
+            return added
+
+        added = self._access.run(insert)
+        if added is None:
+            return None
+        self._take_in_added(study_id, trial, added)
+        return added.trial_id
+
+    def _begin_adding(self, connection: sa.Connection, study_id: int) -> None:
+        """Nobody else adds a trial before the transaction's end."""
+        if self._ownership is not None:
+            self._ownership.begin(connection)
+        else:
+            studies.begin_alone(connection, study_id)
+
+    def count_up(self, study_id: int, key: str) -> int:
+        """The next number of a sequence of a study, from 0, which nobody else gets.
+
+        Args:
+            study_id: Of the study.
+            key: System attribute of the study that holds the last number given out.
+        """
+        return self._access.run(lambda c: studies.count_up(c, study_id, key))
+
+    def set_trial_param(
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
+    ) -> None:
+        trial = self._updatable(trial_id)
+        study_id, _ = self._places[trial_id]
+        seen = self._studies[study_id].distributions
+        if param_name in seen:
+            check_distribution_compatibility(seen[param_name], distribution)
+        replaces = param_name in trial.params
+        external = distribution.to_external_repr(param_value_internal)
+        trial.params = {**trial.params, param_name: external}
+        trial.distributions = {**trial.distributions, param_name: distribution}
+        self._put(self._places[trial_id][0], trial)
+        self._pending.add_param(
+            trial_id, param_name, param_value_internal, distribution, replaces=replaces
+        )
+
+    def set_trial_state_values(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> bool:
+        trial = self._updatable(trial_id)
+        if state == TrialState.RUNNING:
+            claimed = self._claim(trial) if trial.state == TrialState.WAITING else None
+            if claimed is None:
+                return False
+            trial = claimed
+        trial.state = state
+        if values is not None:
+            trial.values = list(values)
+            self._pending.add_values(trial_id, values)
+        if state.is_finished():
+            trial.datetime_complete = datetime.now()
+        if state == TrialState.RUNNING:
+            self._own.add(trial_id)
+        else:
+            self._own.discard(trial_id)
+        self._put(self._places[trial_id][0], trial)
+        self._pending.add_state(
+            trial_id,
+            state,
+            started_at=trial.datetime_start,
+            completed_at=trial.datetime_complete,
+        )
+        return True
+
+    def set_trial_intermediate_value(
+        self, trial_id: int, step: int, intermediate_value: float
+    ) -> None:
+        trial = self._updatable(trial_id)
+        replaces = step in trial.intermediate_values
+        trial.intermediate_values = grown(trial.intermediate_values, step, intermediate_value)
+        self._put(self._places[trial_id][0], trial)
+        if len(self._pending.curves) >= MOST_WAITING:
+            self._n_dropped += 1
+        else:
+            self._pending.add_report(trial_id, step, intermediate_value, replaces=replaces)
+
+    def drop_reports(self, trial_id: int, from_step: int) -> None:
+        """Forgets the reports of a running trial at `from_step` and later, here and stored."""
+        trial = self._updatable(trial_id)
+        kept = {s: v for s, v in trial.intermediate_values.items() if s < from_step}
+        if len(kept) == len(trial.intermediate_values):
+            return
+        trial.intermediate_values = kept
+        self._put(self._places[trial_id][0], trial)
+        self._pending.drop_reports(trial_id, from_step)
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        trial = self._updatable(trial_id)
+        replaces = key in trial.user_attrs
+        trial.user_attrs = {**trial.user_attrs, key: value}
+        self._put(self._places[trial_id][0], trial)
+        self._pending.add_attr(trial_id, key, value, system=False, replaces=replaces)
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        trial = self._updatable(trial_id)
+        replaces = key in trial.system_attrs
+        trial.system_attrs = {**trial.system_attrs, key: value}
+        self._put(self._places[trial_id][0], trial)
+        self._pending.add_attr(trial_id, key, value, system=True, replaces=replaces)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _insert(
+        self,
+        connection: sa.Connection,
+        study_id: int,
+        trial: FrozenTrial,
+        newest: FrozenTrial | None,
+    ) -> _Added:
+        ownership = self._ownership
+        if ownership is not None:
+            ownership.begin(connection)
+        trial_id, number = optuna_rows.insert_trial(
+            connection,
+            study_id,
+            trial.state,
+            started_at=trial.datetime_start,
+            completed_at=trial.datetime_complete,
+            newest=newest,
+            is_locked=ownership is not None,
+        )
+        if ownership is not None:
+            ownership.check_room(number)
+            ownership.claim_new(connection, trial_id)
+        newest_id, next_number = (newest._trial_id, newest.number + 1) if newest else (0, 0)
+        if number == next_number:
+            return _Added(trial_id, number, ())
+        before = read_new(connection, study_id, after_id=newest_id)
+        return _Added(trial_id, number, [each for each in before if each.number < number])
+
+    def _take_in_added(self, study_id: int, trial: FrozenTrial, added: _Added) -> None:
+        if not trial.state.is_finished():
+            self._own.add(added.trial_id)
+            # A template may have the curve of one that has ended; this one shall report.
+            trial.intermediate_values = dict(trial.intermediate_values)
+        for other in added.before:
+            self._take_in(study_id, other)
+        if added.number > len(self._study(study_id).trials):
+            self.refresh(study_id)
+        trial.number, trial._trial_id = added.number, added.trial_id
+        self._put(study_id, trial)
+
+    def _claim(self, trial: FrozenTrial) -> FrozenTrial | None:
+        """Gives a trial as it is stored, which may have run elsewhere since the last look."""
+        if self._is_alone:
+            trial.datetime_start = datetime.now()
+            return trial
+        self.flush()
+        return self._access.run(lambda c: self._claim_in(c, trial))
+
+    def _claim_in(self, connection: sa.Connection, trial: FrozenTrial) -> FrozenTrial | None:
+        trial_id, started_at = trial._trial_id, datetime.now()
+        if self._ownership is not None:
+            self._ownership.begin(connection)
+            if not self._ownership.may_begin_waiting(connection, trial_id):
+                return None
+        if not optuna_rows.claim_waiting_trial(connection, trial_id, started_at):
+            return None
+        if self._ownership is not None:
+            self._ownership.claim(connection, trial_id)
+        study_id, number = self._places[trial_id]
+        head = TrialHead(trial_id, number, TrialState.RUNNING, started_at, None)
+        return read_trials(connection, study_id, [head])[0]
+
+    def _buffer_whole_trial(self, trial: FrozenTrial) -> None:
+        """What a template brings beyond its state: parameters, values, curves, attributes."""
+        trial_id = trial._trial_id
+        for name, distribution in trial.distributions.items():
+            internal = distribution.to_internal_repr(trial.params[name])
+            self._pending.add_param(trial_id, name, internal, distribution)
+        for step, value in trial.intermediate_values.items():
+            self._pending.add_report(trial_id, step, value)
+        for key, value in trial.user_attrs.items():
+            self._pending.add_attr(trial_id, key, value, system=False)
+        for key, value in trial.system_attrs.items():
+            self._pending.add_attr(trial_id, key, value, system=True)
+        if trial.values is not None:
+            self._pending.add_values(trial_id, trial.values)
+
+
+def _added_after(newest: FrozenTrial | None) -> _Added:
+    """In memory alone."""
+    number = newest.number + 1 if newest else 0
+    return _Added(newest._trial_id + 1 if newest else 1, number, ())
+
+
+def _new_trial() -> FrozenTrial:
+    return FrozenTrial(
+        number=-1,
+        trial_id=-1,
+        state=TrialState.RUNNING,
+        value=None,
+        values=None,
+        datetime_start=datetime.now(),
+        datetime_complete=None,
+        params={},
+        distributions={},
+        user_attrs={},
+        system_attrs={},
+        intermediate_values={},
+    )

@@ -1,0 +1,1 @@
+"""The tuner's own tables: attempts, dispatchers, commands, checkpoints, usage."""

@@ -1,0 +1,203 @@
+"""The rows of attempts: leases, moves, events and metrics, a few statements for a whole batch.
+
+A move is a compare-and-set plus an event, in one transaction. What is collected is merged: an
+attempt that moves twice before it is written is changed once, and one that is not yet in the
+database is inserted as it has become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuner.attempt import Attempt, AttemptId, AttemptState
+from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.store.schema.models import AttemptRow, EventRow, LeaseRow, MetricRow, table_of
+from tuner.store.schema.statements import as_stored, execute_rows, insert_row
+
+# Made once, on the tables and not on the mapped classes: they are executed for every trial, and
+# building a statement anew costs more than SQLite needs to carry it out.
+_ATTEMPTS = table_of(AttemptRow)
+_LEASES = table_of(LeaseRow)
+_INSERT_ATTEMPT = sa.insert(_ATTEMPTS)
+# Inline: nobody asks for the keys of single rows.
+_INSERT_LEASE = sa.insert(_LEASES).inline()
+_INSERT_EVENT = sa.insert(table_of(EventRow)).inline()
+_INSERT_METRIC = sa.insert(table_of(MetricRow)).inline()
+_COLUMNS_MOVED = ("state", "pid", "started_at", "ended_at", "finished_at")
+_COLUMNS_ENDED = (
+    *_COLUMNS_MOVED,
+    "outcome",
+    "cause",
+    "detail",
+    "params",
+    "peak_memory_bytes",
+)
+
+
+def _move(columns: Sequence[str]) -> sa.Update:
+    """Compare and set: nothing is changed where the state is another one by now."""
+    return (
+        sa.update(_ATTEMPTS)
+        .where(
+            _ATTEMPTS.c.id == sa.bindparam("b_id"),
+            _ATTEMPTS.c.state == sa.bindparam("b_state", type_=_ATTEMPTS.c.state.type),
+        )
+        .values({name: sa.bindparam(f"n_{name}", type_=_ATTEMPTS.c[name].type) for name in columns})
+    )
+
+
+#: By whether the attempt has come to its end meanwhile.
+_MOVE = {False: _move(_COLUMNS_MOVED), True: _move(_COLUMNS_ENDED)}
+_RELEASE = (
+    sa.update(_LEASES)
+    .where(_LEASES.c.attempt_id == sa.bindparam("b_id"))
+    .values(released_at=sa.bindparam("b_released_at"), held_device_id=None)
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class _New:
+    """An attempt that is not in the database, with its leases."""
+
+    attempt_id: AttemptId
+    row: Row
+    leases: list[Row]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Move:
+    """An attempt that is in the database, and what it has become."""
+
+    attempt: Attempt
+    before: AttemptState
+    row: Row
+    released_at: datetime | None = None
+
+    @property
+    def is_end(self) -> bool:
+        return "outcome" in self.row
+
+
+@dataclass(slots=True)
+class AttemptRows:
+    """Changes to be written together. It is the same however often that is tried."""
+
+    new: list[_New] = field(default_factory=list)
+    moves: dict[AttemptId, _Move] = field(default_factory=dict)
+    #: In the order in which they happened.
+    events: list[tuple[AttemptId | None, Row]] = field(default_factory=list)
+    metrics: list[tuple[AttemptId, Row]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.new or self.moves or self.events or self.metrics)
+
+    def add_lease(self, attempt: Attempt, row: Row, leases: Sequence[Row]) -> None:
+        self.new.append(_New(attempt_id=attempt.id, row=row, leases=list(leases)))
+
+    def add_move(
+        self, attempt: Attempt, before: AttemptState, ending: Mapping[str, object] | None
+    ) -> None:
+        """An attempt came from a state into its present one; `ending` where it has ended."""
+        row: Row = {
+            "state": attempt.state,
+            "pid": attempt.pid,
+            "started_at": as_stored(attempt.started_at),
+            "ended_at": as_stored(attempt.ended_at),
+            "finished_at": as_stored(attempt.finished_at),
+            **(ending or {}),
+        }
+        is_over = attempt.state is AttemptState.FINISHED
+        released_at = as_stored(attempt.finished_at) if is_over else None
+        new = next((new for new in self.new if new.attempt_id == attempt.id), None)
+        if new is not None:
+            new.row |= row
+            if is_over:
+                for lease in new.leases:
+                    lease |= {"released_at": released_at, "held_device_id": None}
+            return
+        move = self.moves.setdefault(attempt.id, _Move(attempt=attempt, before=before, row={}))
+        move.attempt, move.released_at = attempt, released_at
+        move.row |= row
+
+    def add_event(
+        self, name: str, at: datetime, dispatcher_id: int, attempt_id: AttemptId | None, detail: str
+    ) -> None:
+        row = {"at": as_stored(at), "dispatcher_id": dispatcher_id, "name": name, "detail": detail}
+        self.events.append((attempt_id, row))
+
+    def add_metric(self, attempt_id: AttemptId, step: int, name: str, value: float | None) -> None:
+        self.metrics.append((attempt_id, {"step": step, "name": name, "value": value}))
+
+    def write(self, connection: sa.Connection, ids: dict[AttemptId, int]) -> None:
+        """Writes everything in the caller's transaction.
+
+        Args:
+            connection: In a transaction.
+            ids: Of the attempts in the database; those of new ones are added.
+
+        Raises:
+            StoreError: If another dispatcher has taken an attempt over.
+        """
+        # Devices become free before they are taken.
+        self._write_moves(connection, ids)
+        leases: list[Row] = []
+        for new in self.new:
+            ids[new.attempt_id] = row_id = insert_row(connection, _INSERT_ATTEMPT, new.row)
+            leases += [{"attempt_id": row_id, **lease} for lease in new.leases]
+        execute_rows(connection, _INSERT_LEASE, leases)
+        execute_rows(connection, _INSERT_EVENT, _of_attempts(self.events, ids))
+        execute_rows(connection, _INSERT_METRIC, _of_attempts(self.metrics, ids))
+
+    def _write_moves(self, connection: sa.Connection, ids: Mapping[AttemptId, int]) -> None:
+        for is_end, statement in _MOVE.items():
+            moves = [move for move in self.moves.values() if move.is_end is is_end]
+            for some in _countable(connection, moves):
+                rows = [_move_row(move, ids) for move in some]
+                moved = execute_rows(connection, statement, rows)
+                if moved is not None and moved.rowcount != len(rows):
+                    raise _taken_over([move.attempt for move in some])
+        releases = [
+            {"b_id": ids[move.attempt.id], "b_released_at": move.released_at}
+            for move in self.moves.values()
+            if move.released_at is not None
+        ]
+        execute_rows(connection, _RELEASE, releases)
+
+
+def _of_attempts(
+    rows: Sequence[tuple[AttemptId | None, Row]], ids: Mapping[AttemptId, int]
+) -> list[Row]:
+    return [
+        {**row, "attempt_id": None if attempt_id is None else ids[attempt_id]}
+        for attempt_id, row in rows
+    ]
+
+
+def _countable(connection: sa.Connection, moves: Sequence[_Move]) -> list[Sequence[_Move]]:
+    """In such parts that the driver tells of each how many rows were changed."""
+    if not moves:
+        return []
+    if connection.dialect.supports_sane_multi_rowcount:
+        return [moves]
+    return [[move] for move in moves]
+
+
+def _move_row(move: _Move, ids: Mapping[AttemptId, int]) -> Row:
+    new = {f"n_{name}": value for name, value in move.row.items()}
+    return {**new, "b_id": ids[move.attempt.id], "b_state": move.before}
+
+
+def _taken_over(attempts: Sequence[Attempt]) -> StoreError:
+    names = ", ".join(map(str, attempts))
+    verb = "was" if len(attempts) == 1 else "were, all or some,"
+    return StoreError(
+        f"{names} {verb} taken over by another dispatcher; this one writes no more.",
+        exit_code=EXIT_STUDY_FAILED,
+    )

@@ -1,0 +1,204 @@
+"""What people ask of those who work on a study, from any terminal: rows that dispatchers read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import sqlalchemy as sa
+
+from tuner.messages import Json
+from tuner.store.connection.transactions import Access
+from tuner.store.schema.models import CommandRow, table_of
+from tuner.store.schema.statements import as_stored, insert_row
+
+_COMMANDS = table_of(CommandRow)
+_INSERT = sa.insert(_COMMANDS)
+_NEWEST = sa.select(sa.func.max(_COMMANDS.c.id)).where(
+    _COMMANDS.c.study_id == sa.bindparam("b_study_id")
+)
+_LATER = (
+    sa.select(_COMMANDS)
+    .where(
+        _COMMANDS.c.study_id == sa.bindparam("b_study_id"),
+        _COMMANDS.c.id > sa.bindparam("b_after"),
+    )
+    .order_by(_COMMANDS.c.id)
+)
+
+#: Ids are given before a row is committed: one may appear after rows with higher ids were read.
+#: So many ids, of all studies of the database, are looked at once more.
+_N_LOOKED_BACK = 1000
+
+#: Name of the event that says that a command was not carried out; otherwise it is the order's.
+REFUSED = "refused"
+#: Among a command's arguments: who is meant.
+_TO = "to"
+#: Likewise of `retry`: the number of the trial that was made.
+NEW_TRIAL = "new_trial"
+
+
+class Order(Enum):
+    """What can be asked for."""
+
+    #: No trial starts any more; those that run go on. Also for who starts later.
+    PAUSE = "pause"
+    RESUME = "resume"
+    #: As Ctrl-C; of one trial, its end.
+    STOP = "stop"
+    #: Other limits.
+    SET = "set"
+    #: A new trial with the parameters of one that has ended; it is there when this is read.
+    RETRY = "retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addressee:
+    """One dispatcher of a study."""
+
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One thing that was asked for."""
+
+    order: Order
+    #: None for the whole study.
+    trial_number: int | None = None
+    arguments: Mapping[str, Json]
+    #: `user@host`.
+    asked_by: str
+    #: The dispatcher that is meant; None for all of the study.
+    to: Addressee | None = None
+
+
+class Commands:
+    """The commands to a study's dispatchers, as one of them hears them.
+
+    Args:
+        access: To the database.
+        study_id: Of the study.
+        host: Where that one works.
+        pid: Its process.
+    """
+
+    def __init__(self, access: Access, study_id: int, *, host: str, pid: int) -> None:
+        self._access = access
+        self._study_id = study_id
+        self._self = Addressee(host=host, pid=pid)
+        self._newest_id: int = access.run(
+            lambda c: c.execute(_NEWEST, {"b_study_id": study_id}).scalar() or 0
+        )
+        #: Of the rows that are looked at once more, those that need not be read again.
+        self._read_ids: set[int] = set()
+        #: Of the newest pause or resume that was read.
+        self._newest_switch_id = 0
+        # What is there at the start was asked of others.
+        self._take(access.run(self._later))
+        #: Who has paused the study before, if it was not resumed since; for people.
+        self.paused_by = access.run(lambda c: paused_by(c, study_id))
+        #: Of a study that this one belongs to.
+        self._above: Commands | None = None
+
+    def heed_also(self, above: Commands) -> None:
+        """What stops or pauses another study holds for this one too, from what that has not read.
+
+        Args:
+            above: Of the study that this one belongs to; nobody reads it any more.
+        """
+        self._above = above
+
+    def read(self) -> list[Command]:
+        """What was asked for since the last call.
+
+        Raises:
+            Unavailable: If the database does not answer; nothing is missed then.
+        """
+        above = self._above
+        # Together: where one cannot be read, nothing is missed of the other.
+        rows, rows_above = self._access.run(
+            lambda c: (self._later(c), [] if above is None else above._later(c))
+        )
+        found = self._take(rows)
+        if above is not None:
+            found += [each for each in above._take(rows_above) if _holds_below(each)]
+        return [command for command in found if command.to in (None, self._self)]
+
+    def _later(self, connection: sa.Connection) -> Sequence[sa.Row[Any]]:
+        asked = {"b_study_id": self._study_id, "b_after": self._newest_id - _N_LOOKED_BACK}
+        rows = connection.execute(_LATER, asked)
+        return [row for row in rows if row.id not in self._read_ids]
+
+    def _take(self, rows: Sequence[sa.Row[Any]]) -> list[Command]:
+        self._newest_id = max([self._newest_id, *(row.id for row in rows)])
+        self._read_ids.update(row.id for row in rows)
+        oldest_id = self._newest_id - _N_LOOKED_BACK
+        self._read_ids = {each for each in self._read_ids if each > oldest_id}
+        known = {order.value for order in Order}
+        found = [row for row in rows if row.name in known and not self._is_overtaken(row)]
+        switch_ids = (row.id for row in found if row.name in _SWITCHES)
+        self._newest_switch_id = max([self._newest_switch_id, *switch_ids])
+        return [_command(row) for row in found]
+
+    def _is_overtaken(self, row: sa.Row[Any]) -> bool:
+        """Whether a pause or resume appears after a newer one, which `paused_by` goes by."""
+        return row.name in _SWITCHES and row.id < self._newest_switch_id
+
+
+#: Of them the newest one holds.
+_SWITCHES = (Order.PAUSE.value, Order.RESUME.value)
+
+#: What holds for the runs of a study's leaders, too.
+OF_THE_WHOLE = (Order.PAUSE, Order.RESUME, Order.STOP)
+
+
+def _holds_below(command: Command) -> bool:
+    return command.order in OF_THE_WHOLE and command.trial_number is None
+
+
+def insert_command(
+    connection: sa.Connection, study_id: int, command: Command, *, at: datetime
+) -> int:
+    """Asks for something; whoever works on the study reads it soon."""
+    row = {
+        "study_id": study_id,
+        "name": command.order.value,
+        "trial_number": command.trial_number,
+        "arguments": {**command.arguments, **_address(command.to)},
+        "asked_by": command.asked_by,
+        "asked_at": as_stored(at),
+    }
+    return insert_row(connection, _INSERT, row)
+
+
+def paused_by(connection: sa.Connection, study_id: int) -> str:
+    """Who has paused a study last, `user@host`; empty where it is not paused."""
+    query = (
+        sa.select(_COMMANDS.c.name, _COMMANDS.c.asked_by)
+        .where(_COMMANDS.c.study_id == study_id, _COMMANDS.c.name.in_(_SWITCHES))
+        .order_by(_COMMANDS.c.id.desc())
+        .limit(1)
+    )
+    last = connection.execute(query).first()
+    return str(last.asked_by) if last is not None and last.name == Order.PAUSE.value else ""
+
+
+def _address(to: Addressee | None) -> dict[str, Json]:
+    return {} if to is None else {_TO: {"host": to.host, "pid": to.pid}}
+
+
+def _command(row: sa.Row[Any]) -> Command:
+    arguments = dict(row.arguments)
+    to = arguments.pop(_TO, None)
+    return Command(
+        order=Order(row.name),
+        trial_number=row.trial_number,
+        arguments=arguments,
+        asked_by=row.asked_by,
+        to=Addressee(host=to["host"], pid=to["pid"]) if to else None,
+    )

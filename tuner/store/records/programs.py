@@ -1,0 +1,50 @@
+"""Whether a study's earlier start ran another program under the same study name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+import yaml
+
+from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.schema.models import DispatcherRow, HostRow
+
+_LONGEST = 120
+
+
+def told_of_other_program(connection: sa.Connection, start: StartRecord) -> str:
+    """What to tell people, where the newest start ran another program; else empty.
+
+    Folders are compared on one host only: elsewhere the same folder may have another path.
+    """
+    query = (
+        sa.select(HostRow.name, DispatcherRow.folder, DispatcherRow.study_file)
+        .join(HostRow, HostRow.id == DispatcherRow.host_id)
+        .where(DispatcherRow.study_id == start.study_id)
+        .order_by(DispatcherRow.id.desc())
+        .limit(1)
+    )
+    before = connection.execute(query).first()
+    if before is None:
+        return ""
+    then, now = _program_in(before.study_file), _program_in(start.study_file)
+    is_moved = before.name == start.host.name and before.folder != start.folder
+    if then == now and not is_moved:
+        return ""
+    return (
+        f"Note: the last start of this study, in {before.folder} on {before.name}, ran {then}; "
+        f"this one, in {start.folder}, runs {now}. If these are different programs, their results "
+        "do not belong in one study: use --study NEW_NAME."
+    )
+
+
+def _program_in(study_file: str) -> str:
+    """The function or command in the text of a study file; empty where it cannot be read."""
+    try:
+        content = yaml.safe_load(study_file)
+    except yaml.YAMLError:
+        return ""
+    trial = content.get("trial") if isinstance(content, Mapping) else None
+    found = trial.get("function") or trial.get("command") if isinstance(trial, Mapping) else None
+    return str(found or "")[:_LONGEST]

@@ -1,0 +1,475 @@
+"""Writes what the dispatcher does: attempts, leases, events, metrics, in few transactions.
+
+Changes are collected and committed together with Optuna's pending rows, so that both tell the
+same story. A change of state is a compare-and-set plus an event, in one transaction.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tuner.attempt import Attempt, AttemptId, AttemptState, Ending, Outcome
+from tuner.budget import Budget
+from tuner.checkpoints.scan import SavedState
+from tuner.clock import Clock
+from tuner.devices.allocation.pool import Lease
+from tuner.devices.allocation.width import WHOLE
+from tuner.devices.device import Device, DeviceId, DeviceKind
+from tuner.messages import Json
+from tuner.store.connection.database import Database, store_errors
+from tuner.store.optuna_tables.storage import MOST_WAITING
+from tuner.store.optuna_tables.writes import PendingRows
+from tuner.store.records.attempt_rows import AttemptRows, Row
+from tuner.store.records.checkpoint_rows import CheckpointRows, StoredCheckpoint, checkpoints_of
+from tuner.store.records.commands import Commands
+from tuner.store.records.dispatcher_starts import (
+    Sign,
+    StartRecord,
+    count_starts,
+    device_id_of,
+    host_id_of,
+    insert_dispatcher,
+    lock_study,
+    past_use,
+    refuse_living,
+)
+from tuner.store.records.durations import completed_uses
+from tuner.store.records.ownership import Ownership
+from tuner.store.records.peers import Fleet, clear_up
+from tuner.store.records.usage.record import UsageRecord
+from tuner.store.records.usage.roll_up import roll_up
+from tuner.store.records.usage.rows import UsageRows
+from tuner.store.schema.models import AttemptRow, DispatcherRow, table_of
+from tuner.store.schema.statements import as_stored
+
+_DISPATCHERS = table_of(DispatcherRow)
+_N_IDS_IN_QUERY = 500
+_IS_RUN_ALREADY = (
+    "This study is being run already, on {place}. Wait for it, end it with Ctrl-C, or start "
+    "another study with --study NEW_NAME."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """Changes of one transaction. It is the same one however often it is tried."""
+
+    number: int
+    optuna_rows: PendingRows
+    attempt_rows: AttemptRows
+    checkpoint_rows: CheckpointRows
+    usage_rows: UsageRows
+    #: Of the dispatcher's own record.
+    dispatcher: Mapping[str, object]
+
+    @property
+    def n_reports(self) -> int:
+        return len(self.optuna_rows.curves) + len(self.attempt_rows.metrics)
+
+
+class Recorder:
+    """Writes for one dispatcher. Nothing is in the database before `commit`.
+
+    Args:
+        database: An open one.
+        start: Who writes, and what for.
+        devices: What this dispatcher may lease.
+        clock: The time.
+        budget: What the study may spend, whoever spends it.
+        silent: Dispatchers that were watched for a minute in vain.
+
+    Raises:
+        StoreError: If another dispatcher works, or may work, on a study that allows one alone.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        start: StartRecord,
+        devices: Sequence[Device],
+        *,
+        clock: Clock,
+        budget: Budget | None = None,
+        silent: Collection[Sign] = (),
+    ) -> None:
+        budget = budget or Budget()
+        at = clock.now().utc
+        self._database = database
+        self._rows: dict[AttemptId, int] = {}
+        self._states: dict[AttemptId, AttemptState] = {}
+        self._pending = AttemptRows()
+        self._checkpoints = CheckpointRows()
+        self._dispatcher_change: dict[str, object] = {}
+        self._n_dropped = 0
+        #: Who has which slot of a device.
+        self._slots: dict[tuple[int, int], AttemptId] = {}
+        with self._errors():
+            database.access.run(lambda c: self._begin(c, start, devices, at, budget, silent))
+        database.storage.look_again()  # Trials of those that died wait by now.
+        self._ownership = Ownership(self._dispatcher_id, start.study_id, budget.trials, clock)
+        #: One that was begun to be written, and may be in the database.
+        self._taken: _Batch | None = None
+        self._n_batches = 0
+        database.storage.write_for(self._ownership, self.commit)
+        self.commands = Commands(
+            database.access, start.study_id, host=start.host.name, pid=start.host.pid
+        )
+        self.fleet = Fleet(
+            database,
+            start.study_id,
+            start.host.process,
+            self._dispatcher_id,
+            device_s_elsewhere=self.past.device_s,
+            energy_kwh_elsewhere=self.past.energy_kwh,
+        )
+
+    def _begin(
+        self,
+        connection: sa.Connection,
+        start: StartRecord,
+        devices: Sequence[Device],
+        at: datetime,
+        budget: Budget,
+        silent: Collection[Sign],
+    ) -> None:
+        lock_study(connection, start.study_id)
+        if connection.dialect.name == "sqlite":
+            here, study_id = start.host.process, start.study_id
+            refuse_living(connection, here, silent, _IS_RUN_ALREADY, study_id=study_id)
+        clear_up(connection, start, at, silent)
+        self.past = replace(
+            past_use(connection, start.study_id),
+            trials=completed_uses(connection, start.study_id),
+        )
+        self._host_id = host_id_of(connection, start.host)
+        self._device_ids = self._ids_of(devices, connection)
+        #: What devices did.
+        self.usage = UsageRecord(self._device_ids)
+        #: How many dispatchers have begun to work on the study before this one.
+        self.n_earlier_starts = count_starts(connection, start.study_id)
+        labels = [device.label for device in devices]
+        self._dispatcher_id = insert_dispatcher(
+            connection, start, self._host_id, at, labels, budget
+        )
+
+    def add_devices(self, devices: Sequence[Device]) -> None:
+        """This dispatcher may lease these too.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        new = [device for device in devices if device.id not in self._device_ids]
+        if new:
+            with self._errors():
+                self._device_ids |= self._database.access.run(partial(self._ids_of, new))
+
+    def _ids_of(self, devices: Sequence[Device], connection: sa.Connection) -> dict[DeviceId, int]:
+        return {device.id: device_id_of(connection, self._host_id, device) for device in devices}
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(
+            self._taken
+            or self._pending
+            or self._checkpoints
+            or self.usage
+            or self._dispatcher_change
+            or self._database.storage.has_pending
+        )
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the database has answered last time, or would by now."""
+        return self._database.access.is_open
+
+    @property
+    def file_problem(self) -> str:
+        """What happened to the database's file; empty where it is the one that is open."""
+        return "" if self._database.file is None else self._database.file.problem()
+
+    def rescue(self) -> Path | None:
+        """Goes on in a copy of a database whose file is lost; None where there can be none."""
+        return self._database.rescue()
+
+    @property
+    def url(self) -> sa.URL:
+        """Of the database."""
+        return self._database.engine.url
+
+    @property
+    def n_waiting_reports(self) -> int:
+        """Values that were reported and are not in the database, as far as this object knows."""
+        taken = self._taken.n_reports if self._taken else 0
+        return taken + self._database.storage.n_pending_reports + len(self._pending.metrics)
+
+    @property
+    def n_dropped_reports(self) -> int:
+        """Values that were not kept, because too many waited."""
+        return self._n_dropped + self._database.storage.n_dropped_reports
+
+    def lease(
+        self,
+        attempt: Attempt,
+        lease: Lease,
+        *,
+        params: Mapping[str, Json],
+        log_path: str,
+    ) -> None:
+        """The intent, to be committed before anything is started."""
+        row: Row = {
+            "dispatcher_id": self._dispatcher_id,
+            "trial_id": attempt.trial_id,
+            "number": attempt.number,
+            "state": attempt.state,
+            "detail": "",
+            "params": dict(params),
+            "seed": attempt.seed,
+            "log_path": log_path,
+            "leased_at": as_stored(attempt.leased_at),
+        }
+        held: list[Row] = [
+            {
+                "device_id": self._device_ids[device.id],
+                "held_device_id": None if device.kind is DeviceKind.CPU else device_id,
+                "held_slot": self._take_slot(device_id, attempt.id, is_whole=lease.is_whole),
+                "share": lease.parts / WHOLE,
+                "leased_at": as_stored(attempt.leased_at),
+                "released_at": None,
+            }
+            for device in lease.devices
+            if (device_id := self._device_ids[device.id])
+        ]
+        labels = ", ".join(device.label for device in lease.devices)
+        self._states[attempt.id] = attempt.state
+        self._pending.add_lease(attempt, row, held)
+        self._event("leased", attempt.leased_at, attempt.id, labels)
+
+    def moved(
+        self, attempt: Attempt, *, at: datetime, params: Mapping[str, Json] | None = None
+    ) -> None:
+        """An attempt came into its present state; `params` are those it turned out to have."""
+        before = self._states[attempt.id]
+        self._states[attempt.id] = attempt.state
+        ending, ended = attempt.ending, None
+        if ending is not None and params is not None:
+            ended = {
+                "outcome": ending.outcome,
+                "cause": ending.cause,
+                "detail": ending.detail,
+                "params": dict(params),
+                "peak_memory_bytes": attempt.peak_memory_bytes,
+            }
+        self._pending.add_move(attempt, before, ended)
+        detail = ending.outcome.value if ending else ""
+        self._event(attempt.state.value, at, attempt.id, detail)
+        if attempt.state is AttemptState.FINISHED:
+            del self._states[attempt.id]
+            self._slots = {at: owner for at, owner in self._slots.items() if owner != attempt.id}
+
+    def metrics(self, attempt_id: AttemptId, step: int, values: Mapping[str, float]) -> None:
+        """Curves beside the objective's. Written with the next commit."""
+        for name, value in values.items():
+            if len(self._pending.metrics) >= MOST_WAITING:
+                self._n_dropped += 1
+            else:
+                stored = value if math.isfinite(value) else None
+                self._pending.add_metric(attempt_id, step, name, stored)
+
+    def saved(self, attempt: Attempt, state: SavedState) -> None:
+        """A checkpoint of an attempt's trial is on disk."""
+        self._checkpoints.added.append((attempt.trial_id, attempt.id, state))
+
+    def removed(self, trial_id: int, path: str) -> None:
+        """One that was there is not any more."""
+        self._checkpoints.gone.append((trial_id, path))
+
+    def renamed(self, trial_id: int, before: str, after: str) -> None:
+        """One that another machine saw has another path here."""
+        self._checkpoints.renamed.append((trial_id, before, after))
+
+    def forget_checkpoints(self, trial_number: int, folder: str) -> None:
+        """All that a trial had in a folder was removed."""
+        self._checkpoints.removed.append((trial_number, folder))
+
+    def write_removals(self) -> None:
+        """Writes what was forgotten after the end: no more than that is left to be written then.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        rows, self._checkpoints = self._checkpoints, CheckpointRows()
+        if rows:
+            with self._errors():
+                write = rows.write
+                self._database.access.run(lambda c: write(c, self._ownership.study_id, self._rows))
+
+    def checkpoints_of(self, trial_id: int) -> list[StoredCheckpoint]:
+        """What any dispatcher saw of a trial, the newest first."""
+        with self._errors():
+            return self._database.access.run(lambda c: checkpoints_of(c, trial_id))
+
+    def roll_up(self, at: datetime) -> bool:
+        """Makes old samples of devices fewer, one part at a time; says whether there was any.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+            StoreError: If the database refuses.
+        """
+
+        def work(connection: sa.Connection) -> bool:
+            self._ownership.renew(connection)
+            return roll_up(connection, self._dispatcher_id, int(at.timestamp()))
+
+        with self._errors():
+            return self._database.access.run(work)
+
+    def note(self, name: str, *, at: datetime, detail: str = "") -> None:
+        """Something that happened to the dispatcher itself."""
+        self._event(name, at, None, detail)
+
+    def allow(self, budget: Budget) -> None:
+        """From now on the study may spend so much, whoever spends it."""
+        self._ownership.n_trials = budget.trials
+        self._dispatcher_change["budget"] = asdict(budget)
+
+    def beat(self, at: datetime, devices: Sequence[Device]) -> None:
+        """Shows others that this dispatcher is alive, and which devices it has."""
+        labels = [device.label for device in devices]
+        self._dispatcher_change |= {"beat_at": as_stored(at), "devices": labels}
+
+    def end(self, at: datetime, reason: str = "") -> None:
+        """This dispatcher works on the study no more."""
+        ended_at = as_stored(at)
+        end = {"beat_at": ended_at, "ended_at": ended_at, "end_reason": reason[:255]}
+        self._dispatcher_change |= end
+
+    def commit(self) -> None:
+        """Writes everything that was collected, in one transaction.
+
+        Raises:
+            Unavailable: If the database does not answer now; nothing is forgotten then.
+            StoreError: If the database refuses; nothing is written then.
+        """
+        while self.has_pending:
+            self._taken = batch = self._taken or self._take()
+            with self._errors():
+                self._database.access.run(partial(self._write, batch))
+            self._n_batches = batch.number
+            self._taken = None
+            self._database.storage.forget_taken()
+
+    def give_up_all_but(self, trial_ids: Collection[int]) -> None:
+        """After an accident: lets trials wait that this dispatcher has and knows nothing of."""
+        with self._errors():
+            self._database.storage.give_up_all_but(self._ownership.study_id, trial_ids)
+
+    def _take(self) -> _Batch:
+        """What is collected from now on belongs to the next batch."""
+        batch = _Batch(
+            number=self._n_batches + 1,
+            optuna_rows=self._database.storage.take_pending(),
+            attempt_rows=self._pending,
+            checkpoint_rows=self._checkpoints,
+            usage_rows=self.usage.take(),
+            dispatcher=self._dispatcher_change,
+        )
+        self._pending, self._checkpoints = AttemptRows(), CheckpointRows()
+        self._dispatcher_change = {}
+        return batch
+
+    def _write(self, batch: _Batch, connection: sa.Connection) -> None:
+        if not self._ownership.begin_batch(connection, batch.number):
+            return
+        batch.optuna_rows.write(connection)
+        batch.attempt_rows.write(connection, self._rows)
+        batch.checkpoint_rows.write(connection, self._ownership.study_id, self._rows)
+        batch.usage_rows.write(connection, self._dispatcher_id, self._rows)
+        if batch.dispatcher:
+            own = sa.update(_DISPATCHERS).where(_DISPATCHERS.c.id == self._dispatcher_id)
+            connection.execute(own.values(batch.dispatcher))
+
+    def attempts_of(self, trial_id: int) -> int:
+        """How many attempts a trial has had, by any dispatcher."""
+        query = sa.select(sa.func.max(AttemptRow.number)).where(AttemptRow.trial_id == trial_id)
+        with self._errors():
+            return self._database.access.run(lambda c: int(c.execute(query).scalar() or 0))
+
+    def begun_at(self, trial_id: int) -> datetime | None:
+        """When the first attempt of a trial got its devices, in UTC without a zone; or None."""
+        query = (
+            sa.select(AttemptRow.leased_at)
+            .where(AttemptRow.trial_id == trial_id)
+            .order_by(AttemptRow.number)
+            .limit(1)
+        )
+        with self._errors():
+            return self._database.access.run(lambda c: c.execute(query).scalar())
+
+    def begun_at_of(self, trial_ids: Sequence[int]) -> dict[int, datetime]:
+        """By trial: when its first attempt got its devices; nothing for trials without attempts.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        found: dict[int, datetime] = {}
+        query = sa.select(AttemptRow.trial_id, AttemptRow.leased_at).order_by(AttemptRow.number)
+        with self._errors():
+            for first in range(0, len(trial_ids), _N_IDS_IN_QUERY):
+                some = trial_ids[first : first + _N_IDS_IN_QUERY]
+                of_some = query.where(AttemptRow.trial_id.in_(some))
+                for trial_id, leased_at in self._rows_of(of_some):
+                    found.setdefault(trial_id, leased_at)
+        return found
+
+    def _rows_of(self, query: sa.Select[int, datetime]) -> list[tuple[int, datetime]]:
+        return self._database.access.run(lambda c: [(row[0], row[1]) for row in c.execute(query)])
+
+    def has_lost(self, trial_id: int, *, after: int, before: int) -> bool:
+        """Whether the end of any attempt between two others was not seen by its dispatcher.
+
+        Args:
+            trial_id: Whose attempts they are.
+            after: Number of an attempt; those that follow it are looked at.
+            before: Number of a later attempt, which is not looked at, as none after it is.
+        """
+        is_lost = sa.or_(AttemptRow.outcome.is_(None), AttemptRow.outcome == Outcome.LOST)
+        query = (
+            sa.select(sa.func.count())
+            .where(AttemptRow.trial_id == trial_id, is_lost)
+            .where(AttemptRow.number > after, AttemptRow.number < before)
+        )
+        with self._errors():
+            return bool(self._database.access.run(lambda c: c.execute(query).scalar()))
+
+    def endings_of(self, trial_id: int) -> list[Ending]:
+        """How a trial's attempts have ended, as far as that is written down; the oldest first."""
+        query = (
+            sa.select(AttemptRow.outcome, AttemptRow.cause, AttemptRow.detail)
+            .where(AttemptRow.trial_id == trial_id)
+            .order_by(AttemptRow.number)
+        )
+        with self._errors():
+            rows = self._database.access.run(lambda c: c.execute(query).all())
+        return [Ending(outcome=row[0], cause=row[1], detail=row[2]) for row in rows if row[0]]
+
+    def _take_slot(self, device_id: int, attempt_id: AttemptId, *, is_whole: bool) -> int:
+        # Who has all of a device is refused by the database where anybody has a part of it.
+        free = (slot for slot in itertools.count() if (device_id, slot) not in self._slots)
+        slot = 0 if is_whole else next(free)
+        self._slots[device_id, slot] = attempt_id
+        return slot
+
+    def _event(self, name: str, at: datetime, attempt_id: AttemptId | None, detail: str) -> None:
+        self._pending.add_event(name, at, self._dispatcher_id, attempt_id, detail)
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return store_errors(self._database.shown_url)

@@ -1,0 +1,1 @@
+"""Samples of device usage: written, totalled, rolled up with age."""

@@ -1,0 +1,53 @@
+"""What devices did, collected until it is written with all else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuner.attempt import AttemptId
+from tuner.devices.device import DeviceId
+from tuner.devices.usage.tally import Tally
+from tuner.idle_causes import IdleSpan
+from tuner.store.records.usage.rows import UsageRows
+
+#: While the database is away.
+MOST_WAITING = 50_000
+
+
+class UsageRecord:
+    """Collects for one dispatcher. What is said of a device that it does not have is not kept.
+
+    Args:
+        device_ids: The records of its devices; may grow.
+    """
+
+    def __init__(self, device_ids: Mapping[DeviceId, int]) -> None:
+        self._device_ids = device_ids
+        self._pending = UsageRows()
+        #: Whose totals were taken before.
+        self._known: set[tuple[AttemptId, DeviceId]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def sample(self, device_id: DeviceId, start_s: int, tally: Tally) -> None:
+        """What a device did in one second, which began so many seconds after the epoch."""
+        if device_id in self._device_ids and len(self._pending.samples) < MOST_WAITING:
+            self._pending.add_sample(self._device_ids[device_id], start_s, tally)
+
+    def total(self, attempt_id: AttemptId, device_id: DeviceId, tally: Tally) -> None:
+        """All that an attempt, which was leased before, has taken of a device so far."""
+        key = (attempt_id, device_id)
+        is_new = key not in self._known
+        self._pending.add_total(attempt_id, self._device_ids[device_id], tally, is_new=is_new)
+        self._known.add(key)
+
+    def idle(self, span: IdleSpan) -> None:
+        """A device stood idle."""
+        if span.device_id in self._device_ids:
+            self._pending.add_idle(self._device_ids[span.device_id], span)
+
+    def take(self) -> UsageRows:
+        """All that was collected since the last time."""
+        taken, self._pending = self._pending, UsageRows()
+        return taken

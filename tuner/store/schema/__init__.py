@@ -1,0 +1,1 @@
+"""The tables, their revision, and the migrations."""

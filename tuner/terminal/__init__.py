@@ -1,0 +1,1 @@
+"""Every text that a terminal shows."""

@@ -1,0 +1,159 @@
+"""What `tuner studies` and `tuner status` print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from optuna.trial import TrialState
+
+from tuner.attempt import Outcome
+from tuner.budget import SECONDS_PER_HOUR
+from tuner.queries.dispatchers import StoredDispatcher
+from tuner.queries.running import RunningTrial
+from tuner.queries.status import StudyStatus
+from tuner.queries.studies import StudySummary
+from tuner.queries.trials import WORDS
+from tuner.results.confirmations import Confirmation
+from tuner.terminal import wording
+from tuner.terminal.idle import idle_texts
+from tuner.terminal.tables import ago, seconds, table, when
+
+_STUDIES = ("study", "objectives", "trials", "best", "run by", "started (UTC)", "last activity")
+_RUNNING = ("trial", "attempt", "on", "for", "step", "last values")
+_DISPATCHERS = ("host", "pid", "started (UTC)", "last sign", "devices", "runs", "state")
+
+
+def studies_text(studies: Sequence[StudySummary], now: datetime, shown: str) -> str:
+    if not studies:
+        return f"{shown} holds no study yet."
+    return table(_STUDIES, [_study_row(each, now) for each in studies])
+
+
+def _study_row(study: StudySummary, now: datetime) -> tuple[str, ...]:
+    alive = [f"{each.host} ({each.pid}, {ago(each.beat_at, now)})" for each in study.dispatchers]
+    return (
+        study.name,
+        ", ".join(map(str, study.objectives)),
+        counts_text(study),
+        wording.values_text(study.best) or "-",
+        ", ".join(alive) or "-",
+        when(study.started_at),
+        ago(study.active_at, now),
+    )
+
+
+def counts_text(study: StudySummary) -> str:
+    """`12: 8 completed, 4 running`"""
+    counts = {word: study.trials[state] for state, word in WORDS.items()}
+    counts[WORDS[TrialState.WAITING]] -= study.n_paused
+    counts[Outcome.PAUSED.value] = study.n_paused
+    parts = [f"{n} {word}" for word, n in counts.items() if n]
+    return f"{study.n_trials}: {', '.join(parts)}" if parts else "0"
+
+
+def status_text(status: StudyStatus, now: datetime) -> str:
+    study = status.study
+    lines = [
+        f"study {study.name}: {status.standing.value} ({status.reason})",
+        *([f"paused by {status.paused_by}: tuner resume"] if status.paused_by else []),
+        f"objectives: {', '.join(map(str, study.objectives))}",
+        f"trials: {counts_text(study)}",
+        f"spent: {', '.join(_spent(status))}",
+        f"last activity: {ago(study.active_at, now)}",
+        *(f"idle: {each}" for each in idle_texts(status.idle, now)),
+        *_best(status),
+        *_forecast(status),
+        *confirmation_lines(status.confirmation),
+    ]
+    if status.running:
+        lines += ["", table(_RUNNING, [_running_row(each) for each in status.running])]
+    if status.dispatchers:
+        rows = [_dispatcher_row(each, status.running, now) for each in status.dispatchers]
+        lines += ["", table(_DISPATCHERS, rows)]
+    return "\n".join(lines)
+
+
+def _spent(status: StudyStatus) -> Iterator[str]:
+    budget, spent = status.budget, status.spent
+    trials = f" of {budget.trials}" if budget.trials is not None else ""
+    yield f"{spent.trials}{trials} trials"
+    time = f" of {wording.duration(budget.time_s)}" if budget.time_s is not None else ""
+    yield f"{wording.duration(spent.time_s)}{time}"
+    hours = f" of {budget.device_hours:g}" if budget.device_hours is not None else ""
+    yield f"{spent.device_s / SECONDS_PER_HOUR:.3g}{hours} device-hours"
+    if status.energy_kwh is not None:
+        energy = f" of {budget.energy_kwh:g}" if budget.energy_kwh is not None else ""
+        yield f"{status.energy_kwh:.3g}{energy} kWh"
+
+
+def _best(status: StudyStatus) -> list[str]:
+    best = status.best
+    if best is not None:
+        params = [f"  {name}: {wording.short(value)}" for name, value in best.params.items()]
+        return [f"best: {wording.values_text(best.values)} (trial {best.number})", *params]
+    if status.study.best:
+        return [f"best of each objective: {wording.values_text(status.study.best)}"]
+    return ["best: no trial has completed"]
+
+
+def _forecast(status: StudyStatus) -> list[str]:
+    """`forecast: about 0.962 (likely 0.958 to 0.971) by 2026-03-01 14:30:00, ...`"""
+    told = status.forecast
+    if told is None:
+        return []
+    low, high = sorted((told.cautious, told.hopeful))
+    by = f" by {when(status.ends_at)} UTC" if status.ends_at is not None else ""
+    return [
+        f"forecast: about {told.median:.6g} (likely {low:.6g} to {high:.6g}){by}, after "
+        f"{told.n_more} more trials"
+    ]
+
+
+def confirmation_lines(confirmation: Confirmation | None) -> list[str]:
+    """`run again: trial 7: 0.951 ± 0.004 (5 runs), the best with probability 0.83`"""
+    if confirmation is None:
+        return []
+    lines = [
+        f"  trial {each.trial_number}: {each.mean:.6g}"
+        + ("" if each.deviation is None else f" ± {each.deviation:.2g}")
+        + f" ({len(each.values)} run{'s' if len(each.values) > 1 else ''})"
+        + ("" if each.p_best is None else f", the best with probability {each.p_best:.2g}")
+        for each in confirmation.leaders
+    ]
+    return [f"run again: {confirmation.n_ended} of {confirmation.n_runs} runs done", *lines]
+
+
+def _running_row(running: RunningTrial) -> tuple[str, ...]:
+    return (
+        str(running.trial),
+        "-" if running.attempt is None else str(running.attempt),
+        _place(running),
+        seconds(running.for_s),
+        "-" if running.step is None else str(running.step),
+        wording.values_text(running.values) or "-",
+    )
+
+
+def _place(running: RunningTrial) -> str:
+    if running.is_waiting:
+        return "waits for a device"
+    if running.host is None:
+        return "another program"
+    place = f"{running.host} {', '.join(running.devices)}"
+    return place if running.is_alive else f"{place} (its dispatcher died)"
+
+
+def _dispatcher_row(
+    each: StoredDispatcher, running: Sequence[RunningTrial], now: datetime
+) -> tuple[str, ...]:
+    state = "alive" if each.is_alive else "died"
+    if each.is_silent:
+        state = "alive, but silent"
+    if each.ended_at is not None:
+        state = f"ended: {each.end_reason}" if each.end_reason else "ended"
+    beat = ago(each.beat_at, now)
+    trials = [str(one.trial) for one in running if one.dispatcher_id == each.id]
+    runs = f"trial{'s' if len(trials) > 1 else ''} {', '.join(trials)}" if trials else "-"
+    devices = ", ".join(each.devices) or "-"
+    return (each.host, str(each.pid), when(each.started_at), beat, devices, runs, state)

@@ -1,0 +1,86 @@
+"""What `tuner trials` prints: a table, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+
+from tuner.config.command_template import format_value
+from tuner.queries.studies import Objective
+from tuner.queries.trials import PARAM_PREFIX, WORDS, StoredTrial
+from tuner.terminal import wording
+from tuner.terminal.tables import as_json_lines, instant, plain, seconds, table
+
+_VALUE_PREFIX = "values_"
+
+
+def trials_text(trials: Sequence[StoredTrial], objectives: Sequence[Objective]) -> str:
+    names = [each.name for each in objectives]
+    header = ("trial", "state", *names, "took", "on", "attempts", "parameters")
+    return table(header, [_row(each, names) for each in trials])
+
+
+def _row(trial: StoredTrial, names: Sequence[str]) -> tuple[str, ...]:
+    values = [f"{trial.values[name]:.6g}" if name in trial.values else "-" for name in names]
+    state = trial.word.replace("_", " ") + (", infeasible" if trial.is_infeasible else "")
+    return (
+        str(trial.number),
+        state,
+        *values,
+        seconds(trial.duration_s),
+        devices_text(trial) or "-",
+        str(len(trial.attempts)),
+        wording.settings(trial.params),
+    )
+
+
+def devices_text(trial: StoredTrial) -> str:
+    """Those of the last attempt."""
+    return ", ".join(trial.attempts[-1].devices) if trial.attempts else ""
+
+
+def trials_json(trials: Sequence[StoredTrial]) -> str:
+    """A list with everything that is known of each trial."""
+    return as_json_lines(_object(each) for each in trials)
+
+
+def _object(trial: StoredTrial) -> dict[str, object]:
+    document = plain(trial)
+    assert isinstance(document, dict), "a dataclass becomes a mapping"
+    if trial.reports is None:
+        del document["reports"]
+    return document | {"outcome": plain(trial.outcome)}
+
+
+def trials_csv(trials: Sequence[StoredTrial], objectives: Sequence[Objective]) -> str:
+    """A line for each trial; the columns are called as in Optuna's data frames."""
+    names = [each.name for each in objectives]
+    params = list(dict.fromkeys(name for each in trials for name in each.params))
+    header = [
+        *("number", "state", "outcome", *(f"{_VALUE_PREFIX}{name}" for name in names)),
+        *("duration_s", "started_at", "completed_at", "attempts", "devices"),
+        *(f"{PARAM_PREFIX}{name}" for name in params),
+    ]
+    text_file = io.StringIO()
+    writer = csv.writer(text_file, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(_csv_row(each, names, params) for each in trials)
+    return text_file.getvalue()
+
+
+def _csv_row(
+    trial: StoredTrial, names: Sequence[str], params: Iterable[str]
+) -> list[str | int | float]:
+    instants = [instant(at) if at else "" for at in (trial.started_at, trial.completed_at)]
+    return [
+        trial.number,
+        WORDS[trial.state],
+        trial.outcome.value if trial.outcome else "",
+        *(trial.values.get(name, "") for name in names),
+        "" if trial.duration_s is None else trial.duration_s,
+        *instants,
+        len(trial.attempts),
+        devices_text(trial),
+        *(format_value(trial.params[name]) if name in trial.params else "" for name in params),
+    ]

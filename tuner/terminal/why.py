@@ -1,0 +1,230 @@
+"""`tuner why STUDY 17`: what a trial waits for, why it was pruned, what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+from optuna.trial import TrialState
+
+from tuner.actions.retry import RETRY_OF_ATTR
+from tuner.attempt import AttemptState, Outcome
+from tuner.devices.occupancy import size_text
+from tuner.errors import ConfigError
+from tuner.idle_causes import IdleCause
+from tuner.queries.attempts import StoredAttempt, read_attempts
+from tuner.queries.checkpoints import read_checkpoints
+from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.queries.idle import read_idle_now
+from tuner.queries.locate import StoredStudy
+from tuner.queries.schedules import read_members, read_origins, read_why_replaced
+from tuner.queries.trial_params import read_first_rung, read_fixed, read_whole_params
+from tuner.store.optuna_tables.statements import (
+    TRIALS,
+    read_curves,
+    read_user_attributes,
+    read_values,
+)
+from tuner.store.records.commands import paused_by
+from tuner.terminal import wording
+from tuner.terminal.idle import idle_texts
+from tuner.terminal.tables import instant
+
+#: Causes that keep a device from a trial which waits. A pause is told by itself.
+_HOLD_UP = frozenset(
+    {
+        IdleCause.GATHERING,
+        IdleCause.TAKEN,
+        IdleCause.QUARANTINED,
+        IdleCause.DATABASE,
+        IdleCause.DISK_FULL,
+        IdleCause.LOST,
+    }
+)
+
+
+def read_words(words: Sequence[str]) -> tuple[str | None, int]:
+    """The study that is named, if one is, and the trial's number.
+
+    Raises:
+        ConfigError: If that is not what they are.
+    """
+    *source, number = words
+    if len(source) > 1 or not number.isdecimal():
+        problem = f"is given {' '.join(words)!r}, but takes a study and a trial's number, "
+        raise ConfigError(f"{problem}such as study.yaml 17.", key="tuner why")
+    return next(iter(source), None), int(number)
+
+
+def explain(connection: sa.Connection, study: StoredStudy, number: int, now: datetime) -> str:
+    """All that the database knows about how a trial came to where it is.
+
+    Raises:
+        ConfigError: If there is no such trial.
+    """
+    query = sa.select(TRIALS.c.trial_id, TRIALS.c.state).where(
+        TRIALS.c.study_id == study.id, TRIALS.c.number == number
+    )
+    trial = connection.execute(query).first()
+    if trial is None:
+        raise ConfigError(f"There is no trial {number} in study {study.name!r}.")
+    attempts = read_attempts(connection, study.id, [trial.trial_id]).get(trial.trial_id, [])
+    lines = [f"Trial {number} of study {study.name!r}: {_now(trial.state, attempts)}"]
+    lines += _facts(connection, study.id, trial.trial_id)
+    if trial.state is TrialState.WAITING:
+        lines += _why_it_waits(connection, study.id, number, attempts, now)
+    elif trial.state is TrialState.RUNNING and not (attempts and attempts[-1].is_open):
+        lines += _why_no_device(connection, read_dispatchers(connection, now, study.id), now)
+    for attempt in attempts:
+        lines += _attempt(attempt)
+    if not attempts and trial.state is not TrialState.WAITING:
+        lines.append("It was run by another program than the tuner, or imported.")
+    return "\n".join(lines)
+
+
+def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
+    if state is TrialState.RUNNING and attempts and attempts[-1].is_open:
+        last = attempts[-1]
+        return f"{last.state.value} on {', '.join(last.devices)} of {last.host}"
+    if _is_paused(state, attempts):
+        return "paused"
+    return {
+        TrialState.WAITING: "waits",
+        TrialState.RUNNING: "was asked for, and waits for devices",
+        TrialState.COMPLETE: "completed",
+        TrialState.PRUNED: "pruned",
+        TrialState.FAIL: "failed",
+    }[state]
+
+
+def _is_paused(state: TrialState, attempts: Sequence[StoredAttempt]) -> bool:
+    if state is not TrialState.WAITING or not attempts:
+        return False
+    # Without a cause it was to go on on more devices.
+    return attempts[-1].outcome is Outcome.PAUSED and attempts[-1].cause is not None
+
+
+def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
+    params = read_whole_params(connection, study_id, [trial_id]).get(trial_id)
+    params = params or read_fixed(connection, study_id, [trial_id]).get(trial_id)
+    if params:
+        yield f"  parameters: {wording.settings(params)}"
+    values = read_values(connection, study_id, [trial_id]).get(trial_id)
+    if values:
+        yield f"  result: {', '.join(f'{values[each]:.6g}' for each in sorted(values))}"
+    curve = read_curves(connection, study_id, [trial_id])[trial_id]
+    if curve:
+        last = max(curve)
+        yield f"  reports: {len(curve)}, the last at step {last}: {curve[last]:.6g}"
+    first = read_first_rung(connection, study_id, trial_id)
+    if first is not None:
+        yield f"  bracket: {f'compared first at step {first}' if first else 'trained to its end'}"
+    yield from _lineage(connection, study_id, trial_id)
+    attributes = read_user_attributes(connection, study_id, [trial_id]).get(trial_id, {})
+    if RETRY_OF_ATTR in attributes:
+        yield f"  repeats trial {attributes[RETRY_OF_ATTR]}"
+    saved = read_checkpoints(connection, [trial_id]).get(trial_id)
+    if saved:
+        new = saved[0]
+        number = "1 checkpoint" if len(saved) == 1 else f"{len(saved)} checkpoints, the newest"
+        yield f"  {number}: step {new.step}, {_size(new.size_bytes)}, {instant(new.saved_at)}"
+        yield f"    {new.path} on {new.host}"
+
+
+def _lineage(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
+    """Of a population: what a trial is a copy of, and what has taken its place."""
+    query = sa.select(TRIALS.c.number).where(TRIALS.c.trial_id == trial_id)
+    number = connection.execute(query).scalar_one()
+    origins = read_origins(connection, study_id)
+    if (origin := origins.get(number)) is not None:
+        begin = f"at step {origin.step}" if origin.step else "begun anew, without its checkpoint"
+        what = "new configuration"
+        if origin.parent is not None:
+            what = f"copy of trial {origin.parent} {begin}"
+        yield f"  {what}, in the place of trial {origin.replaces}"
+    for copy, its in origins.items():
+        if its.replaces == number:
+            what = f"a copy of trial {its.parent}"
+            if its.parent is None:
+                what = "which has a new configuration"
+            yield f"  replaced by trial {copy}, {what}"
+    if why := read_why_replaced(connection, trial_id):
+        yield f"    {why}"
+    copies = [str(copy) for copy, its in origins.items() if its.parent == number]
+    if copies:
+        yield f"  copied by trial{'s' * (len(copies) > 1)} {', '.join(copies)}"
+
+
+def _size(size_bytes: int) -> str:
+    return size_text(size_bytes) if size_bytes >= 1024**2 else f"{size_bytes / 1024:.1f} KiB"
+
+
+def _why_it_waits(
+    connection: sa.Connection,
+    study_id: int,
+    number: int,
+    attempts: Sequence[StoredAttempt],
+    now: datetime,
+) -> Iterator[str]:
+    if _is_paused(TrialState.WAITING, attempts):
+        if number in read_members(connection, study_id):
+            yield "  It goes on once the members of its population behind it have come as far."
+            return
+        yield "  It goes on once it is among the best that came to its rung; else it is pruned when"
+        yield "  the study ends."
+        return
+    if not attempts:
+        yield "  It was enqueued, or asked for and put back before it had devices."
+    starts = read_dispatchers(connection, now, study_id)
+    paused = paused_by(connection, study_id) if has_our_tables(connection) else ""
+    if paused:
+        yield f"  The study is paused (by {paused}): tuner resume."
+    if not any(each.is_alive for each in starts):
+        yield "  Nobody works on the study: start it again, and it is taken up."
+        return
+    before = (
+        sa.select(sa.func.count())
+        .select_from(TRIALS)
+        .where(
+            TRIALS.c.study_id == study_id,
+            TRIALS.c.state == TrialState.WAITING,
+            TRIALS.c.number < number,
+        )
+    )
+    n_before = connection.execute(before).scalar_one()
+    yield f"  {n_before} that wait come before it; it starts when devices are free."
+    yield from _why_no_device(connection, starts, now)
+
+
+def _why_no_device(
+    connection: sa.Connection, starts: Sequence[StoredDispatcher], now: datetime
+) -> Iterator[str]:
+    """Devices that nobody has, and that are not given to any trial now."""
+    idle = read_idle_now(connection, starts, now)
+    for each in idle_texts((one for one in idle if one.cause in _HOLD_UP), now):
+        yield f"  No trial starts on {each}."
+
+
+def _attempt(attempt: StoredAttempt) -> Iterator[str]:
+    where = f"{', '.join(attempt.devices) or 'no device'} of {attempt.host}"
+    yield f"  attempt {attempt.number}: {_end(attempt)}"
+    since = f", from {instant(attempt.leased_at)}" if attempt.leased_at else ""
+    yield f"    on {where}{since}"
+    if attempt.detail:
+        yield wording.indent(attempt.detail)
+    if attempt.outcome is not None and attempt.outcome.is_failure:
+        yield f"    whole log: {attempt.log_path}"
+
+
+def _end(attempt: StoredAttempt) -> str:
+    if attempt.outcome is None:
+        return {
+            AttemptState.LEASED: "has its devices, and starts",
+            AttemptState.RUNNING: "runs",
+            AttemptState.STOPPING: "was told to end",
+        }.get(attempt.state, "has ended; its devices are awaited")
+    words = wording.outcome_text(attempt.outcome)
+    if attempt.outcome in (Outcome.CANCELLED, Outcome.LOST):
+        words += ", so that the trial was to be run again"
+    return f"{words} ({attempt.cause.value.replace('_', ' ')})" if attempt.cause else words

@@ -1,1 +1,0 @@
-"""What people see in a terminal or a log while a study goes on."""
