@@ -33,7 +33,8 @@ _PAUSING: Mapping[str, AshaPruner | FreezeThawPruner] = {
     "freeze_thaw": FreezeThawPruner(min_resource=1, growth=3),
 }
 PRUNERS = ("none", *_PAUSING)
-_DISK = "size=12m"
+#: Two pages for the log and the identity of each of a thousand trials, and the checkpoints.
+_DISK = "size=48m"
 N_GPUS = 3
 #: Number of the dispatcher whose network can be cut.
 _BEHIND_PROXY = 1
