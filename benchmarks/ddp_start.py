@@ -20,10 +20,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.results import write_json
-from benchmarks.systems import ROOT
-from benchmarks.workload import PROGRAMS
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.results import write_json
+from benchmarks.common.systems import ROOT
+from benchmarks.common.workload import PROGRAMS
 
 PROGRAM = "first_all_reduce"
 STUDY = """\

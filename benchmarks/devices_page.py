@@ -21,8 +21,8 @@ from pathlib import Path
 import psutil
 from streamlit.testing.v1 import AppTest
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.results import write_json
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.results import write_json
 from tests.integration.app.device_week import add_week
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE
 from tuner.store.connection.database import open_database

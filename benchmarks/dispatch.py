@@ -15,13 +15,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.measures import efficiency, first_start_s, median_gap_ms, peak_concurrency
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.measures import efficiency, first_start_s, median_gap_ms, peak_concurrency
+from benchmarks.common.processes import Ended, last_lines, run
+from benchmarks.common.results import Result, markdown_table, write_json
+from benchmarks.common.systems import SYSTEMS, System
+from benchmarks.common.workload import Workload, read_spans, write_folder
 from benchmarks.peers import DEFAULT_VENVS
-from benchmarks.processes import Ended, last_lines, run
-from benchmarks.results import Result, markdown_table, write_json
-from benchmarks.systems import SYSTEMS, System
-from benchmarks.workload import Workload, read_spans, write_folder
 
 
 def measure(

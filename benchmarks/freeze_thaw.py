@@ -20,7 +20,7 @@ import numpy as np
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from benchmarks.machine import this_machine
+from benchmarks.common.machine import this_machine
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 
 _N_PARAMETERS = 7

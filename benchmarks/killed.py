@@ -21,11 +21,11 @@ from statistics import median
 
 import psutil
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.processes import started
-from benchmarks.results import write_json
-from benchmarks.systems import ROOT
-from benchmarks.workload import PROGRAMS
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.processes import started
+from benchmarks.common.results import write_json
+from benchmarks.common.systems import ROOT
+from benchmarks.common.workload import PROGRAMS
 
 PROGRAM = "saving_trial"
 STUDY = """\

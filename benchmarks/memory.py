@@ -17,13 +17,13 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.measures import peak_concurrency
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.measures import peak_concurrency
+from benchmarks.common.processes import last_lines, started
+from benchmarks.common.results import write_json
+from benchmarks.common.systems import SYSTEMS
+from benchmarks.common.workload import Workload, read_spans, write_folder
 from benchmarks.peers import DEFAULT_VENVS
-from benchmarks.processes import last_lines, started
-from benchmarks.results import write_json
-from benchmarks.systems import SYSTEMS
-from benchmarks.workload import Workload, read_spans, write_folder
 
 MB = 1_000_000
 EVERY_S = 0.5

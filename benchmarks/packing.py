@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pynvml
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.results import write_json
-from benchmarks.systems import ROOT
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.results import write_json
+from benchmarks.common.systems import ROOT
 
 STUDY = """\
 study: {name}

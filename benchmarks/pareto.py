@@ -17,7 +17,7 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.machine import this_machine
+from benchmarks.common.machine import this_machine
 from tuner.search.rungs.fronts import Losses
 from tuner.search.rungs.pareto_table import ParetoTable
 

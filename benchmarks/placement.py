@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.replay import (
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.replay import (
     GIB,
     WHOLE_WEIGHTS,
     WHOLE_WIDTHS,
@@ -31,7 +31,7 @@ from benchmarks.replay import (
     machines,
     mixed_trials,
 )
-from benchmarks.results import write_json
+from benchmarks.common.results import write_json
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.queue import PATIENCE, WaitingLine
 from tuner.devices.allocation.width import MemoryShare, Share, Width, parts_of

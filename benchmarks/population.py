@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import tuner
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.results import write_json
-from benchmarks.systems import ROOT
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.results import write_json
+from benchmarks.common.systems import ROOT
 
 EXAMPLE = ROOT / "examples" / "population"
 N_STEPS = 60

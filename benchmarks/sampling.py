@@ -27,8 +27,8 @@ import optuna
 import psutil
 import pynvml
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.results import write_json
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.results import write_json
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess
 from tuner.attempt import Attempt
 from tuner.clock import Instant

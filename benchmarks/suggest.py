@@ -33,10 +33,17 @@ from optuna.pruners import NopPruner
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
-from benchmarks import quality
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.prefilled import SPACE, Params, fill, loss_of, note_generations, random_trials
-from benchmarks.results import write_json
+from benchmarks.common import quality
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.prefilled import (
+    SPACE,
+    Params,
+    fill,
+    loss_of,
+    note_generations,
+    random_trials,
+)
+from benchmarks.common.results import write_json
 from tuner.config import Direction, SamplerConfig
 from tuner.search.samplers.bounded import BoundedSampler
 from tuner.search.samplers.out_of_process import OutOfProcessSampler, out_of_process

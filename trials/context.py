@@ -22,9 +22,9 @@ from optuna.trial import BaseTrial
 
 from trials.checkpoints import CheckpointFolder
 from trials.determinism import make_deterministic, seed_generators, seed_of_rank
-from trials.link import Link
-from trials.metrics import MAX_STEP, as_number
 from trials.params import Params
+from trials.worker.link import Link
+from trials.worker.metrics import MAX_STEP, as_number
 from tuner.messages import MAX_KEY, MAX_METRIC_NAME, Assign, name_problem
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from optuna.distributions import BaseDistribution
 
 from trials import active
 from trials.context import TrialContext
-from trials.link import DispatcherLink
-from trials.termination import Termination
+from trials.worker.link import DispatcherLink
+from trials.worker.termination import Termination
 from tuner.attempt import AttemptId
 from tuner.errors import ChannelClosed
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN

@@ -12,10 +12,10 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.common.machine import package_versions
+from benchmarks.common.results import write_json
 from benchmarks.dashboard import browser, refresh
 from benchmarks.database.stored import kept_study
-from benchmarks.machine import package_versions
-from benchmarks.results import write_json
 
 _PACKAGES = ("tuner", "streamlit", "plotly", "optuna", "optuna-dashboard", "playwright")
 

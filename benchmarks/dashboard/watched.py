@@ -22,13 +22,13 @@ from statistics import fmean, median
 
 from playwright.sync_api import sync_playwright
 
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.measures import Span
+from benchmarks.common.processes import last_lines, started
+from benchmarks.common.results import write_json
+from benchmarks.common.systems import SYSTEMS
+from benchmarks.common.workload import Workload, read_spans, write_folder
 from benchmarks.dashboard.browser import FLAGS, Page, served, tuner_dashboard
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.measures import Span
-from benchmarks.processes import last_lines, started
-from benchmarks.results import write_json
-from benchmarks.systems import SYSTEMS
-from benchmarks.workload import Workload, read_spans, write_folder
 
 _PACKAGES = ("tuner", "streamlit", "plotly", "optuna", "playwright")
 _PAGES = ("convergence", "curves", "devices", "trials", "parameters")

@@ -20,10 +20,10 @@ from typing import Any
 
 import optuna
 
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.results import write_json
 from benchmarks.database import cold, fleet, held, reports, trial
 from benchmarks.database.servers import POSTGRESQL, server_for, server_version
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.results import write_json
 
 PACKAGES = ("tuner", "optuna", "sqlalchemy", "psycopg", "numpy")
 

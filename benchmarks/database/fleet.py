@@ -16,11 +16,11 @@ from statistics import median
 
 import optuna
 
+from benchmarks.common.measures import Span, efficiency, first_start_s, peak_concurrency
+from benchmarks.common.processes import last_lines, started
+from benchmarks.common.systems import SYSTEMS
+from benchmarks.common.workload import read_spans
 from benchmarks.database.servers import POSTGRESQL, new_database
-from benchmarks.measures import Span, efficiency, first_start_s, peak_concurrency
-from benchmarks.processes import last_lines, started
-from benchmarks.systems import SYSTEMS
-from benchmarks.workload import read_spans
 from tuner.store.connection.database import open_database
 
 PROGRAMS = Path(__file__).parent / "programs"

@@ -16,9 +16,9 @@ import optuna
 from optuna.pruners import MedianPruner
 from optuna.samplers import RandomSampler
 
+from benchmarks.common.systems import ROOT
 from benchmarks.database.rig import opened
 from benchmarks.database.stored import OBJECTIVE, SPACE, STUDY, value_at
-from benchmarks.systems import ROOT
 from tuner.clock import SystemClock
 
 IMPORTED, READ, ASKED, JUDGED = "imported", "read", "asked", "judged"

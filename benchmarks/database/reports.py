@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.common.systems import ROOT
 from benchmarks.database.rig import build_dispatcher, opened, unseen_view
 from benchmarks.database.servers import KINDS, SQLITE, new_database
 from benchmarks.database.stored import make_study
-from benchmarks.systems import ROOT
 from tuner.attempt import AttemptId
 from tuner.clock import SystemClock
 from tuner.launch.channel import ChannelServer

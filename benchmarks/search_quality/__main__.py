@@ -19,8 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.machine import package_versions, this_machine
-from benchmarks.results import write_json
+from benchmarks.common.machine import package_versions, this_machine
+from benchmarks.common.results import write_json
 from benchmarks.search_quality import two_systems
 from benchmarks.search_quality.judge import Judged, Judging, judge, tables, write_picture
 from benchmarks.search_quality.kept import Case, Kept

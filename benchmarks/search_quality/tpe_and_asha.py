@@ -20,7 +20,7 @@ from optuna.samplers import TPESampler
 from optuna.samplers._tpe.sampler import _split_trials, default_gamma
 from optuna.trial import FrozenTrial, TrialState
 
-from benchmarks.machine import this_machine
+from benchmarks.common.machine import this_machine
 from benchmarks.search_quality.by_rung import RungFedTPE
 from benchmarks.search_quality.loop import play
 from benchmarks.search_quality.systems import OptunaSearch

@@ -139,7 +139,7 @@ def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["tuner.compose.wiring", "tuner.compose.run_report", "trials.function_worker", "trials"],
+    ["tuner.compose.wiring", "tuner.compose.run_report", "trials.worker.function_worker", "trials"],
 )
 def test_nothing_but_training_code_imports_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"

@@ -12,6 +12,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from benchmarks.common.measures import Span
 from benchmarks.database import cold, fleet, held, reports, trial
 from benchmarks.database.__main__ import MEASURES, kinds_of, parse_arguments
 from benchmarks.database.chatter import Worker
@@ -27,7 +28,6 @@ from benchmarks.database.stored import (
     make_study,
     value_at,
 )
-from benchmarks.measures import Span
 from tuner.attempt import AttemptId, Outcome
 from tuner.launch.inbox import Received, SourceId, WorkerExited
 from tuner.messages import Action, Finished, Hello, Report, Verdict, decode

@@ -9,9 +9,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from benchmarks import quality
-from benchmarks.prefilled import SPACE, loss_of, random_trials
-from benchmarks.quality import OBJECTIVES, Found, Search, effect
+from benchmarks.common import quality
+from benchmarks.common.prefilled import SPACE, loss_of, random_trials
+from benchmarks.common.quality import OBJECTIVES, Found, Search, effect
 from benchmarks.suggest import (
     OPTUNA,
     STUDY,

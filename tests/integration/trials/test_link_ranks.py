@@ -18,8 +18,8 @@ import trials
 from tests.unit.trials.recording_link import ATTEMPT
 from tests.unit.trials.test_link import ASSIGN, TOKEN
 from trials import active
-from trials import link as link_module
-from trials.link import DispatcherLink
+from trials.worker import link as link_module
+from trials.worker.link import DispatcherLink
 from tuner import messages
 from tuner.errors import ChannelClosed, RanksDisagree
 from tuner.messages import Action, Decided, Verdict

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.measures import (
+from benchmarks.common.measures import (
     NS_PER_MS,
     Span,
     efficiency,

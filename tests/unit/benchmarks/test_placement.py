@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.placement import replay_table, time_decisions
-from benchmarks.replay import (
+from benchmarks.common.replay import (
     WHOLE_WEIGHTS,
     WHOLE_WIDTHS,
     FirstComeFirstServed,
@@ -14,6 +13,7 @@ from benchmarks.replay import (
     Trial,
     mixed_trials,
 )
+from benchmarks.placement import replay_table, time_decisions
 from tuner.devices.allocation.queue import WaitingLine
 from tuner.devices.allocation.width import Devices, n_devices_of
 

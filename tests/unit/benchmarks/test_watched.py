@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.common.measures import Span
 from benchmarks.dashboard.watched import Watched, seconds_between_ends, table
-from benchmarks.measures import Span
 
 S = 1_000_000_000
 

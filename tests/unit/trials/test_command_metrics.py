@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from trials.command_worker import _Minder
-from trials.metrics import line_reader
+from trials.worker.command_worker import _Minder
+from trials.worker.metrics import line_reader
 from tuner.messages import Assign
 
 ASSIGN = Assign(

@@ -16,7 +16,7 @@ import torch
 from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
 from trials.context import TrialContext
-from trials.function_worker import evaluate, judge_error, judge_result, resolve
+from trials.worker.function_worker import evaluate, judge_error, judge_result, resolve
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.failure_diagnosis import N_TAIL_LINES

@@ -15,7 +15,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from trials.link import DispatcherLink, Link
+from trials.worker.link import DispatcherLink, Link
 from tuner import messages
 from tuner.attempt import AttemptId, Outcome
 from tuner.errors import ChannelClosed

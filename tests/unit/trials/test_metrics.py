@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trials.metrics import Curve, Reading, line_reader, read_json
+from trials.worker.metrics import Curve, Reading, line_reader, read_json
 
 ONE = ("accuracy",)
 TWO = ("accuracy", "size")

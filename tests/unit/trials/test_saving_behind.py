@@ -16,8 +16,8 @@ import torch
 
 from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from trials.function_worker import finish_saving
 from trials.states import copy_to_cpu
+from trials.worker.function_worker import finish_saving
 from tuner.attempt import Cause, Outcome
 from tuner.messages import Finished
 

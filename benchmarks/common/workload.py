@@ -5,9 +5,9 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.measures import Span
+from benchmarks.common.measures import Span
 
-PROGRAMS = Path(__file__).parent / "programs"
+PROGRAMS = Path(__file__).parents[1] / "programs"
 
 STUDY_YAML = """\
 study: bench

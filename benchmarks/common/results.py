@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from benchmarks.machine import commit_of, this_machine
-from benchmarks.systems import ROOT
-from benchmarks.workload import Workload
+from benchmarks.common.machine import commit_of, this_machine
+from benchmarks.common.systems import ROOT
+from benchmarks.common.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)

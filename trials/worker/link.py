@@ -20,8 +20,8 @@ from typing import Protocol, TypeVar
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
-from trials.outbox import Outbox
-from trials.termination import REASON, Termination
+from trials.worker.outbox import Outbox
+from trials.worker.termination import REASON, Termination
 from tuner import messages
 from tuner.attempt import AttemptId
 from tuner.clock import since_boot_s
@@ -173,7 +173,7 @@ class DispatcherLink:
         """Hands over the values of a step; of a rank above 0, only which step it is at.
 
         Never waits. What a dispatcher that stands still does not take is kept in memory and sent
-        with a later call; see `trials.outbox` for how much.
+        with a later call; see `trials.worker.outbox` for how much.
 
         Raises:
             MessageTooLarge: If the dispatcher would refuse it.

@@ -23,9 +23,9 @@ from optuna import TrialPruned
 
 from trials import active
 from trials.context import TrialContext
-from trials.environment import environment_of
-from trials.link import DispatcherLink
-from trials.termination import REASON, Termination
+from trials.worker.environment import environment_of
+from trials.worker.link import DispatcherLink
+from trials.worker.termination import REASON, Termination
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, give_back_limit

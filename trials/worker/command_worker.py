@@ -18,8 +18,8 @@ from collections.abc import Mapping
 from typing import IO
 
 from trials.context import TrialContext
-from trials.environment import builtins_of, environment_of
-from trials.function_worker import (
+from trials.worker.environment import builtins_of, environment_of
+from trials.worker.function_worker import (
     EXIT_DISPATCHER_GONE,
     EXIT_OK,
     EXIT_TERMINATED,
@@ -29,10 +29,10 @@ from trials.function_worker import (
     leave,
     settle,
 )
-from trials.link import DispatcherLink
-from trials.metrics import Curve, LineReader, line_reader
-from trials.output_lines import LineSplitter
-from trials.termination import Termination
+from trials.worker.link import DispatcherLink
+from trials.worker.metrics import Curve, LineReader, line_reader
+from trials.worker.output_lines import LineSplitter
+from trials.worker.termination import Termination
 from tuner.attempt import Cause, Outcome
 from tuner.config.command_template import render_argv
 from tuner.errors import ChannelClosed

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.peers import python_of
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 # One thread per trial for all: 8 trials with a pool of threads each would fight for the cores.
 COMMON_ENV = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}

@@ -23,7 +23,7 @@ from pathlib import Path
 import optuna
 from optuna.samplers import BaseSampler, GPSampler, TPESampler
 
-from benchmarks.prefilled import SPACE, loss_of
+from benchmarks.common.prefilled import SPACE, loss_of
 from tuner.search.samplers import tpe_speedup
 from tuner.search.samplers.bounded import BoundedSampler
 from tuner.search.samplers.curve_gp.shortlists import Least, age

@@ -1,0 +1,1 @@
+"""Inside a worker process: function and command workers, and the link to the dispatcher."""
