@@ -12,8 +12,7 @@ import copy
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, check_distribution_compatibility
@@ -25,9 +24,15 @@ from tuner.store.connection.engine import open_engine
 from tuner.store.connection.transactions import Access
 from tuner.store.optuna_tables import studies
 from tuner.store.optuna_tables import writes as optuna_rows
+from tuner.store.optuna_tables.added_trials import (
+    Added,
+    added_after,
+    claim_waiting,
+    insert_trial,
+    new_trial,
+)
 from tuner.store.optuna_tables.cached_trials import HeldTrials
 from tuner.store.optuna_tables.growing_curve import grown
-from tuner.store.optuna_tables.reads import TrialHead, read_new, read_trials
 from tuner.store.records.ownership import Ownership
 
 #: Reports that wait for a database that does not answer; about 500 MB.
@@ -38,15 +43,6 @@ MayBegin = Callable[[sa.Connection], bool]
 """Whether a trial may be added, as a look in the transaction that adds it shows."""
 Choose = Callable[[sa.Connection], Mapping[str, Any] | None]
 """Chooses the attributes of a trial in the transaction that adds it; None adds none."""
-
-
-class _Added(NamedTuple):
-    """A trial that was added."""
-
-    trial_id: int
-    number: int
-    #: Those that others have added before it.
-    before: Sequence[FrozenTrial]
 
 
 class BufferedStorage(HeldTrials):
@@ -188,11 +184,16 @@ class BufferedStorage(HeldTrials):
             NoTrialLeft: If the study's dispatchers may begin no further one.
         """
         study = self._study(study_id)
-        trial = copy.deepcopy(template_trial) if template_trial else _new_trial()
-        insert = partial(self._insert, study_id=study_id, trial=trial, newest=study.newest)
-        added = _added_after(study.newest) if self._is_alone else self._access.run(insert)
+        trial = copy.deepcopy(template_trial) if template_trial else new_trial()
+        if self._is_alone:
+            added = added_after(study.newest)
+        else:
+            ownership, newest = self._ownership, study.newest
+            added = self._access.run(
+                lambda c: insert_trial(c, study_id, trial, newest=newest, ownership=ownership)
+            )
         self._take_in_added(study_id, trial, added)
-        self._buffer_whole_trial(trial)
+        self._pending.add_whole(trial)
         return added.trial_id
 
     def begin_trial(
@@ -228,23 +229,25 @@ class BufferedStorage(HeldTrials):
             NoTrialLeft: If the study's dispatchers may begin no further one.
         """
         self.flush()  # What is looked at is in the database.
-        trial = _new_trial()
+        trial = new_trial()
         newest = self._study(study_id).newest
         if self._is_alone:
             chosen = self._access.run(choose)
             if chosen is None:
                 return None
             trial.system_attrs = dict(chosen)
-            self._take_in_added(study_id, trial, _added_after(newest))
+            self._take_in_added(study_id, trial, added_after(newest))
             return trial._trial_id
 
-        def insert(connection: sa.Connection) -> _Added | None:
+        def insert(connection: sa.Connection) -> Added | None:
             self._begin_adding(connection, study_id)
             attributes = choose(connection)
             if attributes is None:
                 return None
             trial.system_attrs = dict(attributes)
-            added = self._insert(connection, study_id, trial, newest)
+            added = insert_trial(
+                connection, study_id, trial, newest=newest, ownership=self._ownership
+            )
             optuna_rows.insert_attributes(connection, added.trial_id, attributes)
             return added
 
@@ -357,35 +360,7 @@ class BufferedStorage(HeldTrials):
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _insert(
-        self,
-        connection: sa.Connection,
-        study_id: int,
-        trial: FrozenTrial,
-        newest: FrozenTrial | None,
-    ) -> _Added:
-        ownership = self._ownership
-        if ownership is not None:
-            ownership.begin(connection)
-        trial_id, number = optuna_rows.insert_trial(
-            connection,
-            study_id,
-            trial.state,
-            started_at=trial.datetime_start,
-            completed_at=trial.datetime_complete,
-            newest=newest,
-            is_locked=ownership is not None,
-        )
-        if ownership is not None:
-            ownership.check_room(number)
-            ownership.claim_new(connection, trial_id)
-        newest_id, next_number = (newest._trial_id, newest.number + 1) if newest else (0, 0)
-        if number == next_number:
-            return _Added(trial_id, number, ())
-        before = read_new(connection, study_id, after_id=newest_id)
-        return _Added(trial_id, number, [each for each in before if each.number < number])
-
-    def _take_in_added(self, study_id: int, trial: FrozenTrial, added: _Added) -> None:
+    def _take_in_added(self, study_id: int, trial: FrozenTrial, added: Added) -> None:
         if not trial.state.is_finished():
             self._own.add(added.trial_id)
             # A template may have the curve of one that has ended; this one shall report.
@@ -403,56 +378,6 @@ class BufferedStorage(HeldTrials):
             trial.datetime_start = datetime.now()
             return trial
         self.flush()
-        return self._access.run(lambda c: self._claim_in(c, trial))
-
-    def _claim_in(self, connection: sa.Connection, trial: FrozenTrial) -> FrozenTrial | None:
-        trial_id, started_at = trial._trial_id, datetime.now()
-        if self._ownership is not None:
-            self._ownership.begin(connection)
-            if not self._ownership.may_begin_waiting(connection, trial_id):
-                return None
-        if not optuna_rows.claim_waiting_trial(connection, trial_id, started_at):
-            return None
-        if self._ownership is not None:
-            self._ownership.claim(connection, trial_id)
-        study_id, number = self._places[trial_id]
-        head = TrialHead(trial_id, number, TrialState.RUNNING, started_at, None)
-        return read_trials(connection, study_id, [head])[0]
-
-    def _buffer_whole_trial(self, trial: FrozenTrial) -> None:
-        """What a template brings beyond its state: parameters, values, curves, attributes."""
-        trial_id = trial._trial_id
-        for name, distribution in trial.distributions.items():
-            internal = distribution.to_internal_repr(trial.params[name])
-            self._pending.add_param(trial_id, name, internal, distribution)
-        for step, value in trial.intermediate_values.items():
-            self._pending.add_report(trial_id, step, value)
-        for key, value in trial.user_attrs.items():
-            self._pending.add_attr(trial_id, key, value, system=False)
-        for key, value in trial.system_attrs.items():
-            self._pending.add_attr(trial_id, key, value, system=True)
-        if trial.values is not None:
-            self._pending.add_values(trial_id, trial.values)
-
-
-def _added_after(newest: FrozenTrial | None) -> _Added:
-    """In memory alone."""
-    number = newest.number + 1 if newest else 0
-    return _Added(newest._trial_id + 1 if newest else 1, number, ())
-
-
-def _new_trial() -> FrozenTrial:
-    return FrozenTrial(
-        number=-1,
-        trial_id=-1,
-        state=TrialState.RUNNING,
-        value=None,
-        values=None,
-        datetime_start=datetime.now(),
-        datetime_complete=None,
-        params={},
-        distributions={},
-        user_attrs={},
-        system_attrs={},
-        intermediate_values={},
-    )
+        ownership = self._ownership
+        study_id, _ = self._places[trial._trial_id]
+        return self._access.run(lambda c: claim_waiting(c, study_id, trial, ownership=ownership))

@@ -135,6 +135,21 @@ class PendingRows:
                 "value_type": kind,
             }
 
+    def add_whole(self, trial: FrozenTrial) -> None:
+        """All of a trial but its state: parameters, values, curve and attributes."""
+        trial_id = trial._trial_id
+        for name, distribution in trial.distributions.items():
+            internal = distribution.to_internal_repr(trial.params[name])
+            self.add_param(trial_id, name, internal, distribution)
+        for step, value in trial.intermediate_values.items():
+            self.add_report(trial_id, step, value)
+        for key, value in trial.user_attrs.items():
+            self.add_attr(trial_id, key, value, system=False)
+        for key, value in trial.system_attrs.items():
+            self.add_attr(trial_id, key, value, system=True)
+        if trial.values is not None:
+            self.add_values(trial_id, trial.values)
+
     def write(self, connection: sa.Connection) -> None:
         """Writes everything in the caller's transaction; forget the batch once it is committed."""
         for trial_id, step in self.dropped.items():

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import sqlalchemy as sa
 
-from tuner.attempt import Attempt, AttemptId, AttemptState, Ending, Outcome
+from tuner.attempt import Attempt, AttemptId, AttemptState, Ending
 from tuner.budget import Budget
 from tuner.checkpoints.scan import SavedState
 from tuner.clock import Clock
@@ -28,6 +29,7 @@ from tuner.messages import Json
 from tuner.store.connection.database import Database, store_errors
 from tuner.store.optuna_tables.storage import MOST_WAITING
 from tuner.store.optuna_tables.writes import PendingRows
+from tuner.store.records import attempt_history
 from tuner.store.records.attempt_rows import AttemptRows, Row
 from tuner.store.records.checkpoint_rows import CheckpointRows, StoredCheckpoint, checkpoints_of
 from tuner.store.records.commands import Commands
@@ -48,11 +50,11 @@ from tuner.store.records.peers import Fleet, clear_up
 from tuner.store.records.usage.record import UsageRecord
 from tuner.store.records.usage.roll_up import roll_up
 from tuner.store.records.usage.rows import UsageRows
-from tuner.store.schema.models import AttemptRow, DispatcherRow, table_of
+from tuner.store.schema.models import DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored
 
+_Read = TypeVar("_Read")
 _DISPATCHERS = table_of(DispatcherRow)
-_N_IDS_IN_QUERY = 500
 _IS_RUN_ALREADY = (
     "This study is being run already, on {place}. Wait for it, end it with Ctrl-C, or start "
     "another study with --study NEW_NAME."
@@ -314,8 +316,7 @@ class Recorder:
 
     def checkpoints_of(self, trial_id: int) -> list[StoredCheckpoint]:
         """What any dispatcher saw of a trial, the newest first."""
-        with self._errors():
-            return self._database.access.run(lambda c: checkpoints_of(c, trial_id))
+        return self._read(lambda c: checkpoints_of(c, trial_id))
 
     def roll_up(self, at: datetime) -> bool:
         """Makes old samples of devices fewer, one part at a time; says whether there was any.
@@ -399,20 +400,11 @@ class Recorder:
 
     def attempts_of(self, trial_id: int) -> int:
         """How many attempts a trial has had, by any dispatcher."""
-        query = sa.select(sa.func.max(AttemptRow.number)).where(AttemptRow.trial_id == trial_id)
-        with self._errors():
-            return self._database.access.run(lambda c: int(c.execute(query).scalar() or 0))
+        return self._read(lambda c: attempt_history.attempts_of(c, trial_id))
 
     def begun_at(self, trial_id: int) -> datetime | None:
         """When the first attempt of a trial got its devices, in UTC without a zone; or None."""
-        query = (
-            sa.select(AttemptRow.leased_at)
-            .where(AttemptRow.trial_id == trial_id)
-            .order_by(AttemptRow.number)
-            .limit(1)
-        )
-        with self._errors():
-            return self._database.access.run(lambda c: c.execute(query).scalar())
+        return self._read(lambda c: attempt_history.begun_at(c, trial_id))
 
     def begun_at_of(self, trial_ids: Sequence[int]) -> dict[int, datetime]:
         """By trial: when its first attempt got its devices; nothing for trials without attempts.
@@ -420,18 +412,7 @@ class Recorder:
         Raises:
             Unavailable: If the database does not answer now.
         """
-        found: dict[int, datetime] = {}
-        query = sa.select(AttemptRow.trial_id, AttemptRow.leased_at).order_by(AttemptRow.number)
-        with self._errors():
-            for first in range(0, len(trial_ids), _N_IDS_IN_QUERY):
-                some = trial_ids[first : first + _N_IDS_IN_QUERY]
-                of_some = query.where(AttemptRow.trial_id.in_(some))
-                for trial_id, leased_at in self._rows_of(of_some):
-                    found.setdefault(trial_id, leased_at)
-        return found
-
-    def _rows_of(self, query: sa.Select[int, datetime]) -> list[tuple[int, datetime]]:
-        return self._database.access.run(lambda c: [(row[0], row[1]) for row in c.execute(query)])
+        return self._read(lambda c: attempt_history.begun_at_of(c, trial_ids))
 
     def has_lost(self, trial_id: int, *, after: int, before: int) -> bool:
         """Whether the end of any attempt between two others was not seen by its dispatcher.
@@ -441,25 +422,17 @@ class Recorder:
             after: Number of an attempt; those that follow it are looked at.
             before: Number of a later attempt, which is not looked at, as none after it is.
         """
-        is_lost = sa.or_(AttemptRow.outcome.is_(None), AttemptRow.outcome == Outcome.LOST)
-        query = (
-            sa.select(sa.func.count())
-            .where(AttemptRow.trial_id == trial_id, is_lost)
-            .where(AttemptRow.number > after, AttemptRow.number < before)
+        return self._read(
+            lambda c: attempt_history.has_lost(c, trial_id, after=after, before=before)
         )
-        with self._errors():
-            return bool(self._database.access.run(lambda c: c.execute(query).scalar()))
 
     def endings_of(self, trial_id: int) -> list[Ending]:
         """How a trial's attempts have ended, as far as that is written down; the oldest first."""
-        query = (
-            sa.select(AttemptRow.outcome, AttemptRow.cause, AttemptRow.detail)
-            .where(AttemptRow.trial_id == trial_id)
-            .order_by(AttemptRow.number)
-        )
+        return self._read(lambda c: attempt_history.endings_of(c, trial_id))
+
+    def _read(self, look: Callable[[sa.Connection], _Read]) -> _Read:
         with self._errors():
-            rows = self._database.access.run(lambda c: c.execute(query).all())
-        return [Ending(outcome=row[0], cause=row[1], detail=row[2]) for row in rows if row[0]]
+            return self._database.access.run(look)
 
     def _take_slot(self, device_id: int, attempt_id: AttemptId, *, is_whole: bool) -> int:
         # Who has all of a device is refused by the database where anybody has a part of it.

@@ -1,0 +1,73 @@
+"""Reads what earlier attempts of a trial did, whichever dispatcher ran them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from tuner.attempt import Ending, Outcome
+from tuner.store.schema.models import AttemptRow
+
+_N_IDS_IN_QUERY = 500
+
+
+def attempts_of(connection: sa.Connection, trial_id: int) -> int:
+    """How many attempts a trial has had."""
+    query = sa.select(sa.func.max(AttemptRow.number)).where(AttemptRow.trial_id == trial_id)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def begun_at(connection: sa.Connection, trial_id: int) -> datetime | None:
+    """When the first attempt of a trial got its devices, in UTC without a zone; or None."""
+    query = (
+        sa.select(AttemptRow.leased_at)
+        .where(AttemptRow.trial_id == trial_id)
+        .order_by(AttemptRow.number)
+        .limit(1)
+    )
+    return connection.execute(query).scalar()
+
+
+def begun_at_of(connection: sa.Connection, trial_ids: Sequence[int]) -> dict[int, datetime]:
+    """When the first attempt of each trial got its devices, by trial id.
+
+    Trials without attempts are left out.
+    """
+    found: dict[int, datetime] = {}
+    query = sa.select(AttemptRow.trial_id, AttemptRow.leased_at).order_by(AttemptRow.number)
+    for first in range(0, len(trial_ids), _N_IDS_IN_QUERY):
+        some = trial_ids[first : first + _N_IDS_IN_QUERY]
+        for trial_id, leased_at in connection.execute(query.where(AttemptRow.trial_id.in_(some))):
+            found.setdefault(trial_id, leased_at)
+    return found
+
+
+def has_lost(connection: sa.Connection, trial_id: int, *, after: int, before: int) -> bool:
+    """Whether an attempt between two others ended without its dispatcher seeing the end.
+
+    Args:
+        connection: To the database.
+        trial_id: Whose attempts they are.
+        after: Number of an attempt; those that follow it are looked at.
+        before: Number of a later attempt; it and those that follow it are not looked at.
+    """
+    is_lost = sa.or_(AttemptRow.outcome.is_(None), AttemptRow.outcome == Outcome.LOST)
+    query = (
+        sa.select(sa.func.count())
+        .where(AttemptRow.trial_id == trial_id, is_lost)
+        .where(AttemptRow.number > after, AttemptRow.number < before)
+    )
+    return bool(connection.execute(query).scalar())
+
+
+def endings_of(connection: sa.Connection, trial_id: int) -> list[Ending]:
+    """How a trial's attempts ended, as far as that is recorded; the oldest first."""
+    query = (
+        sa.select(AttemptRow.outcome, AttemptRow.cause, AttemptRow.detail)
+        .where(AttemptRow.trial_id == trial_id)
+        .order_by(AttemptRow.number)
+    )
+    rows = connection.execute(query).all()
+    return [Ending(outcome=row[0], cause=row[1], detail=row[2]) for row in rows if row[0]]
