@@ -1,8 +1,10 @@
-"""The README says what is true: its study file loads, and no outcome, state or key is left out."""
+"""README and docs are true: study files load, code parses, no key, command or state is left out."""
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,54 +12,173 @@ import yaml
 from typer.main import get_command
 
 import tuner
-from tuner.attempt import AttemptState, Outcome
+from tuner.attempt import TRANSITIONS, AttemptState, Outcome
 from tuner.cli.main import app
 from tuner.config import StudyConfig, load_study_file
+from tuner.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_BUDGET_REACHED,
+    EXIT_INTERRUPTED,
+    EXIT_STUDY_FAILED,
+)
+from tuner.queries.study_state import Standing
 from tuner.results.formats import Format
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+#: Generated, and tested where they are generated.
+GENERATED = {"study-file.md", "training-api.md", "command-line.md"}
+#: Logs of measurements and choices; they show no blocks to paste.
+RECORDS = {"benchmarks.md", "decisions.md", "reliability.md"}
+PAGES = [README, *sorted(page for page in DOCS.glob("*.md") if page.name not in GENERATED)]
+GUIDES = [page for page in PAGES if page.name not in RECORDS]
+GUIDE_TEXT = "\n".join(page.read_text() for page in GUIDES)
+MOST_LINES_OF_README = 150
 
 
-def study_file_of_readme() -> str:
-    blocks = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-    return next(block for block in blocks if block.startswith("study:"))
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def test_study_file_of_the_readme_loads(tmp_path: Path) -> None:
-    file = tmp_path / "study.yaml"
-    file.write_text(study_file_of_readme())
-    config = load_study_file(file, environ={})
+def all_blocks(language: str) -> list[object]:
+    return [
+        pytest.param(block, id=f"{page.stem}-{number}")
+        for page in GUIDES
+        for number, block in enumerate(blocks(page, language))
+    ]
+
+
+def study_file_with_all_keys() -> str:
+    return next(each for each in blocks(DOCS / "your-program.md", "yaml") if "study:" in each)
+
+
+def load(text: str, folder: Path) -> StudyConfig:
+    file = folder / "study.yaml"
+    file.write_text(text)
+    return load_study_file(file, environ={"DB_PASSWORD": "secret"})
+
+
+def test_readme_is_one_page() -> None:
+    assert len(README.read_text().splitlines()) <= MOST_LINES_OF_README
+
+
+def test_study_file_of_the_readme_has_eight_keys(tmp_path: Path) -> None:
+    (block,) = [each for each in blocks(README, "yaml") if "study:" in each]
+    assert len(yaml.safe_load(block)) == 8
+    assert load(block, tmp_path).budget.trials == 64
+
+
+def test_study_file_with_all_keys_loads(tmp_path: Path) -> None:
+    config = load(study_file_with_all_keys(), tmp_path)
     assert config.study == "digits-mlp"
     assert config.budget.device_hours == 2
 
 
-def test_study_file_of_the_readme_shows_every_key() -> None:
-    assert set(yaml.safe_load(study_file_of_readme())) == set(StudyConfig.yaml_keys())
+def test_study_file_with_all_keys_shows_every_key() -> None:
+    assert set(yaml.safe_load(study_file_with_all_keys())) == set(StudyConfig.yaml_keys())
+
+
+@pytest.mark.parametrize("block", all_blocks("yaml"))
+def test_yaml_is_a_study_file_or_a_part_of_one(block: str, tmp_path: Path) -> None:
+    space = {"lr": {"type": "float", "low": 1e-4, "high": 0.1, "log": True}, "width": 64}
+    base = {"study": "part", "trial": {"function": "train:main"}, "search_space": space}
+    part = yaml.safe_load(block)
+    metrics = part.get("trial", {}).get("metrics", {}).get("pattern", "")
+    if "study" not in part and (names := re.findall(r"\?P<(?!step)(\w+)>", metrics)):
+        part["objectives"] = {names[0]: "minimize"}
+    load(yaml.safe_dump({**base, **part}, sort_keys=False), tmp_path)
+
+
+@pytest.mark.parametrize("block", all_blocks("python"))
+def test_python_parses(block: str) -> None:
+    ast.parse(block)
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_outcome_is_in_the_glossary(outcome: Outcome) -> None:
-    assert re.search(rf"\| outcome \|.*\b{outcome.value}\b", README)
+    glossary = (DOCS / "glossary.md").read_text()
+    assert re.search(rf"\| outcome \|.*\b{outcome.value}\b", glossary)
 
 
 @pytest.mark.parametrize("state", AttemptState)
-def test_state_is_in_the_readme(state: AttemptState) -> None:
-    assert re.search(rf"\b{state.value}\b", README)
+def test_state_is_explained(state: AttemptState) -> None:
+    assert f"| `{state.value}` |" in (DOCS / "architecture.md").read_text()
+
+
+def test_drawn_moves_of_an_attempt_are_those_of_the_code() -> None:
+    drawing = next(each for each in blocks(DOCS / "architecture.md", "mermaid") if "leased" in each)
+    drawn = set(re.findall(r"^ +(\w+) --> (\w+)$", drawing, re.MULTILINE))
+    moves = {(old.value, new.value) for old, to in TRANSITIONS.items() for new in to}
+    assert drawn == moves
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    rooms = {page.parent.relative_to(ROOT).as_posix() for page in ROOT.glob("tuner/*/__init__.py")}
+    assert [room for room in sorted(rooms) if f"`{room}/`" not in text] == []
 
 
 @pytest.mark.parametrize("command", get_command(app).commands)  # type: ignore[attr-defined]
-def test_command_is_in_the_readme(command: str) -> None:
-    assert re.search(rf"tuner[ .]{command}\b", README)
+def test_command_is_in_the_guides(command: str) -> None:
+    assert re.search(rf"`tuner {command}\b", (DOCS / "operations.md").read_text())
 
 
-def test_formats_are_in_the_readme() -> None:
-    assert all(form.value in README for form in Format)
+PASTED = sorted(
+    {
+        line.strip()
+        for page in GUIDES
+        for block in blocks(page, "sh")
+        for line in block.splitlines()
+        if re.match(r"tuner |python -m tuner\.run ", line)
+    }
+)
 
 
-def test_links_lead_somewhere() -> None:
-    targets = re.findall(r"\]\(([^)#]+)\)", README)
-    assert [target for target in targets if not (ROOT / target).exists()] == []
+@pytest.mark.parametrize("line", PASTED)
+def test_command_line_to_paste_has_known_options(line: str) -> None:
+    words = shlex.split(line.replace("python -m tuner.run", "tuner run"), comments=True)
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    known = {option for each in commands[words[1]].params for option in each.opts}
+    assert [word for word in words[2:] if word.startswith("-") and word not in known] == []
+
+
+def test_exit_codes_are_in_the_guides() -> None:
+    operations = (DOCS / "operations.md").read_text()
+    codes = (EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED)
+    assert [code for code in codes if f"\n| {code} |" not in operations] == []
+    monitoring = (DOCS / "monitoring.md").read_text()
+    assert [each for each in Standing if f"\n| {each.exit_code} |" not in monitoring] == []
+
+
+def test_formats_are_in_the_guides() -> None:
+    assert all(form.value in GUIDE_TEXT for form in Format)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)\)", page.read_text())
+    local = [each for each in targets if "://" not in each and Path(each).name not in GENERATED]
+    assert [each for each in local if not (page.parent / each).exists()] == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_links_to_headings_lead_somewhere(page: Path) -> None:
+    for name, heading in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", page.read_text()):
+        target = page.parent / name if name else page
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+        assert heading in {slug(each) for each in headings}, f"{name}#{heading}"
+
+
+def slug(heading: str) -> str:
+    """As GitHub and MkDocs name a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def test_every_guide_is_linked_from_the_first_page() -> None:
+    index = (DOCS / "index.md").read_text()
+    names = {page.name for page in PAGES if page not in (README, DOCS / "index.md")}
+    assert [name for name in sorted(names) if f"]({name})" not in index] == []
 
 
 def test_public_names_are_fixed() -> None:
