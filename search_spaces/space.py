@@ -168,6 +168,11 @@ def is_one_of(value: object, allowed: Iterable[object]) -> bool:
     return any(value == each and is_bool == isinstance(each, bool) for each in allowed)
 
 
+def format_value(value: ParamValue) -> str:
+    """A value on a command line: text as it is, all else as JSON (`1e-05`, `true`, `[1, 2]`)."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that a misspelt one most likely meant."""
     return next(iter(difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)), None)

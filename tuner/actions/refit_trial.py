@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from search_spaces import ParamValue, Scalar, SearchSpace
-from tuner.actions.fit_to_space import Misfit, check_constant, converted
-from tuner.config.command_template import format_value
+from search_spaces.fit import Misfit, check_constant, convert
+from search_spaces.space import format_value
 
 
 class LeftOut(ValueError):
@@ -35,7 +35,7 @@ def refitted(params: Mapping[str, ParamValue], space: SearchSpace) -> dict[str, 
         if name not in params:
             raise LeftOut(f"{name} is new, and these trials have no value of it")
         try:
-            values[name] = converted(params[name], parameter.distribution)
+            values[name] = convert(params[name], parameter.distribution)
         except Misfit as error:
             raise LeftOut(f"{name} is outside of its new range") from error
     for name, value in params.items():

@@ -5,11 +5,11 @@ Pure text: the study file is checked with `places`, the launcher fills with `ren
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 
 from search_spaces import ParamValue
+from search_spaces.space import format_value
 
 BUILTINS = ("trial_number", "seed", "attempt_number", "checkpoint_dir", "gpus")
 """Names that every attempt can use, beside its parameters, which win over them.
@@ -40,11 +40,6 @@ def places(template: str) -> tuple[str, ...]:
                 "Write '{{' or '}}' for a brace that is no place."
             )
     return tuple(names)
-
-
-def format_value(value: ParamValue) -> str:
-    """A value as a program gets it: text as it is, all else as JSON (`1e-05`, `true`, `[1, 2]`)."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def render_argv(

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from search_spaces import AnySpace, DefineByRunSpace, SearchSpace
-from search_spaces.space import is_number
-from tuner.config.command_template import BUILTINS, TemplateError, format_value, places
+from search_spaces.space import format_value, is_number
+from tuner.config.command_template import BUILTINS, TemplateError, places
 from tuner.config.mistakes import Mistake, Refusal, refuse
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")

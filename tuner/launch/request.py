@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from search_spaces import ParamValue
+from search_spaces.space import format_value
 from tuner.attempt import AttemptId
-from tuner.config.command_template import format_value
 from tuner.messages import Assign
 
 #: Characters that an environment variable's name may not have.

@@ -18,10 +18,10 @@ import yaml
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import ParamValue
+from search_spaces.space import format_value
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
-from tuner.config.command_template import format_value
 from tuner.errors import StoreError
 from tuner.launch.request import trial_environment
 from tuner.results.confirmations import Confirmation, read_confirmation

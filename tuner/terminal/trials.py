@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from tuner.config.command_template import format_value
+from search_spaces.space import format_value
 from tuner.queries.studies import Objective
 from tuner.queries.trials import PARAM_PREFIX, WORDS, StoredTrial
 from tuner.terminal import wording

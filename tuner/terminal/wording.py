@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from search_spaces import ParamValue
+from search_spaces.space import format_value
 from tuner.attempt import Ending, Outcome
-from tuner.config.command_template import format_value
 from tuner.dispatch.notices import Ended, Notice, Said, Started
 
 _MINUTE_S = 60

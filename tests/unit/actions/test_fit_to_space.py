@@ -6,8 +6,9 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from search_spaces import parse_space
+from search_spaces.fit import Misfit, Misfits, convert
 from tuner.actions.config_input import Given
-from tuner.actions.fit_to_space import Misfit, Misfits, converted, fit_all, fitted, fitted_freely
+from tuner.actions.fit_to_space import fit_all, fitted, fitted_freely
 from tuner.errors import ConfigError
 
 SPACE = parse_space(
@@ -127,6 +128,6 @@ def test_objectives_own_parameters_are_taken_as_they_are() -> None:
 
 
 def test_true_is_no_one() -> None:
-    assert converted(1, CategoricalDistribution([True, 1.0])) == 1.0
+    assert convert(1, CategoricalDistribution([True, 1.0])) == 1.0
     with pytest.raises(Misfit):
-        converted(True, IntDistribution(0, 1))
+        convert(True, IntDistribution(0, 1))
