@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = """
 search_spaces
 tuner.errors tuner.attempt tuner.messages tuner.clock tuner.budget tuner.process_identity
-tuner.provenance
+tuner.provenance tuner.pareto_front
 tuner.checkpoints
 tuner.devices tuner.idle_causes
 tuner.config

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from tuner.pareto_front import dominates, front_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
@@ -86,7 +88,7 @@ def rank(ended: Iterable[EndedTrial]) -> Ranking:
     best = frozenset(trial.number for trial in front)
 
     def worst_first(trial: EndedTrial) -> tuple[float, ...]:
-        n_better = sum(_dominates(each.losses, trial.losses) for each in front)
+        n_better = sum(dominates(each.losses, trial.losses) for each in front)
         return (-n_better, *(-loss for loss in trial.losses), -trial.number)
 
     bad = sorted(
@@ -141,21 +143,6 @@ def _spared(ranking: Ranking, n_best: int | None) -> frozenset[int]:
 
 def _front(good: Sequence[EndedTrial]) -> list[EndedTrial]:
     """Trials that none beats; of those with equal values all, but for a single objective one."""
-    front: list[EndedTrial] = []
-    for trial in good:
-        if any(_beats(each, trial) for each in front):
-            continue
-        front = [each for each in front if not _beats(trial, each)]
-        front.append(trial)
-    return front
-
-
-def _beats(one: EndedTrial, other: EndedTrial) -> bool:
-    is_first_of_equals = len(one.losses) == 1 and one.losses == other.losses
-    return _dominates(one.losses, other.losses) or (
-        is_first_of_equals and one.number < other.number
-    )
-
-
-def _dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+    if good and len(good[0].losses) == 1:
+        return [min(good, key=lambda trial: (trial.losses, trial.number))]
+    return front_of(good, lambda trial: trial.losses)

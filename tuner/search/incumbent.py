@@ -10,7 +10,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from search_spaces import ParamValue
-from tuner.search.pareto_front import ParetoFront
+from tuner.pareto_front import ParetoFront
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import numpy as np
 from app.data.columns import Flags, Floats, Numbers
 from app.data.devices.leases import Leases
 from app.data.trials.columns import TrialColumns
+from tuner.pareto_front import is_on_front
 
 _SECONDS_PER_HOUR = 3600.0
 #: The largest unit of which there are at least two, and seconds below that.
@@ -115,16 +116,8 @@ def pareto_front(trials: TrialColumns, is_maximized: Sequence[bool]) -> Flags:
     """
     signs = np.where(np.array(is_maximized, dtype=bool), -1.0, 1.0)
     candidates = np.flatnonzero(trials.is_candidate)
-    worth = trials.values[candidates] * signs
     front = np.zeros(len(trials), dtype=np.bool_)
-    # The best in the first objective come first: whoever is beaten is so by one of those kept.
-    order = np.lexsort(worth.T[::-1])
-    kept = np.empty((0, worth.shape[1]))
-    for at in order:
-        is_beaten = ((kept <= worth[at]).all(axis=1) & (kept < worth[at]).any(axis=1)).any()
-        if not is_beaten:
-            kept = np.vstack([kept, worth[at]])
-            front[candidates[at]] = True
+    front[candidates] = is_on_front(trials.values[candidates] * signs)
     return front
 
 
