@@ -30,7 +30,6 @@ from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceTable
-from tuner.search.rungs.growing_table import GrowingTable
 from tuner.search.rungs.step_time import Pace
 from tuner.search.rungs.table import RungTable
 from tuner.search.samplers import tpe_speedup
@@ -153,8 +152,6 @@ class _Paused:
         rung = -1 if table is None else table.rung_at(step)
         if table is None or rung < 0 or not table.come(trial, rung, -value) or table.is_end(rung):
             return Verdict.GO_ON
-        if isinstance(table, GrowingTable):
-            table.grow(rung, self._curve_of)
         if (measured := self._pace.measured(trial)) is not None:
             self._pace.take_in(trial, measured)
         if table.standing(trial, rung).goes_on:
@@ -167,9 +164,6 @@ class _Paused:
         if isinstance(table, SliceTable):
             table.trial_of, table.pace = self._trial_of, self._pace
         return table
-
-    def _curve_of(self, number: int) -> Mapping[int, float]:
-        return self._trial_of(number).intermediate_values
 
 
 class RaySearch:
@@ -402,7 +396,6 @@ OURS: Mapping[str, MakeSearch] = {
     "curve_gp, none at random": Ours(sampler={"name": "curve_gp", "random_share": 0.0}),
     "random + ASHA, promote": Ours(sampler={"name": "random"}, pruner=asha_of_ours(1, "promote")),
     "random + Hyperband, promote": Ours(sampler={"name": "random"}, pruner={"name": "hyperband"}),
-    "random + PASHA": Ours(sampler={"name": "random"}, pruner={"name": "pasha"}),
     "random + freeze-thaw": Ours(sampler={"name": "random"}, pruner={"name": "freeze_thaw"}),
     "curve_gp + freeze-thaw": Ours(pruner={"name": "freeze_thaw"}),
     "curve_gp + ASHA, promote": Ours(pruner=asha_of_ours(2, "promote")),

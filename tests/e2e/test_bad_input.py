@@ -124,9 +124,15 @@ ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, boots
         pytest.param(
             "pruner=ash",
             "pruner.name is 'ash', but must be one of asha, freeze_thaw, hyperband, median, none, "
-            "nop, optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, "
+            "nop, optuna_hyperband, patient, pbt, percentile, successive_halving, "
             "threshold, wilcoxon. Did you mean 'asha'?",
             id="pruner",
+        ),
+        pytest.param(
+            "pruner=pasha",
+            "pruner.name is 'pasha', a pruner that was removed. Use asha, or auto for what suits "
+            "the study; a study that ran with it goes on with either.",
+            id="removed-pruner",
         ),
         pytest.param(
             "pruner={name: asha, min_ressource: 3}",

@@ -26,13 +26,11 @@ from tuner.config import Direction
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
-from tuner.search.pruners.pasha import PashaPruner
 
 PROMOTING: dict[str, MakePruner] = {
     "asha": partial(AshaPruner, min_resource=1, reduction_factor=3),
     "hyperband": partial(AsyncHyperbandPruner, max_resource=N_STEPS),
     "hyperband-auto": AsyncHyperbandPruner,
-    "pasha": PashaPruner,
     "freeze_thaw": FreezeThawPruner,
     "freeze_thaw-length": partial(FreezeThawPruner, max_resource=N_STEPS),
 }

@@ -20,7 +20,6 @@ from tuner.messages import Action, StatesDamaged
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
-from tuner.search.pruners.pasha import PashaPruner
 from tuner.store.optuna_tables.writes import PAUSED_KEY
 from tuner.store.schema.models import AttemptRow
 
@@ -216,10 +215,9 @@ def test_one_that_was_told_to_pause_when_ctrl_c_came_waits_too(
     [
         lambda: AsyncHyperbandPruner(max_resource=LAST_STEP),
         AsyncHyperbandPruner,
-        PashaPruner,
         FreezeThawPruner,
     ],
-    ids=["hyperband", "hyperband-auto", "pasha", "freeze_thaw"],
+    ids=["hyperband", "hyperband-auto", "freeze_thaw"],
 )
 def test_other_pruners_pause_and_survive_a_stop_too(
     make_pruner: Callable[[], optuna.pruners.BasePruner], tmp_path: Path

@@ -10,7 +10,6 @@ from tests.fakes import GIB
 from tuner.devices.device import DeviceStatus, Holder
 from tuner.devices.packing.admission import (
     Neighbour,
-    admits,
     fits,
     margin_bytes,
     room_bytes,
@@ -124,29 +123,13 @@ def test_fits_keeps_the_margin_free():
     assert not fits(4 * GIB, 4 * GIB + 512 * MIB - 1, 8 * GIB)
 
 
-@pytest.mark.parametrize(
-    ("need_bytes", "total_bytes", "neighbours", "expected"),
-    [
-        pytest.param(90 * GIB, 24 * GIB, (), True, id="alone, however large"),
-        pytest.param(None, None, (), True, id="alone, nothing known"),
-        pytest.param(8 * GIB, 24 * GIB, (_neighbour(8 * GIB, 0),), True, id="fits beside"),
-        pytest.param(16 * GIB, 24 * GIB, (_neighbour(8 * GIB, 0),), False, id="no margin left"),
-        pytest.param(None, 24 * GIB, (_neighbour(8 * GIB, 0),), False, id="unknown need"),
-        pytest.param(1, 24 * GIB, (_neighbour(None, 0),), False, id="unknown neighbour"),
-        pytest.param(1, None, (_neighbour(1, 0),), False, id="unknown memory"),
-    ],
-)
-def test_admits(need_bytes, total_bytes, neighbours, expected):
-    assert admits(need_bytes, _status(0), total_bytes, neighbours) is expected
-
-
 @given(
     attempts=st.lists(
         st.tuples(st.integers(0, 30), st.floats(0, 1), st.booleans()), min_size=1, max_size=6
     ),
     need_gib=st.integers(0, 30),
 )
-def test_what_is_admitted_fits_when_all_are_at_their_peaks(attempts, need_gib):
+def test_what_fits_beside_others_fits_when_all_are_at_their_peaks(attempts, need_gib):
     peaks = [peak_gib * GIB for peak_gib, _, _ in attempts]
     now = [int(peak * part) for peak, (_, part, _) in zip(peaks, attempts, strict=True)]
     holders = [
@@ -157,5 +140,7 @@ def test_what_is_admitted_fits_when_all_are_at_their_peaks(attempts, need_gib):
         _neighbour(peak, None if is_hidden else used)
         for peak, used, (_, _, is_hidden) in zip(peaks, now, attempts, strict=True)
     ]
-    if admits(need_gib * GIB, _status(sum(now), *holders), 80 * GIB, neighbours):
+    room = room_bytes(_status(sum(now), *holders), 80 * GIB, neighbours)
+    assert room is not None
+    if neighbours and fits(need_gib * GIB, room, 80 * GIB):
         assert sum(peaks) + need_gib * GIB + margin_bytes(80 * GIB) <= 80 * GIB

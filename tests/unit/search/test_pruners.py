@@ -11,7 +11,6 @@ from tuner.search.population.pbt import PbtPruner
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
-from tuner.search.pruners.pasha import PashaPruner
 from tuner.search.pruners.registry import PRUNERS, build_pruner
 
 MINIMAL = {
@@ -33,7 +32,7 @@ def is_pruner(name: str) -> bool:
 def test_every_pruner_of_optuna_has_a_name() -> None:
     known = {each.__name__ for each in PRUNERS.classes.values()}
     optunas = {name for name in pruners.__all__ if is_pruner(name)}
-    ours = {"AshaPruner", "AsyncHyperbandPruner", "FreezeThawPruner", "PashaPruner", "PbtPruner"}
+    ours = {"AshaPruner", "AsyncHyperbandPruner", "FreezeThawPruner", "PbtPruner"}
     assert known == optunas | ours
 
 
@@ -50,7 +49,6 @@ def test_pruner_by_name_is_made(name: str) -> None:
         ("successive_halving", pruners.SuccessiveHalvingPruner),
         ("hyperband", AsyncHyperbandPruner),
         ("optuna_hyperband", pruners.HyperbandPruner),
-        ("pasha", PashaPruner),
         ("pbt", PbtPruner),
         ("freeze_thaw", FreezeThawPruner),
         ("HyperbandPruner", pruners.HyperbandPruner),
@@ -97,10 +95,10 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             id="two-objectives",
         ),
         pytest.param(
-            "pasha",
+            "threshold",
             3,
-            {},
-            "pruner is 'pasha', which compares one value, and this study has 3 objectives. Use "
+            {"upper": 10},
+            "pruner is 'threshold', which compares one value, and this study has 3 objectives. Use "
             "{name: asha} or {name: hyperband}, which compare by Pareto rank, or remove pruner.",
             id="three-objectives",
         ),
@@ -118,7 +116,7 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {},
             "pruner.name is 'ahsa', but must be one of asha, freeze_thaw, hyperband, median, none, "
-            "nop, optuna_hyperband, pasha, patient, pbt, percentile, successive_halving, "
+            "nop, optuna_hyperband, patient, pbt, percentile, successive_halving, "
             "threshold, wilcoxon. Did you mean 'asha'?",
             id="unknown-name",
         ),
@@ -210,10 +208,10 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
         pytest.param(
             "pasha",
             1,
-            {"mode": "stop"},
-            "pruner.mode is not an argument of pasha. The arguments of pasha are min_resource, "
-            "reduction_factor.",
-            id="cannot-stop",
+            {"min_resource": 2},
+            "pruner.name is 'pasha', a pruner that was removed. Use asha, or auto for what suits "
+            "the study; a study that ran with it goes on with either.",
+            id="removed",
         ),
         pytest.param(
             "hyperband",
@@ -324,7 +322,7 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {"patience": 1, "wrapped_pruner": {"name": "mediann"}},
             "pruner.wrapped_pruner.name is 'mediann', but must be one of asha, freeze_thaw, "
-            "hyperband, median, none, nop, optuna_hyperband, pasha, patient, pbt, percentile, "
+            "hyperband, median, none, nop, optuna_hyperband, patient, pbt, percentile, "
             "successive_halving, threshold, wilcoxon. Did you mean 'median'?",
             id="wrapped",
         ),

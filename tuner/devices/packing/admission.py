@@ -104,27 +104,6 @@ def fits(need_bytes: int, left_bytes: int, total_bytes: int) -> bool:
     return need_bytes + margin_bytes(total_bytes) <= left_bytes
 
 
-def admits(
-    need_bytes: int | None,
-    status: DeviceStatus,
-    total_bytes: int | None,
-    neighbours: Sequence[Neighbour],
-    *,
-    baseline_bytes: int | None = 0,
-) -> bool:
-    """Whether an attempt may start on a device, whatever is known or not.
-
-    Alone it always may: an estimate that is too high must not keep a trial from ever running.
-    Beside others it may not where its need or the device's memory is unknown.
-    """
-    if not neighbours:
-        return True
-    room = room_bytes(status, total_bytes, neighbours, baseline_bytes=baseline_bytes)
-    if need_bytes is None or total_bytes is None or room is None:
-        return False
-    return fits(need_bytes, room, total_bytes)
-
-
 def _growth_of_known(neighbours: Sequence[Neighbour]) -> int:
     return sum(
         max(0, (each.expected_bytes or 0) - each.used_bytes)

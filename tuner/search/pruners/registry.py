@@ -1,4 +1,4 @@
-"""Pruners by name: ours (`asha`, `freeze_thaw`, `hyperband`, `pasha`, `pbt`), and Optuna's."""
+"""Pruners by name: ours (`asha`, `freeze_thaw`, `hyperband`, `pbt`), and Optuna's."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ from tuner.search.population.pbt import PbtPruner
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
-from tuner.search.pruners.pasha import PashaPruner
 
 _OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
 _OURS: Mapping[str, type[BasePruner]] = {
     "asha": AshaPruner,
     "freeze_thaw": FreezeThawPruner,
     "hyperband": AsyncHyperbandPruner,
-    "pasha": PashaPruner,
     "pbt": PbtPruner,
 }
 #: Optuna's own of a name that is ours.
@@ -40,6 +38,8 @@ PRUNERS: Catalogue[BasePruner] = replace(
     _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS, **_RENAMED}
 )
 _FOR_SEVERAL_OBJECTIVES = (NopPruner, AshaPruner, AsyncHyperbandPruner)
+#: Names of pruners that this tuner once had. A study that ran with one can still be looked at.
+_REMOVED = ("pasha", "PashaPruner")
 _PACKAGES = {"wilcoxon": ("scipy",)}
 
 
@@ -55,8 +55,8 @@ def build_pruner(
         file: The study file as the user named it.
 
     Raises:
-        ConfigError: If the name, an argument or a value is wrong, if a package is missing, or
-            if there are several objectives.
+        ConfigError: If the name, an argument or a value is wrong, if the pruner was removed, if a
+            package is missing, or if there are several objectives.
     """
     place = Place(file=file, key="pruner")
     pruner = _make(config.name, config.arguments, place, seed=seed)
@@ -75,6 +75,11 @@ def is_population_based(config: PrunerConfig) -> bool:
 
 
 def _make(shown: object, arguments: Mapping[str, object], place: Place, *, seed: int) -> BasePruner:
+    if shown in _REMOVED:
+        raise place.below("name").error(
+            f"is {shown!r}, a pruner that was removed. Use asha, or auto for what suits the study; "
+            "a study that ran with it goes on with either."
+        )
     name = PRUNERS.canonical(shown, place)
     require_packages(str(shown), _PACKAGES.get(name, ()), place)
     cls = PRUNERS.classes[name]

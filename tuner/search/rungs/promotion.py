@@ -8,7 +8,7 @@ later start nor another dispatcher has to read a curve.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import Protocol
 
 from optuna.study import StudyDirection
@@ -19,7 +19,6 @@ from tuner.search.decision import Decision
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not
-from tuner.search.rungs.growing_table import GrowingTable
 from tuner.search.rungs.pareto_table import ParetoTable
 from tuner.search.rungs.step_time import Measured, Pace
 from tuner.search.rungs.table import RUNG_KEY, RungTable, Standing
@@ -27,8 +26,6 @@ from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.optuna_tables.writes import PAUSED_KEY
 
-#: With the trial that showed that the largest rung must grow: which one is the largest since.
-_TOP_KEY = "tuner:largest_rung"
 #: With a completed trial of several objectives, of which the storage holds no curve.
 _LAST_STEP_KEY = "tuner:last_step"
 #: With a trial that trains in slices: its seconds a step, and until its first.
@@ -122,8 +119,6 @@ class Promotion:
             while (value := trial.system_attrs.get(f"{RUNG_KEY}{rung}")) is not None:
                 self._come(table, trial.number, rung, value if self._has_several else [value])
                 rung += 1
-            if (top := trial.system_attrs.get(_TOP_KEY)) is not None and table.top is not None:
-                table.top = max(table.top, top)
             self._take_in_slices(table, trial)
         if trial.state is TrialState.COMPLETE and self._length is None:
             self.note_length(trial)
@@ -196,8 +191,6 @@ class Promotion:
         noted = list(values) if self._has_several else values[0]
         for each in new:
             self._storage.set_trial_system_attr(trial._trial_id, f"{RUNG_KEY}{each}", noted)
-        if isinstance(table, GrowingTable) and table.grow(rung, self._curve_of):
-            self._storage.set_trial_system_attr(trial._trial_id, _TOP_KEY, table.top)
         if isinstance(table, SliceTable):
             self._note_pace(trial)
         if trial.number in self._unbound:
@@ -265,8 +258,6 @@ class Promotion:
             where += f" of the bracket from step {table.first}"
         told = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, values, strict=True))
         told = f"{where}, {told}"
-        if standing.is_at_top:
-            return f"{told}: that is the largest rung while it changes the order of trials no more"
         best = f"the best 1 in {table.factor} of the {standing.n_came} trials that came there"
         if standing.n_came < table.factor and not self._stops:
             return f"{told}: nobody goes on before {table.factor} trials came there"
@@ -336,9 +327,6 @@ class Promotion:
             self._pace.take_in(trial.number, measured)
             noted = [measured.of_step, measured.of_start]
             self._storage.set_trial_system_attr(trial._trial_id, _PACE_KEY, noted)
-
-    def _curve_of(self, number: int) -> Mapping[int, float]:
-        return self._trial(number).intermediate_values
 
     def _trial(self, number: int) -> FrozenTrial:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)

@@ -40,8 +40,6 @@ class Standing:
     #: The loss of the last one that goes on; NaN while none does.
     bar: float
     goes_on: bool
-    #: Whether nobody goes on from this rung for now.
-    is_at_top: bool = False
 
 
 class RungTable:
@@ -57,8 +55,6 @@ class RungTable:
         self.factor = factor
         #: The last step of a trial, once one has completed: nobody waits there.
         self.length: int | None = None
-        #: The largest rung for now: nobody goes on from it; None for no largest.
-        self.top: int | None = None
         #: As many pass a rung however few came there: 1 where nobody can wait for others.
         self.n_least = 0
         self._rungs: list[_Rung] = []
@@ -170,15 +166,13 @@ class RungTable:
         came = self._rungs[rung].came
         place = bisect_left(came, entry)
         n_going = self._n_going(len(came))
-        is_at_top = self.top is not None and rung >= self.top
         return Standing(
             rung=rung,
             loss=entry[0],
             place=place,
             n_came=len(came),
             bar=came[n_going - 1][0] if n_going else math.nan,
-            goes_on=place < n_going and not is_at_top,
-            is_at_top=is_at_top,
+            goes_on=place < n_going,
         )
 
 
