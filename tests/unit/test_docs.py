@@ -162,7 +162,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [each for each in local if not (page.parent / each).exists()] == []
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_to_headings_lead_somewhere(page: Path) -> None:
     for name, heading in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", page.read_text()):
         target = page.parent / name if name else page
@@ -171,8 +171,8 @@ def test_links_to_headings_lead_somewhere(page: Path) -> None:
 
 
 def slug(heading: str) -> str:
-    """As GitHub and MkDocs name a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+    """The anchor of a heading on GitHub and in MkDocs."""
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def test_every_guide_is_linked_from_the_first_page() -> None:
