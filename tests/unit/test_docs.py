@@ -12,6 +12,7 @@ import yaml
 from typer.main import get_command
 
 import tuner
+from tests.unit.test_layers import LAYERS
 from tuner.attempt import TRANSITIONS, AttemptState, Outcome
 from tuner.cli.main import app
 from tuner.config import StudyConfig, load_study_file
@@ -117,6 +118,14 @@ def test_every_room_is_in_the_architecture() -> None:
     text = (DOCS / "architecture.md").read_text()
     rooms = {page.parent.relative_to(ROOT).as_posix() for page in ROOT.glob("tuner/*/__init__.py")}
     assert [room for room in sorted(rooms) if f"`{room}/`" not in text] == []
+
+
+def test_rooms_are_in_the_order_of_the_layers() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    names = [name for name in LAYERS.split() if (ROOT / name.replace(".", "/")).is_dir()]
+    places = [text.find(f"| `{name.replace('.', '/')}/` |") for name in names]
+    shown = [place for place in places if place >= 0]
+    assert shown == sorted(shown)
 
 
 @pytest.mark.parametrize("command", get_command(app).commands)  # type: ignore[attr-defined]
