@@ -31,6 +31,7 @@ from tuner.search.last_report import LAST_REPORT_KEY, LastReport
 from tuner.search.optuna_study import TunedStudy
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.population import Population
+from tuner.search.progress import ProgressMarks
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
@@ -119,6 +120,7 @@ class StudySearch:
         self._stops_instead = False
         #: What programs make of their steps.
         self.steps = StepCounts(storage, pruner)
+        self.progress = ProgressMarks(storage)
         self._infeasible: set[int] = set()
         pruned = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.PRUNED,))
         for trial in pruned:

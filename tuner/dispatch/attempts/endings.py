@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tuner.attempt import Cause, Ending, Outcome
+from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import TrialFolders
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.attempts.lost_attempts import LostAttempts
 from tuner.dispatch.attempts.nothing_left import NothingLeft
 from tuner.dispatch.attempts.retries import Retries
 from tuner.dispatch.supply.grants import Candidate
@@ -56,12 +57,19 @@ class Settling:
         self._saving = saving
         self._say = say
         self._folders = folders
+        self._lost = LostAttempts(search=search, recorder=recorder, files=files)
         self._nothing_left = NothingLeft(search=search, recorder=recorder, files=files, say=say)
 
-    def candidate(self, asked: AskedTrial) -> Candidate:
-        """A trial that was asked for, with what its earlier attempts left."""
+    def candidate(self, asked: AskedTrial) -> Candidate | None:
+        """A trial that was asked for, with what its earlier attempts left.
+
+        Returns:
+            None where it has failed instead, because too many of its attempts were lost.
+        """
         n_before = 0 if asked.is_new else self._recorder.attempts_of(asked.trial_id)
         self._prepare_folder(asked, n_before)
+        if n_before and self._is_given_up(asked, n_before):
+            return None
         if loss := self._search.hand_over(asked.trial_id):
             self._say(loss)
         if n_before:
@@ -80,6 +88,14 @@ class Settling:
             is_alone=self._retries.needs_room(asked.trial_id),
         )
 
+    def _is_given_up(self, asked: AskedTrial, n_before: int) -> bool:
+        why = self._lost.why_over_before(asked.trial_id, asked.number, n_before)
+        if why:
+            self._say(f"Trial {asked.number}: {why}")
+            self._search.fail(asked.trial_id)
+            self.tell_of_members()
+        return bool(why)
+
     def _prepare_folder(self, asked: AskedTrial, n_before: int) -> None:
         """Before anything is looked for in a trial's folder: what is there must be its own."""
         if self._folders is None:
@@ -92,8 +108,18 @@ class Settling:
     def ending_of_trial(self, live: LiveAttempt, ending: Ending) -> Ending:
         """How an attempt ended, with what its trial has done before, and may do later."""
         ending = self._paused_or_pruned(live, self._nothing_left.judge(live, ending))
+        if ending.outcome is Outcome.LOST:
+            ending = self._lost_or_failed(live.attempt, ending)
         self._nothing_left.note(live, ending)
         return ending
+
+    def _lost_or_failed(self, attempt: Attempt, ending: Ending) -> Ending:
+        why = self._lost.why_over_after(attempt.trial_id, attempt.trial_number, attempt.number)
+        if not why:
+            return ending
+        self._say(f"Trial {attempt.trial_number}: {why}")
+        detail = f"{ending.detail}\n{why}".strip()
+        return replace(ending, outcome=Outcome.FAILED, detail=detail)
 
     def _paused_or_pruned(self, live: LiveAttempt, ending: Ending) -> Ending:
         """One that was told to pause has ended as a pruned one does, and may go on later."""
@@ -149,6 +175,7 @@ class Settling:
             case _ if ending.cause is Cause.INTERRUPTED:
                 self._search.put_back(attempt.trial_id)
             case _:
+                may_retry = may_retry and not self._lost.has_given_up(attempt.trial_id)
                 if may_retry and self._retries.grant(attempt, ending, is_ours=is_ours):
                     return self._try_again(live, ending, is_stopping=is_stopping)
                 if ending.is_of_the_configuration and ending.cause is not None:

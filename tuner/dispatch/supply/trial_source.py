@@ -122,6 +122,8 @@ class Asking:
             return None
         asked = asked or self._search.ask()
         candidate = None if asked is None else self._settling.candidate(asked)
+        if asked is not None and candidate is None:
+            return self._ask(now)  # That trial has failed: another one may start.
         here_s = self._clock.now().monotonic_s - began_s
         self._foresight.asked(here_s + self._search.suggestion_s)
         return candidate

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from tuner.attempt import Ending, Outcome
-from tuner.store.schema.models import AttemptRow
+from tuner.store.schema.models import AttemptRow, MetricRow
 
 _N_IDS_IN_QUERY = 500
 
@@ -71,3 +72,49 @@ def endings_of(connection: sa.Connection, trial_id: int) -> list[Ending]:
     )
     rows = connection.execute(query).all()
     return [Ending(outcome=row[0], cause=row[1], detail=row[2]) for row in rows if row[0]]
+
+
+def lost_in_a_row(connection: sa.Connection, trial_id: int, *, after: int) -> int:
+    """How many of a trial's last attempts were lost after they had begun.
+
+    Attempts that were lost before they began, or whose end is not recorded, are passed over.
+
+    Args:
+        connection: To the database.
+        trial_id: Whose attempts they are.
+        after: Number of an attempt; only those that follow it are counted.
+    """
+    query = (
+        sa.select(AttemptRow.outcome, AttemptRow.started_at)
+        .where(AttemptRow.trial_id == trial_id, AttemptRow.number > after)
+        .where(AttemptRow.outcome.is_not(None))
+        .order_by(AttemptRow.number.desc())
+    )
+    rows = connection.execute(query).all()
+    last = itertools.takewhile(lambda row: row.outcome is Outcome.LOST, rows)
+    return sum(row.started_at is not None for row in last)
+
+
+def last_metric_step(connection: sa.Connection, trial_id: int) -> int:
+    """The largest step at which a trial reported a metric; -1 for none."""
+    query = (
+        sa.select(sa.func.max(MetricRow.step))
+        .join(AttemptRow, AttemptRow.id == MetricRow.attempt_id)
+        .where(AttemptRow.trial_id == trial_id)
+    )
+    step = connection.execute(query).scalar()
+    return -1 if step is None else int(step)
+
+
+def explain_last(connection: sa.Connection, trial_id: int, detail: str) -> None:
+    """Adds to the last attempt of a trial why it was the last."""
+    last = (
+        sa.select(AttemptRow.id, AttemptRow.detail)
+        .where(AttemptRow.trial_id == trial_id)
+        .order_by(AttemptRow.number.desc())
+        .limit(1)
+    )
+    row = connection.execute(last).first()
+    if row is not None and detail not in row.detail:
+        change = sa.update(AttemptRow).where(AttemptRow.id == row.id)
+        connection.execute(change.values(detail=f"{row.detail}\n{detail}".strip()))

@@ -316,7 +316,7 @@ class Recorder:
 
     def checkpoints_of(self, trial_id: int) -> list[StoredCheckpoint]:
         """What any dispatcher saw of a trial, the newest first."""
-        return self._read(lambda c: checkpoints_of(c, trial_id))
+        return self.run(lambda c: checkpoints_of(c, trial_id))
 
     def roll_up(self, at: datetime) -> bool:
         """Makes old samples of devices fewer, one part at a time; says whether there was any.
@@ -400,11 +400,11 @@ class Recorder:
 
     def attempts_of(self, trial_id: int) -> int:
         """How many attempts a trial has had, by any dispatcher."""
-        return self._read(lambda c: attempt_history.attempts_of(c, trial_id))
+        return self.run(lambda c: attempt_history.attempts_of(c, trial_id))
 
     def begun_at(self, trial_id: int) -> datetime | None:
         """When the first attempt of a trial got its devices, in UTC without a zone; or None."""
-        return self._read(lambda c: attempt_history.begun_at(c, trial_id))
+        return self.run(lambda c: attempt_history.begun_at(c, trial_id))
 
     def begun_at_of(self, trial_ids: Sequence[int]) -> dict[int, datetime]:
         """By trial: when its first attempt got its devices; nothing for trials without attempts.
@@ -412,7 +412,7 @@ class Recorder:
         Raises:
             Unavailable: If the database does not answer now.
         """
-        return self._read(lambda c: attempt_history.begun_at_of(c, trial_ids))
+        return self.run(lambda c: attempt_history.begun_at_of(c, trial_ids))
 
     def has_lost(self, trial_id: int, *, after: int, before: int) -> bool:
         """Whether the end of any attempt between two others was not seen by its dispatcher.
@@ -422,15 +422,14 @@ class Recorder:
             after: Number of an attempt; those that follow it are looked at.
             before: Number of a later attempt, which is not looked at, as none after it is.
         """
-        return self._read(
-            lambda c: attempt_history.has_lost(c, trial_id, after=after, before=before)
-        )
+        return self.run(lambda c: attempt_history.has_lost(c, trial_id, after=after, before=before))
 
     def endings_of(self, trial_id: int) -> list[Ending]:
         """How a trial's attempts have ended, as far as that is written down; the oldest first."""
-        return self._read(lambda c: attempt_history.endings_of(c, trial_id))
+        return self.run(lambda c: attempt_history.endings_of(c, trial_id))
 
-    def _read(self, look: Callable[[sa.Connection], _Read]) -> _Read:
+    def run(self, look: Callable[[sa.Connection], _Read]) -> _Read:
+        """Looks something up, now and beside what is collected."""
         with self._errors():
             return self._database.access.run(look)
 
