@@ -128,7 +128,7 @@ def dispatch(
             say(told(study.begun_with, config))
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
-        inbox.when_idle(search.read_ahead)
+        inbox.when_idle(search.scheduler.read_ahead)
         stack.enter_context(_suggestions_aside(search, inbox, launcher.guardian))
         workplace = _open_workplace(
             stack, config, database, host, locks, inbox, launcher, reselection

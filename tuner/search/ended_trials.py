@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
+
 import optuna
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.budget import N_TYPICAL
 from tuner.checkpoints.retention import End, EndedTrial
 
 
@@ -53,3 +57,17 @@ _ENDS = {
     TrialState.PRUNED: End.PRUNED,
     TrialState.FAIL: End.FAILED,
 }
+
+
+def typical_length(completed: Sequence[FrozenTrial]) -> float | None:
+    """The median of the last steps of the newest completed trials; None if they have no curve."""
+    curves = [each.intermediate_values for each in completed[-N_TYPICAL:]]
+    lasts = [max(curve) for curve in curves if curve]
+    return statistics.median(lasts) if lasts else None
+
+
+def format_end(trial: FrozenTrial) -> str:
+    """Formats an ended trial: `trial 3 (0.97)`, or `trial 4 (pruned)`."""
+    if trial.state is TrialState.COMPLETE:
+        return f"trial {trial.number} ({', '.join(f'{value:.6g}' for value in trial.values)})"
+    return f"trial {trial.number} ({'pruned' if trial.state is TrialState.PRUNED else 'failed'})"

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tuner.search.pruners.step_checks import StepCounts
+from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.population_rows import COPY_KEY
+
 LAST_REPORT_KEY = "tuner:last_report"
 """Attribute of a trial: the attempt, its last step, and the values of all objectives there."""
+
+#: With a trial that had nothing left to do, and was started again without its checkpoint.
+_STARTED_OVER_KEY = "tuner:started_over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +41,37 @@ class LastReport:
     def as_json(self) -> list[int | dict[str, float]]:
         """The attribute's value."""
         return [self.attempt, self.step, dict(self.values)]
+
+
+class LastReports:
+    """The last reports of the attempts of each trial, and the trials that had to start over.
+
+    Args:
+        storage: Holds the study.
+        steps: Learns which trials start over.
+    """
+
+    def __init__(self, storage: BufferedStorage, steps: StepCounts) -> None:
+        self._storage = storage
+        self._steps = steps
+
+    def record(self, trial_id: int, last: LastReport) -> None:
+        """Keeps with a trial what it reported last, before it waits for another attempt."""
+        self._storage.set_trial_system_attr(trial_id, LAST_REPORT_KEY, last.as_json())
+
+    def read(self, trial_id: int) -> LastReport | None:
+        """The last report of the newest attempt that reported and whose end was seen."""
+        return LastReport.of(self._storage.get_trial(trial_id).system_attrs)
+
+    def start_over_once(self, trial_id: int) -> bool:
+        """Records that a trial starts without its checkpoint; returns whether it may.
+
+        A trial may start over once. A copy, which begins from the checkpoint of another trial,
+        never may.
+        """
+        attributes = self._storage.get_trial(trial_id).system_attrs
+        if _STARTED_OVER_KEY in attributes or COPY_KEY in attributes:
+            return False
+        self._storage.set_trial_system_attr(trial_id, _STARTED_OVER_KEY, True)
+        self._steps.starts_over(trial_id)
+        return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 import warnings
+from collections.abc import Iterable
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
 from tuner.checkpoints.trial_folders import StudyKey, is_study_id
@@ -121,3 +122,21 @@ def all_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamVal
     constants = dict(space.constants) if isinstance(space, SearchSpace) else {}
     returned: dict[str, ParamValue] = trial.user_attrs.get(RETURNED_PARAMS_ATTR, {})
     return dict(trial.params) | constants | returned
+
+
+def write_trials(trials: Iterable[FrozenTrial], storage: BufferedStorage, study_id: int) -> None:
+    """Writes trials into a study of another database; those that run wait there.
+
+    Args:
+        trials: The trials; those that run are changed.
+        storage: Of the other database.
+        study_id: Id of the study there.
+
+    Raises:
+        StoreError: If the database cannot be written.
+    """
+    for trial in trials:
+        if trial.state is TrialState.RUNNING:
+            trial.state = TrialState.WAITING
+        storage.create_new_trial(study_id, template_trial=trial)
+    storage.flush()

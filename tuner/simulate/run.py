@@ -31,8 +31,8 @@ from tuner.launch.plan import TrialPlan
 from tuner.launch.request import FunctionProgram
 from tuner.provenance import GitState, host_facts, package_versions
 from tuner.search.asked_trial import AskedTrial
-from tuner.search.decision import Decision
 from tuner.search.defaults import pruner_of, sampler_of
+from tuner.search.scheduler import Verdict
 from tuner.search.study import StudySearch
 from tuner.simulate.curves import Curves
 from tuner.simulate.null_recorder import UnwrittenRecorder
@@ -108,11 +108,11 @@ class _TimedSearch(StudySearch):
 
     def report(
         self, trial_id: int, step: int, values: Mapping[str, float], *, held_s: float | None = None
-    ) -> Decision:
+    ) -> Verdict:
         began_s = time.perf_counter()
-        decision = super().report(trial_id, step, values, held_s=held_s)
+        verdict = super().report(trial_id, step, values, held_s=held_s)
         self.search_s += time.perf_counter() - began_s
-        return decision
+        return verdict
 
 
 def simulate(

@@ -71,7 +71,7 @@ class Trainer:
             asked = view.ask()
         if asked is None:
             return False
-        assert not view.hand_over(asked.trial_id)
+        assert not view.scheduler.hand_over(asked.trial_id)
         folder = self.files.checkpoints(asked.number)
         newest = newest_whole(folder)
         begun_at = 0 if newest is None else step_of(newest)

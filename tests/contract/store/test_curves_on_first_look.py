@@ -247,7 +247,7 @@ def test_curves_are_read_ahead_while_nothing_else_happens(url: str) -> None:
             pruner=MedianPruner(),
         )
         with statements(storage, of="trial_intermediate_values") as sent:
-            while search.read_ahead():
+            while search.scheduler.read_ahead():
                 assert sent, "a part was read"
             n_read = len(sent)
             asked = search.ask()

@@ -205,7 +205,7 @@ def test_once_copies_are_not_understood_nobody_is_replaced(
 
 
 KILLED_AT = places(
-    (Population, "fails", 1),
+    (Population, "_replace_failed", 1),
     (Replacing, "find_for_failed", 1),
     (StateCopies, "take", 1),
     (BufferedStorage, "begin_trial", 5),

@@ -65,8 +65,7 @@ def test_seconds_of_steps_are_measured_and_known_to_a_later_start(
     assert [of_step for of_step, _ in known] == pytest.approx([1.0] * len(known), abs=0.2)
     world.close()
     again = slicing(saving(), n_devices=1)
-    promotion = again.search._promotion
-    assert promotion is not None
+    promotion = again.search.scheduler
     assert promotion._pace.of_step(None) == pytest.approx(1.0, abs=0.2)
     assert promotion._pace.unit == "second"
     again.close()

@@ -275,8 +275,7 @@ def assert_one_of_two_gets_what_waits(world: World) -> None:
     # The other one was quicker: it has it already.
     study = optuna.load_study(study_name="study", storage=world.url)
     assert study._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
-    promotion = world.search._promotion
-    assert promotion is not None
+    promotion = world.search.scheduler
     assert promotion.take(number) is None
     assert number not in promotion.paused
 

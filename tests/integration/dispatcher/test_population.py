@@ -299,7 +299,7 @@ def test_ctrl_c_leaves_the_population_to_the_next_start(
 KILLED_AT = places(
     (StateCopies, "take", 1),
     (StateCopies, "take", 2),
-    (Population, "ends", 1),
+    (Population, "_close_doom", 1),
     (BufferedStorage, "begin_trial", 5),
     (BufferedStorage, "begin_trial", 6),
     (StateCopies, "give", 1),

@@ -70,7 +70,7 @@ class Settling:
         self._prepare_folder(asked, n_before)
         if n_before and self._is_given_up(asked, n_before):
             return None
-        if loss := self._search.hand_over(asked.trial_id):
+        if loss := self._search.scheduler.hand_over(asked.trial_id):
             self._say(loss)
         if n_before:
             endings = self._recorder.endings_of(asked.trial_id)
@@ -187,7 +187,7 @@ class Settling:
 
     def tell_of_members(self) -> None:
         """Says what has become of members of a population."""
-        for note in self._search.take_notes():
+        for note in self._search.scheduler.take_notes():
             self._say(note)
 
     def _try_again(self, live: LiveAttempt, ending: Ending, *, is_stopping: bool) -> bool:

@@ -59,7 +59,7 @@ class NothingLeft:
         gave_nothing = _gave_nothing(live, ending)
         if not gave_nothing and not self._had_no_step(live, ending):
             return ending
-        last = self._search.last_report(attempt.trial_id)
+        last = self._search.last_reports.read(attempt.trial_id)
         if gave_nothing and last is not None and self._is_end(live, last):
             found = completed(last.values, self._search.objectives, "")
             taken = (
@@ -76,7 +76,7 @@ class NothingLeft:
             return
         attempt = live.attempt
         last = LastReport(attempt=attempt.number, step=live.last_step, values=live.last_values)
-        self._search.note_last_report(attempt.trial_id, last)
+        self._search.last_reports.record(attempt.trial_id, last)
 
     def _is_end(self, live: LiveAttempt, last: LastReport) -> bool:
         """Whether nothing came after a report, and its step may be the last of the training."""
@@ -110,7 +110,9 @@ class NothingLeft:
         """Lets a trial start once more from its first step, at no cost of a retry."""
         attempt = live.attempt
         number = attempt.trial_number
-        if not self._has_files(number) or not self._search.start_over_once(attempt.trial_id):
+        if not self._has_files(number) or not self._search.last_reports.start_over_once(
+            attempt.trial_id
+        ):
             return ending
         aside = self._files.set_aside_checkpoints(number, attempt.number)
         try:

@@ -141,7 +141,7 @@ class Talk:
             held_s = now.monotonic_s - live.leased_at_s
             decision = self._search.report(trial_id, report.step, report.values, held_s=held_s)
             live.tell(decision.action, decision.reason)
-        for note in self._search.take_notes():
+        for note in self._search.scheduler.take_notes():
             self._say(note)
         self._answer(live, source, report.step)
         extra = report.metrics if len(report.values) == 1 else {**report.values, **report.metrics}
@@ -167,7 +167,7 @@ class Talk:
     def _check_count(self, live: LiveAttempt, step: int) -> None:
         """At the first report of an attempt: whether its steps go on where they should."""
         trial_id = live.attempt.trial_id
-        if self._search.copy_counts_anew(trial_id, step):
+        if self._search.scheduler.restarts_steps(trial_id, step):
             live.is_miscounting = True
             self._tell_of_copy(live, step)
         elif live.attempt.number > 1:
@@ -193,7 +193,7 @@ class Talk:
             "weak trials are stopped instead of paused",
             ", or set mode: stop (pruner)",
         )
-        if self._search.has_population:
+        if self._search.scheduler.has_population:
             follows, way_out = "nobody is replaced or paused", ""
         self._say(
             f"Trial {live.attempt.trial_number} was resumed and reports step {step} again"

@@ -90,7 +90,7 @@ class Spending:
 
     def leader_fits(self, now: Instant) -> bool:
         """Whether what is left, too little for a new trial, is enough for the best that waits."""
-        share = self._search.share_left_of_leader
+        share = self._search.scheduler.leader_share_left
         if share is None or self.budget.reached(self.spent(now), is_new_trial=False):
             return False
         return not self.has_room_for(now, 1.0) and self.has_room_for(now, share)

@@ -8,63 +8,55 @@ many members as it began with. Where there are fewer devices than members they t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import AnySpace
 from tuner.checkpoints.hand_over import StateCopies
-from tuner.messages import Action
-from tuner.search.decision import Decision
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.ranking import Mark, good_first, is_weak, strongest
 from tuner.search.population.replacement import Doom, Replacing
 from tuner.search.population.turn_taking import Turns
-from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.records.population_rows import REPLACED_KEY, Origin, Replacement
+from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
+from tuner.store.records.population_rows import (
+    POPULATION_IS_OVER,
+    REPLACED_KEY,
+    Origin,
+    Replacement,
+)
 
 #: So many that fail for good in one place, one after the other, and it stays empty.
 N_FAILURES = 3
-_CONTINUE = Decision(action=Action.CONTINUE)
 
 
-class Population:
+class Population(Scheduler):
     """The population of one study, kept up to date with what is known of its trials.
 
     Args:
         pruner: Its size and its rules.
-        storage: Holds the study.
-        study_id: Of the study.
-        direction: Of its objective.
-        space: What the study file declares.
+        context: The study.
     """
 
-    #: No leader takes what is left of a budget: all members go on.
-    share_left_of_leader: float | None = None
+    has_population = True
+    exhausted_reason = POPULATION_IS_OVER
 
-    def __init__(
-        self,
-        pruner: PbtPruner,
-        storage: BufferedStorage,
-        study_id: int,
-        direction: StudyDirection,
-        space: AnySpace | None,
-    ) -> None:
+    def __init__(self, pruner: PbtPruner, context: SchedulerContext) -> None:
+        storage, study_id = context.storage, context.study_id
         self._pruner = pruner
         self._storage = storage
         self._study_id = study_id
-        self._members = Members(pruner, storage, study_id, direction)
-        self._replacing = Replacing(pruner, storage, study_id, space)
+        self._objective = context.objectives[0]
+        self._members = Members(pruner, storage, study_id, context.directions[0])
+        self._replacing = Replacing(pruner, storage, study_id, context.space)
         self.succession = Succession(self._members, storage, study_id, pruner.population)
+        self.begin_next = self.succession.begin
         self._turns = Turns(self._members, self.succession, storage, study_id)
         #: By number.
         self._doomed: dict[int, Doom] = {}
-        #: Whether nobody is replaced any more, and nobody pauses.
-        self._is_off = False
         self._members.catch_up()
 
     # -- what is known -----------------------------------------------------------------------
@@ -75,85 +67,82 @@ class Population:
         return self._members.paused.keys()
 
     @property
-    def lacks_members(self) -> bool:
+    def needs_suggestion(self) -> bool:
         """Whether members are to be drawn yet."""
         return self._members.n_missing > 0
 
     @property
-    def is_over(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether nobody waits, and nobody can begin."""
         waiting = self._storage.count_trials(self._study_id)[TrialState.WAITING]
         return not waiting and not self.succession.has_next
 
-    @property
-    def has_stopped(self) -> bool:
-        """Whether nobody is replaced any more."""
-        return self._is_off
+    def lacks_winner(self, counts: Counter[TrialState]) -> bool:
+        """Whether members are paused: all of them train to their end."""
+        return bool(self.paused)
 
     def set_copies(self, copies: StateCopies) -> None:
         """Where checkpoints are, from now on."""
         self._replacing.copies = self.succession.copies = copies
 
-    def take_in(self, trial: FrozenTrial) -> None:
+    def sync(self, trial: FrozenTrial) -> None:
         """A trial as it is stored, here or by others."""
         self._members.take_in(trial)
 
-    def note_length(self, trial: FrozenTrial) -> None:
-        """A trial has completed, so that its last step is that of the program."""
-        self._members.note_length(trial)
+    def record_length(self, trial_id: int) -> None:
+        """Takes the last step of a completed trial for the last step of the program."""
+        self._members.note_length(self._storage.get_trial(trial_id))
 
-    def adopt(self, trial: FrozenTrial) -> None:
-        """A trial that somebody enqueued begins: it is one of the population."""
-        self._members.adopt(trial)
+    def begin(self, trial_id: int) -> None:
+        """Makes an enqueued trial a member of the population."""
+        self._members.adopt(self._storage.get_trial(trial_id))
+
+    def hand_over(self, trial_id: int) -> str:
+        """Puts the parent's checkpoint in place before an attempt of a copy."""
+        return self.succession.hand_over(self._storage.get_trial(trial_id))
+
+    def resumes_from(self, trial_id: int, step: int) -> None:
+        """Records that a copy continues from a step before its parent's."""
+        self.succession.resumes_from(self._storage.get_trial(trial_id), step)
+
+    def restarts_steps(self, trial_id: int, step: int) -> bool:
+        """Whether the first step that a copy reports is before that of its checkpoint."""
+        return self.succession.counts_anew(self._storage.get_trial(trial_id), step)
 
     def take_notes(self) -> list[str]:
         """What people should know since the last call."""
         return self._replacing.take_notes()
 
-    def stop_from_now(self) -> None:
-        """Nobody is replaced any more, and nobody pauses."""
-        self._is_off = True
-
     # -- judging -----------------------------------------------------------------------------
 
-    def decide(
-        self, trial: FrozenTrial, step: int, values: Sequence[float], names: Sequence[str]
-    ) -> Decision:
-        """What becomes of a member that has reported.
-
-        Args:
-            trial: It, with its curve.
-            step: Of the report.
-            values: Of the one objective.
-            names: Of the objective, for people.
-        """
+    def report(
+        self, trial_id: int, step: int, values: Sequence[float], *, held_s: float | None
+    ) -> Verdict:
+        """Prunes a weak member that a copy replaces; pauses one that others have to catch up."""
+        trial = self._storage.get_trial(trial_id)
         if trial.number in self._doomed:
-            return self._doomed[trial.number].decision
+            return self._doomed[trial.number].verdict
         mark = self._members.mark_of(trial)
-        if self._is_off or mark is None or self._members.is_end(step):
-            return _CONTINUE
-        if (doom := self._judge(trial, mark, names[0])) is not None:
-            return doom.decision
+        if self._has_stopped_pausing or mark is None or self._members.is_end(step):
+            return CONTINUE
+        if (doom := self._judge(trial, mark, self._objective)) is not None:
+            return doom.verdict
         rests = self._turns.rest(trial, step) if step == mark.step else None
-        return rests or _CONTINUE
+        return rests or CONTINUE
 
-    def gives_up(self, trial: FrozenTrial, name: str) -> bool:
-        """Whether a member that was paused, and is to go on, ends where it stands as a weak one.
-
-        Args:
-            trial: It, taken for this dispatcher.
-            name: Of the objective, for people.
-        """
+    def gives_up(self, trial_id: int) -> bool:
+        """Whether a member that was paused is among the weak meanwhile."""
+        trial = self._storage.get_trial(trial_id)
         mark = self._members.mark_of(trial)
-        if self._is_off or mark is None or self._members.is_end(mark.step):
+        if self._has_stopped_pausing or mark is None or self._members.is_end(mark.step):
             return False
-        doom = self._judge(trial, mark, name)
+        doom = self._judge(trial, mark, self._objective)
         if doom is None:
             return False
-        why = f"it was paused, and did not go on: {doom.decision.reason}"
+        why = f"it was paused, and did not go on: {doom.verdict.reason}"
         noted = replace(doom.replacement, why=why)
         self._doomed[trial.number] = replace(doom, replacement=noted)
-        self._replacing.tell(f"Trial {trial.number} does not go on: {doom.decision.reason}.")
+        self._replacing.tell(f"Trial {trial.number} does not go on: {doom.verdict.reason}.")
         return True
 
     def _judge(self, trial: FrozenTrial, mark: Mark, name: str) -> Doom | None:
@@ -178,8 +167,14 @@ class Population:
 
     # -- ends --------------------------------------------------------------------------------
 
-    def ends(self, trial: FrozenTrial, *, is_pruned: bool) -> None:
-        """A trial is about to end, or to wait: what replaces it is noted where it was told to."""
+    def end(self, trial_id: int, ending: Ending) -> None:
+        """Stores what replaces a member that was given up, or that fails for good."""
+        trial = self._storage.get_trial(trial_id)
+        self._close_doom(trial, is_pruned=ending is Ending.PRUNED)
+        if ending is Ending.FAILED:
+            self._replace_failed(trial)
+
+    def _close_doom(self, trial: FrozenTrial, *, is_pruned: bool) -> None:
         doom = self._doomed.pop(trial.number, None)
         if doom is None:
             return
@@ -188,15 +183,9 @@ class Population:
         elif self.succession.copies is not None:
             self.succession.copies.drop(trial.number)
 
-    def completes(self, trial: FrozenTrial) -> None:
-        """A trial is about to complete."""
-        self.ends(trial, is_pruned=False)
-
-    def fails(self, trial: FrozenTrial) -> None:
-        """A trial is about to fail for good: what replaces it is noted."""
-        self.ends(trial, is_pruned=False)
+    def _replace_failed(self, trial: FrozenTrial) -> None:
         n_failed = self._failures_before(trial) + 1
-        if self._is_off or not self._has_trial_left():
+        if self._has_stopped_pausing or not self._has_trial_left():
             return
         if n_failed >= N_FAILURES:
             self._replacing.tell(
@@ -226,9 +215,9 @@ class Population:
 
     # -- pausing -----------------------------------------------------------------------------
 
-    def pause(self, trial: FrozenTrial) -> None:
+    def pause(self, trial_id: int) -> None:
         """Lets a member that has no device any more wait for those behind it."""
-        self._turns.pause(trial)
+        self._turns.pause(self._storage.get_trial(trial_id))
 
     def resume(self, *, is_last: bool) -> int | None:
         """Takes the member whose turn it is, for this dispatcher; gives its id.

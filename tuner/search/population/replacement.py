@@ -12,10 +12,10 @@ from optuna.trial import FrozenTrial
 from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace
 from tuner.checkpoints.hand_over import StateCopies
 from tuner.messages import Action
-from tuner.search.decision import Decision
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.perturbation import Exploration
 from tuner.search.population.ranking import Mark
+from tuner.search.scheduler import Verdict
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.population_rows import Replacement
 
@@ -25,7 +25,7 @@ class Doom:
     """Of a member that is told to end."""
 
     replacement: Replacement
-    decision: Decision
+    verdict: Verdict
 
 
 class Replacing:
@@ -117,7 +117,7 @@ class Replacing:
         reason = f"{told}: a copy of trial {number} at step {step} takes its place{changes}"
         return Doom(
             replacement=copy,
-            decision=Decision(action=Action.PRUNE, reason=reason),
+            verdict=Verdict(action=Action.PRUNE, reason=reason),
         )
 
     def _copy(self, number: int, step: int, lot: random.Random) -> tuple[Replacement, str]:

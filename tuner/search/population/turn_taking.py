@@ -8,9 +8,9 @@ from __future__ import annotations
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
-from tuner.search.decision import Decision
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
+from tuner.search.scheduler import Verdict
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.optuna_tables.writes import PAUSED_KEY
 
@@ -36,7 +36,7 @@ class Turns:
         self._storage = storage
         self._study_id = study_id
 
-    def rest(self, trial: FrozenTrial, step: int) -> Decision | None:
+    def rest(self, trial: FrozenTrial, step: int) -> Verdict | None:
         """Lets those go first that wait for a device and are behind; None where nobody is."""
         copies = self._succession.copies
         if self._members.length is None or copies is None:
@@ -48,7 +48,7 @@ class Turns:
         if not copies.has_state(trial.number):
             return None
         reason = f"at step {step}: members of the population that are behind it go first"
-        return Decision(action=Action.PAUSE, reason=reason)
+        return Verdict(action=Action.PAUSE, reason=reason)
 
     def pause(self, trial: FrozenTrial) -> None:
         """Lets a member that has no device any more wait for those behind it."""

@@ -32,6 +32,7 @@ class AshaPruner(SuccessiveHalvingPruner):
     """
 
     has_brackets = False
+    has_slices = False
     max_resource: int | None = None
 
     def __init__(

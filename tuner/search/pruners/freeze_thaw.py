@@ -36,6 +36,7 @@ class FreezeThawPruner(BasePruner):
 
     promotes = True
     has_brackets = False
+    has_slices = True
 
     def __init__(
         self,

@@ -43,6 +43,7 @@ class AsyncHyperbandPruner(BasePruner):
     """
 
     has_brackets = True
+    has_slices = False
 
     def __init__(
         self,

@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
-import optuna
 from optuna.pruners import BasePruner
 
 from tuner.messages import Action
-from tuner.search.decision import Decision
 from tuner.search.pruners.explain import why_pruned
 from tuner.search.pruners.percentile import RankedPruner, quicker
+from tuner.search.scheduler import CONTINUE, Scheduler, SchedulerContext, Verdict
 from tuner.store.connection.transactions import Unavailable
 from tuner.store.optuna_tables.lazy_curve import BATCH_SIZE, read_ahead
-from tuner.store.optuna_tables.storage import BufferedStorage
 
 
-class Pruning:
-    """Asks a pruner about the trials of one study with one objective.
+class OptunaPruning(Scheduler):
+    """Asks an Optuna pruner about each trial of a study with one objective.
 
     Args:
-        study: The study.
-        storage: Holds it.
-        pruner: Of Optuna.
-        objective: Its name, for people.
+        pruner: The pruner.
+        context: The study.
     """
 
-    def __init__(
-        self, study: optuna.Study, storage: BufferedStorage, pruner: BasePruner, objective: str
-    ) -> None:
-        self._study = study
-        self._storage = storage
+    def __init__(self, pruner: BasePruner, context: SchedulerContext) -> None:
+        self._study = context.study
+        self._storage = context.storage
         self._pruner = quicker(pruner)
-        self._objective = objective
+        self._objective = context.objectives[0]
         self._n_read_ahead = 0
 
-    def decide(self, trial_id: int) -> Decision:
-        """What becomes of a trial after its last report."""
+    def report(
+        self, trial_id: int, step: int, values: Sequence[float], *, held_s: float | None
+    ) -> Verdict:
+        """Prunes a trial that the pruner gives up."""
         if not self._gives_up(trial_id):
-            return Decision(action=Action.CONTINUE)
+            return CONTINUE
         trial = self._storage.get_trial(trial_id)
         reason = why_pruned(self._study, self._pruner, trial, self._objective)
-        return Decision(action=Action.PRUNE, reason=reason)
+        return Verdict(action=Action.PRUNE, reason=reason)
 
     def read_ahead(self) -> bool:
         """Reads some of the curves that the pruner is going to look at.

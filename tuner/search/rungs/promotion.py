@@ -8,6 +8,7 @@ later start nor another dispatcher has to read a curve.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence, Set
 from typing import Protocol
 
@@ -15,7 +16,6 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
-from tuner.search.decision import Decision
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not
@@ -23,7 +23,7 @@ from tuner.search.rungs.pareto_table import ParetoTable
 from tuner.search.rungs.step_time import Measured, Pace
 from tuner.search.rungs.table import RUNG_KEY, RungTable, Standing
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
-from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
 from tuner.store.optuna_tables.writes import PAUSED_KEY
 
 #: With a completed trial of several objectives, of which the storage holds no curve.
@@ -39,6 +39,8 @@ class RungPruner(Protocol):
     promotes: bool
     #: Whether each trial is in a bracket of its own draw.
     has_brackets: bool
+    #: Whether a trial trains in slices whose duration is measured.
+    has_slices: bool
     #: Steps of a whole trial, where the study file says it.
     max_resource: int | None
     #: One in so many goes on from a rung.
@@ -66,27 +68,31 @@ def is_paused(trial: FrozenTrial) -> bool:
     return trial.state is TrialState.WAITING and trial.system_attrs.get(PAUSED_KEY) is not None
 
 
-class Promotion:
+class Promotion(Scheduler):
     """The rungs of one study, kept up to date with what is known of its trials.
 
     Args:
         pruner: Says where the rungs are.
-        storage: Holds the study.
-        study_id: Of the study.
-        directions: Of its objectives, in order.
+        context: The study.
+        after_pausing: Judges reports instead of the rungs after `stop_pausing`; None for the
+            rungs themselves.
     """
 
     def __init__(
         self,
         pruner: RungPruner,
-        storage: BufferedStorage,
-        study_id: int,
-        directions: Sequence[StudyDirection],
+        context: SchedulerContext,
+        *,
+        after_pausing: Scheduler | None = None,
     ) -> None:
-        self._storage = storage
-        self._study_id = study_id
-        self._signs = [-1.0 if each is StudyDirection.MAXIMIZE else 1.0 for each in directions]
+        self._storage = storage = context.storage
+        self._study_id = study_id = context.study_id
+        self._names = context.objectives
+        self._signs = [
+            -1.0 if each is StudyDirection.MAXIMIZE else 1.0 for each in context.directions
+        ]
         self._pruner = pruner
+        self._after_pausing = after_pausing
         #: Whether trials end where others would pause.
         self._stops = not pruner.promotes
         #: By trial number: the last report, where the storage has none (several objectives).
@@ -100,7 +106,7 @@ class Promotion:
         #: Of the longest trial that has completed.
         self._length: int | None = None
         for trial in storage.get_all_trials(study_id, deepcopy=False):
-            self.take_in(trial)
+            self.sync(trial)
 
     @property
     def paused(self) -> Set[int]:
@@ -108,11 +114,22 @@ class Promotion:
         return self.brackets.paused
 
     @property
-    def share_left_of_leader(self) -> float | None:
+    def leader_share_left(self) -> float | None:
         """What the best of the highest rung has to train yet, of a whole training."""
-        return self.brackets.share_left_of_leader
+        return None if self._has_stopped_pausing else self.brackets.share_left_of_leader
 
-    def take_in(self, trial: FrozenTrial) -> None:
+    @property
+    def n_steps(self) -> int | None:
+        """Steps of a whole training, if they are known."""
+        return self.brackets.length
+
+    def lacks_winner(self, counts: Counter[TrialState]) -> bool:
+        """Whether trials are paused, none runs and none has completed."""
+        if self._has_stopped_pausing or not self.paused:
+            return False
+        return not counts[TrialState.RUNNING] and not counts[TrialState.COMPLETE]
+
+    def sync(self, trial: FrozenTrial) -> None:
         """A trial as it is stored, here or by others."""
         if (table := self._known_table_of(trial)) is not None:
             rung = 0
@@ -121,57 +138,60 @@ class Promotion:
                 rung += 1
             self._take_in_slices(table, trial)
         if trial.state is TrialState.COMPLETE and self._length is None:
-            self.note_length(trial)
+            self._note_length(trial)
         if is_paused(trial):
             self.brackets.pause(trial.number)
         else:
             self.brackets.unpause(trial.number)
 
-    def note_length(self, trial: FrozenTrial) -> None:
-        """A trial has completed, so that its last step is that of the program."""
+    def record_length(self, trial_id: int) -> None:
+        """Takes the last step of a completed trial for the last step of the program."""
+        self._note_length(self._storage.get_trial(trial_id))
+
+    def _note_length(self, trial: FrozenTrial) -> None:
         last = trial.system_attrs.get(_LAST_STEP_KEY, max(trial.intermediate_values, default=0))
         self._length = max(self._length or 0, last) or None
         self.brackets.length = self._length or self._pruner.max_resource
         self._take_in_slices(self._known_table_of(trial), trial)
 
-    def begins(self, number: int) -> None:
-        """A trial is about to have one more attempt."""
-        self._pace.begins(number)
+    def begin(self, trial_id: int) -> None:
+        """Starts measuring the pace of an attempt."""
+        self._pace.begins(self._storage.get_trial_number_from_id(trial_id))
 
-    def heard(self, trial: FrozenTrial, step: int, held_s: float) -> None:
-        """When a report came: in seconds since the trial's attempt has its devices."""
-        self._pace.reported(trial.number, step, held_s, known=trial.intermediate_values)
+    def end(self, trial_id: int, ending: Ending) -> None:
+        """Stores the last step of a trial that completes, if no curve has it."""
+        number = self._storage.get_trial_number_from_id(trial_id)
+        step = self._last_steps.get(number)
+        if ending is Ending.COMPLETED and step is not None:
+            self._storage.set_trial_system_attr(trial_id, _LAST_STEP_KEY, step)
 
-    def completes(self, trial: FrozenTrial) -> None:
-        """Notes the last step of a trial that is about to complete, where no curve tells it."""
-        if (step := self._last_steps.get(trial.number)) is not None:
-            self._storage.set_trial_system_attr(trial._trial_id, _LAST_STEP_KEY, step)
-
-    def stop_from_now(self) -> None:
-        """Trials end where others would pause."""
+    def stop_pausing(self) -> bool:
+        """Prunes trials at the rungs where they would pause."""
         self._stops = True
         for table in self.brackets.tables:
             table.n_least = 1
+        return super().stop_pausing()
 
-    def decide(
-        self, trial: FrozenTrial, step: int, values: Sequence[float], names: Sequence[str]
-    ) -> Decision:
-        """What becomes of a trial that has reported.
+    def report(
+        self, trial_id: int, step: int, values: Sequence[float], *, held_s: float | None
+    ) -> Verdict:
+        """Pauses or prunes a trial that does not pass the rung that it has reached.
 
-        Args:
-            trial: It.
-            step: Of the report.
-            values: Of the objectives; one that is not a number ends the trial at a rung.
-            names: Of the objectives, for people.
+        A value that is not a number ends a trial at a rung.
         """
+        if self._has_stopped_pausing and self._after_pausing is not None:
+            return self._after_pausing.report(trial_id, step, values, held_s=held_s)
+        trial = self._storage.get_trial(trial_id)
+        if self._pruner.has_slices and held_s is not None:
+            self._pace.reported(trial.number, step, held_s, known=trial.intermediate_values)
         standing = self.judge(trial, step, values)
         if standing is None:
-            return Decision(action=Action.CONTINUE)
+            return CONTINUE
         if standing.goes_on and standing.loss < math.inf:
-            return Decision(action=Action.CONTINUE)
+            return CONTINUE
         may_pause = standing.loss < math.inf and not self._stops
-        reason = self.explain(trial.number, standing, values, names)
-        return Decision(action=Action.PAUSE if may_pause else Action.PRUNE, reason=reason)
+        reason = self.explain(trial.number, standing, values, self._names)
+        return Verdict(action=Action.PAUSE if may_pause else Action.PRUNE, reason=reason)
 
     def judge(self, trial: FrozenTrial, step: int, values: Sequence[float]) -> Standing | None:
         """How a trial stands at the rung that a report has brought it to; None between rungs.
@@ -197,8 +217,9 @@ class Promotion:
             return None
         return table.standing(trial.number, rung)
 
-    def pause(self, trial: FrozenTrial) -> None:
+    def pause(self, trial_id: int) -> None:
         """Lets a trial that has no device any more wait at its rung."""
+        trial = self._storage.get_trial(trial_id)
         step = max(trial.intermediate_values, default=self._last_steps.get(trial.number, 0))
         self._storage.set_trial_system_attr(trial._trial_id, PAUSED_KEY, step)
         self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
@@ -210,6 +231,14 @@ class Promotion:
         Args:
             is_last: Where nobody has earned it: the best of the highest rung goes on to its end.
         """
+        if self._has_stopped_pausing:
+            return None
+        trial_id = self._take_promoted(is_last=is_last)
+        if trial_id is not None:
+            self.begin(trial_id)
+        return trial_id
+
+    def _take_promoted(self, *, is_last: bool) -> int | None:
         while True:
             number = self.brackets.promotable()
             if number is None and is_last and (number := self.brackets.leader()) is not None:
@@ -224,7 +253,7 @@ class Promotion:
             if table is None or table.rung_of(number) == rung:
                 return trial_id
             # Another dispatcher has let it go on meanwhile: it waits at a higher rung.
-            self.pause(self._storage.get_trial(trial_id))
+            self.pause(trial_id)
 
     def take(self, number: int) -> int | None:
         """Takes a trial that waits at a rung; None where another dispatcher was quicker."""
@@ -232,7 +261,7 @@ class Promotion:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):
             return None  # What it is now is read with the next look at the others.
-        self.take_in(self._storage.get_trial(trial_id))
+        self.sync(self._storage.get_trial(trial_id))
         self._storage.set_trial_system_attr(trial_id, PAUSED_KEY, None)
         return trial_id
 

@@ -1,0 +1,44 @@
+"""Trials whose configuration cannot work, marked so that the sampler avoids them."""
+
+from __future__ import annotations
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.store.optuna_tables.storage import BufferedStorage
+
+#: Constraints of the tuner; a program may have others, under names of its own.
+_PREFIX = "tuner:"
+
+
+class InfeasibleTrials:
+    """The ids of the trials that the tuner marked as infeasible.
+
+    Args:
+        storage: Holds the study.
+        study_id: Its id in the storage.
+    """
+
+    def __init__(self, storage: BufferedStorage, study_id: int) -> None:
+        self._ids: set[int] = set()
+        pruned = storage.get_all_trials(study_id, deepcopy=False, states=(TrialState.PRUNED,))
+        for trial in pruned:
+            self.sync(trial)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def sync(self, trial: FrozenTrial) -> None:
+        """Takes in a trial as stored, whichever dispatcher changed it."""
+        if trial.system_attrs and any(key.startswith(_PREFIX) for key in trial.constraints):
+            self._ids.add(trial._trial_id)
+
+    def mark(self, trial: optuna.Trial, why: str) -> None:
+        """Lets a running trial break a constraint.
+
+        Args:
+            trial: The trial, which is about to end.
+            why: In a word.
+        """
+        trial.set_constraint(f"{_PREFIX}{why}", 1.0)
+        self._ids.add(trial._trial_id)
