@@ -1,7 +1,8 @@
-"""Makes Optuna's objects by name, with their own keyword arguments, from a study file.
+"""Makes samplers and pruners by name, with their own keyword arguments, from a study file.
 
 Names and arguments are read from Optuna itself, so that a new version's samplers and pruners are
-there without a change here, and a wrong argument is answered with the ones that exist.
+there without a change here, and a wrong argument is answered with the ones that exist. Other
+packages register more classes under an entry point group.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 from optuna.exceptions import ExperimentalWarning
@@ -58,28 +60,68 @@ Part: TypeAlias = Callable[[object, Place], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue(Generic[T]):
-    """The classes of one kind that Optuna has, by the names that a study file uses."""
+    """The classes of one kind, by the names that a study file uses."""
 
     classes: Mapping[str, type[T]]
+    #: Base class of all of them. Any, because mypy takes no abstract class for a `type[T]`.
+    base: type[Any]
     #: Other names that people know.
     aliases: Mapping[str, str] = field(default_factory=dict)
+    #: Entry point group in which other packages register more of them; empty for none.
+    group: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names that a study file can use."""
-        return tuple(sorted([*self.classes, *self.aliases]))
+        return tuple(sorted({*self.classes, *self.aliases, *self._plugins()}))
+
+    def load(self, name: str, place: Place) -> type[T]:
+        """Finds a class, and imports it if another package has registered it.
+
+        Args:
+            name: As `canonical` returns it.
+            place: Where in the study file it is named.
+
+        Raises:
+            ConfigError: If the class of another package cannot be imported, or is of another kind.
+        """
+        if name in self.classes:
+            return self.classes[name]
+        return self._load_plugin(self._plugins()[name], place)
 
     def canonical(self, name: object, place: Place) -> str:
         """The key in `classes` for a name, an alias or the name of the class itself."""
         by_class = {each.__name__: known for known, each in self.classes.items()}
         if isinstance(name, str):
             found = self.aliases.get(name) or by_class.get(name) or name
-            if found in self.classes:
+            if found in self.classes or found in self._plugins():
                 return found
         meant = nearest(str(name), self.names)
         hint = f" Did you mean '{meant}'?" if meant else ""
         problem = f"is {name!r}, but must be one of {', '.join(self.names)}.{hint}"
         raise place.below("name").error(problem)
+
+    def _plugins(self) -> Mapping[str, EntryPoint]:
+        """Classes of other packages, of which none replaces a class of the tuner or of Optuna."""
+        if not self.group:
+            return {}
+        taken = {*self.classes, *self.aliases}
+        found = entry_points(group=self.group)
+        return {each.name: each for each in found if each.name not in taken}
+
+    def _load_plugin(self, plugin: EntryPoint, place: Place) -> type[T]:
+        place = place.below("name")
+        where = f"is '{plugin.name}', registered as {plugin.value} in {self.group}"
+        try:
+            cls = plugin.load()
+        except Exception as error:  # Importing code of others can raise anything.
+            raise place.error(
+                f"{where}, which cannot be imported: {type(error).__name__}: {error}"
+            ) from error
+        is_one = inspect.isclass(cls) and issubclass(cls, self.base)
+        if not is_one:
+            raise place.error(f"{where}, which is not a subclass of {self.base.__name__}.")
+        return cast(type[T], cls)
 
 
 # Any, because mypy takes no abstract class for a `type[T]`.
@@ -94,7 +136,7 @@ def catalogue(
         if inspect.isclass(each) and issubclass(each, base) and not each.__name__.startswith("Base")
     }
     known = {alias: name for alias, name in (aliases or {}).items() if name in classes}
-    return Catalogue(classes=classes, aliases=known)
+    return Catalogue(classes=classes, base=base, aliases=known)
 
 
 def split_name(value: object, place: Place) -> tuple[object, dict[str, object]]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Protocol, runtime_checkable
 
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -208,3 +209,11 @@ class NullScheduler(Scheduler):
         self, trial_id: int, step: int, values: Sequence[float], *, held_s: float | None
     ) -> Verdict:
         return CONTINUE
+
+
+@runtime_checkable
+class BringsScheduler(Protocol):
+    """A pruner with a scheduler of its own."""
+
+    def make_scheduler(self, context: SchedulerContext) -> Scheduler:
+        """Makes the scheduler of one study."""

@@ -7,7 +7,7 @@ A pruner of another package brings its own by having a method `make_scheduler(co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from optuna.pruners import BasePruner, NopPruner
 
@@ -18,15 +18,7 @@ from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.pruners.optuna_pruning import OptunaPruning
 from tuner.search.rungs.promotion import Promotion
-from tuner.search.scheduler import NullScheduler, Scheduler, SchedulerContext
-
-
-@runtime_checkable
-class BringsScheduler(Protocol):
-    """A pruner with a scheduler of its own."""
-
-    def make_scheduler(self, context: SchedulerContext) -> Scheduler:
-        """Makes the scheduler of one study."""
+from tuner.search.scheduler import BringsScheduler, NullScheduler, Scheduler, SchedulerContext
 
 
 def make_scheduler(pruner: BasePruner, context: SchedulerContext) -> Scheduler:

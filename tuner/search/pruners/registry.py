@@ -1,4 +1,7 @@
-"""Pruners by name: ours (`asha`, `freeze_thaw`, `hyperband`, `pbt`), and Optuna's."""
+"""Pruners by name: the tuner's (`asha`, `freeze_thaw`, `hyperband`, `pbt`) and Optuna's.
+
+Other packages add theirs under the entry point group `tuner.schedulers`.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from tuner.search.population.pbt import PbtPruner
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.scheduler import BringsScheduler
 
 _OPTUNAS: Catalogue[BasePruner] = catalogue(optuna.pruners, BasePruner, aliases={"none": "nop"})
 _OURS: Mapping[str, type[BasePruner]] = {
@@ -35,7 +39,7 @@ _OURS: Mapping[str, type[BasePruner]] = {
 #: Optuna's own of a name that is ours.
 _RENAMED = {f"optuna_{name}": each for name, each in _OPTUNAS.classes.items() if name in _OURS}
 PRUNERS: Catalogue[BasePruner] = replace(
-    _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS, **_RENAMED}
+    _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS, **_RENAMED}, group="tuner.schedulers"
 )
 _FOR_SEVERAL_OBJECTIVES = (NopPruner, AshaPruner, AsyncHyperbandPruner)
 #: Names of pruners that this tuner once had. A study that ran with one can still be looked at.
@@ -60,7 +64,8 @@ def build_pruner(
     """
     place = Place(file=file, key="pruner")
     pruner = _make(config.name, config.arguments, place, seed=seed)
-    if n_objectives > 1 and type(pruner) not in _FOR_SEVERAL_OBJECTIVES:
+    takes_several = type(pruner) in _FOR_SEVERAL_OBJECTIVES or isinstance(pruner, BringsScheduler)
+    if n_objectives > 1 and not takes_several:
         raise place.error(
             f"is '{config.name}', which compares one value, and this study has {n_objectives} "
             "objectives. Use {name: asha} or {name: hyperband}, which compare by Pareto rank, or "
@@ -82,7 +87,7 @@ def _make(shown: object, arguments: Mapping[str, object], place: Place, *, seed:
         )
     name = PRUNERS.canonical(shown, place)
     require_packages(str(shown), _PACKAGES.get(name, ()), place)
-    cls = PRUNERS.classes[name]
+    cls = PRUNERS.load(name, place)
     if accepts(cls, "seed"):
         arguments = {"seed": seed, **arguments}
     parts: dict[str, Part] = {"BasePruner": functools.partial(_nested_pruner, seed=seed)}

@@ -1,6 +1,7 @@
 """Samplers by name: `curve_gp`, which is ours, and Optuna's: `tpe`, `random`, `gp`, `grid` ...
 
-Of `grid` and `qmc` the tuner has versions that can be continued.
+Of `grid` and `qmc` the tuner has versions that can be continued. Other packages add theirs under
+the entry point group `tuner.samplers`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _OURS: dict[str, type[BaseSampler]] = {
     "grid": GridSampler,
     "qmc": QMCSampler,
 }
-SAMPLERS: Catalogue[BaseSampler] = replace(_OPTUNAS, classes={**_OPTUNAS.classes, **_OURS})
+SAMPLERS: Catalogue[BaseSampler] = replace(
+    _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS}, group="tuner.samplers"
+)
 _CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCrossover)
 _MUTATIONS: Catalogue[nsgaii.BaseMutation] = catalogue(nsgaii, nsgaii.BaseMutation)
 
@@ -105,7 +108,7 @@ def _make(
     if name == "qmc":
         # What is not of the sequence must not be drawn again by a later start.
         arguments = {"independent_sampler": "random", **arguments}
-    cls = SAMPLERS.classes[name]
+    cls = SAMPLERS.load(name, place)
     require_packages(shown, _PACKAGES.get(name, ()), place)
     if not accepts(cls, "seed"):
         # `partial_fixed` has no chance of its own: its base sampler gets the seed.
