@@ -199,3 +199,31 @@ def test_public_names_are_fixed() -> None:
         "load_top",
     ]
     assert all(getattr(tuner, name) for name in tuner.__all__)
+
+
+def test_paths_in_contributing_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = re.findall(r"`((?:tuner|trials|app|tests|docs|search_spaces)/[\w./]*)`", text)
+    paths += re.findall(r"\]\(([^)#]+)", text)
+    assert len(paths) > 40
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("tuner/search/pruners/registry.py", "_OURS"),
+        ("tuner/search/schedulers.py", "_FACTORIES"),
+        ("tuner/search/scheduler.py", "class Scheduler("),
+        ("tuner/launch/protocols.py", "class Launcher("),
+        ("tuner/compose/start.py", "def open_launcher("),
+        ("app/main.py", "_PAGES"),
+        ("tests/integration/app/test_pages.py", "PAGES"),
+        ("tuner/config/study.py", "class StudyConfig("),
+    ],
+)
+def test_names_in_contributing_are_in_their_files(path: str, name: str) -> None:
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert path in contributing
+    assert name.removeprefix("class ").removeprefix("def ").strip("(") in contributing
+    assert name in (ROOT / path).read_text()
