@@ -678,7 +678,8 @@ class Dispatcher:
         counts = self._search.count()
         return Result(
             is_interrupted=bool(self._stop_reason) and self._stop_reason != _HOPELESS,
-            is_hopeless=self._stop_reason == _HOPELESS,
+            is_hopeless=self._stop_reason == _HOPELESS
+            or bool(self._search.study.guard.why_given_up),
             is_stranded=bool(self._stranding.reason),
             reason=self._end_reason,
             n_completed=counts[TrialState.COMPLETE],

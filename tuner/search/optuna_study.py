@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence, Set
 
 import optuna
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 from optuna.study._tell import _tell_with_warning
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.samplers.failure_guard import SamplerGuard
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.ownership import NoTrialLeft
 
@@ -16,6 +19,17 @@ class TunedStudy(optuna.Study):
     """An Optuna study whose sampler may say, outside of `optimize`, that nothing is left to try."""
 
     is_exhausted = False
+
+    def __init__(
+        self,
+        name: str,
+        storage: BufferedStorage,
+        *,
+        sampler: BaseSampler,
+        pruner: BasePruner,
+    ) -> None:
+        super().__init__(name, storage, sampler=sampler, pruner=pruner)
+        self.guard = SamplerGuard(sampler, self.stop)
 
     def stop(self) -> None:
         self.is_exhausted = True

@@ -163,14 +163,16 @@ class StudySearch:
     @property
     def is_exhausted(self) -> bool:
         """Whether nothing is left that is not tried or being tried."""
-        if (is_exhausted := self.scheduler.is_exhausted) is not None:
+        is_exhausted = bool(self.study.guard.why_given_up) or self.scheduler.is_exhausted
+        if is_exhausted is not None:
             return is_exhausted
         return self._suggestions.are_exhausted(self.n_waiting)
 
     @property
     def why_exhausted(self) -> str:
         """For people."""
-        return self.scheduler.exhausted_reason or "every configuration of the space was tried"
+        reason = self.study.guard.why_given_up or self.scheduler.exhausted_reason
+        return reason or "every configuration of the space was tried"
 
     @property
     def best(self) -> BestTrial | None:

@@ -186,8 +186,8 @@ class Settling:
         return False
 
     def tell_of_members(self) -> None:
-        """Says what has become of members of a population."""
-        for note in self._search.scheduler.take_notes():
+        """Says what has become of members of a population, and that the sampler failed."""
+        for note in [*self._search.study.guard.take_notes(), *self._search.scheduler.take_notes()]:
             self._say(note)
 
     def _try_again(self, live: LiveAttempt, ending: Ending, *, is_stopping: bool) -> bool:
