@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = """
 search_spaces
 tuner.errors tuner.attempt tuner.messages tuner.clock tuner.budget tuner.process_identity
-tuner.provenance tuner.pareto_front
+tuner.provenance tuner.pareto_front tuner.optuna_compat
 tuner.checkpoints
 tuner.devices tuner.idle_causes
 tuner.config
@@ -117,6 +118,26 @@ def test_search_spaces_imports_optuna_only() -> None:
         for target in imported(path, set())
     }
     assert outside - sys.stdlib_module_names == {"search_spaces", "optuna", "yaml"}
+
+
+def test_private_names_of_optuna_are_imported_in_one_place() -> None:
+    names = {name for name, _ in modules()}
+    private = {
+        name
+        for name, path in modules()
+        for node in _imports(path)
+        for target in _names_of(node)
+        if target.startswith("optuna.") and re.search(r"\._(?!_)", target)
+    }
+    places = {"tuner.optuna_compat", "tuner.store.optuna_tables.statements"}
+    assert places <= names
+    assert private == places
+
+
+def _names_of(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [f"{node.module}.{alias.name}" for alias in node.names]
 
 
 def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:

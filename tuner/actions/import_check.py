@@ -13,7 +13,6 @@ from typing import Any
 
 import sqlalchemy as sa
 from optuna.distributions import json_to_distribution
-from optuna.storages._rdb import models
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
@@ -30,6 +29,7 @@ from tuner.store.optuna_tables.statements import (
     USER_ATTRS,
     VALUES,
     ids_of,
+    models,
 )
 
 #: Without `trial_heartbeats`, which Optuna makes when it opens a database, not when it upgrades

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models as optuna_models
 
 from tuner.store.optuna_tables.statements import STUDIES
+from tuner.store.optuna_tables.statements import models as optuna_models
 from tuner.store.schema.revision import metadata_with_optuna
 
 #: Of a machine and not of a study; by what they are known in every database.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence, Set
 import optuna
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
-from optuna.study._tell import _tell_with_warning
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import tell_with_warning
 from tuner.search.samplers.failure_guard import SamplerGuard
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.ownership import NoTrialLeft
@@ -45,7 +45,7 @@ class TunedStudy(optuna.Study):
 
     def end(self, number: int, state: TrialState, values: Sequence[float] | None = None) -> None:
         """What `tell` does, but for the copy of the trial that it gives, which nobody looks at."""
-        _tell_with_warning(study=self, trial=number, value_or_values=values, state=state)
+        tell_with_warning(study=self, trial=number, value_or_values=values, state=state)
 
     @property
     def has_waiting(self) -> bool:

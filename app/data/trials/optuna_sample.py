@@ -20,6 +20,7 @@ from app.data.columns import Numbers
 from app.data.trials.columns import TrialColumns
 from app.data.trials.table import Params
 from search_spaces import ParamValue
+from tuner.optuna_compat import can_hold
 from tuner.queries.studies import Objective
 
 #: A second of the server's time, at a quarter of a millisecond each.
@@ -76,7 +77,7 @@ def _trial(
     known = {
         name: each
         for name, each in params.items()
-        if name in distributions and _fits(distributions[name], each)
+        if name in distributions and can_hold(distributions[name], each)
     }
     return create_trial(
         state=TrialState.COMPLETE,
@@ -84,13 +85,6 @@ def _trial(
         params=known,
         distributions={name: distributions[name] for name in known},
     )
-
-
-def _fits(distribution: BaseDistribution, value: ParamValue) -> bool:
-    try:
-        return distribution._contains(distribution.to_internal_repr(value))
-    except ValueError:
-        return False
 
 
 def importances(study: optuna.Study) -> dict[str, float]:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from optuna.study._multi_objective import _fast_non_domination_rank
+
+from tuner.optuna_compat import non_domination_rank
 
 Losses = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -79,7 +80,7 @@ class Fronts:
         points = np.array([*self._rows][self._n_sorted :], dtype=float)
         self._points = np.concatenate([self._points, points]) if self._n_sorted else points
         if n_new * _MANY > len(self._rows):
-            ranks = _fast_non_domination_rank(self._points)
+            ranks = non_domination_rank(self._points)
             in_order = np.argsort(ranks, kind="stable")
             self._fronts = np.split(in_order, np.cumsum(np.bincount(ranks))[:-1])
         else:

@@ -35,9 +35,9 @@ from optuna.samplers import (
     NSGAIISampler,
     TPESampler,
 )
-from optuna.samplers._tpe.sampler import default_gamma, default_gamma_multiobjective
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import default_gamma, default_gamma_multiobjective
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.curve_gp.shortlists import (
     Fronts,

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna._transform import _SearchSpaceTransform
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import ParamValue
+from tuner.optuna_compat import SearchSpaceTransform, can_hold
 from tuner.search.samplers.curve_gp.points import is_informative
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.samplers.wrapper import SamplerAround
@@ -149,7 +149,7 @@ class PriorSampler(SamplerAround):
         # The study file may believe in others since.
         place = (int(trial.system_attrs[PRIOR_ATTR]) - 1) % len(self._believed)
         guess = self._believed[place].get(param_name)
-        if guess is None or not _can_be(guess, param_distribution):
+        if guess is None or not can_hold(param_distribution, guess):
             return self._random.sample_independent(study, trial, param_name, param_distribution)
         if trial.system_attrs.get(EXACT_ATTR):
             return guess
@@ -169,7 +169,7 @@ class PriorSampler(SamplerAround):
             if not others or self._rng.random() < _CHANCE_OF_CHOICE:
                 return guess
             return others[int(self._rng.integers(len(others)))]
-        transform = _SearchSpaceTransform({"x": distribution}, transform_0_1=True)
+        transform = SearchSpaceTransform({"x": distribution}, transform_0_1=True)
         middle = float(transform.transform({"x": guess})[0])
         drawn = -1.0
         # At least every third draw is within, wherever the middle is.
@@ -177,14 +177,6 @@ class PriorSampler(SamplerAround):
             drawn = self._rng.normal(middle, _DEVIATION)
         value: ParamValue = transform.untransform(np.array([drawn]))["x"]
         return value
-
-
-def _can_be(value: ParamValue, distribution: BaseDistribution) -> bool:
-    """A program's own space is known once it asks."""
-    try:
-        return distribution._contains(distribution.to_internal_repr(value))
-    except (ValueError, TypeError):
-        return False
 
 
 def tallies(

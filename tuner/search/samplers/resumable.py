@@ -15,22 +15,20 @@ from typing import Any
 import optuna
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution
-from optuna.samplers._grid import GridValueType
-from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import GridValueType, can_hold
 from tuner.search.samplers.grid_points import FIXED_ATTR, POINT_ATTR, GridPoints, Point
+from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 from tuner.store.optuna_tables.storage import BufferedStorage
 
-_TRIALS = models.TrialModel.__table__
-_ATTRS = models.TrialSystemAttributeModel.__table__
 _POINTS_AFTER = (
-    sa.select(_ATTRS.c.trial_id, _ATTRS.c.key, _ATTRS.c.value_json)
-    .join(_TRIALS, _TRIALS.c.trial_id == _ATTRS.c.trial_id)
+    sa.select(SYSTEM_ATTRS.c.trial_id, SYSTEM_ATTRS.c.key, SYSTEM_ATTRS.c.value_json)
+    .join(TRIALS, TRIALS.c.trial_id == SYSTEM_ATTRS.c.trial_id)
     .where(
-        _TRIALS.c.study_id == sa.bindparam("b_study_id"),
-        _TRIALS.c.trial_id > sa.bindparam("b_trial_id"),
-        _ATTRS.c.key.in_([POINT_ATTR, FIXED_ATTR]),
+        TRIALS.c.study_id == sa.bindparam("b_study_id"),
+        TRIALS.c.trial_id > sa.bindparam("b_trial_id"),
+        SYSTEM_ATTRS.c.key.in_([POINT_ATTR, FIXED_ATTR]),
     )
 )
 
@@ -108,7 +106,7 @@ class GridSampler(optuna.samplers.GridSampler):
         if param_name not in point:
             raise ValueError(f"The parameter {param_name!r} is not in the given grid.")
         value = point[param_name]
-        if not param_distribution._contains(param_distribution.to_internal_repr(value)):
+        if not can_hold(param_distribution, value):
             warnings.warn(
                 f"The value {value!r} of the grid is out of the range of {param_name!r}, which is "
                 f"{param_distribution}. It is used nevertheless.",

@@ -28,6 +28,7 @@ from optuna.samplers import GPSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import GP_MODULES
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.suggestion_client import (
     Answer,
@@ -39,7 +40,7 @@ from tuner.search.samplers.suggestion_client import (
 
 #: What the sampler imports when it first suggests, which takes seconds.
 _IMPORTS: Mapping[type[SlowSampler], Sequence[str]] = {
-    GPSampler: ("optuna._gp.acqf", "optuna._gp.gp", "optuna._gp.optim_mixed"),
+    GPSampler: GP_MODULES,
     CurveGPSampler: ("tuner.search.samplers.curve_gp.gaussian_process",),
 }
 

@@ -12,7 +12,8 @@ import sys
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from optuna.samplers._tpe import _truncnorm
+
+from tuner.optuna_compat import truncnorm
 
 Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
@@ -28,10 +29,10 @@ def use_in_optuna() -> bool:
 
     An Optuna that has it no more, or computes it otherwise, is left as it is.
     """
-    theirs = getattr(_truncnorm, "_log_ndtr", None)
+    theirs = getattr(truncnorm, "_log_ndtr", None)
     if theirs is None or not np.array_equal(theirs(_PROBES), log_ndtr(_PROBES)):
         return False
-    _truncnorm._log_ndtr = log_ndtr
+    truncnorm._log_ndtr = log_ndtr
     return True
 
 

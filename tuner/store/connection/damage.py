@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 from sqlalchemy import exc
 
 from tuner.config.storage_url import masked_url
 from tuner.store.connection.engine import open_engine
+from tuner.store.optuna_tables.statements import models
 from tuner.store.schema.models import TunerBase
 
 #: What SQLite says of the types of cells that a column may have.

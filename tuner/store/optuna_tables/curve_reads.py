@@ -13,40 +13,37 @@ from itertools import chain
 from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 
 from tuner.store.optuna_tables.lazy_curve import BATCH_SIZE, Batch, Curve, Steps
-
-_TRIALS = models.TrialModel.__table__
-_REPORTS = models.TrialIntermediateValueModel.__table__
+from tuner.store.optuna_tables.statements import CURVES, TRIALS
 
 _IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
 _STEPS_AND_VALUES = (
-    sa.select(_REPORTS.c.trial_id, _REPORTS.c.step, _REPORTS.c.intermediate_value)
-    .where(_REPORTS.c.trial_id.in_(_IDS))
-    .order_by(_REPORTS.c.trial_id, _REPORTS.c.step)
+    sa.select(CURVES.c.trial_id, CURVES.c.step, CURVES.c.intermediate_value)
+    .where(CURVES.c.trial_id.in_(_IDS))
+    .order_by(CURVES.c.trial_id, CURVES.c.step)
 )
 _SPECIAL = sa.select(
-    _REPORTS.c.trial_id,
-    _REPORTS.c.step,
-    sa.type_coerce(_REPORTS.c.intermediate_value_type, sa.String),
-).where(_REPORTS.c.trial_id.in_(_IDS), _REPORTS.c.intermediate_value.is_(None))
+    CURVES.c.trial_id,
+    CURVES.c.step,
+    sa.type_coerce(CURVES.c.intermediate_value_type, sa.String),
+).where(CURVES.c.trial_id.in_(_IDS), CURVES.c.intermediate_value.is_(None))
 _VALUES = (
-    sa.select(_REPORTS.c.intermediate_value)
-    .where(_REPORTS.c.trial_id.in_(_IDS))
-    .order_by(_REPORTS.c.trial_id, _REPORTS.c.step)
+    sa.select(CURVES.c.intermediate_value)
+    .where(CURVES.c.trial_id.in_(_IDS))
+    .order_by(CURVES.c.trial_id, CURVES.c.step)
 )
 _SPANS = (
     sa.select(
-        _REPORTS.c.trial_id,
-        sa.func.min(_REPORTS.c.step),
-        sa.func.max(_REPORTS.c.step),
+        CURVES.c.trial_id,
+        sa.func.min(CURVES.c.step),
+        sa.func.max(CURVES.c.step),
         sa.func.count(),
     )
-    .where(_REPORTS.c.trial_id.in_(_IDS))
-    .group_by(_REPORTS.c.trial_id)
+    .where(CURVES.c.trial_id.in_(_IDS))
+    .group_by(CURVES.c.trial_id)
 )
-_THERE = sa.select(_TRIALS.c.trial_id).where(_TRIALS.c.trial_id.in_(_IDS))
+_THERE = sa.select(TRIALS.c.trial_id).where(TRIALS.c.trial_id.in_(_IDS))
 
 #: What a NULL stands for, by the column beside it.
 NOT_FINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf, "NAN": math.nan}

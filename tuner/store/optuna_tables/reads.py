@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, json_to_distribution
-from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.store.optuna_tables.curve_reads import (
@@ -27,12 +26,13 @@ from tuner.store.optuna_tables.curve_reads import (
     without_collector,
 )
 from tuner.store.optuna_tables.lazy_curve import Curve, compact
-
-_TRIALS = models.TrialModel.__table__
-_PARAMS = models.TrialParamModel.__table__
-_VALUES = models.TrialValueModel.__table__
-_USER_ATTRS = models.TrialUserAttributeModel.__table__
-_SYSTEM_ATTRS = models.TrialSystemAttributeModel.__table__
+from tuner.store.optuna_tables.statements import (
+    PARAMS,
+    SYSTEM_ATTRS,
+    TRIALS,
+    USER_ATTRS,
+    VALUES,
+)
 
 #: Of one `IN (...)`; SQLite takes 32,766 parameters, and a plan for many is slow elsewhere.
 _MAX_IDS = 500
@@ -49,16 +49,16 @@ class TrialHead(NamedTuple):
 
 
 _HEADS = sa.select(
-    *(_TRIALS.c[name] for name in ("trial_id", "number", "state")),
-    *(_TRIALS.c[name] for name in ("datetime_start", "datetime_complete")),
+    *(TRIALS.c[name] for name in ("trial_id", "number", "state")),
+    *(TRIALS.c[name] for name in ("datetime_start", "datetime_complete")),
 )
 # Made once: a look is taken every second.
 _NEWER_HEADS = _HEADS.where(
-    _TRIALS.c.study_id == sa.bindparam("b_study_id"), _TRIALS.c.trial_id > sa.bindparam("b_after")
+    TRIALS.c.study_id == sa.bindparam("b_study_id"), TRIALS.c.trial_id > sa.bindparam("b_after")
 )
 _NAMED_HEADS = _HEADS.where(
-    _TRIALS.c.study_id == sa.bindparam("b_study_id"),
-    _TRIALS.c.trial_id.in_(sa.bindparam("b_ids", expanding=True)),
+    TRIALS.c.study_id == sa.bindparam("b_study_id"),
+    TRIALS.c.trial_id.in_(sa.bindparam("b_ids", expanding=True)),
 )
 
 
@@ -158,8 +158,8 @@ class _Parts:
         self._distributions: defaultdict[int, dict[str, BaseDistribution]] = defaultdict(dict)
         self._read_params()
         self._values = self._read_values()
-        self._user_attrs = self._read_attrs(_USER_ATTRS)
-        self._system_attrs = self._read_attrs(_SYSTEM_ATTRS)
+        self._user_attrs = self._read_attrs(USER_ATTRS)
+        self._system_attrs = self._read_attrs(SYSTEM_ATTRS)
 
     def trial(self, head: TrialHead, curve: Curve | None) -> FrozenTrial:
         """A trial; it takes its parts along."""
@@ -181,10 +181,10 @@ class _Parts:
         )
 
     def _read_params(self) -> None:
-        columns = (_PARAMS.c.param_name, _PARAMS.c.param_value, _PARAMS.c.distribution_json)
+        columns = (PARAMS.c.param_name, PARAMS.c.param_value, PARAMS.c.distribution_json)
         # In the order in which they were suggested, as Optuna has them.
-        order = _PARAMS.c.param_id
-        for trial_id, name, internal, text in self._rows(_PARAMS, *columns, order=order):
+        order = PARAMS.c.param_id
+        for trial_id, name, internal, text in self._rows(PARAMS, *columns, order=order):
             name, distribution = _named_distribution(name, text)
             self._params[trial_id][name] = distribution.to_external_repr(internal)
             self._distributions[trial_id][name] = distribution
@@ -198,9 +198,9 @@ class _Parts:
     def _read_values(self) -> dict[int, dict[int, float]]:
         """Values by trial and objective; a NULL is one that the column beside it names."""
         found: defaultdict[int, dict[int, float]] = defaultdict(dict)
-        kind_column = sa.type_coerce(_VALUES.c.value_type, sa.String)
-        columns = (_VALUES.c.objective, _VALUES.c.value, kind_column)
-        for trial_id, objective, value, kind in self._rows(_VALUES, *columns):
+        kind_column = sa.type_coerce(VALUES.c.value_type, sa.String)
+        columns = (VALUES.c.objective, VALUES.c.value, kind_column)
+        for trial_id, objective, value, kind in self._rows(VALUES, *columns):
             found[trial_id][objective] = NOT_FINITE[kind] if value is None else value
         return found
 
@@ -216,7 +216,7 @@ class _Parts:
 
     def _chosen(self, query: sa.Select[Any], table: sa.Table) -> Iterable[sa.Select[Any]]:
         if self._ids is None:
-            of_study = sa.select(_TRIALS.c.trial_id).where(_TRIALS.c.study_id == self._study_id)
+            of_study = sa.select(TRIALS.c.trial_id).where(TRIALS.c.study_id == self._study_id)
             return [query.where(table.c.trial_id.in_(of_study))]
         return [query.where(table.c.trial_id.in_(ids)) for ids in _chunks(self._ids)]
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
+from optuna.storages._rdb import models as models
 
 STUDIES: sa.Table = models.StudyModel.__table__
 DIRECTIONS: sa.Table = models.StudyDirectionModel.__table__

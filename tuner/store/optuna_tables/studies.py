@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 from optuna.study import StudyDirection
 
+from tuner.store.optuna_tables.statements import (
+    DIRECTIONS,
+    STUDIES,
+    STUDY_ATTRS,
+    STUDY_SYSTEM_ATTRS,
+)
 from tuner.store.optuna_tables.writes import lock_study
 from tuner.store.schema.statements import insert_row
-
-_STUDIES = models.StudyModel.__table__
-_DIRECTIONS = models.StudyDirectionModel.__table__
-_USER_ATTRS = models.StudyUserAttributeModel.__table__
-_SYSTEM_ATTRS = models.StudySystemAttributeModel.__table__
 
 
 def make_study(connection: sa.Connection, name: str, directions: Sequence[StudyDirection]) -> int:
@@ -29,12 +29,12 @@ def make_study(connection: sa.Connection, name: str, directions: Sequence[StudyD
     Raises:
         sqlalchemy.exc.IntegrityError: If there is one of that name.
     """
-    study_id = insert_row(connection, sa.insert(_STUDIES), {"study_name": name})
+    study_id = insert_row(connection, sa.insert(STUDIES), {"study_name": name})
     rows = [
         {"study_id": study_id, "objective": objective, "direction": direction}
         for objective, direction in enumerate(directions)
     ]
-    connection.execute(sa.insert(_DIRECTIONS), rows)
+    connection.execute(sa.insert(DIRECTIONS), rows)
     return study_id
 
 
@@ -43,7 +43,7 @@ def id_of(connection: sa.Connection, name: str) -> int:
     Raises:
         KeyError: If there is no such study.
     """
-    query = sa.select(_STUDIES.c.study_id).where(_STUDIES.c.study_name == name)
+    query = sa.select(STUDIES.c.study_id).where(STUDIES.c.study_name == name)
     study_id = connection.execute(query).scalar()
     if study_id is None:
         raise KeyError(f"No study named {name!r} exists.")
@@ -55,7 +55,7 @@ def name_of(connection: sa.Connection, study_id: int) -> str:
     Raises:
         KeyError: If there is no such study.
     """
-    query = sa.select(_STUDIES.c.study_name).where(_STUDIES.c.study_id == study_id)
+    query = sa.select(STUDIES.c.study_name).where(STUDIES.c.study_id == study_id)
     name = connection.execute(query).scalar()
     if name is None:
         raise KeyError(f"No study with study_id {study_id} exists.")
@@ -70,9 +70,9 @@ def directions_of(connection: sa.Connection, study_id: int) -> list[StudyDirecti
     """
     name_of(connection, study_id)
     query = (
-        sa.select(_DIRECTIONS.c.direction)
-        .where(_DIRECTIONS.c.study_id == study_id)
-        .order_by(_DIRECTIONS.c.objective)
+        sa.select(DIRECTIONS.c.direction)
+        .where(DIRECTIONS.c.study_id == study_id)
+        .order_by(DIRECTIONS.c.objective)
     )
     return list(connection.execute(query).scalars())
 
@@ -82,7 +82,7 @@ def user_attrs_of(connection: sa.Connection, study_id: int) -> dict[str, Any]:
     Raises:
         KeyError: If there is no such study.
     """
-    return _attrs(connection, _USER_ATTRS, study_id)
+    return _attrs(connection, STUDY_ATTRS, study_id)
 
 
 def system_attrs_of(connection: sa.Connection, study_id: int) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def system_attrs_of(connection: sa.Connection, study_id: int) -> dict[str, Any]:
     Raises:
         KeyError: If there is no such study.
     """
-    return _attrs(connection, _SYSTEM_ATTRS, study_id)
+    return _attrs(connection, STUDY_SYSTEM_ATTRS, study_id)
 
 
 def set_user_attr(connection: sa.Connection, study_id: int, key: str, value: Any) -> None:
@@ -98,7 +98,7 @@ def set_user_attr(connection: sa.Connection, study_id: int, key: str, value: Any
     Raises:
         KeyError: If there is no such study.
     """
-    _set_attr(connection, _USER_ATTRS, study_id, key, value)
+    _set_attr(connection, STUDY_ATTRS, study_id, key, value)
 
 
 def set_system_attr(connection: sa.Connection, study_id: int, key: str, value: Any) -> None:
@@ -106,7 +106,7 @@ def set_system_attr(connection: sa.Connection, study_id: int, key: str, value: A
     Raises:
         KeyError: If there is no such study.
     """
-    _set_attr(connection, _SYSTEM_ATTRS, study_id, key, value)
+    _set_attr(connection, STUDY_SYSTEM_ATTRS, study_id, key, value)
 
 
 def begin_alone(connection: sa.Connection, study_id: int) -> None:

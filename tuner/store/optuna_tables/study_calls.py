@@ -9,11 +9,10 @@ from uuid import uuid4
 
 from optuna.exceptions import DuplicatedStudyError
 from optuna.storages import BaseStorage, RDBStorage
-from optuna.storages._base import DEFAULT_STUDY_NAME_PREFIX
 from optuna.study import StudyDirection
-from optuna.study._frozen import FrozenStudy
 from sqlalchemy.exc import IntegrityError
 
+from tuner.optuna_compat import DEFAULT_STUDY_NAME_PREFIX, FrozenStudy
 from tuner.store.connection.transactions import Access
 from tuner.store.optuna_tables import studies as optuna_studies
 

@@ -15,18 +15,19 @@ from typing import Any
 
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, distribution_to_json
-from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.store.optuna_tables.statements import (
+    CURVES,
+    PARAMS,
+    STUDIES,
+    SYSTEM_ATTRS,
+    TRIALS,
+    USER_ATTRS,
+    VALUES,
+    models,
+)
 from tuner.store.schema.statements import execute_rows
-
-_STUDIES = models.StudyModel.__table__
-_TRIALS = models.TrialModel.__table__
-_PARAMS = models.TrialParamModel.__table__
-_VALUES = models.TrialValueModel.__table__
-_CURVES = models.TrialIntermediateValueModel.__table__
-_USER_ATTRS = models.TrialUserAttributeModel.__table__
-_SYSTEM_ATTRS = models.TrialSystemAttributeModel.__table__
 
 Row = dict[str, Any]
 
@@ -75,7 +76,7 @@ class PendingRows:
         replaces: bool = False,
     ) -> None:
         if replaces:
-            self.replaced.add((_PARAMS.name, trial_id, name))
+            self.replaced.add((PARAMS.name, trial_id, name))
         self.params[trial_id, name] = {
             "trial_id": trial_id,
             "param_name": name,
@@ -85,7 +86,7 @@ class PendingRows:
 
     def add_report(self, trial_id: int, step: int, value: float, *, replaces: bool = False) -> None:
         if replaces:
-            self.replaced.add((_CURVES.name, trial_id, step))
+            self.replaced.add((CURVES.name, trial_id, step))
         model = models.TrialIntermediateValueModel
         stored, kind = model.intermediate_value_to_stored_repr(value)
         self.curves[trial_id, step] = {
@@ -103,9 +104,9 @@ class PendingRows:
     def add_attr(
         self, trial_id: int, key: str, value: object, *, system: bool, replaces: bool = False
     ) -> None:
-        rows, table = self.user_attrs, _USER_ATTRS
+        rows, table = self.user_attrs, USER_ATTRS
         if system:
-            rows, table = self.system_attrs, _SYSTEM_ATTRS
+            rows, table = self.system_attrs, SYSTEM_ATTRS
         if replaces:
             self.replaced.add((table.name, trial_id, key))
         rows[trial_id, key] = {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
@@ -155,11 +156,11 @@ class PendingRows:
         for trial_id, step in self.dropped.items():
             connection.execute(_DROP_REPORTS, {"b_trial_id": trial_id, "b_step": step})
         for table, rows in (
-            (_PARAMS, self.params),
-            (_CURVES, self.curves),
-            (_USER_ATTRS, self.user_attrs),
-            (_SYSTEM_ATTRS, self.system_attrs),
-            (_VALUES, self.values),
+            (PARAMS, self.params),
+            (CURVES, self.curves),
+            (USER_ATTRS, self.user_attrs),
+            (SYSTEM_ATTRS, self.system_attrs),
+            (VALUES, self.values),
         ):
             self._write_table(connection, table, rows)
         if self.states:
@@ -180,10 +181,10 @@ class PendingRows:
 
 
 _UPDATE_STATE = (
-    sa.update(_TRIALS)
-    .where(_TRIALS.c.trial_id == sa.bindparam("b_trial_id"))
+    sa.update(TRIALS)
+    .where(TRIALS.c.trial_id == sa.bindparam("b_trial_id"))
     .values(
-        state=sa.bindparam("b_state", type_=_TRIALS.c.state.type),
+        state=sa.bindparam("b_state", type_=TRIALS.c.state.type),
         datetime_start=sa.bindparam("b_start"),
         datetime_complete=sa.bindparam("b_complete"),
     )
@@ -191,11 +192,11 @@ _UPDATE_STATE = (
 
 
 _NAME_COLUMNS = {
-    _PARAMS: "param_name",
-    _CURVES: "step",
-    _USER_ATTRS: "key",
-    _SYSTEM_ATTRS: "key",
-    _VALUES: "objective",
+    PARAMS: "param_name",
+    CURVES: "step",
+    USER_ATTRS: "key",
+    SYSTEM_ATTRS: "key",
+    VALUES: "objective",
 }
 # Made once: SQLAlchemy then finds their compiled form without looking at each part again.
 # Inline: nobody asks for the key of a single row.
@@ -206,35 +207,35 @@ _DELETES = {
     )
     for table, name in _NAME_COLUMNS.items()
 }
-_DROP_REPORTS = sa.delete(_CURVES).where(
-    _CURVES.c.trial_id == sa.bindparam("b_trial_id"), _CURVES.c.step >= sa.bindparam("b_step")
+_DROP_REPORTS = sa.delete(CURVES).where(
+    CURVES.c.trial_id == sa.bindparam("b_trial_id"), CURVES.c.step >= sa.bindparam("b_step")
 )
 _LOCK_STUDY = (
-    sa.select(_STUDIES.c.study_id)
-    .where(_STUDIES.c.study_id == sa.bindparam("b_study_id"))
+    sa.select(STUDIES.c.study_id)
+    .where(STUDIES.c.study_id == sa.bindparam("b_study_id"))
     .with_for_update()
 )
 #: Not `count(*)`, which looks at each trial: ids grow with the numbers, as both are given out while
 #: the study is locked, and nothing older than a trial that is known need be looked at.
 _NEWEST_NUMBER = (
-    sa.select(_TRIALS.c.number)
+    sa.select(TRIALS.c.number)
     .where(
-        _TRIALS.c.study_id == sa.bindparam("b_study_id"),
-        _TRIALS.c.trial_id >= sa.bindparam("b_known_id"),
+        TRIALS.c.study_id == sa.bindparam("b_study_id"),
+        TRIALS.c.trial_id >= sa.bindparam("b_known_id"),
     )
-    .order_by(_TRIALS.c.trial_id.desc())
+    .order_by(TRIALS.c.trial_id.desc())
     .limit(1)
 )
-_INSERT_TRIAL = sa.insert(_TRIALS).values(
+_INSERT_TRIAL = sa.insert(TRIALS).values(
     study_id=sa.bindparam("b_study_id"),
     number=sa.bindparam("b_number"),
-    state=sa.bindparam("b_state", type_=_TRIALS.c.state.type),
+    state=sa.bindparam("b_state", type_=TRIALS.c.state.type),
     datetime_start=sa.bindparam("b_start"),
     datetime_complete=sa.bindparam("b_complete"),
 )
 _INSERT_NEXT_TRIAL = _INSERT_TRIAL.values(
     number=sa.func.coalesce(_NEWEST_NUMBER.scalar_subquery(), sa.bindparam("b_known_number")) + 1
-).returning(_TRIALS.c.trial_id, _TRIALS.c.number)
+).returning(TRIALS.c.trial_id, TRIALS.c.number)
 
 
 def lock_study(connection: sa.Connection, study_id: int) -> bool:
@@ -304,14 +305,14 @@ def insert_attributes(
         {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
         for key, value in attributes.items()
     ]
-    execute_rows(connection, _INSERTS[_SYSTEM_ATTRS.name], rows)
+    execute_rows(connection, _INSERTS[SYSTEM_ATTRS.name], rows)
 
 
 def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: datetime) -> bool:
     """Takes a waiting trial, unless somebody else took it first (compare and set)."""
     claim = (
-        sa.update(_TRIALS)
-        .where(_TRIALS.c.trial_id == trial_id, _TRIALS.c.state == TrialState.WAITING)
+        sa.update(TRIALS)
+        .where(TRIALS.c.trial_id == trial_id, TRIALS.c.state == TrialState.WAITING)
         .values(state=TrialState.RUNNING, datetime_start=_utc(started_at))
     )
     return connection.execute(claim).rowcount == 1
@@ -322,7 +323,7 @@ def study_of_trial(connection: sa.Connection, trial_id: int) -> int:
     Raises:
         KeyError: If there is no such trial.
     """
-    query = sa.select(_TRIALS.c.study_id).where(_TRIALS.c.trial_id == trial_id)
+    query = sa.select(TRIALS.c.study_id).where(TRIALS.c.trial_id == trial_id)
     study_id = connection.execute(query).scalar()
     if study_id is None:
         raise KeyError(f"No trial with trial_id {trial_id} exists.")

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 
 from tuner.attempt import AttemptId
 from tuner.checkpoints.scan import SavedState
+from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.schema.models import AttemptRow, CheckpointRow, DispatcherRow, HostRow, table_of
 from tuner.store.schema.statements import as_stored
 
-_TRIALS = models.TrialModel.__table__
 _CHECKPOINTS = table_of(CheckpointRow)
 #: Optuna's steps and ours fit; a file may have any number in its name.
 _MAX_STEP = 2**63 - 1
@@ -92,8 +91,8 @@ class CheckpointRows:
 
 def _forget_below(connection: sa.Connection, study_id: int, trial_number: int, folder: str) -> None:
     """A trial's checkpoints in a folder were removed."""
-    trial = sa.select(_TRIALS.c.trial_id).where(
-        _TRIALS.c.study_id == study_id, _TRIALS.c.number == trial_number
+    trial = sa.select(TRIALS.c.trial_id).where(
+        TRIALS.c.study_id == study_id, TRIALS.c.number == trial_number
     )
     connection.execute(
         sa.delete(_CHECKPOINTS).where(

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 
 from tuner.budget import Budget, TrialUse
 from tuner.devices.device import Device
@@ -16,6 +15,7 @@ from tuner.errors import StoreError
 from tuner.process_identity import Life, ProcessIdentity, life_of
 from tuner.provenance import GitState, HostFacts
 from tuner.store.connection.sql_seconds import seconds_between
+from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.records.usage.energy import energy_kwh_of
 from tuner.store.schema.models import (
     AttemptRow,
@@ -27,7 +27,6 @@ from tuner.store.schema.models import (
 )
 from tuner.store.schema.statements import as_stored, find_or_insert, in_utc, insert_row
 
-_TRIALS = models.TrialModel.__table__
 #: A dispatcher whose process cannot be checked is dead once its record did not change in so many
 #: seconds of watching it.
 STALE_AFTER_S = 60.0
@@ -159,7 +158,7 @@ def process_of(host: str, pid: int, versions: object) -> ProcessIdentity:
 
 def has_attempts(connection: sa.Connection, study_id: int) -> bool:
     """Whether any trial of a study was ever launched."""
-    of_study = sa.select(_TRIALS.c.trial_id).where(_TRIALS.c.study_id == study_id)
+    of_study = sa.select(TRIALS.c.trial_id).where(TRIALS.c.study_id == study_id)
     query = sa.select(AttemptRow.id).where(AttemptRow.trial_id.in_(of_study)).limit(1)
     return connection.execute(query).first() is not None
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 from optuna.trial import TrialState
 
 from tuner.budget import N_TYPICAL, TrialUse
 from tuner.store.connection.sql_seconds import seconds_between
+from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.schema.models import AttemptRow, LeaseRow
-
-_TRIALS = models.TrialModel.__table__
 
 
 def completed_uses(connection: sa.Connection, study_id: int) -> list[TrialUse]:
     """Of the newest completed trials that dispatchers have run, the oldest first."""
     newest = (
-        sa.select(_TRIALS.c.trial_id)
-        .where(_TRIALS.c.study_id == study_id, _TRIALS.c.state == TrialState.COMPLETE)
-        .order_by(_TRIALS.c.trial_id.desc())
+        sa.select(TRIALS.c.trial_id)
+        .where(TRIALS.c.study_id == study_id, TRIALS.c.state == TrialState.COMPLETE)
+        .order_by(TRIALS.c.trial_id.desc())
         .limit(N_TYPICAL)
     )
     ids = sorted(connection.execute(newest).scalars())

@@ -11,19 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 from optuna.trial import TrialState
 
 from tuner.clock import Clock
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 from tuner.store.optuna_tables.writes import PAUSED_KEY, lock_study
 from tuner.store.schema.models import ClaimRow, DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored
 
-_TRIALS = models.TrialModel.__table__
 _DISPATCHERS = table_of(DispatcherRow)
 _CLAIMS = table_of(ClaimRow)
-_ATTRS = models.TrialSystemAttributeModel.__table__
 
 _RENEW = (
     sa.update(_DISPATCHERS)
@@ -37,16 +35,16 @@ _N_BATCHES = sa.select(
     _DISPATCHERS.c.n_batches, _DISPATCHERS.c.ended_at.is_not(None).label("is_over")
 ).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
 #: Where a trial was paused it was begun, though it waits.
-_PAUSED = sa.select(_ATTRS.c.trial_id).where(
-    _ATTRS.c.key == PAUSED_KEY, _ATTRS.c.value_json != "null"
+_PAUSED = sa.select(SYSTEM_ATTRS.c.trial_id).where(
+    SYSTEM_ATTRS.c.key == PAUSED_KEY, SYSTEM_ATTRS.c.value_json != "null"
 )
 _COUNT_BEGUN = (
     sa.select(sa.func.count())
-    .select_from(_TRIALS)
-    .where(_TRIALS.c.study_id == sa.bindparam("b_study_id"))
-    .where((_TRIALS.c.state != TrialState.WAITING) | _TRIALS.c.trial_id.in_(_PAUSED))
+    .select_from(TRIALS)
+    .where(TRIALS.c.study_id == sa.bindparam("b_study_id"))
+    .where((TRIALS.c.state != TrialState.WAITING) | TRIALS.c.trial_id.in_(_PAUSED))
 )
-_IS_PAUSED = _PAUSED.where(_ATTRS.c.trial_id == sa.bindparam("b_trial_id"))
+_IS_PAUSED = _PAUSED.where(SYSTEM_ATTRS.c.trial_id == sa.bindparam("b_trial_id"))
 _UNCLAIM = sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id == sa.bindparam("b_trial_id"))
 _CLAIM = sa.insert(_CLAIMS).inline()
 #: SQLite gives out the id of a deleted trial again, and Optuna deletes a trial without its claim.
@@ -166,14 +164,14 @@ class Ownership:
         claimed = sa.select(_CLAIMS.c.trial_id).where(
             _CLAIMS.c.dispatcher_id == self.dispatcher_id,
             _CLAIMS.c.trial_id.in_(
-                sa.select(_TRIALS.c.trial_id).where(
-                    _TRIALS.c.study_id == self.study_id, _TRIALS.c.state == TrialState.RUNNING
+                sa.select(TRIALS.c.trial_id).where(
+                    TRIALS.c.study_id == self.study_id, TRIALS.c.state == TrialState.RUNNING
                 )
             ),
         )
         unknown = set(connection.execute(claimed).scalars()) - set(trial_ids)
         if unknown:
-            waits = sa.update(_TRIALS).where(_TRIALS.c.trial_id.in_(unknown))
+            waits = sa.update(TRIALS).where(TRIALS.c.trial_id.in_(unknown))
             connection.execute(waits.values(state=TrialState.WAITING))
             connection.execute(sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id.in_(unknown)))
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState, Cause, Outcome
@@ -20,6 +19,7 @@ from tuner.clock import Instant
 from tuner.process_identity import Life, ProcessIdentity, life_of
 from tuner.store.connection.database import Database, store_errors
 from tuner.store.connection.sql_seconds import seconds_between
+from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.records.dispatcher_starts import (
     OpenDispatcher,
     Sign,
@@ -32,7 +32,6 @@ from tuner.store.records.usage.energy import energy_kwh_of
 from tuner.store.schema.models import AttemptRow, ClaimRow, DispatcherRow, LeaseRow, table_of
 from tuner.store.schema.statements import as_stored
 
-_TRIALS = models.TrialModel.__table__
 _ATTEMPTS = table_of(AttemptRow)
 _CLAIMS = table_of(ClaimRow)
 _DISPATCHERS = table_of(DispatcherRow)
@@ -212,7 +211,7 @@ def free_trials(connection: sa.Connection, study_id: int) -> list[int]:
     orphans = connection.execute(_orphans(study_id)).all()
     ids = [row.trial_id for row in orphans]
     waiting = {"state": TrialState.WAITING}
-    connection.execute(sa.update(_TRIALS).where(_TRIALS.c.trial_id.in_(ids)).values(waiting))
+    connection.execute(sa.update(TRIALS).where(TRIALS.c.trial_id.in_(ids)).values(waiting))
     connection.execute(sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id.in_(ids)))
     return [row.number for row in orphans]
 
@@ -223,13 +222,13 @@ def _orphans(study_id: int) -> sa.Select[int, int]:
     of_the_dead = claimed.where(_CLAIMS.c.dispatcher_id.not_in(alive))
     attempted = sa.select(_ATTEMPTS.c.trial_id).where(_ATTEMPTS.c.dispatcher_id.not_in(alive))
     is_orphan = sa.or_(
-        _TRIALS.c.trial_id.in_(of_the_dead),
-        sa.and_(_TRIALS.c.trial_id.in_(attempted), _TRIALS.c.trial_id.not_in(claimed)),
+        TRIALS.c.trial_id.in_(of_the_dead),
+        sa.and_(TRIALS.c.trial_id.in_(attempted), TRIALS.c.trial_id.not_in(claimed)),
     )
     return (
-        sa.select(_TRIALS.c.trial_id, _TRIALS.c.number)
-        .where(_TRIALS.c.study_id == study_id, _TRIALS.c.state == TrialState.RUNNING, is_orphan)
-        .order_by(_TRIALS.c.number)
+        sa.select(TRIALS.c.trial_id, TRIALS.c.number)
+        .where(TRIALS.c.study_id == study_id, TRIALS.c.state == TrialState.RUNNING, is_orphan)
+        .order_by(TRIALS.c.number)
     )
 
 

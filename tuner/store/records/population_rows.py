@@ -14,12 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from optuna.storages._rdb import models
 
 from tuner.messages import Json
-
-_TRIALS = models.TrialModel.__table__
-_ATTRS = models.TrialSystemAttributeModel.__table__
+from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 
 MEMBER_KEY = "tuner:member"
 """Attribute of a trial that was drawn for the population and is nobody's copy."""
@@ -86,8 +83,8 @@ def count_members(connection: sa.Connection, study_id: int) -> int:
     """Trials of a study that were drawn for its population."""
     query = (
         sa.select(sa.func.count())
-        .select_from(_ATTRS.join(_TRIALS, _TRIALS.c.trial_id == _ATTRS.c.trial_id))
-        .where(_TRIALS.c.study_id == study_id, _ATTRS.c.key == MEMBER_KEY)
+        .select_from(SYSTEM_ATTRS.join(TRIALS, TRIALS.c.trial_id == SYSTEM_ATTRS.c.trial_id))
+        .where(TRIALS.c.study_id == study_id, SYSTEM_ATTRS.c.key == MEMBER_KEY)
     )
     return int(connection.execute(query).scalar_one())
 
@@ -95,9 +92,9 @@ def count_members(connection: sa.Connection, study_id: int) -> int:
 def is_replaced(connection: sa.Connection, study_id: int, number: int) -> bool:
     """Whether something has taken a member's place already."""
     query = (
-        sa.select(_ATTRS.c.value_json)
-        .join(_TRIALS, _TRIALS.c.trial_id == _ATTRS.c.trial_id)
-        .where(_TRIALS.c.study_id == study_id, _ATTRS.c.key == COPY_KEY)
+        sa.select(SYSTEM_ATTRS.c.value_json)
+        .join(TRIALS, TRIALS.c.trial_id == SYSTEM_ATTRS.c.trial_id)
+        .where(TRIALS.c.study_id == study_id, SYSTEM_ATTRS.c.key == COPY_KEY)
     )
     found = connection.execute(query).scalars()
     return any(json.loads(text)["replaces"] == number for text in found)

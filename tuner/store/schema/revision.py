@@ -111,7 +111,8 @@ def make_optunas_tables(connection: sa.Connection) -> None:
     through Optuna's migrations. A contract test holds the outcome against Optuna's.
     """
     from optuna import __version__
-    from optuna.storages._rdb import models
+
+    from tuner.store.optuna_tables.statements import models
 
     models.BaseModel.metadata.create_all(connection)
     info = {"schema_version": models.SCHEMA_VERSION, "library_version": __version__}
@@ -131,7 +132,7 @@ def make_tables(connection: sa.Connection) -> None:
 
 def metadata_with_optuna() -> sa.MetaData:
     """Ours, with Optuna's tables beside them so that foreign keys find their targets."""
-    from optuna.storages._rdb import models as optuna_models
+    from tuner.store.optuna_tables.statements import models as optuna_models
 
     metadata = TunerBase.metadata
     for name in ("studies", "trials"):

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import sqlalchemy as sa
-from optuna.storages._rdb.models import BaseModel
 
 from tuner.errors import EXIT_BAD_INPUT
 from tuner.store.connection.database import check_file, parse_url, shown_url, store_errors
 from tuner.store.connection.engine import open_engine
 from tuner.store.connection.filesystem import path_of
+from tuner.store.optuna_tables.statements import models
 from tuner.store.schema.revision import optuna_revision, stored_revision
 
 _NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL"}
@@ -57,7 +57,9 @@ def database_status(url: str) -> DatabaseStatus:
 
 def _status(connection: sa.Connection, url: str) -> DatabaseStatus:
     present = sa.inspect(connection).get_table_names()
-    optunas = [table.name for table in BaseModel.metadata.sorted_tables if table.name in present]
+    optunas = [
+        table.name for table in models.BaseModel.metadata.sorted_tables if table.name in present
+    ]
     ours = [name for name in sorted(present) if name.startswith("tuner_")]
     return DatabaseStatus(
         url=url,

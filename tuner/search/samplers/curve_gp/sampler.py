@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optuna
 from numpy.typing import NDArray
-from optuna._transform import _SearchSpaceTransform
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import SearchSpaceTransform
 from tuner.search.samplers.curve_gp.points import Observed, Steps, inputs, is_informative, observed
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Encoding:
 
     def __init__(self, space: Mapping[str, BaseDistribution]) -> None:
         self.space = dict(space)
-        self._transform = _SearchSpaceTransform(self.space, transform_0_1=True)
+        self._transform = SearchSpaceTransform(self.space, transform_0_1=True)
         self._rows: dict[int, Array] = {}
 
     def row(self, trial: FrozenTrial) -> Array:

@@ -14,9 +14,10 @@ from typing import Protocol, TypeAlias
 
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.samplers._tpe import sampler as tpe
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
+
+from tuner.optuna_compat import tpe
 
 Key: TypeAlias = tuple[float, ...] | bytes
 

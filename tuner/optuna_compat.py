@@ -1,0 +1,54 @@
+"""The private names of Optuna that the tuner uses, in one place.
+
+Optuna may change them in any release, so this is what to look at before a new version of Optuna is
+allowed. A test makes sure that no other module imports a private name. The exception is
+`tuner.store.optuna_tables.statements`: Optuna's tables need SQLAlchemy, which the process
+that only suggests parameters does without.
+"""
+
+from __future__ import annotations
+
+from optuna._hypervolume import compute_hypervolume as compute_hypervolume
+from optuna._transform import _SearchSpaceTransform as SearchSpaceTransform
+from optuna.distributions import BaseDistribution
+from optuna.samplers._grid import GridValueType as GridValueType
+from optuna.samplers._tpe import _truncnorm as truncnorm
+from optuna.samplers._tpe import sampler as tpe
+from optuna.samplers._tpe.sampler import default_gamma as default_gamma
+from optuna.samplers._tpe.sampler import (
+    default_gamma_multiobjective as default_gamma_multiobjective,
+)
+from optuna.storages._base import DEFAULT_STUDY_NAME_PREFIX as DEFAULT_STUDY_NAME_PREFIX
+from optuna.study._frozen import FrozenStudy as FrozenStudy
+from optuna.study._multi_objective import _fast_non_domination_rank as non_domination_rank
+from optuna.study._tell import _tell_with_warning as tell_with_warning
+
+__all__ = [
+    "DEFAULT_STUDY_NAME_PREFIX",
+    "GP_MODULES",
+    "FrozenStudy",
+    "GridValueType",
+    "SearchSpaceTransform",
+    "can_hold",
+    "compute_hypervolume",
+    "default_gamma",
+    "default_gamma_multiobjective",
+    "non_domination_rank",
+    "tell_with_warning",
+    "tpe",
+    "truncnorm",
+]
+
+#: What Optuna's sampler of Gaussian processes imports once it is used, torch among it.
+GP_MODULES = ("optuna._gp.acqf", "optuna._gp.gp", "optuna._gp.optim_mixed")
+
+
+def can_hold(distribution: BaseDistribution, value: object) -> bool:
+    """Whether a distribution can give a value.
+
+    A number between two steps counts as inside: Optuna compares with the range alone.
+    """
+    try:
+        return distribution._contains(distribution.to_internal_repr(value))
+    except (ValueError, TypeError):
+        return False
