@@ -110,6 +110,14 @@ def test_adapters_of_devices_do_not_import_each_other() -> None:
             assert not adapters.difference({name}).intersection(imported(path, names))
 
 
+def test_one_module_alone_names_the_launcher_of_this_host() -> None:
+    launcher = "tuner.launch.local_host.launcher"
+    names = {name for name, _ in modules()}
+    assert launcher in names
+    naming = [name for name, path in modules() if launcher in imported(path, names)]
+    assert naming == ["tuner.compose.start"]
+
+
 def test_search_spaces_imports_optuna_only() -> None:
     outside = {
         target.partition(".")[0]

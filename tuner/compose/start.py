@@ -38,6 +38,7 @@ from tuner.launch.descriptors import ENV_SOFT_LIMIT, raised_limit
 from tuner.launch.inbox import Inbox
 from tuner.launch.local_host.launcher import LocalLauncher, modules_of
 from tuner.launch.local_host.leftover_workers import Remains
+from tuner.launch.protocols import StudyLauncher
 from tuner.provenance import package_versions
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def open_launcher(
     inbox: Inbox,
     environ: Mapping[str, str],
     remains: Remains | None = None,
-) -> Iterator[LocalLauncher]:
+) -> Iterator[StudyLauncher]:
     """Starts the fork server with the user's modules; ends every worker that is left.
 
     Args:

@@ -49,8 +49,7 @@ from tuner.errors import (
 )
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, SignalReceived, SignalSource
-from tuner.launch.local_host.guardian import Guardian
-from tuner.launch.local_host.launcher import LocalLauncher
+from tuner.launch.protocols import Guard, StudyLauncher
 from tuner.monitoring.counters import FiguresView
 from tuner.monitoring.hooks import Hook, Hooks, HookTerms
 from tuner.results.confirmations import Confirmation, read_confirmation
@@ -88,7 +87,7 @@ def dispatch(
     host: HostDevices,
     locks: DeviceLocks,
     inbox: Inbox,
-    launcher: LocalLauncher,
+    launcher: StudyLauncher,
     pruner: BasePruner,
     reselection: Reselection,
     metrics: MetricsServer | None = None,
@@ -129,13 +128,13 @@ def dispatch(
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.scheduler.read_ahead)
-        stack.enter_context(_suggestions_aside(search, inbox, launcher.guardian))
+        stack.enter_context(_suggestions_aside(search, inbox, launcher.guard))
         workplace = _open_workplace(
             stack, config, database, host, locks, inbox, launcher, reselection
         )
         view = stack.enter_context(_view(config, console))
         shown = view if metrics is None else FiguresView(view, metrics.publish)
-        hooks = stack.enter_context(Hooks(_hook_terms(config), shown, groups=launcher.guardian))
+        hooks = stack.enter_context(Hooks(_hook_terms(config), shown, groups=launcher.guard))
         dispatcher = make_dispatcher(study, workplace, hooks)
         with SignalSource(inbox):
             result = dispatcher.run(inbox)
@@ -163,7 +162,7 @@ def _open_workplace(
     host: HostDevices,
     locks: DeviceLocks,
     inbox: Inbox,
-    launcher: LocalLauncher,
+    launcher: StudyLauncher,
     reselection: Reselection,
 ) -> Workplace:
     """What all studies of this start share; the stack closes it."""
@@ -188,7 +187,7 @@ def _open_workplace(
 
 
 @contextmanager
-def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) -> Iterator[None]:
+def _suggestions_aside(search: StudySearch, inbox: Inbox, guard: Guard) -> Iterator[None]:
     """Gives a sampler that takes its time a process of its own."""
     whole = search.study.sampler
     prior = whole if isinstance(whole, PriorSampler) else None
@@ -207,7 +206,7 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) ->
         search.study.sampler = sampler
     else:
         prior.inner = sampler
-    guardian.watch(sampler.pid)
+    guard.watch(sampler.pid)
     inbox.watch(sampler, hear)
     try:
         yield
@@ -215,10 +214,10 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guardian: Guardian) ->
         if not sampler.is_lost:
             inbox.forget(sampler)
         sampler.close()
-        guardian.release(sampler.pid)
+        guard.release(sampler.pid)
 
 
-def check_program(launcher: LocalLauncher, config: StudyConfig) -> None:
+def check_program(launcher: StudyLauncher, config: StudyConfig) -> None:
     try:
         launcher.check(program_of(config))
     except LaunchError as error:

@@ -30,7 +30,7 @@ from tuner.dispatch.upkeep.checkpoint_sync import Saving
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.errors import StoreError
 from tuner.launch.channel import ChannelServer
-from tuner.launch.local_host.launcher import LocalLauncher
+from tuner.launch.protocols import StudyLauncher
 from tuner.provenance import git_state, host_facts, package_versions
 from tuner.search.defaults import sampler_of
 from tuner.search.samplers.transfer import Transferred
@@ -54,7 +54,7 @@ class Workplace:
 
     database: Database
     host: HostDevices
-    launcher: LocalLauncher
+    launcher: StudyLauncher
     channel: ChannelServer
     leasing: Leasing
     clock: SystemClock
@@ -79,8 +79,7 @@ class OpenStudy:
 
 def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispatcher:
     config, recorder = study.config, study.recorder
-    if workplace.launcher.remains is not None:
-        recorder.fleet.leaves_workers = workplace.launcher.remains.are_left_by
+    recorder.fleet.leaves_workers = workplace.launcher.leaves_workers
     plan = plan_of(config, seed=study.seed)
     return Dispatcher(
         search=study.search,

@@ -1,18 +1,21 @@
 """What the dispatcher needs from the outside: who starts workers, how they speak, what wakes it.
 
-On this host these are `local.LocalLauncher`, `channel.ChannelServer` and `inbox.Inbox`; engines
-such as Ray or Slurm may bring their own.
+On this host these are `local_host.launcher.LocalLauncher`, `channel.ChannelServer` and
+`inbox.Inbox`; engines such as Ray or Slurm may bring their own. `tuner.compose.start` alone names
+the launcher that a study gets: another one is a package beside `local_host`, and a line there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from tuner import messages
 from tuner.attempt import AttemptId
 from tuner.launch.inbox import Event, SourceId
-from tuner.launch.request import LaunchRequest
+from tuner.launch.request import LaunchRequest, Program
+from tuner.process_identity import ProcessIdentity
 
 
 class Launcher(Protocol):
@@ -38,6 +41,38 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Ends everything that is left. Safe to call twice."""
+
+
+class Guard(Protocol):
+    """Ends process groups should the dispatcher's process die."""
+
+    def watch(self, group: int) -> None:
+        """Ends this process group should the dispatcher's process die."""
+
+    def release(self, group: int) -> None:
+        """The group has ended."""
+
+
+class StudyLauncher(Launcher, Protocol):
+    """A launcher with what a study is put together from, before the dispatcher gets it."""
+
+    @property
+    def folder(self) -> Path:
+        """Where sockets go; it is removed when the launcher is closed."""
+
+    @property
+    def guard(self) -> Guard:
+        """Ends what the dispatcher's process starts itself: hooks and slow samplers."""
+
+    def check(self, program: Program) -> None:
+        """Tries whether workers can run a program.
+
+        Raises:
+            LaunchError: If they cannot; the message is to be read after the study file's name.
+        """
+
+    def leaves_workers(self, process: ProcessIdentity) -> bool:
+        """Whether workers of a dispatcher that is gone still run, for which its trials wait."""
 
 
 class Channel(Protocol):

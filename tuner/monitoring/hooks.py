@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from search_spaces import ParamValue
 from tuner.attempt import Outcome
@@ -27,6 +27,7 @@ from tuner.dispatch.notices import Ended, Notice, Said, Snapshot, View
 from tuner.dispatch.terms import Result
 from tuner.errors import TunerError
 from tuner.launch.local_host.processes import signal_group
+from tuner.launch.protocols import Guard
 from tuner.search.incumbent import BestTrial
 
 _MAX_AT_ONCE = 2
@@ -80,14 +81,6 @@ class _Running:
     is_too_late: bool = False
 
 
-class Groups(Protocol):
-    """Ends process groups should this process die."""
-
-    def watch(self, group: int) -> None: ...
-
-    def release(self, group: int) -> None: ...
-
-
 class Hooks:
     """A view that starts programs, and lets another one show the rest. Entered while it works.
 
@@ -103,7 +96,7 @@ class Hooks:
         terms: HookTerms,
         view: View,
         now: Callable[[], float] = time.monotonic,
-        groups: Groups | None = None,
+        groups: Guard | None = None,
     ) -> None:
         self._terms = terms
         self._view = view

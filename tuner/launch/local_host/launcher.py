@@ -34,6 +34,7 @@ from tuner.launch.local_host.processes import is_gone, n_readable, signal_group
 from tuner.launch.local_host.socket_folder import SocketFolder
 from tuner.launch.log_limit import LogLimit
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
+from tuner.process_identity import ProcessIdentity
 
 _CHECK_TIMEOUT_S = 300.0
 #: Each waiting process holds some 5 MB of its own.
@@ -89,7 +90,7 @@ class LocalLauncher:
         max_log_bytes: int = DEFAULT_MAX_LOG_BYTES,
         remains: Remains | None = None,
     ) -> None:
-        self.remains = remains
+        self._remains = remains
         self._dispatcher_file = remains.add_own() if remains else None
         self._inbox = inbox
         self._environment = environment
@@ -109,9 +110,9 @@ class LocalLauncher:
         self.folder = self._sockets.path
         self._lifeline = Lifeline(self.folder)
         #: Ends what is left should this process die; told also of what others start.
-        self.guardian = Guardian(owns=[self._lifeline.fd], folder=self.folder)
+        self.guard = Guardian(owns=[self._lifeline.fd], folder=self.folder)
         inbox.when_idle(self._fork_ahead)
-        inbox.when_idle(self.guardian.look)
+        inbox.when_idle(self.guard.look)
         inbox.when_idle(self._look_for_strays)
         self._start_server(modules)
 
@@ -127,6 +128,9 @@ class LocalLauncher:
             self._start_server(_base_modules(program))
         if found.problem:
             raise LaunchError(found.problem)
+
+    def leaves_workers(self, process: ProcessIdentity) -> bool:
+        return self._remains is not None and self._remains.are_left_by(process)
 
     def launch(self, requests: Sequence[LaunchRequest]) -> tuple[int, ...]:
         try:
@@ -197,7 +201,7 @@ class LocalLauncher:
         finally:
             reader.close()
         assert process.pid is not None
-        self.guardian.watch(process.pid)
+        self.guard.watch(process.pid)
         self._watch_server()
         return _Worker(process=process, pid=process.pid, requests=writer)
 
@@ -232,9 +236,9 @@ class LocalLauncher:
         self._end_all()
         self._stop_server()
         self._logs.close()
-        self.guardian.close()
-        if self.remains:
-            self.remains.remove_own()
+        self.guard.close()
+        if self._remains:
+            self._remains.remove_own()
         self._lifeline.close()
         # A fork server that this process starts later would look for its socket there.
         _multiprocessing_config().pop("tempdir", None)
@@ -251,7 +255,7 @@ class LocalLauncher:
         exit_code = worker.process.exitcode
         # What the program started and left behind would keep the device.
         signal_group(worker.pid, signal.SIGKILL)
-        self.guardian.release(worker.pid)
+        self.guard.release(worker.pid)
         worker.process.close()
         if worker.log_path is not None:
             self._logs.release(worker.log_path)
@@ -290,7 +294,7 @@ class LocalLauncher:
         """One that waits ends by itself when its pipe closes."""
         spare.requests.close()
         spare.process.join()
-        self.guardian.release(spare.pid)
+        self.guard.release(spare.pid)
 
     def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
         for key in self._of(attempt_id):
@@ -352,9 +356,9 @@ class LocalLauncher:
         server: Any = forkserver._forkserver
         if server._forkserver_pid != self._server_pid:
             if self._server_pid:
-                self.guardian.release(self._server_pid)
+                self.guard.release(self._server_pid)
             self._server_pid = server._forkserver_pid
-            self.guardian.watch(self._server_pid)
+            self.guard.watch(self._server_pid)
 
     def _stop_server(self) -> None:
         """Ends the fork server, also one that still imports the user's modules. Safe twice."""
@@ -364,7 +368,7 @@ class LocalLauncher:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             server._stop()
-            self.guardian.release(pid)
+            self.guard.release(pid)
 
 
 def modules_of(program: Program) -> list[str]:
