@@ -1,0 +1,175 @@
+"""Names that users write: a rename breaks their code or their scripts, and needs a changelog line.
+
+The lists below are literal on purpose. Change one only together with CHANGELOG.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+import search_spaces
+import trials
+import tuner
+from tuner.cli.main import app
+
+#: Each command with its options.
+COMMANDS = """
+best: --format --study --top
+copy: --debug --space --study --to --to-storage
+dashboard: --debug --host --port --study --token-file
+db status:
+db upgrade:
+delete: --debug --files --study --yes
+devices: --interval --json --watch
+enqueue: --debug --params --skip-existing --study
+export: --debug --force --output --study -o
+import: --as --debug --study
+init: --force
+logs: --attempt --rank --study
+pause: --debug --study
+report: --debug --output --study -o
+resume: --debug --study
+retry: --debug --study --trial
+run: --debug --dry-run --metrics-host --metrics-port --set --study --trials
+schedule: --debug --force --json --output --study --trial -o
+set: --debug --host --pid --study
+simulate: --curves --debug --devices --jobs --output --pruner --restart --seeds --whole -o
+status: --debug --json --study
+stop: --debug --study --trial
+studies: --debug --json
+trials: --csv --debug --json --last --reports --sort --state --study --top
+validate: --debug --set
+why: --debug --study
+"""
+
+
+def test_names_of_the_package_tuner() -> None:
+    assert sorted(tuner.__all__) == [
+        "BestConfiguration",
+        "Schedule",
+        "load_best",
+        "load_schedule",
+        "load_top",
+    ]
+    assert all(hasattr(tuner, name) for name in tuner.__all__)
+
+
+def test_names_of_the_package_trials() -> None:
+    assert sorted(trials.__all__) == ["Params", "TrialContext", "current"]
+    assert all(hasattr(trials, name) for name in trials.__all__)
+
+
+def test_what_training_code_calls() -> None:
+    assert sorted(_public(trials.TrialContext)) == [
+        "attempt_number",
+        "autocast",
+        "checkpoint_dir",
+        "checkpoint_path",
+        "constraints",
+        "datetime_start",
+        "device",
+        "device_labels",
+        "devices",
+        "distributions",
+        "is_main",
+        "load_checkpoint",
+        "local_rank",
+        "number",
+        "objectives",
+        "params",
+        "rank",
+        "rank_seed",
+        "report",
+        "save_checkpoint",
+        "seed",
+        "seed_everything",
+        "set_constraint",
+        "set_user_attr",
+        "should_prune",
+        "suggest_categorical",
+        "suggest_discrete_uniform",
+        "suggest_float",
+        "suggest_int",
+        "suggest_loguniform",
+        "suggest_uniform",
+        "user_attrs",
+        "wait_for_checkpoint",
+        "world_size",
+    ]
+
+
+def test_what_is_loaded_of_a_study() -> None:
+    assert sorted(_public(tuner.BestConfiguration)) == [
+        "checkpoint",
+        "confirmed",
+        "git_commit",
+        "git_is_dirty",
+        "load_checkpoint",
+        "params",
+        "seed",
+        "study",
+        "trial_number",
+        "value",
+        "values",
+    ]
+    assert sorted(_public(tuner.Schedule)) == [
+        "as_json",
+        "at",
+        "last_step",
+        "phases",
+        "study",
+        "trial",
+        "values",
+    ]
+
+
+def test_names_of_the_package_search_spaces() -> None:
+    assert sorted(search_spaces.__all__) == [
+        "AnySpace",
+        "DefineByRunSpace",
+        "ParamValue",
+        "Parameter",
+        "Scalar",
+        "SearchSpace",
+        "SpaceError",
+        "differences",
+        "from_json",
+        "identity",
+        "load_ready_made",
+        "load_space",
+        "parse_space",
+        "ready_made",
+        "to_json",
+    ]
+    assert all(hasattr(search_spaces, name) for name in search_spaces.__all__)
+
+
+def test_commands_and_their_options() -> None:
+    command = get_command(app)
+    assert _options(command) == ["--version"]
+    assert [_line(*each) for each in _commands(command)] == COMMANDS.strip().splitlines()
+
+
+def _public(made: type) -> set[str]:
+    return {name for name in dir(made) if not name.startswith("_")}
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """All commands below one, in the order of their names."""
+    if not hasattr(command, "commands"):
+        yield " ".join(path), command
+        return
+    for name, each in sorted(command.commands.items()):
+        yield from _commands(each, (*path, name))
+
+
+def _line(path: str, command: Any) -> str:
+    return " ".join([f"{path}:", *_options(command)])
+
+
+def _options(command: Any) -> list[str]:
+    words = (word for each in command.params for word in (*each.opts, *each.secondary_opts))
+    return sorted(word for word in words if word.startswith("-"))
