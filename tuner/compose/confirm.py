@@ -8,6 +8,7 @@ sampler, pruner nor budget of the study itself hears of them.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import yaml
@@ -82,10 +83,37 @@ def confirm(
     leaders = leaders_of(study.search, wanted.top)
     if not leaders:
         return result
+    runs = _open_runs(study, wanted, leaders, workplace, view)
+    numbers = ", ".join(str(each.number) for each in leaders)
+    view.show(
+        Said(
+            text=f"The leaders (trials {numbers}) run again, {wanted.seeds} times each with fresh "
+            f"seeds, as trials of study {runs.config.study!r}."
+        )
+    )
+    if runs.folder is not None and runs.folder.note:
+        view.show(Said(text=runs.folder.note))
+    dispatcher = make_dispatcher(runs, workplace, view)
+    ended = dispatcher.run(events)
+    dispatcher.keep_house()
+    if runs.folder is not None:
+        runs.folder.close()
+    if ended.is_interrupted:
+        return replace(result, is_interrupted=True, reason="interrupted while leaders ran again")
+    return result
+
+
+def _open_runs(
+    study: OpenStudy,
+    wanted: ConfirmConfig,
+    leaders: Sequence[Leader],
+    workplace: Workplace,
+    view: View,
+) -> OpenStudy:
+    """Opens the study that holds the runs, with a waiting trial for each run that is missing."""
     seed = _fresh(study.seed)
-    config = _config(study.config, wanted.top * wanted.seeds, seed)
     runs = open_study(
-        config,
+        _config(study.config, wanted.top * wanted.seeds, seed),
         workplace.database,
         NopPruner(),
         workplace.host,
@@ -99,25 +127,8 @@ def confirm(
     workplace.database.storage.look_again()
     runs.search.sync()
     # No more than that: a run that nobody asked for would repeat no trial.
-    config = _config(study.config, n_runs, seed)
     runs.recorder.allow(Budget(trials=n_runs))
-    numbers = ", ".join(str(each.number) for each in leaders)
-    view.show(
-        Said(
-            text=f"The leaders (trials {numbers}) run again, {wanted.seeds} times each with fresh "
-            f"seeds, as trials of study {config.study!r}."
-        )
-    )
-    if runs.folder is not None and runs.folder.note:
-        view.show(Said(text=runs.folder.note))
-    dispatcher = make_dispatcher(replace(runs, config=config), workplace, view)
-    ended = dispatcher.run(events)
-    dispatcher.keep_house()
-    if runs.folder is not None:
-        runs.folder.close()
-    if ended.is_interrupted:
-        return replace(result, is_interrupted=True, reason="interrupted while leaders ran again")
-    return result
+    return replace(runs, config=_config(study.config, n_runs, seed))
 
 
 def leaders_of(search: StudySearch, n: int) -> list[Leader]:

@@ -23,7 +23,7 @@ from tuner.compose.study_plan import (
     widths_of,
 )
 from tuner.compose.transfer import told
-from tuner.compose.workplace import Workplace, make_dispatcher, open_study
+from tuner.compose.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import resolve_argv
 from tuner.devices.allocation.pool import DevicePool
@@ -115,16 +115,8 @@ def dispatch(
         # First, so that a program that cannot be called leaves no study behind, whose space could
         # then not be changed any more.
         check_program(launcher, config)
-        say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-        study = open_study(config, database, pruner, host, say)
+        study = _open_study(stack, config, database, pruner, host, console)
         search = study.search
-        if study.folder is not None:
-            stack.callback(study.folder.close)
-            if study.folder.note:
-                note = study.folder.note
-                console.print(note, highlight=False, markup=False, soft_wrap=True)
-        if config.transfer:
-            say(told(study.begun_with, config))
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.scheduler.read_ahead)
@@ -135,14 +127,7 @@ def dispatch(
         view = stack.enter_context(_view(config, console))
         shown = view if metrics is None else FiguresView(view, metrics.publish)
         hooks = stack.enter_context(Hooks(_hook_terms(config), shown, groups=launcher.guard))
-        dispatcher = make_dispatcher(study, workplace, hooks)
-        with SignalSource(inbox):
-            result = dispatcher.run(inbox)
-            dispatcher.keep_house()
-            if config.confirm is not None and not result.is_cut_short:
-                beside = HookedView(view, hooks)
-                result = confirm(study, config.confirm, workplace, beside, inbox, result)
-            hooks.finish(result, search.best, partial(_is_signalled, inbox))
+        result = _run(study, workplace, view, hooks, inbox)
         confirmation = None
         if config.confirm is not None:
             read = partial(read_confirmation, study=config.study)
@@ -153,6 +138,40 @@ def dispatch(
         exit_code=_exit_code(result),
         confirmation=confirmation,
     )
+
+
+def _open_study(
+    stack: ExitStack,
+    config: StudyConfig,
+    database: Database,
+    pruner: BasePruner,
+    host: HostDevices,
+    console: Console,
+) -> OpenStudy:
+    """Opens the study and tells people what they should know of it; the stack closes it."""
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    study = open_study(config, database, pruner, host, say)
+    if study.folder is not None:
+        stack.callback(study.folder.close)
+        if study.folder.note:
+            say(study.folder.note)
+    if config.transfer:
+        say(told(study.begun_with, config))
+    return study
+
+
+def _run(study: OpenStudy, workplace: Workplace, view: View, hooks: Hooks, inbox: Inbox) -> Result:
+    """Dispatches until the end, runs the leaders again where that is wanted, and ends the hooks."""
+    dispatcher = make_dispatcher(study, workplace, hooks)
+    confirm_config = study.config.confirm
+    with SignalSource(inbox):
+        result = dispatcher.run(inbox)
+        dispatcher.keep_house()
+        if confirm_config is not None and not result.is_cut_short:
+            beside = HookedView(view, hooks)
+            result = confirm(study, confirm_config, workplace, beside, inbox, result)
+        hooks.finish(result, study.search.best, partial(_is_signalled, inbox))
+    return result
 
 
 def _open_workplace(

@@ -121,39 +121,13 @@ def open_study(
     """
     storage = database.storage
     stored_id = _stored_id(storage, config.study)
-    stored_seed = first_seed(database, stored_id) if stored_id is not None else None
     n_trials = storage.get_n_trials(stored_id) if stored_id is not None else 0
-    seed = config.sampler.seed
-    if seed is None:
-        seed = stored_seed if stored_seed is not None else draw_seed()
-    drawn = seed
     begun_with = _noted(storage, config, stored_id) or read_earlier(config)
-    believed = begun_with.configurations
-    # Two dispatchers may make the same study at the same instant.
-    with alone(database.engine):
-        search = StudySearch(
-            storage,
-            config.study,
-            objectives=config.objectives,
-            space=config.search_space,
-            sampler=sampler_of(config, seed=seed, transferred=believed),
-            pruner=pruner,
-        )
-        if config.transfer and noted(storage, search.study_id) is None:
-            note(storage, search.study_id, begun_with)
-        if config.sampler.seed is None:
-            seed = _agreed_seed(storage, search.study_id, drawn)
+    drawn = _seed_to_begin_with(config, database, stored_id)
+    search, seed = _open_search(config, database, pruner, drawn, begun_with)
     # First, so that a start that is refused leaves no trace of a dispatcher.
     folder = _claim_folder(config, database, search)
-    start = StartRecord(
-        study_id=search.study_id,
-        host=host_facts(),
-        seed=seed,
-        study_file=recorded_text(config.text),
-        folder=str(config.folder),
-        versions=package_versions(),
-        git=git_state(config.folder),
-    )
+    start = _start_record(config, search.study_id, seed)
     if other := database.access.run(partial(told_of_other_program, start=start)):
         say(other)
     try:
@@ -169,9 +143,11 @@ def open_study(
         folder.close()
         raise
     if n_trials or recorder.n_earlier_starts or seed != drawn:
-        later_seed = _later_seed(seed, n_trials, recorder.n_earlier_starts)
         search.study.sampler = sampler_of(
-            config, seed=later_seed, sequence_seed=seed, transferred=believed
+            config,
+            seed=_later_seed(seed, n_trials, recorder.n_earlier_starts),
+            sequence_seed=seed,
+            transferred=begun_with.configurations,
         )
     # What dispatchers that died have left waits again.
     search.sync()
@@ -182,6 +158,63 @@ def open_study(
         seed=seed,
         begun_with=begun_with,
         folder=folder,
+    )
+
+
+def _seed_to_begin_with(config: StudyConfig, database: Database, stored_id: int | None) -> int:
+    """The study file's seed; else the one that the study began with; else a new one."""
+    if config.sampler.seed is not None:
+        return config.sampler.seed
+    stored = first_seed(database, stored_id) if stored_id is not None else None
+    return draw_seed() if stored is None else stored
+
+
+def _open_search(
+    config: StudyConfig,
+    database: Database,
+    pruner: BasePruner,
+    seed: int,
+    begun_with: Transferred,
+) -> tuple[StudySearch, int]:
+    """Makes the study where it is not there yet.
+
+    Args:
+        config: The study.
+        database: An open one.
+        pruner: Of the study.
+        seed: What the study begins with, unless another dispatcher has begun it with another one.
+        begun_with: What earlier studies have found.
+
+    Returns:
+        The study, and the seed that all its dispatchers derive theirs from.
+    """
+    storage = database.storage
+    # Two dispatchers may make the same study at the same instant.
+    with alone(database.engine):
+        search = StudySearch(
+            storage,
+            config.study,
+            objectives=config.objectives,
+            space=config.search_space,
+            sampler=sampler_of(config, seed=seed, transferred=begun_with.configurations),
+            pruner=pruner,
+        )
+        if config.transfer and noted(storage, search.study_id) is None:
+            note(storage, search.study_id, begun_with)
+        if config.sampler.seed is None:
+            seed = _agreed_seed(storage, search.study_id, seed)
+    return search, seed
+
+
+def _start_record(config: StudyConfig, study_id: int, seed: int) -> StartRecord:
+    return StartRecord(
+        study_id=study_id,
+        host=host_facts(),
+        seed=seed,
+        study_file=recorded_text(config.text),
+        folder=str(config.folder),
+        versions=package_versions(),
+        git=git_state(config.folder),
     )
 
 

@@ -37,7 +37,7 @@ from tuner.search.study import StudySearch
 from tuner.simulate.curves import Curves
 from tuner.simulate.null_recorder import UnwrittenRecorder
 from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
-from tuner.store.connection.database import open_database
+from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatcher_starts import StartRecord
 
@@ -143,28 +143,15 @@ def simulate(
     (objective,) = config.objectives
     players = Players(clock, table.curve, objective=objective, restart_s=restart_s)
     with ExitStack() as stack:
-        folder = stack.enter_context(TemporaryDirectory(prefix="tuner-simulate-"))
-        file = Path(folder) / "study.db"
-        file.write_bytes(_empty_database())
-        database = stack.enter_context(closing(open_database(f"sqlite:///{file}")))
-        sa.event.listen(database.engine, "connect", _never_wait_for_the_disk)
-        database.engine.dispose()
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tuner-simulate-")))
+        database = stack.enter_context(closing(_open_database(folder)))
         search = _search(config, database.storage, pruner, seed, transferred)
         devices = CpuProbe(n_devices)
         recorder = UnwrittenRecorder(
             database, _start(search.study_id, seed), devices.devices(), clock=clock
         )
-        dispatcher = Dispatcher(
-            search=search,
-            recorder=recorder,
-            launcher=players,
-            channel=players,
-            leasing=_leasing(devices),
-            plan=_plan(config, Path(folder), seed),
-            terms=Terms(budget=budget, commit_every_s=_COMMIT_EVERY_S),
-            view=_Unseen(),
-            clock=clock,
-        )
+        plan = _plan(config, folder, seed)
+        dispatcher = _dispatcher(search, recorder, players, _leasing(devices), plan, budget, clock)
         result = dispatcher.run(players)
         n_trials = search.n_begun
     is_maximized = config.objectives[objective] is Direction.MAXIMIZE
@@ -183,6 +170,37 @@ def simulate(
         took_s=time.perf_counter() - began_s,
         search_s=search.search_s,
     )
+
+
+def _dispatcher(
+    search: StudySearch,
+    recorder: UnwrittenRecorder,
+    players: Players,
+    leasing: Leasing,
+    plan: TrialPlan,
+    budget: Budget,
+    clock: VirtualClock,
+) -> Dispatcher:
+    return Dispatcher(
+        search=search,
+        recorder=recorder,
+        launcher=players,
+        channel=players,
+        leasing=leasing,
+        plan=plan,
+        terms=Terms(budget=budget, commit_every_s=_COMMIT_EVERY_S),
+        view=_Unseen(),
+        clock=clock,
+    )
+
+
+def _open_database(folder: Path) -> Database:
+    file = folder / "study.db"
+    file.write_bytes(_empty_database())
+    database = open_database(f"sqlite:///{file}")
+    sa.event.listen(database.engine, "connect", _never_wait_for_the_disk)
+    database.engine.dispose()
+    return database
 
 
 @functools.cache
