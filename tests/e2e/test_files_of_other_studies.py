@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import tuner
-from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.e2e.study_folder import Running, StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
 TRAIN = """
@@ -38,15 +38,29 @@ MOVED = "moved-aside"
 @pytest.fixture
 def trained(study_folder: StudyFolder) -> StudyFolder:
     """A study that has ended, with the states and logs of its trials."""
-    study_folder.write("forecast.py", TRAIN)
-    study_folder.study(
+    _write_study(study_folder, N_TRIALS)
+    assert study_folder.tune().code == EXIT_BUDGET_REACHED
+    return study_folder
+
+
+def _write_study(folder: StudyFolder, n_trials: int) -> None:
+    folder.write("forecast.py", TRAIN)
+    folder.study(
         storage="sqlite:///small.db",
         objectives={"value": "minimize"},
         devices="cpu:1",
-        budget={"trials": N_TRIALS},
+        budget={"trials": n_trials},
     )
-    assert study_folder.tune().code == EXIT_BUDGET_REACHED
-    return study_folder
+
+
+def _start_until_step_2(folder: StudyFolder, *, n_trials: int) -> Running:
+    """Starts a study whose first trial stands at step 2 until the file `wait` goes."""
+    folder.write("wait", "")
+    _write_study(folder, n_trials)
+    running = folder.start()
+    saved = _root(folder) / "trial-0" / "checkpoints" / "step-2.pt"
+    wait_until(saved.exists, "step 2 is saved")
+    return running
 
 
 def _check_trained(folder: StudyFolder, database: str = "small.db", n: int = N_TRIALS) -> None:
@@ -150,17 +164,8 @@ def test_database_restored_from_a_backup(trained: StudyFolder) -> None:
 
 
 def test_trial_goes_on_from_its_own_state_after_an_interrupt(study_folder: StudyFolder) -> None:
-    study_folder.write("forecast.py", TRAIN)
-    study_folder.write("wait", "")
-    study_folder.study(
-        storage="sqlite:///small.db",
-        objectives={"value": "minimize"},
-        devices="cpu:1",
-        budget={"trials": 1},
-    )
-    running = study_folder.start()
+    running = _start_until_step_2(study_folder, n_trials=1)
     folder = _root(study_folder) / "trial-0"
-    wait_until(lambda: (folder / "checkpoints" / "step-2.pt").exists(), "step 2 is saved")
     assert json.loads((folder / "trial.json").read_text())["trial"] == 0
     running.signal(signal.SIGINT)
     assert running.wait().code == EXIT_INTERRUPTED
@@ -173,17 +178,8 @@ def test_trial_goes_on_from_its_own_state_after_an_interrupt(study_folder: Study
 
 def test_study_of_an_older_version_keeps_its_files(study_folder: StudyFolder) -> None:
     """Neither its database nor its folders have an identity."""
-    study_folder.write("forecast.py", TRAIN)
-    study_folder.write("wait", "")
-    study_folder.study(
-        storage="sqlite:///small.db",
-        objectives={"value": "minimize"},
-        devices="cpu:1",
-        budget={"trials": 2},
-    )
-    running = study_folder.start()
+    running = _start_until_step_2(study_folder, n_trials=2)
     root = _root(study_folder)
-    wait_until(lambda: (root / "trial-0/checkpoints/step-2.pt").exists(), "step 2 is saved")
     running.signal(signal.SIGINT)
     assert running.wait().code == EXIT_INTERRUPTED
     study_folder.execute("delete from study_user_attributes where key = 'tuner:identity'")
@@ -205,17 +201,7 @@ def test_study_of_an_older_version_keeps_its_files(study_folder: StudyFolder) ->
 
 
 def test_two_databases_at_once_in_one_folder_are_refused(study_folder: StudyFolder) -> None:
-    study_folder.write("forecast.py", TRAIN)
-    study_folder.write("wait", "")
-    study_folder.study(
-        storage="sqlite:///small.db",
-        objectives={"value": "minimize"},
-        devices="cpu:1",
-        budget={"trials": 1},
-    )
-    running = study_folder.start()
-    folder = _root(study_folder) / "trial-0"
-    wait_until(lambda: (folder / "checkpoints" / "step-2.pt").exists(), "step 2 is saved")
+    running = _start_until_step_2(study_folder, n_trials=1)
     second = study_folder.tune("--set", "storage=sqlite:///other.db")
     assert second.code == EXIT_BAD_INPUT
     assert "--study" in second.text
@@ -238,17 +224,7 @@ def test_delete_with_files_takes_those_of_its_own_study_alone(trained: StudyFold
 
 
 def test_imported_study_goes_on_from_the_files_of_the_first(study_folder: StudyFolder) -> None:
-    study_folder.write("forecast.py", TRAIN)
-    study_folder.write("wait", "")
-    study_folder.study(
-        storage="sqlite:///small.db",
-        objectives={"value": "minimize"},
-        devices="cpu:1",
-        budget={"trials": 2},
-    )
-    running = study_folder.start()
-    folder = _root(study_folder) / "trial-0"
-    wait_until(lambda: (folder / "checkpoints" / "step-2.pt").exists(), "step 2 is saved")
+    running = _start_until_step_2(study_folder, n_trials=2)
     running.signal(signal.SIGINT)
     assert running.wait().code == EXIT_INTERRUPTED
     (study_folder.path / "wait").unlink()

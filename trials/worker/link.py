@@ -13,7 +13,8 @@ import os
 import select
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -28,6 +29,7 @@ from tuner.clock import since_boot_s
 from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
 from tuner.launch.failure_diagnosis import readable
 
+_IS_GONE = "The dispatcher that launched this trial is gone."
 _M = TypeVar("_M", bound=messages.Message)
 
 #: A dispatcher that does not answer for this long has an accident; training goes on without it.
@@ -110,10 +112,8 @@ class DispatcherLink:
         self.standing = nothing_yet
         #: What the program was told when it asked last.
         self.verdict = nothing_yet
-        try:
+        with _dispatcher_there():
             self._socket.connect(address)
-        except OSError as error:
-            raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
         self.send(
             messages.Hello(
                 attempt_id=attempt_id,
@@ -145,10 +145,8 @@ class DispatcherLink:
         Raises:
             ChannelClosed: If the dispatcher is gone.
         """
-        try:
+        with _dispatcher_there():
             self._outbox.send_all()
-        except OSError as error:
-            raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
 
     def send_ready(self) -> None:
         """Sends what can be sent without waiting.
@@ -156,10 +154,8 @@ class DispatcherLink:
         Raises:
             ChannelClosed: If the dispatcher is gone.
         """
-        try:
+        with _dispatcher_there():
             self._outbox.send_ready()
-        except OSError as error:
-            raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
 
     def finish(self, finished: messages.Finished) -> None:
         """Says the last word of this rank.
@@ -266,10 +262,8 @@ class DispatcherLink:
                 f"{messages.MAX_LINE_BYTES:,} bytes. Write what is large to a file in "
                 "trial.checkpoint_dir, and keep the file's name here."
             )
-        try:
+        with _dispatcher_there():
             self._outbox.post(line, is_report=isinstance(message, messages.Report))
-        except OSError as error:
-            raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
 
     @property
     def is_termination_requested(self) -> bool:
@@ -390,16 +384,23 @@ class DispatcherLink:
                 return None
             if not readable_now:
                 continue
-            try:
+            with _dispatcher_there():
                 chunk = self._socket.recv(65536)
-            except OSError as error:
-                raise ChannelClosed("The dispatcher that launched this trial is gone.") from error
             if not chunk:
-                raise ChannelClosed("The dispatcher that launched this trial is gone.")
+                raise ChannelClosed(_IS_GONE)
             self._received += chunk
         line = bytes(self._received[: end + 1])
         del self._received[: end + 1]
         return messages.decode(line)
+
+
+@contextmanager
+def _dispatcher_there() -> Iterator[None]:
+    """An error of the socket means that the dispatcher is gone."""
+    try:
+        yield
+    except OSError as error:
+        raise ChannelClosed(_IS_GONE) from error
 
 
 def _subject(message: messages.FromWorker) -> str:

@@ -43,6 +43,18 @@ def ids_of(study_id: int) -> sa.Select[Any]:
     return sa.select(TRIALS.c.trial_id).where(TRIALS.c.study_id == study_id)
 
 
+def known(connection: sa.Connection, query: sa.Select[Any], problem: str) -> Any:
+    """The only value of a query.
+
+    Raises:
+        KeyError: With `problem`, if there is none.
+    """
+    value = connection.execute(query).scalar()
+    if value is None:
+        raise KeyError(problem)
+    return value
+
+
 def read_values(
     connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None = None
 ) -> dict[int, dict[int, float]]:

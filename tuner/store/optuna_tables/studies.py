@@ -18,6 +18,7 @@ from tuner.store.optuna_tables.statements import (
     STUDIES,
     STUDY_ATTRS,
     STUDY_SYSTEM_ATTRS,
+    known,
 )
 from tuner.store.optuna_tables.writes import lock_study
 from tuner.store.schema.statements import insert_row
@@ -44,10 +45,7 @@ def id_of(connection: sa.Connection, name: str) -> int:
         KeyError: If there is no such study.
     """
     query = sa.select(STUDIES.c.study_id).where(STUDIES.c.study_name == name)
-    study_id = connection.execute(query).scalar()
-    if study_id is None:
-        raise KeyError(f"No study named {name!r} exists.")
-    return int(study_id)
+    return int(known(connection, query, f"No study named {name!r} exists."))
 
 
 def name_of(connection: sa.Connection, study_id: int) -> str:
@@ -56,10 +54,7 @@ def name_of(connection: sa.Connection, study_id: int) -> str:
         KeyError: If there is no such study.
     """
     query = sa.select(STUDIES.c.study_name).where(STUDIES.c.study_id == study_id)
-    name = connection.execute(query).scalar()
-    if name is None:
-        raise KeyError(f"No study with study_id {study_id} exists.")
-    return str(name)
+    return str(known(connection, query, f"No study with study_id {study_id} exists."))
 
 
 def directions_of(connection: sa.Connection, study_id: int) -> list[StudyDirection]:

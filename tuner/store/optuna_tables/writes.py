@@ -25,6 +25,7 @@ from tuner.store.optuna_tables.statements import (
     TRIALS,
     USER_ATTRS,
     VALUES,
+    known,
     models,
 )
 from tuner.store.schema.statements import execute_rows
@@ -324,10 +325,7 @@ def study_of_trial(connection: sa.Connection, trial_id: int) -> int:
         KeyError: If there is no such trial.
     """
     query = sa.select(TRIALS.c.study_id).where(TRIALS.c.trial_id == trial_id)
-    study_id = connection.execute(query).scalar()
-    if study_id is None:
-        raise KeyError(f"No trial with trial_id {trial_id} exists.")
-    return int(study_id)
+    return int(known(connection, query, f"No trial with trial_id {trial_id} exists."))
 
 
 def _utc(at: datetime | None) -> datetime | None:

@@ -11,6 +11,7 @@ from tuner.attempt import Outcome
 from tuner.config.sections.confirm import only_study
 from tuner.errors import StoreError
 from tuner.store.connection.database import Database
+from tuner.store.records.attempt_history import begun_at
 from tuner.store.schema.models import AttemptRow, DispatcherRow
 
 
@@ -58,15 +59,9 @@ def origin_of(database: Database, trial_id: int) -> Origin | None:
         .join(DispatcherRow, DispatcherRow.id == AttemptRow.dispatcher_id)
         .where(AttemptRow.trial_id == trial_id, AttemptRow.outcome == Outcome.COMPLETED)
     )
-    first = (
-        sa.select(AttemptRow.leased_at)
-        .where(AttemptRow.trial_id == trial_id)
-        .order_by(AttemptRow.number)
-        .limit(1)
-    )
     with database.engine.connect() as connection:
         row = connection.execute(query).first()
-        begun_at = connection.execute(first).scalar()
+        first_leased_at = begun_at(connection, trial_id)
     if row is None:
         return None
     return Origin(
@@ -75,7 +70,7 @@ def origin_of(database: Database, trial_id: int) -> Origin | None:
         git_commit=row.git_commit,
         git_is_dirty=row.git_is_dirty,
         log_path=row.log_path,
-        begun_at=begun_at,
+        begun_at=first_leased_at,
     )
 
 
