@@ -13,12 +13,13 @@ KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and p
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run dashboard test check servers format lint types lock clean
+.PHONY: help run dashboard test nightly check servers format lint types lock clean
 
 help:
 	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
 	@echo "make dashboard  shows the study in a browser (STUDY=study.yaml, ARGS='--port 8600')"
-	@echo "make test       every test (ARGS='-k words')"
+	@echo "make test       every test but the nightly ones (ARGS='-k words')"
+	@echo "make nightly    every test, with those marked nightly and 5000 fuzzed study files"
 	@echo "make check      format, lint, types, unit and contract tests (on SQLite, without slow ones)"
 	@echo "make format     put the code into its form"
 	@echo "make lock       write requirements.lock anew from pyproject.toml"
@@ -31,10 +32,14 @@ dashboard: $(VENV)/ready
 	$(BIN)/tuner dashboard $(STUDY) $(ARGS)
 
 test: $(VENV)/ready-keras servers
-	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	FUZZ_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The marker expression replaces the one in pyproject.toml, which leaves nightly tests out.
+nightly: $(VENV)/ready-keras servers
+	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
 check: lint types
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" -k "not postgresql and not mariadb" tests/unit tests/contract
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not nightly" -k "not postgresql and not mariadb" tests/unit tests/contract
 
 # PostgreSQL and MariaDB, which the tests start for themselves.
 servers:

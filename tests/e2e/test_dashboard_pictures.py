@@ -133,6 +133,7 @@ def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) 
     take_pictures(browser, address, PAGES, picture_folder(tmp_path))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_pictures_of_a_study_that_runs(
     gpu_folder: StudyFolder, nvml_stub: NvmlStub, browser: Browser, tmp_path: Path

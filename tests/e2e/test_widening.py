@@ -139,7 +139,9 @@ def check_leases(folder: StudyFolder, widths: list[int]) -> None:
     assert all(end <= start for (_, end), (start, _) in pairwise(ends))
 
 
-@pytest.mark.parametrize(("n_ranks", "n_devices"), [(1, 2), (2, 4)])
+@pytest.mark.parametrize(
+    ("n_ranks", "n_devices"), [(1, 2), pytest.param(2, 4, marks=pytest.mark.nightly)]
+)
 def test_the_last_trial_goes_on_on_twice_the_devices(
     study_folder: StudyFolder, n_ranks: int, n_devices: int
 ) -> None:

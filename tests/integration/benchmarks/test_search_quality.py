@@ -137,6 +137,7 @@ def test_the_regret_is_judged_over_time(task: Task) -> None:
     assert judged.end == 0.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - NOT_HERE))
 def test_every_system_plays(task: Task, name: str) -> None:
     search = seeded(name, task, seed=1)

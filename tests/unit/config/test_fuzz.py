@@ -1,7 +1,7 @@
 """No study file, however spoilt, is answered with a traceback: it is fine, or a message says why.
 
 What is called is what `python -m tuner.run --dry-run` calls. The examples are drawn anew with each
-version of the tests, but the same each time; FUZZ_EXAMPLES=5000 tries more of them.
+version of the tests, but the same each time; FUZZ_EXAMPLES=5000 (`make nightly`) tries more.
 """
 
 from __future__ import annotations
