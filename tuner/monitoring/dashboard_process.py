@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.errors import ConfigError, LaunchError
+from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.queries.locate import Place
 
 #: A URL may hold a password, and everybody on the machine can read command lines.
@@ -159,4 +160,4 @@ def _end(server: subprocess.Popen[bytes]) -> None:
             server.wait(_ENDING_S)
         except subprocess.TimeoutExpired:
             server.kill()
-            server.wait()
+            ends_in_time(server, what="The dashboard", within_s=_ENDING_S)

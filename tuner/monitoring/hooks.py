@@ -26,6 +26,7 @@ from tuner.attempt import Outcome
 from tuner.dispatch.notices import Ended, Notice, Said, Snapshot, View
 from tuner.dispatch.terms import Result
 from tuner.errors import TunerError
+from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.launch.local_host.processes import signal_group
 from tuner.launch.protocols import Guard
 from tuner.search.incumbent import BestTrial
@@ -289,7 +290,7 @@ class Hooks:
     def _end_all(self) -> None:
         for running in list(self._running):
             signal_group(running.process.pid, signal.SIGKILL)
-            running.process.wait()
+            ends_in_time(running.process, what="The program of a hook")
             self._forget(running)
 
 

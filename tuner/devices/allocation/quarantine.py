@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -10,6 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tuner.devices.device import Device, DeviceId
+
+_log = logging.getLogger(__name__)
+#: From SIGKILL.
+_END_S = 10.0
 
 #: A test that takes longer hangs.
 _LIMIT_S = 60.0
@@ -107,4 +112,8 @@ def start_self_test(device: Device) -> subprocess.Popen[bytes]:
 def _end(test: subprocess.Popen[bytes] | None) -> None:
     if test is not None and test.poll() is None:
         os.killpg(test.pid, signal.SIGKILL)
-        test.wait()
+        try:
+            test.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            # A broken GPU's driver may keep it in uninterruptible sleep.
+            _log.warning("The test of a GPU (pid %d) has not ended: not waited for", test.pid)

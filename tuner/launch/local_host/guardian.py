@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 GRACE_S = 5.0
+#: After the grace, from SIGKILL until its own end.
+_CLOSE_S = 10.0
 #: Says that SIGTERM to any worker is ours (`announced.ALL`).
 ENDS = "ends"
 _POLL_S = 0.05
@@ -40,6 +42,7 @@ class Guardian:
         self, grace_s: float = GRACE_S, owns: Sequence[int] = (), folder: Path | None = None
     ) -> None:
         self._words = [str(grace_s), *([str(folder)] if folder else [])]
+        self._grace_s = grace_s
         self._owns = tuple(owns)
         self._groups: set[int] = set()
         self._process = self._start()
@@ -69,7 +72,14 @@ class Guardian:
         """Lets the guardian end what is left, and waits for it. Safe to call twice."""
         with contextlib.suppress(OSError):
             self._pipe.close()
-        self._process.wait()
+        try:
+            self._process.wait(self._grace_s + _CLOSE_S)
+        except subprocess.TimeoutExpired:
+            # Stopped, or in uninterruptible sleep: it ends what is left once it goes on. Nothing
+            # is left to be ended where the launcher closes in order.
+            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CLOSE_S)
 
     def _start(self) -> subprocess.Popen[bytes]:
         # By path, not with -m: the package's own imports would cost ten times the start.

@@ -1,0 +1,30 @@
+"""Waits for the end of a process with a deadline. A process in uninterruptible sleep never ends."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+
+_log = logging.getLogger(__name__)
+
+#: From SIGKILL; the kernel takes milliseconds where nothing hangs.
+END_S = 10.0
+
+
+def ends_in_time(process: subprocess.Popen[bytes], *, what: str, within_s: float = END_S) -> bool:
+    """Waits for a process that was told to end.
+
+    Args:
+        process: The process.
+        what: What it is, for the log.
+        within_s: How long to wait.
+
+    Returns:
+        Whether it has ended; if not, that is logged and nobody waits for it any more.
+    """
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        _log.warning("%s (pid %d) has not ended: not waited for", what, process.pid)
+        return False
+    return True
