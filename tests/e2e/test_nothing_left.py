@@ -61,7 +61,7 @@ def a_study(folder: StudyFolder, program: str, **keys: object) -> None:
         },
         objectives={"value": "maximize"},
         storage="sqlite:///small.db",
-        **{"devices": "cpu:2", "budget": {"trials": 2}, **keys},
+        **{"devices": "cpu:2", "budget": {"trials": 2}, "pruner": "none", **keys},
     )
 
 
