@@ -19,6 +19,7 @@ from tuner.devices.allocation.width import ONE, FixedWidth
 from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.notices import View
+from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
@@ -81,27 +82,29 @@ def build_dispatcher(
     probe = CpuProbe(n_slots)
     pool, watch = DevicePool(probe.devices()), DeviceWatch(probe)
     return Dispatcher(
-        search=study.search,
-        recorder=study.recorder,
-        launcher=launcher,
-        channel=channel,
-        leasing=Leasing(
-            pool=pool,
-            watch=watch,
-            memory=GpuMemory(pool, watch, None),
-            rule=FixedWidth(width=ONE),
-            widths=(ONE,),
-        ),
-        plan=TrialPlan(
-            program=FunctionProgram(module="played", function="train"),
-            files=StudyFiles(folder=folder, study=STUDY),
-            study=STUDY,
-            seed=0,
-            objectives=(OBJECTIVE,),
-        ),
-        terms=Terms(budget=Budget(trials=n_trials)),
-        view=view,
-        clock=clock,
+        DispatcherSetup(
+            search=study.search,
+            recorder=study.recorder,
+            launcher=launcher,
+            channel=channel,
+            leasing=Leasing(
+                pool=pool,
+                watch=watch,
+                memory=GpuMemory(pool, watch, None),
+                rule=FixedWidth(width=ONE),
+                widths=(ONE,),
+            ),
+            plan=TrialPlan(
+                program=FunctionProgram(module="played", function="train"),
+                files=StudyFiles(folder=folder, study=STUDY),
+                study=STUDY,
+                seed=0,
+                objectives=(OBJECTIVE,),
+            ),
+            terms=Terms(budget=Budget(trials=n_trials)),
+            view=view,
+            clock=clock,
+        )
     )
 
 

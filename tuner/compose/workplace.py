@@ -23,6 +23,7 @@ from tuner.devices.reselection import Reselection
 from tuner.dispatch.attempts.activity import Activity
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.notices import View
+from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
 from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
@@ -82,21 +83,23 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
     recorder.fleet.leaves_workers = workplace.launcher.leaves_workers
     plan = plan_of(config, seed=study.seed)
     return Dispatcher(
-        search=study.search,
-        recorder=recorder,
-        launcher=workplace.launcher,
-        channel=workplace.channel,
-        leasing=workplace.leasing,
-        plan=plan,
-        terms=_terms(config),
-        view=view,
-        clock=workplace.clock,
-        activity=Activity(workplace.leasing.watch, time.monotonic),
-        housekeeping=Housekeeping(study.search, plan.files, _retention(config), recorder),
-        saving=Saving(plan.files, recorder),
-        reselection=workplace.reselection,
-        sampler=workplace.sampler,
-        folders=TrialFolders(plan.files, study.search.key),
+        DispatcherSetup(
+            search=study.search,
+            recorder=recorder,
+            launcher=workplace.launcher,
+            channel=workplace.channel,
+            leasing=workplace.leasing,
+            plan=plan,
+            terms=_terms(config),
+            view=view,
+            clock=workplace.clock,
+            activity=Activity(workplace.leasing.watch, time.monotonic),
+            housekeeping=Housekeeping(study.search, plan.files, _retention(config), recorder),
+            saving=Saving(plan.files, recorder),
+            reselection=workplace.reselection,
+            sampler=workplace.sampler,
+            folders=TrialFolders(plan.files, study.search.key),
+        )
     )
 
 

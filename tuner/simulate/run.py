@@ -24,6 +24,7 @@ from tuner.devices.allocation.width import ONE, FixedWidth
 from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.notices import Notice, Snapshot
+from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
@@ -182,15 +183,17 @@ def _dispatcher(
     clock: VirtualClock,
 ) -> Dispatcher:
     return Dispatcher(
-        search=search,
-        recorder=recorder,
-        launcher=players,
-        channel=players,
-        leasing=leasing,
-        plan=plan,
-        terms=Terms(budget=budget, commit_every_s=_COMMIT_EVERY_S),
-        view=_Unseen(),
-        clock=clock,
+        DispatcherSetup(
+            search=search,
+            recorder=recorder,
+            launcher=players,
+            channel=players,
+            leasing=leasing,
+            plan=plan,
+            terms=Terms(budget=budget, commit_every_s=_COMMIT_EVERY_S),
+            view=_Unseen(),
+            clock=clock,
+        )
     )
 
 

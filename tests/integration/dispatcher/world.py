@@ -42,6 +42,7 @@ from tuner.devices.request import parse_device_request
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.notices import Ended, Said, Started
+from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Result, Terms
@@ -259,43 +260,47 @@ class World:
             self.search, self.files, retention or RetentionRule(), self.recorder
         )
         self.dispatcher = Dispatcher(
-            search=self.search,
-            recorder=self.recorder,
-            launcher=self.launcher,
-            channel=self.channel,
-            leasing=Leasing(
-                pool=pool,
-                watch=watch,
-                memory=GpuMemory(pool, watch, sharing, session_of=lambda pid: pid),
-                rule=rule,
-                widths=widths,
-                standby=Standby(self.probe, self.locks, own_pids=frozenset) if is_polite else None,
-                sharing=sharing,
-                quarantine=quarantine,
-            ),
-            plan=TrialPlan(
-                program=FunctionProgram(module="m", function="f"),
-                files=self.files,
-                study="study",
-                seed=7,
-                objectives=tuple(objectives),
-                is_ddp=is_ddp,
-                guards_memory=rule != LearnedWidth(),
-            ),
-            terms=Terms(
-                budget=budget or Budget(trials=n_trials),
-                retries=retries,
-                timeout_s=timeout_s,
-                stop_grace_s=GRACE_S,
-                launch_timeout_s=30.0,
-                widens=widens,
-            ),
-            view=self.view,
-            clock=self.clock,
-            housekeeping=self.housekeeping,
-            saving=Saving(self.files, self.recorder),
-            reselection=self._reselection(widths),
-            folders=TrialFolders(self.files, self.search.key),
+            DispatcherSetup(
+                search=self.search,
+                recorder=self.recorder,
+                launcher=self.launcher,
+                channel=self.channel,
+                leasing=Leasing(
+                    pool=pool,
+                    watch=watch,
+                    memory=GpuMemory(pool, watch, sharing, session_of=lambda pid: pid),
+                    rule=rule,
+                    widths=widths,
+                    standby=Standby(self.probe, self.locks, own_pids=frozenset)
+                    if is_polite
+                    else None,
+                    sharing=sharing,
+                    quarantine=quarantine,
+                ),
+                plan=TrialPlan(
+                    program=FunctionProgram(module="m", function="f"),
+                    files=self.files,
+                    study="study",
+                    seed=7,
+                    objectives=tuple(objectives),
+                    is_ddp=is_ddp,
+                    guards_memory=rule != LearnedWidth(),
+                ),
+                terms=Terms(
+                    budget=budget or Budget(trials=n_trials),
+                    retries=retries,
+                    timeout_s=timeout_s,
+                    stop_grace_s=GRACE_S,
+                    launch_timeout_s=30.0,
+                    widens=widens,
+                ),
+                view=self.view,
+                clock=self.clock,
+                housekeeping=self.housekeeping,
+                saving=Saving(self.files, self.recorder),
+                reselection=self._reselection(widths),
+                folders=TrialFolders(self.files, self.search.key),
+            )
         )
 
     def _reselection(self, widths: Sequence[Width]) -> Reselection:

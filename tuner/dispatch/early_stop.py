@@ -1,0 +1,109 @@
+"""Stops a study before its own end: Ctrl-C, a command, a lost file, a program that cannot work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuner.attempt import AttemptId, AttemptState, Cause, Ending, Outcome
+from tuner.clock import Instant
+from tuner.dispatch.attempts.conclusion import HOPELESS_REASON, Conclusion
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.attempts.stopping import Stopping
+from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.study_end import StopCause, StudyEnd
+from tuner.dispatch.upkeep.database_rescue import Rescue
+
+
+class EarlyStop:
+    """Stops a study: running attempts end or save, and nothing starts any more.
+
+    Args:
+        end: Notes that the study is stopped.
+        conclusion: Ends attempts that have not been launched.
+        stopping: Asks running attempts to end.
+        rescue: Finds out whether the database file is still there.
+        telling: Tells people.
+        live: The attempts that hold devices.
+        intended: Those of them that are not launched yet.
+        grace_s: Time that attempts have to end or save, for the message.
+    """
+
+    def __init__(
+        self,
+        *,
+        end: StudyEnd,
+        conclusion: Conclusion,
+        stopping: Stopping,
+        rescue: Rescue,
+        telling: Telling,
+        live: Mapping[AttemptId, LiveAttempt],
+        intended: list[LiveAttempt],
+        grace_s: float,
+    ) -> None:
+        self._end = end
+        self._conclusion = conclusion
+        self._stopping = stopping
+        self._rescue = rescue
+        self._say = telling.say
+        self._live = live
+        self._intended = intended
+        self._grace_s = grace_s
+        self._n_signals = 0
+
+    def interrupt(self, now: Instant) -> None:
+        """Ctrl-C: the first lets trials end or save, the second kills them."""
+        self._n_signals += 1
+        if self._n_signals == 1:
+            text = (
+                "Stopping: no trial starts any more; those that run have "
+                f"{self._grace_s:g} s to end or save. Ctrl-C again kills them."
+            )
+            self.begin(now, StopCause.INTERRUPTED, "interrupted", text)
+            return
+        for live in self._running():
+            self._stopping.kill(live, now)
+
+    def begin(self, now: Instant, cause: StopCause, reason: str, text: str) -> None:
+        """Stops the study.
+
+        Args:
+            now: The present.
+            cause: Why.
+            reason: The same, as the study's record has it.
+            text: The message that is shown.
+        """
+        self._end.stop(cause, reason)
+        self._say(text)
+        self._end.put_back_waiting()
+        while self._intended:
+            cancelled = Ending(outcome=Outcome.CANCELLED, cause=Cause.INTERRUPTED)
+            self.conclude(now, self._intended.pop(), cancelled)
+        for live in self._running():
+            self._stopping.tell(live, now)
+
+    def conclude(self, now: Instant, live: LiveAttempt, ending: Ending, rank: int = 0) -> None:
+        """Ends an attempt, and the study if its program cannot work.
+
+        Args:
+            now: The present.
+            live: An attempt whose processes are gone.
+            ending: How it ended.
+            rank: Whose log tells why.
+        """
+        hopeless = self._conclusion.conclude(now, live, ending, rank)
+        if hopeless:
+            self.begin(now, StopCause.HOPELESS, HOPELESS_REASON, hopeless)
+
+    def look_for_file(self, now: Instant) -> bool:
+        """Stops the study where its database file is gone; says whether it was found to be."""
+        told = self._rescue.look(now)
+        if told and self._end.is_stopping:
+            self._say(told)
+        elif told:
+            self.begin(now, StopCause.DATABASE_FILE_LOST, "database file lost", told)
+        return bool(told)
+
+    def _running(self) -> list[LiveAttempt]:
+        return [
+            live for live in self._live.values() if live.attempt.state is not AttemptState.CLEARING
+        ]

@@ -1,0 +1,323 @@
+"""The parts of a dispatcher, built from what the dispatcher is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from tuner.attempt import AttemptId
+from tuner.checkpoints.trial_folders import TrialFolders
+from tuner.clock import Clock
+from tuner.devices.reselection import Reselection
+from tuner.dispatch.attempts.activity import Activity
+from tuner.dispatch.attempts.conclusion import Conclusion
+from tuner.dispatch.attempts.device_release import Clearing
+from tuner.dispatch.attempts.endings import Settling
+from tuner.dispatch.attempts.launching import Launching
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.attempts.retries import Retries
+from tuner.dispatch.attempts.stall_detector import Stalls
+from tuner.dispatch.attempts.stopping import Stopping
+from tuner.dispatch.attempts.widening import Widening
+from tuner.dispatch.attempts.worker_messages import Talk
+from tuner.dispatch.early_stop import EarlyStop
+from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.notices import View
+from tuner.dispatch.study_end import StudyEnd
+from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.device_changes import DeviceChanges
+from tuner.dispatch.supply.device_filling import DeviceFilling
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.supply.stranded_trials import Stranding
+from tuner.dispatch.supply.trial_source import Asking
+from tuner.dispatch.terms import Terms
+from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
+from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.commands import Orders
+from tuner.dispatch.upkeep.commands_applied import CommandsApplied
+from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.dispatch.upkeep.database_rescue import Rescue
+from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.dispatch.upkeep.disk_space import Room
+from tuner.dispatch.upkeep.peers import Others
+from tuner.dispatch.upkeep.record_writer import RecordWriter
+from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.launch.plan import TrialPlan
+from tuner.launch.protocols import Channel, Launcher
+from tuner.search.study import StudySearch
+from tuner.store.records.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatcherSetup:
+    """What a dispatcher works with.
+
+    Args:
+        search: The study: what to try next, and which trials to stop.
+        recorder: Where everything that happens is written.
+        launcher: Starts and ends workers.
+        channel: Where workers report.
+        leasing: Hands out devices.
+        plan: What all attempts share.
+        terms: Budget and time limits.
+        view: Shows notices and progress.
+        clock: The time.
+        activity: What attempts do; None if it is not measured.
+        housekeeping: Removes checkpoints that the study does not keep; None keeps all.
+        saving: Records checkpoints in the database; None records none.
+        reselection: Chooses other devices for `tuner set devices=`; None if they are fixed.
+        sampler: Reads the telemetry of devices; None reads none.
+        folders: Keeps the files of trials apart; None if trials have none.
+    """
+
+    search: StudySearch
+    recorder: Recorder
+    launcher: Launcher
+    channel: Channel
+    leasing: Leasing
+    plan: TrialPlan
+    terms: Terms
+    view: View
+    clock: Clock
+    activity: Activity | None = None
+    housekeeping: Housekeeping | None = None
+    saving: Saving | None = None
+    reselection: Reselection | None = None
+    sampler: Sampler | None = None
+    folders: TrialFolders | None = None
+
+
+class DispatcherParts:
+    """Builds the parts and connects them.
+
+    Args:
+        setup: What the dispatcher is given.
+    """
+
+    def __init__(self, setup: DispatcherSetup) -> None:
+        self._setup = setup
+        self.started_at = setup.clock.now()
+        self.live: dict[AttemptId, LiveAttempt] = {}
+        #: Those of them that are launched once the database knows of them.
+        self.intended: list[LiveAttempt] = []
+        self.telling = Telling(setup.view, self.started_at.monotonic_s)
+        self._say = self.telling.say
+        self.clearing = Clearing(setup.leasing, self._say)
+        self.room = Room(setup.plan.files.root, self._say)
+        self.others = self._new_others()
+        self.stranding = Stranding(setup.search, setup.leasing, self.others, self._say)
+        self.usage = Usage(setup.recorder, setup.sampler)
+        self.spending = self._new_spending()
+        self.outage = Outage(setup.recorder, self._say)
+        self.rescue = Rescue(setup.recorder, setup.search)
+        self.talk = self._new_talk()
+        self.stopping = self._new_stopping()
+        self.widening = self._new_widening() if setup.terms.widens else None
+        self.settling = self._new_settling()
+        self.end = self._new_end()
+        self.asking = self._new_asking()
+        self.launching = self._new_launching()
+        self.orders = Orders(setup.recorder.commands, self._say)
+        self.conclusion = self._new_conclusion()
+        self.early_stop = self._new_early_stop()
+        self.filling = self._new_filling()
+        self.commands = self._new_commands()
+        self.writer = self._new_writer()
+
+    def _new_others(self) -> Others:
+        return Others(
+            self._setup.search,
+            self._setup.recorder.fleet,
+            self._say,
+            now=self.started_at,
+            counts_devices=self._setup.terms.budget.counts_devices,
+        )
+
+    def _new_spending(self) -> Spending:
+        return Spending(
+            self._setup.terms.budget,
+            search=self._setup.search,
+            recorder=self._setup.recorder,
+            usage=self.usage,
+            live=self.live,
+            started_at=self.started_at,
+            say=self._say,
+        )
+
+    def _new_talk(self) -> Talk:
+        return Talk(
+            search=self._setup.search,
+            recorder=self._setup.recorder,
+            channel=self._setup.channel,
+            leasing=self._setup.leasing,
+            plan=self._setup.plan,
+            terms=self._setup.terms,
+            outage=self.outage,
+            say=self._say,
+        )
+
+    def _new_stopping(self) -> Stopping:
+        activity = self._setup.activity
+        is_working = activity.is_working if activity else lambda live: True
+        return Stopping(
+            recorder=self._setup.recorder,
+            launcher=self._setup.launcher,
+            channel=self._setup.channel,
+            terms=self._setup.terms,
+            stalls=Stalls(self._setup.terms.stall_timeout_s, is_working),
+        )
+
+    def _new_widening(self) -> Widening:
+        return Widening(
+            search=self._setup.search,
+            leasing=self._setup.leasing,
+            stopping=self.stopping,
+            recorder=self._setup.recorder,
+            files=self._setup.plan.files,
+            say=self._say,
+        )
+
+    def _new_settling(self) -> Settling:
+        return Settling(
+            search=self._setup.search,
+            recorder=self._setup.recorder,
+            leasing=self._setup.leasing,
+            files=self._setup.plan.files,
+            retries=Retries(self._setup.terms.retries),
+            saving=self._setup.saving,
+            say=self._say,
+            folders=self._setup.folders,
+        )
+
+    def _new_end(self) -> StudyEnd:
+        return StudyEnd(
+            search=self._setup.search,
+            recorder=self._setup.recorder,
+            leasing=self._setup.leasing,
+            spending=self.spending,
+            stranding=self.stranding,
+            others=self.others,
+            outage=self.outage,
+            room=self.room,
+        )
+
+    def _new_asking(self) -> Asking:
+        return Asking(
+            search=self._setup.search,
+            settling=self.settling,
+            spending=self.spending,
+            leasing=self._setup.leasing,
+            fleet=self._setup.recorder.fleet,
+            usage=self.usage,
+            live=self.live,
+            clock=self._setup.clock,
+            why_no_more=self.end.why_no_more,
+            is_repeatable=self._setup.terms.is_repeatable,
+        )
+
+    def _new_launching(self) -> Launching:
+        return Launching(
+            recorder=self._setup.recorder,
+            launcher=self._setup.launcher,
+            channel=self._setup.channel,
+            leasing=self._setup.leasing,
+            plan=self._setup.plan,
+            timeout_s=self._setup.terms.launch_timeout_s,
+            folders=self._setup.folders,
+        )
+
+    def _new_conclusion(self) -> Conclusion:
+        return Conclusion(
+            search=self._setup.search,
+            recorder=self._setup.recorder,
+            channel=self._setup.channel,
+            leasing=self._setup.leasing,
+            launching=self.launching,
+            settling=self.settling,
+            widening=self.widening,
+            room=self.room,
+            clearing=self.clearing,
+            telling=self.telling,
+            end=self.end,
+            live=self.live,
+            stop_grace_s=self._setup.terms.stop_grace_s,
+        )
+
+    def _new_early_stop(self) -> EarlyStop:
+        return EarlyStop(
+            end=self.end,
+            conclusion=self.conclusion,
+            stopping=self.stopping,
+            rescue=self.rescue,
+            telling=self.telling,
+            live=self.live,
+            intended=self.intended,
+            grace_s=self._setup.terms.stop_grace_s,
+        )
+
+    def _new_filling(self) -> DeviceFilling:
+        return DeviceFilling(
+            search=self._setup.search,
+            leasing=self._setup.leasing,
+            asking=self.asking,
+            launching=self.launching,
+            widening=self.widening,
+            stranding=self.stranding,
+            spending=self.spending,
+            orders=self.orders,
+            room=self.room,
+            usage=self.usage,
+            telling=self.telling,
+            end=self.end,
+            early_stop=self.early_stop,
+            clock=self._setup.clock,
+            live=self.live,
+            intended=self.intended,
+        )
+
+    def _new_commands(self) -> CommandsApplied:
+        setup = self._setup
+        return CommandsApplied(
+            orders=self.orders,
+            recorder=setup.recorder,
+            spending=self.spending,
+            device_changes=DeviceChanges(setup.reselection, setup.leasing, setup.recorder),
+            leasing=setup.leasing,
+            usage=self.usage,
+            others=self.others,
+            stopping=self.stopping,
+            early_stop=self.early_stop,
+            end=self.end,
+            telling=self.telling,
+            live=self.live,
+        )
+
+    def _new_writer(self) -> RecordWriter:
+        return RecordWriter(
+            recorder=self._setup.recorder,
+            search=self._setup.search,
+            leasing=self._setup.leasing,
+            outage=self.outage,
+            rescue=self.rescue,
+            early_stop=self.early_stop,
+            end=self.end,
+            telling=self.telling,
+            clock=self._setup.clock,
+            commit_every_s=self._setup.terms.commit_every_s,
+            started_at=self.started_at,
+        )
+
+
+def prepare_search(setup: DispatcherSetup) -> None:
+    """Tells the search where states are, and which trials fit on the devices here."""
+    folders, recorder = setup.folders, setup.recorder
+    begun_at = partial(_begun_at, folders, recorder) if folders else None
+    setup.search.copy_states(setup.plan.files, begun_at)
+    setup.search.take_only(setup.leasing.could_ever_fit)
+
+
+def _begun_at(
+    folders: TrialFolders, recorder: Recorder, number: int, trial_id: int
+) -> datetime | None:
+    return folders.begun_at(number, partial(recorder.begun_at, trial_id))

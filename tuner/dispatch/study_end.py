@@ -1,0 +1,169 @@
+"""Whether a study is over, and why."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from optuna.trial import TrialState
+
+from tuner.clock import Instant
+from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.supply.stranded_trials import Stranding
+from tuner.dispatch.terms import Result
+from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.dispatch.upkeep.disk_space import Room
+from tuner.dispatch.upkeep.peers import Others
+from tuner.errors import EXIT_STUDY_FAILED, DeviceError
+from tuner.search.study import StudySearch
+from tuner.store.records.recorder import Recorder
+
+
+class StopCause(Enum):
+    """Why a study is stopped before its own end."""
+
+    INTERRUPTED = auto()
+    COMMANDED = auto()
+    DATABASE_FILE_LOST = auto()
+    #: The first attempts all failed in the same way.
+    HOPELESS = auto()
+
+
+class StudyEnd:
+    """Says whether further trials may start, and whether the study is over.
+
+    Args:
+        search: The study.
+        recorder: Writes what is known before an error.
+        leasing: The devices, and the trials that wait for them.
+        spending: The budget.
+        stranding: Trials that fit on the devices of no dispatcher.
+        others: The other dispatchers.
+        outage: Whether the database answers.
+        room: Whether the disk has room.
+    """
+
+    def __init__(
+        self,
+        *,
+        search: StudySearch,
+        recorder: Recorder,
+        leasing: Leasing,
+        spending: Spending,
+        stranding: Stranding,
+        others: Others,
+        outage: Outage,
+        room: Room,
+    ) -> None:
+        self._search = search
+        self._recorder = recorder
+        self._leasing = leasing
+        self._spending = spending
+        self._stranding = stranding
+        self._others = others
+        self._outage = outage
+        self._room = room
+        self._cause: StopCause | None = None
+        self._stop_reason = ""
+        #: Why the study ended, for people; empty while it has not.
+        self.reason = ""
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no trial starts any more and running trials are to end."""
+        return self._cause is not None
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the program fails whatever its parameters are."""
+        return self._cause is StopCause.HOPELESS
+
+    @property
+    def leaves_paused_trials(self) -> bool:
+        """Whether paused trials stay paused, for a later start."""
+        return self.is_stopping or bool(self._stranding.reason)
+
+    def stop(self, cause: StopCause, reason: str) -> None:
+        """Notes that the study is stopped before its own end.
+
+        Args:
+            cause: Why.
+            reason: The same for people.
+        """
+        self._cause = cause
+        self._stop_reason = self.reason = reason
+
+    def why_no_more(self, now: Instant, *, is_new_trial: bool) -> str:
+        """Why no further trial starts; empty while one may."""
+        if self._stop_reason:
+            return self._stop_reason
+        if is_new_trial and self._search.is_exhausted:
+            return self._search.why_exhausted
+        reached = self._spending.why_no_more(now, is_new_trial=is_new_trial)
+        return f"budget reached: {reached}" if reached else ""
+
+    def put_back_waiting(self) -> None:
+        """Returns trials that have no devices yet to the study, for a later start."""
+        for candidate in self._leasing.take_all():
+            self._search.put_back(candidate.asked.trial_id)
+
+    def is_reached(self, now: Instant, *, found_nothing: bool, is_paused: bool) -> bool:
+        """Whether the dispatcher may end, asked while no attempt runs.
+
+        Args:
+            now: The present.
+            found_nothing: Whether the search had no trial for a free device.
+            is_paused: Whether somebody has paused the study.
+
+        Raises:
+            DeviceError: If no device is left that a trial could run on.
+        """
+        self.reason = self.why_no_more(now, is_new_trial=self._leasing.n_waiting == 0)
+        if is_paused and not self.reason:
+            return False
+        if self._outage.is_on:
+            # Who else works on the study, and whether a trial waits, is not known.
+            return self.is_stopping
+        if not self.reason and self._leasing.is_stuck:
+            raise self._no_device_left()
+        if not self.reason:
+            return self._has_stranded(now, found_nothing=found_nothing)
+        if self.why_no_more(now, is_new_trial=False):
+            return True
+        must_wait = True
+        with self._outage.watch(now):
+            must_wait = self._others.must_be_waited_for(now)
+        # The next round takes it up: what the others have done may be known since just now.
+        return not must_wait and not self._search.lacks_a_winner
+
+    def _no_device_left(self) -> DeviceError:
+        left = "Too few devices" if self._leasing.pool.devices else "No device"
+        error = DeviceError(
+            f"{left} of the study is left for a trial; the rest is lost. Nothing more can run here."
+        )
+        error.exit_code = EXIT_STUDY_FAILED
+        self.put_back_waiting()
+        self._recorder.commit()
+        return error
+
+    def _has_stranded(self, now: Instant, *, found_nothing: bool) -> bool:
+        """Whether only trials are left that no dispatcher of the study has enough devices for."""
+        is_idle = found_nothing and not self._leasing.n_waiting
+        with self._outage.watch(now):
+            if self._stranding.look(now, is_idle=is_idle and not self._room.is_awaited):
+                self.reason = self._stranding.reason
+        return bool(self.reason)
+
+    def result(self) -> Result:
+        """How the study stood when the dispatcher ended."""
+        counts = self._search.count()
+        return Result(
+            is_interrupted=self.is_stopping and not self.is_hopeless,
+            is_hopeless=self.is_hopeless,
+            is_stranded=bool(self._stranding.reason),
+            reason=self.reason,
+            n_completed=counts[TrialState.COMPLETE],
+            n_pruned=counts[TrialState.PRUNED] - self._search.n_infeasible,
+            n_failed=counts[TrialState.FAIL] + self._search.n_infeasible,
+            n_paused=self._search.n_paused,
+        )

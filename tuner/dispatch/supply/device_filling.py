@@ -1,0 +1,155 @@
+"""Gives free devices to trials and launches their attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tuner.attempt import AttemptId
+from tuner.clock import Clock, Instant
+from tuner.dispatch.attempts.launching import Launching
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.attempts.widening import Widening
+from tuner.dispatch.early_stop import EarlyStop
+from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.notices import Started
+from tuner.dispatch.study_end import StudyEnd
+from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.grants import Candidate, Grant
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.supply.stranded_trials import Stranding
+from tuner.dispatch.supply.trial_source import Asking
+from tuner.dispatch.upkeep.commands import Orders
+from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.dispatch.upkeep.disk_space import Room
+from tuner.search.study import StudySearch
+
+
+class DeviceFilling:
+    """Starts trials on the devices that are free.
+
+    Args:
+        search: The study.
+        leasing: The devices, and the trials that wait for them.
+        asking: Gets the next trial.
+        launching: Launches attempts.
+        widening: Restarts attempts on more devices; None if none are.
+        stranding: Names trials that do not fit here.
+        spending: The budget.
+        orders: Whether the study is paused.
+        room: Whether the disk has room.
+        usage: Is told that devices are used.
+        telling: Tells people.
+        end: Whether trials may start.
+        early_stop: Ends attempts that could not be launched.
+        clock: The time.
+        live: The attempts that hold devices.
+        intended: Those of them that are not launched yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        search: StudySearch,
+        leasing: Leasing,
+        asking: Asking,
+        launching: Launching,
+        widening: Widening | None,
+        stranding: Stranding,
+        spending: Spending,
+        orders: Orders,
+        room: Room,
+        usage: Usage,
+        telling: Telling,
+        end: StudyEnd,
+        early_stop: EarlyStop,
+        clock: Clock,
+        live: dict[AttemptId, LiveAttempt],
+        intended: list[LiveAttempt],
+    ) -> None:
+        self._search = search
+        self._leasing = leasing
+        self._asking = asking
+        self._launching = launching
+        self._widening = widening
+        self._stranding = stranding
+        self._spending = spending
+        self._orders = orders
+        self._room = room
+        self._usage = usage
+        self._telling = telling
+        self._end = end
+        self._early_stop = early_stop
+        self._clock = clock
+        self._live = live
+        self._intended = intended
+
+    def fill(self, now: Instant, write: Callable[[Instant], None]) -> None:
+        """Starts what can start now.
+
+        Args:
+            now: The present.
+            write: Writes all records; an attempt is launched once the database knows of it.
+
+        Raises:
+            StoreError: If the database cannot be used.
+        """
+        self._leasing.look(now.monotonic_s)
+        self._grant_devices(now)
+        if self._widening is not None and self._may_start(now):
+            if self._leasing.settle_for_less():
+                self._grant_devices(now)
+            if self._widening.is_due(now) and self._has_nothing_to_start(now):
+                spent = self._spending.spent(now)
+                self._widening.heed(now, self._live.values(), self._spending.budget, spent)
+        self._launch_intended(self._clock.now(), write)
+        self._leave_to_wider(self._leasing.unplaceable())
+        for note in self._leasing.notes:
+            self._telling.say(note)
+        self._leasing.notes.clear()
+
+    def _grant_devices(self, now: Instant) -> None:
+        while self._leasing.may_have_room and self._may_start(now):
+            grant = self._leasing.next(partial(self._asking.now, now))
+            if grant is None:
+                break
+            # Not at the beginning of the round: asking took its time, in which it held nothing.
+            self._intend(self._clock.now(), grant)
+
+    def _may_start(self, now: Instant) -> bool:
+        # What was ended for a wider attempt would else have gone on, whatever the budget.
+        is_owed = self._widening is not None and self._leasing.owes_devices
+        is_over = bool(self._end.why_no_more(now, is_new_trial=False))
+        if self._orders.paused_by or self._end.is_stopping or (is_over and not is_owed):
+            return False
+        return self._room.is_there(now.monotonic_s)
+
+    def _has_nothing_to_start(self, now: Instant) -> bool:
+        is_asked = self._asking.found_nothing and not self._leasing.n_waiting
+        return is_asked and bool(self._end.why_no_more(now, is_new_trial=True))
+
+    def _intend(self, now: Instant, grant: Grant) -> None:
+        live = self._launching.intend(now, grant)
+        self._live[live.attempt.id] = live
+        self._intended.append(live)
+
+    def _launch_intended(self, now: Instant, write: Callable[[Instant], None]) -> None:
+        if self._intended:
+            write(now)
+        while self._intended:
+            live = self._intended.pop(0)
+            ending = self._launching.launch(now, live)
+            if ending is not None:
+                self._early_stop.conclude(now, live, ending)
+                continue
+            self._usage.has_changed = True
+            started = Started(attempt=live.attempt, devices=live.labels, params=live.params)
+            self._telling.add(started)
+
+    def _leave_to_wider(self, candidates: Sequence[Candidate]) -> None:
+        """Trials that can never run here wait for a dispatcher that has enough devices."""
+        for candidate in candidates:
+            self._search.put_back(candidate.asked.trial_id)
+        if candidates:
+            numbers = [candidate.asked.number for candidate in candidates]
+            self._telling.say(self._stranding.told_too_wide(numbers))

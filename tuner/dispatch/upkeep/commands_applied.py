@@ -1,0 +1,130 @@
+"""Applies commands from other terminals and the dashboard to the running study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from tuner.attempt import AttemptId, AttemptState, Cause
+from tuner.clock import Instant
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.attempts.stopping import Stopping
+from tuner.dispatch.early_stop import EarlyStop
+from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.study_end import StopCause, StudyEnd
+from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.device_changes import DeviceChanges, Refused
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.upkeep.commands import Orders, changed, told, told_of_refusal
+from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.dispatch.upkeep.peers import Others
+from tuner.store.records.commands import REFUSED, Command, Order
+from tuner.store.records.recorder import Recorder
+
+
+class CommandsApplied:
+    """Carries out `tuner pause`, `resume`, `stop`, `set` and `retry`.
+
+    Args:
+        orders: Reads commands.
+        recorder: Writes what was done.
+        spending: The budget, which `set` changes.
+        device_changes: Other devices, which `set devices=` chooses.
+        leasing: The devices.
+        usage: Looks at the devices.
+        others: Whether other dispatchers' devices are counted.
+        stopping: Ends single trials.
+        early_stop: Stops the study.
+        end: Whether the study is stopping already.
+        telling: Tells people.
+        live: The attempts that hold devices.
+    """
+
+    def __init__(
+        self,
+        *,
+        orders: Orders,
+        recorder: Recorder,
+        spending: Spending,
+        device_changes: DeviceChanges,
+        leasing: Leasing,
+        usage: Usage,
+        others: Others,
+        stopping: Stopping,
+        early_stop: EarlyStop,
+        end: StudyEnd,
+        telling: Telling,
+        live: Mapping[AttemptId, LiveAttempt],
+    ) -> None:
+        self._orders = orders
+        self._recorder = recorder
+        self._spending = spending
+        self._device_changes = device_changes
+        self._leasing = leasing
+        self._usage = usage
+        self._others = others
+        self._stopping = stopping
+        self._early_stop = early_stop
+        self._end = end
+        self._say = telling.say
+        self._live = live
+
+    def poll(self, now: Instant) -> None:
+        """Applies the commands that have arrived, when a look is due.
+
+        Raises:
+            StoreError: If the database cannot be used.
+        """
+        for command in self._orders.hear(now):
+            self._apply(now, command)
+
+    def _apply(self, now: Instant, command: Command) -> None:
+        detail = told(command)
+        if "devices" in command.arguments:
+            try:
+                detail = f"{detail} {self._change_devices(now, command)}"
+            except Refused as error:
+                detail = told_of_refusal(command, str(error))
+                self._recorder.note(REFUSED, at=now.utc, detail=detail)
+                self._say(detail)
+                return
+        self._recorder.note(command.order.value, at=now.utc, detail=detail)
+        match command.order:
+            case Order.STOP if command.trial_number is not None:
+                self._stop_trial(now, command)
+                return
+            case Order.STOP if self._end.is_stopping:
+                return
+            case Order.STOP:
+                reason = f"stopped by {command.asked_by}"
+                self._early_stop.begin(now, StopCause.COMMANDED, reason, told(command))
+                return
+            case Order.SET:
+                self._spending.budget = budget = changed(self._spending.budget, command)
+                self._recorder.allow(budget)
+                self._others.count_devices(budget.counts_devices)
+            case Order.PAUSE:
+                self._end.put_back_waiting()
+            case Order.RESUME | Order.RETRY:
+                pass  # It is looked up where trials start.
+            case _:
+                assert_never(command.order)
+        self._say(detail)
+
+    def _change_devices(self, now: Instant, command: Command) -> str:
+        """
+        Raises:
+            Refused: With the reason.
+        """
+        done = self._device_changes.carry_out(command.arguments["devices"])
+        held = [device for live in self._live.values() for device in live.grant.devices]
+        self._usage.look_at(list(dict.fromkeys([*self._leasing.devices, *held])))
+        self._recorder.beat(now.utc, self._leasing.devices)
+        return done
+
+    def _stop_trial(self, now: Instant, command: Command) -> None:
+        for live in self._live.values():
+            is_meant = live.attempt.trial_number == command.trial_number
+            if is_meant and live.attempt.state is not AttemptState.CLEARING:
+                self._say(told(command))
+                self._stopping.tell(live, now, Cause.COMMANDED, told(command))

@@ -1,0 +1,140 @@
+"""Writes records in time: while the study runs, after an outage, and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tuner.clock import Clock, Instant
+from tuner.dispatch.early_stop import EarlyStop
+from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.study_end import StudyEnd
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.dispatch.upkeep.database_rescue import Rescue
+from tuner.errors import StoreError
+from tuner.launch.inbox import SignalReceived
+from tuner.launch.protocols import Events
+from tuner.search.study import StudySearch
+from tuner.store.records.recorder import Recorder
+
+BEAT_EVERY_S = 10.0
+#: After Ctrl-C, for a database that does not answer.
+_LAST_WAIT_S = 30.0
+_PAUSE_S = 0.25
+
+
+class RecordWriter:
+    """Commits records, and keeps the heartbeat of this dispatcher.
+
+    Args:
+        recorder: The records.
+        search: The study, for what is unsaved when the user gives up.
+        leasing: The devices, which the heartbeat names.
+        outage: Whether the database answers.
+        rescue: Whether the database file is still there.
+        early_stop: Stops the study if the file is gone.
+        end: Whether the study is stopping.
+        telling: Shows notices once the database has what they say.
+        clock: The time.
+        commit_every_s: The longest time in seconds that reports wait.
+        started_at: When the dispatcher started.
+    """
+
+    def __init__(
+        self,
+        *,
+        recorder: Recorder,
+        search: StudySearch,
+        leasing: Leasing,
+        outage: Outage,
+        rescue: Rescue,
+        early_stop: EarlyStop,
+        end: StudyEnd,
+        telling: Telling,
+        clock: Clock,
+        commit_every_s: float,
+        started_at: Instant,
+    ) -> None:
+        self._recorder = recorder
+        self._search = search
+        self._leasing = leasing
+        self._outage = outage
+        self._rescue = rescue
+        self._early_stop = early_stop
+        self._end = end
+        self._telling = telling
+        self._clock = clock
+        self._commit_every_s = commit_every_s
+        self._committed_at_s = self._beat_at_s = started_at.monotonic_s
+
+    def lag_s(self, now: Instant) -> float:
+        """Seconds since the last commit."""
+        return now.monotonic_s - self._committed_at_s
+
+    def beat(self, now: Instant) -> None:
+        """Writes the heartbeat when it is due."""
+        if now.monotonic_s - self._beat_at_s >= BEAT_EVERY_S:
+            self._beat_at_s = now.monotonic_s
+            self._recorder.beat(now.utc, self._leasing.devices)
+
+    def write_due(self, now: Instant) -> None:
+        """Commits when reports have waited long enough, or notices wait to be shown."""
+        # What people are told must be in the database first.
+        if self.lag_s(now) >= self._commit_every_s or self._telling.has_news:
+            self.write(now)
+
+    def write(self, now: Instant) -> None:
+        """Commits."""
+        self._recorder.commit()
+        self._committed_at_s = now.monotonic_s
+
+    def recover(self, now: Instant, trials_at_work: Iterable[int]) -> bool:
+        """After an outage: writes all that waited, if the database answers again.
+
+        Args:
+            now: The present.
+            trials_at_work: Ids of the trials that run here or wait for a device.
+        """
+        if not self._outage.may_be_over(now):
+            return False
+        self._recorder.commit()
+        self._recorder.give_up_all_but(list(trials_at_work))
+        self._outage.end(now)
+        return True
+
+    def write_last(self, events: Events, show: Callable[[Instant], None]) -> None:
+        """The last commit. After Ctrl-C it waits for the database for a limited time.
+
+        Args:
+            events: Where Ctrl-C arrives.
+            show: Shows how the study stands.
+
+        Raises:
+            StoreError: If the database does not answer and the user does not want to wait.
+        """
+        give_up_at_s = self._clock.now().monotonic_s + _LAST_WAIT_S
+        while True:
+            now = self._clock.now()
+            if self._rescue.is_due(now):
+                self._early_stop.look_for_file(now)
+            if self._rescue.is_cut_off:
+                return
+            with self._outage.watch(now):
+                if not self._outage.is_on or self._outage.may_be_over(now):
+                    self._commit(now)
+                    self._outage.end(now)
+            if not self._outage.is_on:
+                return
+            self._outage.tell(now)
+            show(now)
+            is_told = any(isinstance(each, SignalReceived) for each in events.drain(_PAUSE_S))
+            if is_told or (self._end.is_stopping and now.monotonic_s >= give_up_at_s):
+                raise self._outage.give_up(self._search.unsaved())
+
+    def _commit(self, now: Instant) -> None:
+        try:
+            self._recorder.commit()
+        except StoreError:
+            if not self._early_stop.look_for_file(now):
+                raise
+            self._recorder.commit()
