@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tuner.attempt import AttemptId, Outcome
 from tuner.devices.allocation.memory_release import unclaimed_bytes
-from tuner.devices.allocation.pool import DevicePool
+from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.watch import DeviceWatch
 from tuner.devices.allocation.width import WHOLE, MemoryShare, Width, parts_on
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus
@@ -190,3 +190,22 @@ def expected_bytes(parts: int, device: Device) -> int | None:
     if device.memory_bytes is None or parts == WHOLE:
         return device.memory_bytes
     return promised_bytes(parts, device.memory_bytes)
+
+
+def baselines_of(
+    lease: Lease, statuses: Mapping[DeviceId, DeviceStatus]
+) -> dict[DeviceId, int | None]:
+    """Memory in use on each device before an attempt is launched, in bytes.
+
+    Args:
+        lease: The devices of the attempt. If they are shared there is no baseline: what other
+            attempts use changes at any time.
+        statuses: What was read of the devices.
+    """
+    if not lease.is_whole:
+        return {}
+    return {
+        device.id: unclaimed_bytes(statuses[device.id], own_pids=frozenset())
+        for device in lease.devices
+        if device.id in statuses
+    }

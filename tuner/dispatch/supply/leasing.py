@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from tuner.attempt import Outcome
-from tuner.devices.allocation.memory_release import unclaimed_bytes
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.quarantine import Quarantine
 from tuner.devices.allocation.queue import WaitingLine
@@ -27,7 +26,7 @@ from tuner.devices.allocation.width import (
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus
 from tuner.devices.packing.learned import Sharing
 from tuner.devices.reselection import Reselected
-from tuner.dispatch.supply.gpu_memory import GpuMemory, expected_bytes
+from tuner.dispatch.supply.gpu_memory import GpuMemory, baselines_of, expected_bytes
 from tuner.dispatch.supply.grants import Candidate, Grant
 from tuner.idle_causes import IdleCause
 
@@ -247,7 +246,7 @@ class Leasing:
         grant = Grant(
             candidate=candidate,
             lease=lease,
-            baselines=self._baselines(lease),
+            baselines=baselines_of(lease, self._statuses),
             expected_bytes=expected_bytes(lease.parts, lease.devices[0]),
         )
         self._memory.add(grant)
@@ -432,16 +431,6 @@ class Leasing:
         taken = self._standby.devices if self._standby else ()
         found |= dict.fromkeys((device.id for device in taken), IdleCause.TAKEN)
         return found | dict.fromkeys(self.watch.lost, IdleCause.LOST)
-
-    def _baselines(self, lease: Lease) -> dict[DeviceId, int | None]:
-        """What a device carries beside an attempt that shares it changes as it likes."""
-        if not lease.is_whole:
-            return {}
-        return {
-            device.id: unclaimed_bytes(self._statuses[device.id], own_pids=frozenset())
-            for device in lease.devices
-            if device.id in self._statuses
-        }
 
     def _withdraw_lost(self) -> None:
         if not self.watch.lost:
