@@ -159,7 +159,7 @@ class StudyEnd:
         counts = self._search.count()
         return Result(
             is_interrupted=self.is_stopping and not self.is_hopeless,
-            is_hopeless=self.is_hopeless,
+            is_hopeless=self.is_hopeless or bool(self._search.study.guard.why_given_up),
             is_stranded=bool(self._stranding.reason),
             reason=self.reason,
             n_completed=counts[TrialState.COMPLETE],
