@@ -185,7 +185,6 @@ def test_connection_that_is_cut_in_a_commit(shared_site: Site, is_heard: bool) -
     check_end(running, shared_site.url, 8)
 
 
-@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shared_site", ["postgresql"], indirect=True)
 def test_two_dispatchers_whose_server_is_away_for_a_minute(shared_site: Site) -> None:

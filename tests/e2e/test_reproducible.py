@@ -133,8 +133,6 @@ ARGUMENTS: dict[str, dict[str, object]] = {
 }
 #: Those that list all values.
 LISTS = {"grid", "brute_force"}
-#: One that models all trials, one that keeps a state, and one that breeds from generations.
-IN_EVERY_RUN = {"tpe", "cma_es", "nsgaii"}
 BURNER = [sys.executable, "-c", "while True: pass"]
 
 
@@ -176,13 +174,7 @@ def check_repeats(folder: StudyFolder, sampler: dict[str, object], **keys: objec
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name in IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.nightly)
-        for name in SAMPLERS.classes
-    ],
-)
+@pytest.mark.parametrize("name", SAMPLERS.classes)
 def test_every_sampler_repeats_a_study_on_a_busy_machine(
     study_folder: StudyFolder, name: str
 ) -> None:
