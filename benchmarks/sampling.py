@@ -185,7 +185,7 @@ def measure_cost(n_gpus: int, seconds: int) -> Cost:
             sampler.look(clock.now())
             walls.append(time.perf_counter() - began_wall_s)
             looked_s = time.process_time()
-            usage.heed(clock.now())
+            usage.poll(clock.now())
             recorder.commit()
             look_s += looked_s - began_s
             write_s += time.process_time() - looked_s

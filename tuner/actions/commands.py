@@ -87,9 +87,9 @@ def order(
             alive += _of_runs(connection, stored.name, now)
         _refuse_vain(connection, stored.id, wanted, alive)
         if "devices" in wanted.arguments:
-            alive = [choose_dispatcher(alive, host, pid)]
-            to = Addressee(host=alive[0].host, pid=alive[0].pid)
-            wanted = replace(wanted, to=to)
+            known = read_dispatchers(connection, now, stored.id)
+            alive = [choose_dispatcher(alive, [one for one in known if one.may_live], host, pid)]
+            wanted = replace(wanted, to=Addressee(dispatcher_id=alive[0].id))
         elif host is not None or pid is not None:
             key = "--host" if host is not None else "--pid"
             problem = "goes with devices=...: a budget is that of the whole study."
@@ -117,14 +117,26 @@ def _at_work(connection: sa.Connection, now: datetime, study_id: int) -> list[St
 
 
 def choose_dispatcher(
-    alive: Sequence[StoredDispatcher], host: str | None, pid: int | None
+    alive: Sequence[StoredDispatcher],
+    may_live: Sequence[StoredDispatcher],
+    host: str | None,
+    pid: int | None,
 ) -> StoredDispatcher:
-    """The one that is meant.
+    """The dispatcher that a command is for.
+
+    Args:
+        alive: Dispatchers that work on the study, as far as is known.
+        may_live: All of which nothing proves the end. The clock of another machine may be wrong:
+            one that is named is found here, too.
+        host: Its host; None for any.
+        pid: Its process; None for any.
 
     Raises:
         ConfigError: If that may be none or several of them.
     """
-    there = [one for one in alive if host in (None, one.host) and pid in (None, one.pid)]
+    there = _at(alive, host, pid)
+    if not there and (host, pid) != (None, None):
+        there = _at(may_live, host, pid)
     places = ", ".join(f"{one.host} (pid {one.pid})" for one in there or alive)
     if not there:
         key = "--host" if host is not None else "--pid"
@@ -135,12 +147,24 @@ def choose_dispatcher(
             f"Several machines work on this study: {places}. Say which one gets other devices: "
             f"--host {there[0].host}."
         )
-    if len(there) > 1:
+    if len({one.pid for one in there}) > 1:
         raise ConfigError(
             f"Several dispatchers work on this study there: {places}. Say which one gets other "
             f"devices: --pid {there[0].pid}."
         )
+    if len(there) > 1:
+        raise ConfigError(
+            f"{len(there)} dispatchers of this study have the host name {there[0].host} and the "
+            f"pid {there[0].pid}, as containers may. Give each container a host name of its own, "
+            "or choose the devices in the study file that it is started with."
+        )
     return there[0]
+
+
+def _at(
+    dispatchers: Sequence[StoredDispatcher], host: str | None, pid: int | None
+) -> list[StoredDispatcher]:
+    return [one for one in dispatchers if host in (None, one.host) and pid in (None, one.pid)]
 
 
 def read_answer(connection: sa.Connection, ordered: Ordered) -> Answer | None:

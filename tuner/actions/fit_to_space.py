@@ -1,4 +1,4 @@
-"""Whether the configurations that somebody gives fit a search space: all of them, or none."""
+"""Whether given configurations fit a search space: all of them, or none."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _open_runs(
         lambda text: view.show(Said(text=text)),
     )
     runs.recorder.add_devices(workplace.leasing.devices)
-    runs.recorder.commands.heed_also(study.recorder.commands)
+    runs.recorder.commands.follow(study.recorder.commands)
     n_runs = workplace.database.access.run(
         lambda c: insert_runs(c, runs.search.study_id, leaders, wanted.seeds)
     )

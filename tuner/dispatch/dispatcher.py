@@ -153,9 +153,9 @@ class Dispatcher:
                     if live is None or live.attempt.state is AttemptState.CLEARING:
                         continue
                     if isinstance(message, TerminationRequested):
-                        self._stopping.heed_termination(live, now)
+                        self._stopping.request_end(live, now)
                     else:
-                        self._talk.hear(now, live, source, message)
+                        self._talk.handle(now, live, source, message)
                 case WorkerExited():
                     self._handle(now, self._channel.read_rest(event.attempt_id))
                     if ended := self._conclusion.note_exit(now, event):
@@ -186,17 +186,17 @@ class Dispatcher:
         if self._outage.is_on and not self._writer.recover(now, self._trials_at_work()):
             return
         self._commands.poll(now)
-        self._others.heed(now)
+        self._others.poll(now)
         self._filling.fill(now, self._writer.write)
         self._writer.beat(now)
-        self._usage.heed(now)
+        self._usage.poll(now)
         self._writer.write_due(now)
         if self._housekeeping is not None:
-            for note in self._housekeeping.heed(now):
+            for note in self._housekeeping.poll(now):
                 self._say(note)
             self._forget_removed(self._housekeeping)
         if self._saving is not None:
-            self._saving.heed(now, lambda: (live.attempt for live in self._live.values()))
+            self._saving.poll(now, lambda: (live.attempt for live in self._live.values()))
         if not self._orders.paused_by and (ahead := self._asking.ahead(now)) is not None:
             self._leasing.put(ahead)
 

@@ -142,7 +142,7 @@ class Hooks:
     def look(self) -> None:
         """Ends what runs too long, and starts what waits."""
         for running in list(self._running):
-            self._heed(running)
+            self._poll(running)
         while self._line and len(self._running) < _MAX_AT_ONCE:
             self._start(self._line.popleft())
 
@@ -218,7 +218,7 @@ class Hooks:
                 start_new_session=True,
             )
 
-    def _heed(self, running: _Running) -> None:
+    def _poll(self, running: _Running) -> None:
         code = running.process.poll()
         if code is None:
             if self._now() >= running.deadline_s:

@@ -77,7 +77,8 @@ def explain(connection: sa.Connection, study: StoredStudy, number: int, now: dat
     elif trial.state is TrialState.RUNNING and not (attempts and attempts[-1].is_open):
         lines += _why_no_device(connection, read_dispatchers(connection, now, study.id), now)
     for attempt in attempts:
-        lines += _attempt(attempt)
+        is_final = trial.state.is_finished() and attempt is attempts[-1]
+        lines += _attempt(attempt, is_final=is_final)
     if not attempts and trial.state is not TrialState.WAITING:
         lines.append("It was run by another program than the tuner, or imported.")
     return "\n".join(lines)
@@ -206,9 +207,9 @@ def _why_no_device(
         yield f"  No trial starts on {each}."
 
 
-def _attempt(attempt: StoredAttempt) -> Iterator[str]:
+def _attempt(attempt: StoredAttempt, *, is_final: bool) -> Iterator[str]:
     where = f"{', '.join(attempt.devices) or 'no device'} of {attempt.host}"
-    yield f"  attempt {attempt.number}: {_end(attempt)}"
+    yield f"  attempt {attempt.number}: {_end(attempt, is_final=is_final)}"
     since = f", from {instant(attempt.leased_at)}" if attempt.leased_at else ""
     yield f"    on {where}{since}"
     if attempt.detail:
@@ -217,7 +218,7 @@ def _attempt(attempt: StoredAttempt) -> Iterator[str]:
         yield f"    whole log: {attempt.log_path}"
 
 
-def _end(attempt: StoredAttempt) -> str:
+def _end(attempt: StoredAttempt, *, is_final: bool) -> str:
     if attempt.outcome is None:
         return {
             AttemptState.LEASED: "has its devices, and starts",
@@ -225,6 +226,6 @@ def _end(attempt: StoredAttempt) -> str:
             AttemptState.STOPPING: "was told to end",
         }.get(attempt.state, "has ended; its devices are awaited")
     words = wording.outcome_text(attempt.outcome)
-    if attempt.outcome in (Outcome.CANCELLED, Outcome.LOST):
+    if attempt.outcome in (Outcome.CANCELLED, Outcome.LOST) and not is_final:
         words += ", so that the trial was to be run again"
     return f"{words} ({attempt.cause.value.replace('_', ' ')})" if attempt.cause else words

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import optuna
 import pytest
+from optuna.distributions import FloatDistribution
 from optuna.samplers import RandomSampler
 
 from tests.integration.dispatcher.world import World, completes
-from tuner.search.samplers.failure_guard import MOST_IN_A_ROW
+from tuner.search.samplers.failure_guard import MOST_IN_A_ROW, SamplerGuard
 
 MakeWorld = Callable[..., World]
 
 
 class Failing(RandomSampler):
-    """A sampler of somebody else's, with a mistake in it.
+    """A sampler of another package, with a mistake in it.
 
     Args:
         where: The method that fails.
@@ -85,3 +87,16 @@ def test_one_that_always_fails_ends_the_study_once_its_trials_are_finished(
 def test_one_that_fails_after_its_trials_goes_on(make_world: MakeWorld) -> None:
     world = make_world(completes, n_trials=2 * MOST_IN_A_ROW, sampler=Failing("after_trial"))
     assert world.run().n_completed == 2 * MOST_IN_A_ROW
+
+
+def suggestions(where: str) -> list[float]:
+    sampler = Failing(where)
+    SamplerGuard(sampler, lambda: None)
+    study = optuna.create_study(sampler=sampler)
+    return [study.ask({"x": FloatDistribution(0, 1)}).params["x"] for _ in range(6)]
+
+
+@pytest.mark.parametrize("where", SUGGESTING)
+def test_random_suggestions_in_its_place_are_the_same_again(where: str) -> None:
+    assert suggestions(where) == suggestions(where)
+    assert len(set(suggestions(where))) == 6

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
 from tuner.attempt import Outcome
 from tuner.dispatch.attempts.lost_attempts import MOST_IN_VAIN
+from tuner.queries.locate import StoredStudy
 from tuner.store.schema.models import AttemptRow
+from tuner.terminal.why import explain
 
 MakeWorld = Callable[..., World]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def reaches(step: int) -> Callable[[FakeWorker], None]:
@@ -42,6 +46,11 @@ def test_trial_that_takes_its_dispatcher_down_each_time_fails_in_the_end(
     rows = last.rows(AttemptRow)
     assert [row.outcome for row in rows[:-1]] == [Outcome.LOST] * (MOST_IN_VAIN + 1)
     assert "lost without progress" in rows[-2].detail
+    study = StoredStudy(id=last.search.study_id, name="study")
+    with last.database.engine.connect() as connection:
+        told = explain(connection, study, 0, NOW)
+    assert told.count("so that the trial was to be run again") == MOST_IN_VAIN
+    assert f"attempt {MOST_IN_VAIN + 1}: lost (" in told
 
 
 def test_one_that_repeats_its_steps_fails_too(make_world: MakeWorld) -> None:

@@ -165,7 +165,7 @@ def test_command_to_another_dispatcher_is_not_heard(make_world):
         order=Order.SET,
         arguments={"devices": [1]},
         asked_by="joe@box",
-        to=Addressee(host="here", pid=1),
+        to=Addressee(dispatcher_id=10_000),
     )
     with world.database.engine.begin() as connection:
         insert_command(connection, world.search.study_id, other, at=NOW)

@@ -1,4 +1,4 @@
-"""Nobody waits for ever for a process that does not end."""
+"""Waits for a process that does not end have a deadline."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def orders(commands: Commands) -> list[Order]:
 def test_command_that_commits_after_a_later_one_is_read_once(url: str) -> None:
     database = open_database(url)
     study_id = new_study(database)
-    commands = Commands(database.access, study_id, host="box", pid=1)
+    commands = Commands(database.access, study_id, dispatcher_id=1)
     with database.engine.connect() as slow:
         insert_command(slow, study_id, of(Order.STOP), at=AT)
         with database.engine.begin() as quick:
@@ -54,7 +54,7 @@ def test_command_that_was_under_way_at_the_start_is_read(url: str) -> None:
         insert_command(slow, study_id, of(Order.STOP), at=AT)
         with database.engine.begin() as quick:
             insert_command(quick, study_id, of(Order.PAUSE), at=AT)
-        commands = Commands(database.access, study_id, host="box", pid=1)
+        commands = Commands(database.access, study_id, dispatcher_id=1)
         slow.commit()
     assert orders(commands) == [Order.STOP]
     assert orders(commands) == []
@@ -65,7 +65,7 @@ def test_command_that_was_under_way_at_the_start_is_read(url: str) -> None:
 def test_pause_that_commits_after_a_later_resume_holds_no_more(url: str) -> None:
     database = open_database(url)
     study_id = new_study(database)
-    commands = Commands(database.access, study_id, host="box", pid=1)
+    commands = Commands(database.access, study_id, dispatcher_id=1)
     with database.engine.connect() as slow:
         insert_command(slow, study_id, of(Order.PAUSE), at=AT)
         with database.engine.begin() as quick:

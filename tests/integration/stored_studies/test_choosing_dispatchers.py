@@ -15,13 +15,13 @@ ELSEWHERE = replace(ALIVE, id=3, host="node2", pid=7)
 
 
 def test_only_one_is_meant_wherever_it_is() -> None:
-    assert choose_dispatcher([ELSEWHERE], None, None) is ELSEWHERE
+    assert choose_dispatcher([ELSEWHERE], [], None, None) is ELSEWHERE
 
 
 def test_host_and_pid_tell_them_apart() -> None:
     alive = [ALIVE, SECOND, ELSEWHERE]
-    assert choose_dispatcher(alive, "node2", None) is ELSEWHERE
-    assert choose_dispatcher(alive, "node1", 8) is SECOND
+    assert choose_dispatcher(alive, alive, "node2", None) is ELSEWHERE
+    assert choose_dispatcher(alive, alive, "node1", 8) is SECOND
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,17 @@ def test_what_may_be_several_or_none_is_refused(
     host: str | None, pid: int | None, problem: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        choose_dispatcher([ALIVE, SECOND, ELSEWHERE], host, pid)
+        choose_dispatcher([ALIVE, SECOND, ELSEWHERE], [], host, pid)
     assert problem in str(caught.value)
+
+
+def test_one_whose_clock_is_wrong_is_found_by_its_name() -> None:
+    assert choose_dispatcher([ALIVE], [ALIVE, ELSEWHERE], "node2", None) is ELSEWHERE
+    assert choose_dispatcher([ALIVE], [ALIVE, ELSEWHERE], None, None) is ALIVE
+
+
+def test_containers_with_one_host_name_and_pid_are_not_told_apart() -> None:
+    twins = [ALIVE, replace(ALIVE, id=4)]
+    with pytest.raises(ConfigError) as caught:
+        choose_dispatcher(twins, twins, "node1", 7)
+    assert "2 dispatchers of this study have the host name node1 and the pid 7" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Whether a configuration that somebody gives fits the space, and what is wrong with it."""
+"""Whether given configurations fit the space, and what is wrong with them."""
 
 from __future__ import annotations
 

@@ -44,14 +44,14 @@ def orders(given: Given) -> Orders:
 
 def test_commands_are_given_once_in_their_order(orders: Orders, given: Given) -> None:
     given.rows = [a_command(Order.PAUSE), a_command(Order.STOP)]
-    assert [each.order for each in orders.hear(at(10))] == [Order.PAUSE, Order.STOP]
+    assert [each.order for each in orders.poll(at(10))] == [Order.PAUSE, Order.STOP]
     assert orders.paused_by == "joe@box"
-    assert list(orders.hear(at(20))) == []
+    assert list(orders.poll(at(20))) == []
 
 
 def test_command_that_could_not_be_carried_out_is_given_again(orders: Orders, given: Given) -> None:
     given.rows = [a_command(Order.SET), a_command(Order.STOP)]
-    assert next(orders.hear(at(10))).order is Order.SET
+    assert next(orders.poll(at(10))).order is Order.SET
     # At once: nothing has to be read for it.
-    assert [each.order for each in orders.hear(at(10.1))] == [Order.SET, Order.STOP]
-    assert list(orders.hear(at(20))) == []
+    assert [each.order for each in orders.poll(at(10.1))] == [Order.SET, Order.STOP]
+    assert list(orders.poll(at(20))) == []

@@ -37,7 +37,7 @@ class Disk:
 )
 def test_other_endings_hold_nothing_up(ending: Ending) -> None:
     disk = Disk()
-    assert not disk.room.heed(ending, 0.0)
+    assert not disk.room.note(ending, 0.0)
     assert disk.room.is_there(0.0)
     assert disk.said == []
 
@@ -45,7 +45,7 @@ def test_other_endings_hold_nothing_up(ending: Ending) -> None:
 def test_nothing_starts_before_there_is_more_room() -> None:
     disk = Disk()
     for _ in range(2):
-        assert disk.room.heed(NO_ROOM, 10.0)
+        assert disk.room.note(NO_ROOM, 10.0)
     assert disk.room.is_awaited
     assert not disk.room.is_there(11.0)
     disk.free_bytes += 1024
@@ -63,7 +63,7 @@ def waits_s(disk: Disk, *, n: int) -> list[int]:
     """How long it takes each time, where nothing changes, until trials may start again."""
     found = []
     for _ in range(n):
-        disk.room.heed(NO_ROOM, 0.0)
+        disk.room.note(NO_ROOM, 0.0)
         found.append(next(second for second in range(1000) if disk.room.is_there(second)))
     return found
 
@@ -72,7 +72,7 @@ def test_it_is_tried_again_in_any_case_after_longer_and_longer() -> None:
     disk = Disk()
     assert waits_s(disk, n=8) == [5, 10, 20, 40, 80, 160, 300, 300]
     assert disk.said[-1] == "The disk is tried again."
-    disk.room.heed(Ending(outcome=Outcome.COMPLETED), 0.0)
+    disk.room.note(Ending(outcome=Outcome.COMPLETED), 0.0)
     assert waits_s(disk, n=2) == [5, 10]
 
 
@@ -98,12 +98,12 @@ def test_full_shared_memory_is_no_full_disk(text: str) -> None:
     judged = disk.room.judged(1, Ending(outcome=Outcome.FAILED, detail=text))
     assert judged.detail.startswith(text)
     assert "--shm-size" in judged.detail
-    assert not disk.room.heed(judged, 0.0)
+    assert not disk.room.note(judged, 0.0)
 
 
 def test_checkpoint_whose_name_is_like_that_is_on_a_disk() -> None:
     detail = "OSError: [Errno 28] No space left on device: '/data/torch_1/checkpoints/5.pt'"
-    assert Disk().room.heed(Ending(outcome=Outcome.FAILED, detail=detail), 0.0)
+    assert Disk().room.note(Ending(outcome=Outcome.FAILED, detail=detail), 0.0)
 
 
 def test_what_recurs_for_one_trial_while_there_is_room_is_its_failure() -> None:
@@ -111,7 +111,7 @@ def test_what_recurs_for_one_trial_while_there_is_room_is_its_failure() -> None:
     found = [disk.room.judged(1, NO_ROOM) for _ in range(4)]
     assert found[:3] == [NO_ROOM] * 3
     assert "another file system is full" in found[3].detail
-    assert not disk.room.heed(found[3], 0.0)
+    assert not disk.room.note(found[3], 0.0)
     assert disk.room.judged(2, NO_ROOM) == NO_ROOM
 
 
@@ -121,4 +121,4 @@ def test_full_disk_or_quota_is_waited_for_however_often(text: str) -> None:
     disk.free_bytes = 0 if "space" in text else 1000 * GIB
     ending = Ending(outcome=Outcome.FAILED, detail=text)
     for _ in range(20):
-        assert disk.room.heed(disk.room.judged(1, ending), 0.0)
+        assert disk.room.note(disk.room.judged(1, ending), 0.0)

@@ -124,7 +124,7 @@ class Conclusion:
         live.attempt = replace(live.attempt, ending=ending, peak_memory_bytes=live.grant.peak_bytes)
         params = self._search.params_of(live.attempt.trial_id)
         before = self._search.best
-        has_room = not self._room.heed(ending, now.monotonic_s)
+        has_room = not self._room.note(ending, now.monotonic_s)
         is_hopeless = has_room and self._is_hopeless(live, ending)
         if is_hopeless:
             self._end.stop(StopCause.HOPELESS, HOPELESS_REASON)

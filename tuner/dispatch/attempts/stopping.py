@@ -66,7 +66,7 @@ class Stopping:
         if live.attempt.state is not AttemptState.STOPPING:
             move(self._recorder, live, AttemptState.STOPPING, now)
 
-    def heed_termination(self, live: LiveAttempt, now: Instant) -> None:
+    def request_end(self, live: LiveAttempt, now: Instant) -> None:
         """Somebody else than this dispatcher asked a process of an attempt to end."""
         is_ending = live.told in ENDS_EARLY or live.stop_cause is not None
         if not is_ending and live.attempt.state is not AttemptState.CLEARING:

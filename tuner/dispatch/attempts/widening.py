@@ -109,7 +109,7 @@ class Widening:
         """Whether it is worth a look."""
         return not self._is_off and now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S
 
-    def heed(
+    def poll(
         self, now: Instant, lives: Collection[LiveAttempt], budget: Budget, spent: Spent
     ) -> None:
         """Where nothing waits for the devices that are idle: ends attempts for wider ones.

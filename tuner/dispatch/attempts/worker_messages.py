@@ -63,7 +63,7 @@ class Talk:
         #: Trials that sent names which cannot be stored.
         self._told_of_names: set[int] = set()
 
-    def hear(
+    def handle(
         self, now: Instant, live: LiveAttempt, source: SourceId, message: messages.FromWorker
     ) -> None:
         """
@@ -95,7 +95,7 @@ class Talk:
             case messages.Finished():
                 self._hear_finished(now, live, message)
             case messages.TerminationRequested():
-                pass  # `Stopping` heeds it.
+                pass  # `Stopping.request_end` handles it.
             case messages.SetAttribute() | messages.SetConstraint():
                 pass  # People were told.
             case _:

@@ -101,7 +101,7 @@ class DeviceFilling:
                 self._grant_devices(now)
             if self._widening.is_due(now) and self._has_nothing_to_start(now):
                 spent = self._spending.spent(now)
-                self._widening.heed(now, self._live.values(), self._spending.budget, spent)
+                self._widening.poll(now, self._live.values(), self._spending.budget, spent)
         self._launch_intended(self._clock.now(), write)
         self._leave_to_wider(self._leasing.unplaceable())
         for note in self._leasing.notes:

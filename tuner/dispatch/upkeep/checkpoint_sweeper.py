@@ -156,7 +156,7 @@ class Housekeeping:
         self._n_ended = -1
         self._has_failed = False
 
-    def heed(self, now: Instant) -> list[str]:
+    def poll(self, now: Instant) -> list[str]:
         """Begins to sweep where it is time; gives what people should know.
 
         To be called when all that happened is in the database: where a trial is over here only,

@@ -46,7 +46,7 @@ class Saving:
         self._thread: threading.Thread | None = None
         self._looked_at_s: float | None = None
 
-    def heed(self, now: Instant, running: Callable[[], Iterable[Attempt]]) -> None:
+    def poll(self, now: Instant, running: Callable[[], Iterable[Attempt]]) -> None:
         """Notes what the last look has found, and begins another one where it is time."""
         self._note()
         is_due = self._looked_at_s is None or now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S

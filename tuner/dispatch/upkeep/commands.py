@@ -31,7 +31,7 @@ class Orders:
         if self.paused_by:
             say(f"The study is paused (by {self.paused_by}): no trial starts until `tuner resume`.")
 
-    def hear(self, now: Instant) -> Iterator[Command]:
+    def poll(self, now: Instant) -> Iterator[Command]:
         """What was asked for since the last time; that it is paused or not is noted here.
 
         A command that its hearer raises an error from is given once more the next time.

@@ -75,7 +75,7 @@ class CommandsApplied:
         Raises:
             StoreError: If the database cannot be used.
         """
-        for command in self._orders.hear(now):
+        for command in self._orders.poll(now):
             self._apply(now, command)
 
     def _apply(self, now: Instant, command: Command) -> None:

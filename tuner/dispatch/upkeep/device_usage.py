@@ -84,7 +84,7 @@ class Usage:
         """Devices stood idle for a time that is over."""
         self._idle.spent(cause, since.utc, until.utc, devices)
 
-    def heed(self, now: Instant) -> None:
+    def poll(self, now: Instant) -> None:
         """Hands over what was seen, and makes old samples fewer, as often as that is worth it.
 
         Raises:

@@ -88,7 +88,7 @@ class Room:
             return ending
         return _hinted(ending, _OTHER_HINT.format(free=size_text(free_bytes)))
 
-    def heed(self, ending: Ending, now_s: float) -> bool:
+    def note(self, ending: Ending, now_s: float) -> bool:
         """Whether an attempt failed because the disk was full; no trial starts for a while then."""
         if not met_full_disk(ending):
             if ending.outcome is Outcome.COMPLETED:

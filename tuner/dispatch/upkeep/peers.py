@@ -1,4 +1,4 @@
-"""The other dispatchers of a study, as the loop of one of them heeds them."""
+"""The other dispatchers of a study: what they have done, and whether they are alive."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Others:
         self._is_wait_said = False
         self._is_uncounted = False
 
-    def heed(self, now: Instant) -> None:
+    def poll(self, now: Instant) -> None:
         """Looks at them as often as that is worth it."""
         if now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S:
             self._look(now)

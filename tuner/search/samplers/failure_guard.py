@@ -41,7 +41,7 @@ class SamplerGuard:
     def __init__(self, sampler: BaseSampler, give_up: Callable[[], None]) -> None:
         self._name = _name_of(sampler)
         self._give_up = give_up
-        self._random = RandomSampler()
+        self._random = RandomSampler(seed=0)
         self._told: set[str] = set()
         self._notes: list[str] = []
         self._trial_id: int | None = None
@@ -133,6 +133,8 @@ class SamplerGuard:
         if not self._has_failed:
             self._n_in_a_row = 0
         self._trial_id, self._has_failed = trial._trial_id, False
+        # A study with a seed draws the same again; trials of one study differ.
+        self._random = RandomSampler(seed=trial.number)
 
     def _note(self, error: Exception, *, is_counted: bool) -> None:
         """

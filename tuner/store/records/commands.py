@@ -57,10 +57,12 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addressee:
-    """One dispatcher of a study."""
+    """One dispatcher of a study.
 
-    host: str
-    pid: int
+    Its id decides: host names and pids are equal in containers that share the network of a host.
+    """
+
+    dispatcher_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +85,13 @@ class Commands:
     Args:
         access: To the database.
         study_id: Of the study.
-        host: Where that one works.
-        pid: Its process.
+        dispatcher_id: Id of that dispatcher.
     """
 
-    def __init__(self, access: Access, study_id: int, *, host: str, pid: int) -> None:
+    def __init__(self, access: Access, study_id: int, *, dispatcher_id: int) -> None:
         self._access = access
         self._study_id = study_id
-        self._self = Addressee(host=host, pid=pid)
+        self._self = Addressee(dispatcher_id=dispatcher_id)
         self._newest_id: int = access.run(
             lambda c: c.execute(_NEWEST, {"b_study_id": study_id}).scalar() or 0
         )
@@ -105,7 +106,7 @@ class Commands:
         #: Of a study that this one belongs to.
         self._above: Commands | None = None
 
-    def heed_also(self, above: Commands) -> None:
+    def follow(self, above: Commands) -> None:
         """What stops or pauses another study holds for this one too, from what that has not read.
 
         Args:
@@ -189,7 +190,7 @@ def paused_by(connection: sa.Connection, study_id: int) -> str:
 
 
 def _address(to: Addressee | None) -> dict[str, Json]:
-    return {} if to is None else {_TO: {"host": to.host, "pid": to.pid}}
+    return {} if to is None else {_TO: {"dispatcher_id": to.dispatcher_id}}
 
 
 def _command(row: sa.Row[Any]) -> Command:
@@ -200,5 +201,5 @@ def _command(row: sa.Row[Any]) -> Command:
         trial_number=row.trial_number,
         arguments=arguments,
         asked_by=row.asked_by,
-        to=Addressee(host=to["host"], pid=to["pid"]) if to else None,
+        to=Addressee(dispatcher_id=to.get("dispatcher_id", 0)) if to else None,
     )

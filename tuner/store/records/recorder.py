@@ -122,9 +122,7 @@ class Recorder:
         self._taken: _Batch | None = None
         self._n_batches = 0
         database.storage.write_for(self._ownership, self.commit)
-        self.commands = Commands(
-            database.access, start.study_id, host=start.host.name, pid=start.host.pid
-        )
+        self.commands = Commands(database.access, start.study_id, dispatcher_id=self._dispatcher_id)
         self.fleet = Fleet(
             database,
             start.study_id,
