@@ -13,7 +13,7 @@ from tuner.idle_causes import FRESH_S, IdleCause
 from tuner.queries.attempts import label_of
 from tuner.queries.dispatchers import StoredDispatcher
 from tuner.store.optuna_tables.statements import in_zone
-from tuner.store.schema.models import DeviceRow, HostRow, IdleRow, LeaseRow
+from tuner.store.schema.models import AttemptRow, DeviceRow, HostRow, IdleRow, LeaseRow
 from tuner.store.schema.statements import in_utc
 
 
@@ -35,8 +35,14 @@ def read_idle_now(
     alive = [each.id for each in dispatchers if each.is_alive]
     if not alive:
         return []
-    # It may have got an attempt since.
-    held = sa.select(LeaseRow.held_device_id).where(LeaseRow.held_device_id.is_not(None))
+    # It may have got an attempt since. CPU slots are each dispatcher's own, GPUs are not.
+    is_of_all = LeaseRow.held_device_id.is_not(None)
+    held = (
+        sa.select(LeaseRow.id)
+        .join(AttemptRow, AttemptRow.id == LeaseRow.attempt_id)
+        .where(LeaseRow.device_id == IdleRow.device_id, LeaseRow.released_at.is_(None))
+        .where(sa.or_(is_of_all, AttemptRow.dispatcher_id == IdleRow.dispatcher_id))
+    )
     query = (
         sa.select(
             DeviceRow.id,
@@ -53,7 +59,7 @@ def read_idle_now(
         .join(HostRow, HostRow.id == DeviceRow.host_id)
         .where(IdleRow.dispatcher_id.in_(alive))
         .where(IdleRow.ended_at >= in_utc(now - timedelta(seconds=FRESH_S)))
-        .where(IdleRow.device_id.not_in(held))
+        .where(~held.exists())
         .order_by(HostRow.name, DeviceRow.number, DeviceRow.id, IdleRow.ended_at)
     )
     rows: sa.CursorResult[Any] = connection.execute(query)

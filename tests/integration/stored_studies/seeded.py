@@ -178,8 +178,9 @@ def add_attempt(
     number: int = 1,
     outcome: Outcome | None = Outcome.COMPLETED,
     device: int = 0,
+    is_held: bool = True,
 ) -> None:
-    """One with a lease, events and metrics; `outcome` None: it runs."""
+    """One with a lease, events and metrics; `outcome` None: it runs; not held: on a CPU slot."""
     with writing(url) as connection:
         dispatcher = connection.execute(
             sa.select(DispatcherRow.study_id, DispatcherRow.host_id).where(
@@ -213,7 +214,7 @@ def add_attempt(
             LeaseRow,
             attempt_id=attempt_id,
             device_id=device_id,
-            held_device_id=device_id if is_open else None,
+            held_device_id=device_id if is_open and is_held else None,
             held_slot=0,
             share=0.25,
             leased_at=_stored(60),

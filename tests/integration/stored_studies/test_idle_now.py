@@ -69,6 +69,17 @@ def test_a_device_that_has_got_a_trial_is_not_idle(url: str) -> None:
     assert [each.device for each in status(url).idle] == []
 
 
+def test_a_cpu_slot_that_has_got_a_trial_is_not_idle(url: str) -> None:
+    """Slots are each dispatcher's own: the same slot of another dispatcher may be idle."""
+    add_study(url, "first", [a_trial({"lr": 0.1}, state=TrialState.RUNNING)] * 2)
+    alive, ended = add_dispatcher(url, "first", is_alive=True), add_dispatcher(url, "first")
+    add_attempt(url, alive, 0, outcome=None, device=0, is_held=False)
+    add_attempt(url, ended, 1, outcome=None, device=1, is_held=False)
+    for device in (0, 1):
+        add_idle(url, alive, device, IdleCause.NO_SUGGESTION, since_s=82, until_s=95)
+    assert [each.device for each in status(url).idle] == ["GPU 1"]
+
+
 def test_what_is_over_or_of_a_dead_dispatcher_is_not_of_now(url: str) -> None:
     add_study(url, "first", [create_trial(state=TrialState.WAITING)])
     alive, dead = add_dispatcher(url, "first", is_alive=True), add_dispatcher(url, "first")
