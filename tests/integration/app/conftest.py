@@ -1,0 +1,21 @@
+"""Fixtures for the tests of the dashboard's pages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def main_module_is_kept() -> Iterator[None]:
+    """Puts pytest's own `__main__` back.
+
+    Streamlit's AppTest leaves the page's script there. `multiprocessing` runs the file of
+    `__main__` again in each process that it starts, so that a later test of this worker would
+    start the dashboard in its processes.
+    """
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
