@@ -29,8 +29,11 @@ from tuner.errors import ConfigError
 _LOCK_NAME = ".lock"
 #: Names of the files by which the tuner knows whose a folder is.
 NOTES = frozenset({_LOCK_NAME, OWNER_NAME, IDENTITY_NAME})
-#: Other dispatchers that start at the same moment hold the lock for as long as a few renames take.
+#: Other dispatchers that start at the same moment hold the lock as long as it takes them to read
+#: whose the folder is.
 _PATIENCE_S = 5.0
+#: One that takes the folder over renames and syncs, which is slow on a busy or remote disk.
+_TAKE_OVER_PATIENCE_S = 60.0
 _RETRY_S = 0.05
 
 
@@ -76,20 +79,23 @@ class StudyFolder:
             self._lock = None
 
     def _claim(self) -> None:
-        give_up_at_s = time.monotonic() + _PATIENCE_S
+        begun_s = time.monotonic()
         while True:
-            if self._try_lock(fcntl.LOCK_SH) and self._is_ours():
+            can_read = self._try_lock(fcntl.LOCK_SH)
+            if can_read and self._is_ours():
                 return
             self._unlock()
             if self._try_lock(fcntl.LOCK_EX):
                 self._take_over()
-            elif time.monotonic() >= give_up_at_s:
+                continue
+            # Who keeps others from reading is about to say whose the folder is: maybe ours.
+            patience_s = _PATIENCE_S if can_read else _TAKE_OVER_PATIENCE_S
+            if time.monotonic() - begun_s >= patience_s:
                 raise ConfigError(
                     "A study of this name in another database is running and has its files in "
                     f"{self._files.root}. Wait for its end, or use another name: --study NEW_NAME."
                 )
-            else:
-                time.sleep(_RETRY_S)
+            time.sleep(_RETRY_S)
 
     def _is_ours(self) -> bool:
         is_ours = read_owner(self._files) == self._study.id
