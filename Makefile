@@ -13,11 +13,12 @@ KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and p
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run dashboard test nightly check servers format lint types lock clean
+.PHONY: help run dashboard docs test nightly check servers format lint types lock clean
 
 help:
 	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
 	@echo "make dashboard  shows the study in a browser (STUDY=study.yaml, ARGS='--port 8600')"
+	@echo "make docs       builds the documentation into site/; a dead link is an error"
 	@echo "make test       every test but the nightly ones (ARGS='-k words')"
 	@echo "make nightly    every test, with those marked nightly and 5000 fuzzed study files"
 	@echo "make check      format, lint, types, unit and contract tests (on SQLite, without slow ones)"
@@ -30,6 +31,11 @@ run: $(VENV)/ready
 # The study of another `make run`, which may go on meanwhile.
 dashboard: $(VENV)/ready
 	$(BIN)/tuner dashboard $(STUDY) $(ARGS)
+
+# The theme's notice of its end of life would stand above every error.
+docs: $(VENV)/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir site
+	@echo "Built: site/index.html"
 
 test: $(VENV)/ready-keras servers
 	FUZZ_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
@@ -85,4 +91,4 @@ $(VENV)/ready-keras: $(VENV)/ready requirements-keras.lock
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build site *.egg-info .mypy_cache .ruff_cache .pytest_cache
