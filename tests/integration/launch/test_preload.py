@@ -54,3 +54,11 @@ def test_torch_is_imported_where_the_user_s_text_needs_it(
 def test_modules_that_the_user_s_module_imports_are_read_too(tmp_path: Path) -> None:
     helper = "def fit():\n    import torch\n"
     assert imported(tmp_path, "import users_helper\n", helper) == {"torch"}
+
+
+def test_modules_of_libraries_are_not_read_wherever_they_are_installed(tmp_path: Path) -> None:
+    library = tmp_path / "home" / "site-packages"
+    library.mkdir(parents=True)
+    (library / "a_library.py").write_text("def fit():\n    import torch\n")
+    text = f"import sys\nsys.path.append({str(library)!r})\nimport a_library\n"
+    assert imported(tmp_path, text) == set()

@@ -43,6 +43,9 @@ _OURS = frozenset({"tuner", "trials", "search_spaces"})
 _INSTALLED = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+#: Folders of libraries elsewhere: in the home (`pip install --user`), or below an environment that
+#: this one is built on.
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 #: Where every forked process looks for modules; empty outside of a fork server.
 import_path: list[str] = []
@@ -103,7 +106,12 @@ def _is_users(name: str, named: Sequence[str]) -> bool:
     path = getattr(sys.modules[name], "__file__", None)
     if path is None or name.partition(".")[0] in _OURS:
         return False
-    return name in named or not any(Path(path).is_relative_to(folder) for folder in _INSTALLED)
+    return name in named or not _is_installed(Path(path))
+
+
+def _is_installed(path: Path) -> bool:
+    in_known_folder = any(path.is_relative_to(folder) for folder in _INSTALLED)
+    return in_known_folder or not _LIBRARIES.isdisjoint(path.parts)
 
 
 def _text_of(name: str) -> bytes:
