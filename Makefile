@@ -13,12 +13,13 @@ KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and p
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run dashboard docs test nightly check servers format lint types lock clean
+.PHONY: help run dashboard docs pages test nightly check servers format lint types lock clean
 
 help:
 	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
 	@echo "make dashboard  shows the study in a browser (STUDY=study.yaml, ARGS='--port 8600')"
 	@echo "make docs       builds the documentation into site/; a dead link is an error"
+	@echo "make pages      writes the pages of docs/ that are generated from the code"
 	@echo "make test       every test but the nightly ones (ARGS='-k words')"
 	@echo "make nightly    every test, with those marked nightly and 5000 fuzzed study files"
 	@echo "make check      format, lint, types, unit and contract tests (on SQLite, without slow ones)"
@@ -36,6 +37,9 @@ dashboard: $(VENV)/ready
 docs: $(VENV)/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict --site-dir site
 	@echo "Built: site/index.html"
+
+pages: $(VENV)/ready
+	$(BIN)/python -m tuner.docs_pages docs
 
 test: $(VENV)/ready-keras servers
 	FUZZ_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

@@ -1,4 +1,4 @@
-"""Search spaces: what a study file declares, as Optuna distributions; and ready-made ones."""
+"""Search spaces as Python values: what a study file declares, as Optuna distributions."""
 
 from search_spaces.compare import differences, from_json, to_json
 from search_spaces.load import load_ready_made, load_space, ready_made

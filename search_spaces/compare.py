@@ -12,7 +12,7 @@ _DEFINE_BY_RUN = "define_by_run"
 
 
 def to_json(space: AnySpace | None) -> str:
-    """The space as JSON text for the database; None (an objective with its own space) is null."""
+    """Returns a space as JSON text; `null` for an objective that suggests its own parameters."""
     match space:
         case SearchSpace():
             return json.dumps({_DECLARED: space.to_mapping()})
@@ -23,7 +23,7 @@ def to_json(space: AnySpace | None) -> str:
 
 
 def from_json(text: str) -> AnySpace | None:
-    """Reads what `to_json` wrote."""
+    """Reads the text that `to_json` returned."""
     document = json.loads(text)
     if document is None:
         return None
@@ -34,9 +34,9 @@ def from_json(text: str) -> AnySpace | None:
 
 
 def differences(old: AnySpace | None, new: AnySpace | None) -> list[str]:
-    """How `new` differs from `old`, one sentence each; empty where trials of both compare.
+    """Returns the differences between two spaces as sentences; empty if trials are comparable.
 
-    The order of parameters does not count; the order of choices does, as it does for Optuna.
+    The order of parameters does not matter. The order of choices does, as in Optuna.
     """
     if not isinstance(old, SearchSpace) or not isinstance(new, SearchSpace):
         was, now = _in_words(old), _in_words(new)

@@ -17,15 +17,15 @@ _FORMS = "a mapping of parameters, the path of a .yaml file, or module:function"
 
 
 def load_space(source: object, base_dir: Path) -> AnySpace:
-    """Loads a space from what the study file has under `search_space`.
+    """Loads a space from the value of `search_space` in a study file.
 
     Args:
-        source: A mapping; the path of a .yaml file (or a ready-made name such as
-            `search_spaces/mlp.yaml`); or `module:function`, which is not imported here.
-        base_dir: Folder of the study file, where relative paths begin.
+        source: A mapping; the path of a .yaml file, or a ready-made one such as
+            `search_spaces/mlp.yaml`; or `module:function`, which is not imported.
+        base_dir: Folder of the study file. Relative paths start there.
 
     Raises:
-        SpaceError: If there is no such space, or it is wrong.
+        SpaceError: If the space does not exist or has mistakes.
     """
     if isinstance(source, Mapping):
         return parse_space(source)
@@ -40,13 +40,13 @@ def load_space(source: object, base_dir: Path) -> AnySpace:
 
 
 def ready_made() -> tuple[str, ...]:
-    """Names of the spaces that come with the package, such as `mlp`."""
+    """Returns the names of the ready-made spaces, such as `mlp`."""
     files = resources.files("search_spaces").iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if _is_yaml(file.name)))
 
 
 def load_ready_made(name: str) -> SearchSpace:
-    """Loads a space that comes with the package."""
+    """Loads a ready-made space by its name."""
     text = (resources.files("search_spaces") / f"{name}.yaml").read_text(encoding="utf-8")
     return _parse_file(text, file=f"search_spaces/{name}.yaml")
 

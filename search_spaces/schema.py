@@ -33,12 +33,13 @@ _SIGNS_OF_A_PARAMETER = frozenset({"type", "low", "high", "choices"})
 
 
 def parse_space(mapping: Mapping[str, object]) -> SearchSpace:
-    """Reads a space as `{name: parameter or constant}`.
+    """Reads a space from a mapping of names to parameters and constants.
 
-    A mapping with `type`, `low`, `high` or `choices` is a parameter; all else is a constant.
+    A mapping with `type`, `low`, `high` or `choices` is a parameter; any other value is a
+    constant.
 
     Raises:
-        SpaceError: With the first mistake; the rest are in its `others`.
+        SpaceError: The first mistake; `others` has the rest.
     """
     parameters: dict[str, Parameter] = {}
     mistakes: list[SpaceError] = []

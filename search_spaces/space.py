@@ -12,20 +12,21 @@ from typing import Protocol, TypeAlias, TypeGuard
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+#: A value of one parameter.
 Scalar: TypeAlias = str | int | float | bool | None
+#: A sampled value or a constant: anything that JSON can hold.
 ParamValue: TypeAlias = "Scalar | list[ParamValue] | dict[str, ParamValue]"
-"""A sampled value or a constant: whatever JSON can hold."""
 
 Distribution: TypeAlias = FloatDistribution | IntDistribution | CategoricalDistribution
 
 
 class SpaceError(ValueError):
-    """The search space is wrong.
+    """A mistake in a search space.
 
     Args:
-        problem: What is wrong and what to do, to be read after the key.
+        problem: What is wrong and what to do; a message shows it after the key.
         key: Dotted path below `search_space`, such as `lr.high`; empty for the space itself.
-        file: The space's own file, where the mistake is there and not in the study file.
+        file: The file with the mistake, if it is not the study file.
         others: More mistakes in the same space.
     """
 
@@ -60,24 +61,24 @@ class SuggestingTrial(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One searched parameter.
+    """One parameter of a search space."""
 
-    It is suggested only where each name in `when` has one of the values given there.
-    """
-
+    #: Name of the parameter.
     name: str
+    #: Its distribution, a class of Optuna.
     distribution: Distribution
+    #: It exists only if each of these parameters has one of these values.
     when: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
 
     def applies(self, values: Mapping[str, ParamValue]) -> bool:
-        """Whether this parameter exists beside `values`, the ones already known."""
+        """Whether this parameter exists in a trial with these values."""
         return all(
             name in values and is_one_of(values[name], allowed)
             for name, allowed in self.when.items()
         )
 
     def can_be(self, value: Scalar) -> bool:
-        """Whether the distribution can produce exactly this value."""
+        """Whether the distribution can produce exactly this value; false for a continuous one."""
         match self.distribution:
             case CategoricalDistribution(choices=choices):
                 return is_one_of(value, choices)
@@ -87,7 +88,7 @@ class Parameter:
                 return is_number(value) and real.step is not None and _is_in(real, value)
 
     def suggest(self, trial: SuggestingTrial) -> Scalar:
-        """Asks the trial for this parameter's value."""
+        """Gets a value of this parameter from an Optuna trial."""
         match self.distribution:
             case CategoricalDistribution(choices=choices):
                 return trial.suggest_categorical(self.name, choices)
@@ -99,7 +100,7 @@ class Parameter:
                 )
 
     def to_mapping(self) -> dict[str, ParamValue]:
-        """The parameter as a study file writes it."""
+        """The parameter in the form of a study file."""
         mapping = _distribution_mapping(self.distribution)
         if self.when:
             mapping["when"] = {name: list(allowed) for name, allowed in self.when.items()}
@@ -108,18 +109,20 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
-    """The parameters in the order of the file, and constants that every trial gets as well."""
+    """A search space that a study file declares."""
 
+    #: The parameters in the order of the file.
     parameters: tuple[Parameter, ...]
+    #: The constants, which every trial gets too.
     constants: Mapping[str, ParamValue] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all parameters and constants."""
+        """The names of all parameters and constants."""
         return (*(parameter.name for parameter in self.parameters), *self.constants)
 
     def suggest(self, trial: SuggestingTrial) -> dict[str, ParamValue]:
-        """Asks for the values of one trial; a parameter whose `when` fails is left out."""
+        """Gets the values of the parameters that apply from an Optuna trial; adds the constants."""
         constants = copy.deepcopy(dict(self.constants))
         values: dict[str, ParamValue] = {}
         for parameter in self.parameters:
@@ -128,29 +131,32 @@ class SearchSpace:
         return values | constants
 
     def to_mapping(self) -> dict[str, ParamValue]:
-        """The space as a study file writes it."""
+        """The space in the form of a study file."""
         parameters = {each.name: each.to_mapping() for each in self.parameters}
         return {**parameters, **copy.deepcopy(dict(self.constants))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefineByRunSpace:
-    """A space that the user's function draws itself, called with the trial in the worker."""
+    """A space that a function of the user suggests itself, called with the trial."""
 
+    #: Name of the module.
     module: str
+    #: Name of the function.
     function: str
 
     @property
     def target(self) -> str:
-        """`module:function`, as the study file has it."""
+        """`module:function`, as in the study file."""
         return f"{self.module}:{self.function}"
 
 
+#: A declared space, or a function that suggests the parameters itself.
 AnySpace: TypeAlias = SearchSpace | DefineByRunSpace
 
 
 def identity(space: AnySpace | None) -> str:
-    """A digest that is equal for equal spaces, whatever the order of their parameters."""
+    """Returns a digest of a space that does not depend on the order of its parameters."""
     document: object = space.target if isinstance(space, DefineByRunSpace) else None
     if isinstance(space, SearchSpace):
         document = space.to_mapping()

@@ -1,4 +1,4 @@
-"""What runs inside a training process: the trial's context, checkpoints, and example programs."""
+"""What training code imports: the trial, its parameters, and `current` for scripts."""
 
 from __future__ import annotations
 

@@ -32,14 +32,18 @@ if TYPE_CHECKING:
 
 
 class TrialContext(BaseTrial):
-    """One trial, as the program that evaluates it sees it.
+    """The trial that this process evaluates.
 
-    Args:
-        assign: What the dispatcher assigned: number, parameters, seed, folder for checkpoints.
-        link: Where reports go and verdicts come from.
+    It has every method of `optuna.Trial`, so that an Optuna objective runs unchanged, and adds
+    devices, ranks, seeds and checkpoints. The tuner creates it and passes it to your function.
     """
 
     def __init__(self, assign: Assign, link: Link) -> None:
+        """
+        Args:
+            assign: What the dispatcher assigned: number, parameters, seed, checkpoint folder.
+            link: Where reports go and verdicts come from.
+        """
         self._assign = assign
         self._link = link
         self._params = Params(assign.params)
@@ -61,67 +65,76 @@ class TrialContext(BaseTrial):
 
     @property
     def number(self) -> int:
-        """Number of the trial in its study, from 0."""
+        """The number of the trial in its study, from 0."""
         return self._assign.trial_number
 
     @property
     def params(self) -> Params:
-        """The parameters: those of the study file and those suggested so far."""
+        """The parameters of the study file, and those suggested so far."""
         return self._params
 
     @property
     def distributions(self) -> dict[str, BaseDistribution]:
+        """The distributions of the parameters suggested so far, as in Optuna."""
         return dict(self._distributions)
 
     @property
     def user_attrs(self) -> dict[str, Any]:
+        """What this attempt has passed to `set_user_attr`."""
         return dict(self._user_attrs)
 
     @property
     def constraints(self) -> dict[str, float]:
+        """What this attempt has passed to `set_constraint`."""
         return dict(self._constraints)
 
     @property
     def datetime_start(self) -> datetime.datetime:
+        """When this attempt started, in local time."""
         return self._started_at
 
     def suggest_float(
         self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
     ) -> float:
-        """A float parameter; one that the study file declares has the value from there."""
+        """Suggests a float. A parameter that the study file declares keeps the value from it."""
         return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
 
     def suggest_int(
         self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
     ) -> int:
-        """An integer parameter; one that the study file declares has the value from there."""
+        """Suggests an integer. A parameter that the study file declares keeps the value from it."""
         return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of the choices; a parameter that the study file declares has its value from there."""
+        """Suggests a choice. A parameter that the study file declares keeps the value from it."""
         return self._suggest(name, CategoricalDistribution(choices))
 
     def suggest_uniform(self, name: str, low: float, high: float) -> float:
+        """`suggest_float(name, low, high)`, for objectives written for an old Optuna."""
         return self.suggest_float(name, low, high)
 
     def suggest_loguniform(self, name: str, low: float, high: float) -> float:
+        """`suggest_float(name, low, high, log=True)`, for an old Optuna."""
         return self.suggest_float(name, low, high, log=True)
 
     def suggest_discrete_uniform(self, name: str, low: float, high: float, q: float) -> float:
+        """`suggest_float(name, low, high, step=q)`, for an old Optuna."""
         return self.suggest_float(name, low, high, step=q)
 
     def report(self, value: float | Mapping[str, float], step: int, **metrics: float) -> None:
-        """Hands over how good the trial is at a step. Never waits.
+        """Reports the value of the objective at a step. Does not wait.
 
         Args:
-            value: The objective's value; with several objectives a mapping by name.
-            step: What the curve is drawn over, such as the epoch; a whole number from 0.
-            **metrics: Further values of this step, kept as curves beside the objective's.
+            value: The value of the objective; with several objectives, a mapping from names to
+                values.
+            step: The position on the learning curve, such as the epoch; an integer from 0.
+            **metrics: More values of this step. They are stored as curves of their own.
 
         Raises:
             TypeError: If a value is not a number.
-            ValueError: If the step is negative, the objectives' names are others, a metric's name
-                is above 255 characters, or all of it together is above 16 MiB.
+            ValueError: If the step is negative, the mapping does not have exactly the names of
+                the objectives, a metric's name is longer than 255 characters, or the report is
+                larger than 16 MiB.
         """
         if not 0 <= step <= MAX_STEP:
             raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
@@ -132,33 +145,40 @@ class TrialContext(BaseTrial):
         self._link.report(int(step), self.last_values, numbers)
 
     def should_prune(self) -> bool:
-        """Whether to end now: the pruner gave this trial up, or the study is being stopped.
+        """Whether to end now, because the trial is pruned or paused, or the study is stopped.
 
-        Waits for the verdict on the last report, a few milliseconds. Where several ranks evaluate
-        the trial, each must ask equally often: all get the answer that rank 0 got, which a rank
-        that is ahead of it waits for.
+        Waits a few milliseconds for the verdict on the last report. With several ranks, each rank
+        must call it equally often: all ranks get the answer of rank 0, and wait for it.
 
         Raises:
-            RanksDisagree: If this rank has reported another step than rank 0.
+            RanksDisagree: If the last step reported by this rank is not that of rank 0.
         """
         return self._link.should_stop()
 
     def set_user_attr(self, key: str, value: Any) -> None:
-        """Keeps a JSON value with the trial, as Optuna does.
+        """Stores a JSON value with the trial, as in Optuna.
+
+        Args:
+            key: Its name, at most 480 characters.
+            value: Anything that JSON can hold, at most 16 MiB. Save larger data as a file in
+                `checkpoint_dir`.
 
         Raises:
-            ValueError: If it is above 16 MiB; save that as a file in `checkpoint_dir`. Or if the
-                key is above 480 characters.
+            ValueError: If the key or the value is too long.
         """
         _check_name("set_user_attr", key, MAX_KEY)
         self._link.set_attribute(key, value)
         self._user_attrs[key] = value
 
     def set_constraint(self, key: str, value: float) -> None:
-        """A trial is feasible where all its constraints are 0 or below, as in Optuna.
+        """Sets a constraint, as in Optuna: a trial is feasible if all constraints are 0 or less.
+
+        Args:
+            key: Its name, at most 480 characters.
+            value: By how much it is violated; 0 or less if it is not.
 
         Raises:
-            ValueError: If the key is above 480 characters.
+            ValueError: If the key is too long.
         """
         _check_name("set_constraint", key, MAX_KEY)
         self._link.set_constraint(key, float(value))
@@ -168,32 +188,32 @@ class TrialContext(BaseTrial):
 
     @property
     def attempt_number(self) -> int:
-        """1 for the first launch of the trial, more after a retry or a resume."""
+        """1 in the first attempt, one more after each retry or resume."""
         return self._assign.attempt_number
 
     @property
     def seed(self) -> int:
-        """Derived from the study's seed, the trial and the attempt; below 2**31.
+        """A seed below 2^31, derived from the seed of the study, the trial and the attempt.
 
-        `random`, NumPy and torch are seeded with it before the program starts. It is the same on
-        every rank, so that all build the same model and shuffle alike.
+        `random`, NumPy and torch are seeded with it before your function is called. It is the
+        same on all ranks, so that they build the same model and shuffle in the same order.
         """
         return self._assign.seed
 
     @property
     def rank_seed(self) -> int:
-        """Derived from `seed` and the rank, for what must differ (dropout, augmentation).
+        """A seed below 2^31 for what must differ between ranks, such as dropout.
 
-        Below 2**31; that of rank 0 is `seed` itself.
+        On rank 0 it is equal to `seed`.
         """
         return seed_of_rank(self.seed, self.rank)
 
     def seed_everything(self, deterministic: bool = False) -> int:
-        """Seeds `random`, NumPy (where it is loaded) and torch anew, with `rank_seed`.
+        """Seeds `random`, NumPy (if it is imported) and torch with `rank_seed`.
 
         Args:
-            deterministic: Also take deterministic algorithms only, which may be slower. Call it
-                before the first use of the GPU then.
+            deterministic: Also use deterministic algorithms only, which may be slower. In this
+                case call it before the first use of the GPU.
 
         Returns:
             The seed.
@@ -205,16 +225,16 @@ class TrialContext(BaseTrial):
 
     @property
     def device(self) -> torch.device:
-        """This process's own device: `cuda:<local_rank>` or `cpu`. No GPU of others is visible."""
+        """The device of this process: `cuda:<local_rank>` or `cpu`. Other GPUs are not visible."""
         import torch
 
         return torch.device("cuda", self.local_rank) if self._has_gpu() else torch.device("cpu")
 
     @property
     def devices(self) -> tuple[torch.device, ...]:
-        """All that this process shall use: its own, or as the only process all of the trial's.
+        """The devices of this process: with one process, all devices of the trial; else its own.
 
-        A trial on n CPU slots has `cpu` n times, so that a model is split there as on n GPUs.
+        On n CPU slots it contains `cpu` n times, so that code that splits a model runs there too.
         """
         import torch
 
@@ -225,11 +245,11 @@ class TrialContext(BaseTrial):
         return tuple(torch.device("cuda", index) for index in range(len(self.device_labels)))
 
     def autocast(self, dtype: torch.dtype | None = None) -> torch.autocast:
-        """Mixed precision on the trial's device: `with trial.autocast(): loss = ...`.
+        """Mixed precision on the device of the trial: `with trial.autocast(): loss = ...`.
 
         Args:
-            dtype: None is bfloat16, and float16 on a GPU without it (older than Ampere), whose
-                gradients need `torch.amp.GradScaler`.
+            dtype: The default is bfloat16, and float16 on GPUs older than Ampere. Gradients in
+                float16 need `torch.amp.GradScaler`.
         """
         import torch
 
@@ -240,71 +260,71 @@ class TrialContext(BaseTrial):
 
     @property
     def device_labels(self) -> tuple[str, ...]:
-        """Names of the devices that the trial holds, for people: `GPU 3`, `cpu:1`."""
+        """Names of all devices of the trial, for messages: `GPU 3`, `cpu:1`."""
         return self._assign.devices
 
     @property
     def rank(self) -> int:
-        """This process among all of the trial, from 0."""
+        """The number of this process among all processes of the trial, from 0."""
         return int(os.environ.get("RANK", "0"))
 
     @property
     def local_rank(self) -> int:
-        """This process among those of the trial on this host, from 0."""
+        """The number of this process among those of the trial on this host, from 0."""
         return int(os.environ.get("LOCAL_RANK", "0"))
 
     @property
     def world_size(self) -> int:
-        """How many processes evaluate this trial together."""
+        """How many processes evaluate this trial."""
         return int(os.environ.get("WORLD_SIZE", "1"))
 
     @property
     def is_main(self) -> bool:
-        """Whether this process is the one that reports and saves."""
+        """Whether this is rank 0, whose reports and checkpoints count."""
         return self.rank == 0
 
     @property
     def checkpoint_dir(self) -> Path:
-        """The trial's own folder, the same for every attempt of it; made on first use."""
+        """The checkpoint folder of this trial, the same in every attempt. It is created here."""
         return self.checkpoints.path
 
     @property
     def checkpoint_path(self) -> Path:
-        """The same folder, which may not be there yet."""
+        """The path of `checkpoint_dir`. The folder may not exist yet."""
         return Path(self._assign.checkpoint_dir)
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Names of the study's objectives."""
+        """The names of the objectives."""
         return self._assign.objectives
 
     def save_checkpoint(
         self, state: Mapping[str, Any], step: int, *, wait: bool = True, sharded: bool = False
     ) -> Path:
-        """Saves a state dict (tensors, numbers, strings and containers of them) atomically.
+        """Saves a checkpoint atomically.
 
-        Rank 0 alone writes: on another rank this does nothing and may be left out. Parts of a
-        model that is split over ranks are gathered before (`trials.ddp.state_of`), or written by
-        each rank with `sharded=True`.
+        Only rank 0 writes; on other ranks the call does nothing. If a model is split over ranks,
+        collect its state first (`trials.ddp.state_of`), or use `sharded=True`.
 
         Args:
-            state: Such as `{"model": model.state_dict(), "epoch": epoch}`.
-            step: Where the training stands; the newest few are kept (`checkpoints.newest` of the
-                study file, 2).
-            wait: False copies the state to the CPU's memory and writes the copy while training
-                goes on. The next save waits for it, as does the trial's end.
-            sharded: True: every rank must call this, within `ddp.group`, and writes its own parts
-                with torch.distributed.checkpoint. Another number of ranks can load them.
+            state: Tensors, numbers, strings, and containers of them, such as
+                `{"model": model.state_dict(), "epoch": epoch}`.
+            step: The step that the state belongs to. The newest checkpoints are kept
+                (`checkpoints.newest` in the study file, default 2).
+            wait: If false, the state is copied to CPU memory and written while training
+                continues. The next save and the end of the trial wait for it.
+            sharded: If true, every rank must make this call inside `ddp.group`, and writes its
+                part with `torch.distributed.checkpoint`. Any number of ranks can load the result.
 
         Returns:
-            The file, or with `sharded` the folder; without `wait`, or on another rank than 0, it
-            may not be there yet.
+            The path of the file, or of the folder with `sharded`. With `wait=False`, and on other
+            ranks than 0, it may not exist yet.
 
         Raises:
-            TypeError: If the state holds what could not be loaded again safely.
-            OSError: If it cannot be written. What was saved before is still there. Without
-                `wait` the next save raises it, or the trial ends as failed.
-            ValueError: If it shall be sharded without waiting.
+            TypeError: If the state contains something that cannot be loaded safely.
+            OSError: If it cannot be written. Earlier checkpoints are intact. With `wait=False`
+                the next save raises it, or the trial fails at its end.
+            ValueError: If both `sharded=True` and `wait=False` are given.
         """
         if sharded:
             if not wait:
@@ -317,26 +337,28 @@ class TrialContext(BaseTrial):
         return self.checkpoints.save(state, step)
 
     def load_checkpoint(self, into: dict[str, Any] | None = None) -> dict[str, Any] | None:
-        """The newest undamaged state, with its tensors on the CPU, or None.
+        """Loads the newest undamaged checkpoint, with its tensors on the CPU.
 
-        A state that is cut off or damaged is skipped, with a message in the trial's log.
-
-        Every rank may read it, before the first step of training. One that was saved with
-        `sharded=True` is put together from all its parts (its dicts have text as keys).
+        A damaged checkpoint is skipped, and the log of the trial names it. Every rank may call
+        this before its first step. A checkpoint that was saved with `sharded=True` is assembled
+        from its parts; its dicts then have strings as keys.
 
         Args:
-            into: A state as it would be saved, such as that of a model split over these ranks. It
-                is filled with the newest one saved with `sharded=True`, each rank reading its own
-                parts only, and given back; None where there is none, and it is as it was.
+            into: A state with the structure to load, such as that of a model split over the
+                ranks. The newest checkpoint saved with `sharded=True` is loaded into it; each
+                rank reads only its own part. It is unchanged if there is none.
+
+        Returns:
+            The state, or None if there is no checkpoint.
 
         Raises:
-            RuntimeError: If a key of `into` is not in the checkpoint.
-            ValueError: If a tensor of it has another shape there.
+            RuntimeError: If the checkpoint lacks a key of `into`.
+            ValueError: If a tensor of `into` has another shape in the checkpoint.
         """
         return self.checkpoints.load() if into is None else self.checkpoints.load_into(into)
 
     def wait_for_checkpoint(self) -> None:
-        """Waits until what `save_checkpoint(wait=False)` began is on disk; raises its error."""
+        """Waits until the save of `save_checkpoint(wait=False)` is on disk; raises its error."""
         self.checkpoints.wait()
 
     def _has_gpu(self) -> bool:

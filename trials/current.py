@@ -30,20 +30,20 @@ def current(
     storage: str | None = None,
     study: str | None = None,
 ) -> TrialContext:
-    """The trial that this script evaluates.
+    """Returns the trial that this script evaluates.
 
-    Under the tuner it is the trial that was assigned. Run alone, it holds the best known
-    configuration of a study where a storage is named, on top of the script's own defaults;
-    reports are printed and nothing is ever pruned. Under `torchrun` every rank may call it, with
-    the tuner and alone: all are pruned at the same step, and rank 0 alone reports or prints.
+    Under the tuner this is the assigned trial. If the script runs alone, it is a trial with the
+    best configuration of a stored study, or with the defaults if no database is named. Reports
+    are then printed, and nothing is pruned. Under `torchrun` every rank may call it: all ranks
+    are pruned at the same step, and only rank 0 reports.
 
     Args:
-        defaults: Parameters for a run alone; those of the best trial win over them.
-        storage: Database of the study; absent: the environment variable `TUNER_STORAGE`.
-        study: Name of the study; absent: `TUNER_STUDY`, or the only one in the database.
+        defaults: Parameters for a run without the tuner. Those of the best trial override them.
+        storage: URL of the database; the default is the environment variable `TUNER_STORAGE`.
+        study: Name of the study; the default is `TUNER_STUDY`, or the only study of the database.
 
     Raises:
-        StoreError: If the database or the study is not there, or no trial has completed.
+        StoreError: If the database or the study does not exist, or no trial has completed.
     """
     if active.context is None:
         if ENV_CHANNEL in os.environ:

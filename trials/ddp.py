@@ -1,4 +1,4 @@
-"""What a program on several ranks needs, in a few words: one process per device, as torchrun does.
+"""Helpers for trials with several ranks, one process per device:
 
     def train(trial):
         with ddp.group(trial):
@@ -6,8 +6,8 @@
             batches = ddp.loader(dataset, trial, batch_size=64)
             ...
 
-The same program runs on one rank, on a GPU or on a CPU slot, by the tuner and by torchrun. All of
-it is torch's own (`torch.distributed`), which may be mixed in or used instead.
+The same program runs on one rank, on GPUs and on CPU slots, under the tuner and under torchrun.
+The helpers use `torch.distributed`, and can be mixed with it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from trials.context import TrialContext
 
+__all__ = ["AdvancingSampler", "group", "loader", "mean", "state_of", "unwrap", "wrap"]
+
 _T = TypeVar("_T")
 
 #: How long a rank waits for the others at the end, and for its connections to close.
@@ -48,21 +50,21 @@ _ALL_LEFT = "tuner/all_left"
 def group(
     trial: TrialContext, backend: str | None = None, timeout_s: float | None = None
 ) -> Iterator[None]:
-    """Joins the ranks of a trial to torch's default process group, and leaves it at the end.
+    """Joins torch's default process group with the other ranks, and leaves it at the end.
 
-    The end never hangs: after a normal end or `TrialPruned` the ranks leave together, and after
-    any other error this one leaves at once, its collectives aborted. Either takes a few seconds
-    at most; the tuner ends the other ranks then.
+    The end does not hang. After a normal end or `TrialPruned` the ranks leave together. After any
+    other error this rank aborts its collectives and leaves at once, and the tuner ends the other
+    ranks. Both take a few seconds at most.
 
     Args:
-        trial: The trial. With one rank the group has one member, so that the same code runs.
-        backend: One of torch's; None is `nccl` on GPUs and `gloo` on CPUs.
-        timeout_s: How long a collective waits for a rank that hangs (one that is gone is noticed
-            at once by gloo); None is torch's own, 10 minutes for nccl and 30 for gloo.
+        trial: The trial. With one rank the group has one member.
+        backend: A backend of torch; the default is `nccl` on GPUs and `gloo` on CPUs.
+        timeout_s: How long a collective waits for a rank that hangs, in seconds; the default is
+            that of torch, 10 minutes for nccl and 30 for gloo.
 
     Raises:
-        OSError: If the port where the ranks should meet is taken.
-        RuntimeError: If a rank does not come.
+        OSError: If the port where the ranks connect is in use.
+        RuntimeError: If a rank does not connect.
     """
     store = _join(trial, backend, timeout_s)
     has_failed = True
@@ -81,7 +83,7 @@ def group(
 
 
 def mean(value: float | torch.Tensor, trial: TrialContext) -> float:
-    """Mean of a number over the ranks, the same on each. Every rank must call it."""
+    """Returns the mean of a number over all ranks. Every rank must call it."""
     own = value.detach() if isinstance(value, torch.Tensor) else value
     if trial.world_size == 1:
         return float(own)
@@ -185,15 +187,15 @@ def _at_most(limit_s: float, action: Callable[[], None]) -> None:
 
 
 def wrap(model: nn.Module, trial: TrialContext, **ddp_arguments: Any) -> nn.Module:
-    """Moves a model to the trial's device; with several ranks, its gradients are averaged.
+    """Moves a model to the device of the trial and, with several ranks, averages its gradients.
 
     Args:
         model: The same on every rank.
-        trial: The trial, whose group this process has joined.
+        trial: The trial. Its group must have been joined.
         **ddp_arguments: For `torch.nn.parallel.DistributedDataParallel`.
 
     Returns:
-        A `DistributedDataParallel`, or with one rank the model itself.
+        A `DistributedDataParallel`; with one rank the model itself.
     """
     model = model.to(trial.device)
     if trial.world_size == 1:
@@ -203,7 +205,7 @@ def wrap(model: nn.Module, trial: TrialContext, **ddp_arguments: Any) -> nn.Modu
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The model inside DistributedDataParallel, DataParallel and torch.compile."""
+    """Returns the model inside DistributedDataParallel, DataParallel and torch.compile."""
     while True:
         if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
             model = model.module
@@ -214,11 +216,11 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def state_of(model: nn.Module) -> dict[str, Any]:
-    """The state dict of the model inside, with the names that it has without any wrapper.
+    """Returns the state dict of the unwrapped model.
 
-    Every rank must call it where the model is sharded (FSDP2), because its parts are gathered:
-    rank 0 gets all of it on the CPU, the others nothing. Otherwise the tensors are the model's
-    own, as those of `state_dict()` are, and any rank may call it alone.
+    If the model is sharded (FSDP2), every rank must call it: rank 0 gets the whole state on the
+    CPU, and the others get an empty dict. Otherwise any rank may call it alone, and the tensors
+    are those of the model, as with `state_dict()`.
     """
     whole = unwrap(model)
     if not any(hasattr(parameter, "full_tensor") for parameter in whole.parameters()):
@@ -233,9 +235,9 @@ def state_of(model: nn.Module) -> dict[str, Any]:
 
 
 class AdvancingSampler(DistributedSampler[_T]):
-    """A DistributedSampler that shuffles anew each time: nobody has to call `set_epoch`.
+    """A `DistributedSampler` that shuffles in a new order in each epoch without `set_epoch`.
 
-    Who resumes at epoch n may call `set_epoch(n)`, and goes on as if there had been no break.
+    A program that resumes at epoch n may call `set_epoch(n)` to continue with the same orders.
     """
 
     def __iter__(self) -> Iterator[_T]:
@@ -251,16 +253,17 @@ def loader(
     shuffle: bool = True,
     **loader_arguments: Any,
 ) -> DataLoader[_T]:
-    """A DataLoader over this rank's part of a dataset; the parts are new in each epoch.
+    """Returns a `DataLoader` over the part of a dataset that belongs to this rank.
 
-    Where the dataset is no multiple of the ranks, a few samples come twice, so that all ranks
-    take equally many steps; a metric over such a loader is off by as much.
+    If the number of samples is not a multiple of the number of ranks, a few samples are used
+    twice, so that all ranks make the same number of steps. A metric computed over such a loader
+    counts them twice.
 
     Args:
-        dataset: With a length, the same on every rank.
-        trial: The trial; the order follows from its seed.
-        batch_size: Of one rank. All together take `world_size` times as many samples a step.
-        shuffle: Whether to draw a new order each time.
+        dataset: A dataset with a length, the same on every rank.
+        trial: The trial. Its seed determines the order.
+        batch_size: The batch size of one rank. A step uses `world_size` times as many samples.
+        shuffle: Whether to draw a new order, and new parts, in each epoch.
         **loader_arguments: For `torch.utils.data.DataLoader`.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Params(dict[str, Any]):
-    """Parameters by name, also as attributes: `params["lr"]` or `params.lr`."""
+    """The parameters of a trial, a dict: `params["lr"]` or `params.lr`."""
 
     def __getattr__(self, name: str) -> Any:
         try:

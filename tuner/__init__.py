@@ -1,4 +1,4 @@
-"""Hyperparameter tuning that owns your GPUs."""
+"""Hyperparameter tuning that owns your GPUs: the results of a study, in Python."""
 
 from __future__ import annotations
 

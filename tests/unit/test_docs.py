@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 #: Generated, and tested where they are generated.
-GENERATED = {"study-file.md", "training-api.md", "command-line.md"}
+GENERATED = {"study-file.md"}
 #: Logs of measurements and choices; they show no blocks to paste.
 RECORDS = {"benchmarks.md", "decisions.md", "reliability.md"}
 PAGES = [README, *sorted(page for page in DOCS.glob("*.md") if page.name not in GENERATED)]

@@ -33,6 +33,7 @@ tuner.queries
 tuner.actions
 tuner.terminal
 tuner.monitoring
+tuner.docs_pages
 tuner.compose
 tuner.simulate
 app.data app.library app.assets
@@ -40,7 +41,7 @@ app.charts
 app.views
 app
 tuner.cli
-tuner.run tuner.best
+tuner.run tuner.best tuner.docs_pages.__main__
 """
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {

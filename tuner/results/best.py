@@ -47,7 +47,7 @@ T = TypeVar("T", bound=_Numbered)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshRuns:
-    """A configuration that was run again, each time with another seed."""
+    """The confirmation runs of one configuration, each with a fresh seed."""
 
     n_runs: int
     mean: float
@@ -59,34 +59,38 @@ class FreshRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestConfiguration:
-    """A completed trial's configuration, with what is needed to do the same again."""
+    """The configuration of a completed trial, with what is needed to reproduce it."""
 
+    #: Name of the study.
     study: str
+    #: Number of the trial.
     trial_number: int
-    #: Constants included.
+    #: All parameters by name, including constants.
     params: Mapping[str, ParamValue]
-    #: By objective.
+    #: The values by name of the objective.
     values: Mapping[str, float]
-    #: Of the attempt that gave the values; 0 where the tuner did not run it.
+    #: Seed of the attempt that returned the values; 0 if the trial was not run by the tuner.
     seed: int
+    #: Git commit of the program, if it was in a repository.
     git_commit: str | None
-    #: Whether the user's files differed from that commit.
+    #: Whether files differed from that commit.
     git_is_dirty: bool | None
-    #: Path of the newest state that the trial saved whole, a file or a folder of several ranks;
-    #: None where it saved none, or where it is on another machine.
+    #: Path of the newest complete checkpoint, a file, or a folder if it is sharded; None if there
+    #: is none on this machine.
     checkpoint: str | None = None
-    #: What fresh runs of it gave, where the study file asks for them (`confirm`).
+    #: The confirmation runs of this configuration, if the study has `confirm`: `n_runs`, `mean`,
+    #: `deviation`, `probability_best`.
     confirmed: FreshRuns | None = None
 
     @property
     def value(self) -> float:
-        """Of the first objective."""
+        """The value of the first objective."""
         return next(iter(self.values.values()))
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The newest state that the trial saved and that can be read, or None.
+        """Loads the newest undamaged checkpoint of the trial; None if there is none.
 
-        Tensors are on the CPU. Only tensors and plain values are unpickled. Needs torch.
+        Tensors are on the CPU. Only tensors and plain values are unpickled. It imports torch.
         """
         if self.checkpoint is None:
             return None
@@ -96,32 +100,32 @@ class BestConfiguration:
 
 
 def load_best(storage: str, study: str | None = None) -> BestConfiguration:
-    """The best configuration of a study.
+    """Loads the best configuration of a study.
 
     Args:
-        storage: Database URL, such as `sqlite:///digits.db`.
-        study: Its name; absent: the only one in the database.
+        storage: URL of the database, such as `sqlite:///digits.db`.
+        study: Name of the study; the default is the only study of the database.
 
     Raises:
-        StoreError: If the database or the study is not there, or no trial has completed.
+        StoreError: If the database or the study does not exist, or no trial has completed.
     """
     return load_top(storage, study, n=1)[0]
 
 
 def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConfiguration]:
-    """The best configurations of a study, the best first.
+    """Loads the best configurations of a study, the best first.
 
-    With several objectives: the Pareto front, ordered by the first objective. Those that were run
-    again (`confirm`) come first, by the mean of their fresh runs: the values of the others were
-    chosen for being good, and are better than what their configurations are worth.
+    With several objectives these are the Pareto front, ordered by the first objective.
+    Configurations with confirmation runs (`confirm`) come first, ordered by the mean of these
+    runs, because the single value of a selected trial is optimistic.
 
     Args:
-        storage: Database URL.
-        study: Its name; absent: the only one in the database.
-        n: At most so many.
+        storage: URL of the database.
+        study: Name of the study; the default is the only study of the database.
+        n: The greatest number of configurations.
 
     Raises:
-        StoreError: If the database or the study is not there, or no trial has completed.
+        StoreError: If the database or the study does not exist, or no trial has completed.
     """
     database = open_database(storage, read_only=True)
     try:

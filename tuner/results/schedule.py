@@ -32,14 +32,15 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How the parameters of one training changed, from its first step to its last.
+    """The parameters of a training of `pruner: pbt`, from its first step to its last.
 
     Args:
         study: Name of the study.
-        trial: Number of the trial that ended it.
-        phases: At least one, in their order; the first begins at step 0.
-        last_step: That was reported; None where none was.
-        values: By objective; empty where the trial has none.
+        trial: Number of the trial that made the last step.
+        phases: At least one, in order; the first starts at step 0. Each has `after_step`, `trial`
+            and `params`.
+        last_step: The last reported step; None if there was none.
+        values: The values by name of the objective; empty if the trial has none.
     """
 
     study: str
@@ -49,27 +50,27 @@ class Schedule:
     values: Mapping[str, float]
 
     def at(self, step: int) -> dict[str, ParamValue]:
-        """The parameters with which a step is trained.
+        """Returns the parameters for one step.
 
         Args:
-            step: As the program reports it when it is done; checkpoints have the same number.
+            step: The number with which the program reports the step when it is done.
         """
         reached = [each for each in self.phases if each.after_step < step]
         return dict((reached or self.phases[:1])[-1].params)
 
     def as_json(self) -> str:
-        """What `load_schedule` reads."""
+        """Returns the text of a file that `load_schedule` reads."""
         return json.dumps({"version": _VERSION, **asdict(self)}, indent=2, ensure_ascii=False)
 
 
 def load_schedule(path: str | Path) -> Schedule:
-    """Reads what `tuner schedule STUDY -o schedule.json` wrote.
+    """Reads a file that `tuner schedule STUDY -o schedule.json` has written.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
 
     Raises:
-        ConfigError: If there is no such file, or it holds something else.
+        ConfigError: If the file does not exist, or is not a schedule.
     """
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
