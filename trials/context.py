@@ -24,8 +24,8 @@ from trials.checkpoints import CheckpointFolder
 from trials.determinism import make_deterministic, seed_generators, seed_of_rank
 from trials.params import Params
 from trials.worker.link import Link
-from trials.worker.metrics import MAX_STEP, as_number
-from tuner.messages import MAX_KEY, MAX_METRIC_NAME, Assign, name_problem
+from trials.worker.metrics import MAX_STEP, StepCounter, as_number
+from tuner.messages import MAX_KEY, MAX_METRIC_NAME, Assign, RemarkTopic, name_problem
 
 if TYPE_CHECKING:
     import torch
@@ -60,6 +60,7 @@ class TrialContext(BaseTrial):
         self.checkpoints.on_damage = link.states_damaged
         #: What was reported last, by objective; a program that returns None is judged by it.
         self.last_values: Mapping[str, float] = {}
+        self._steps = StepCounter()
 
     # -- what optuna.Trial has ---------------------------------------------------------------
 
@@ -121,13 +122,14 @@ class TrialContext(BaseTrial):
         """`suggest_float(name, low, high, step=q)`, for an old Optuna."""
         return self.suggest_float(name, low, high, step=q)
 
-    def report(self, value: float | Mapping[str, float], step: int, **metrics: float) -> None:
+    def report(self, value: float | Mapping[str, float], step: float, **metrics: float) -> None:
         """Reports the value of the objective at a step. Does not wait.
 
         Args:
             value: The value of the objective; with several objectives, a mapping from names to
                 values.
-            step: The position on the learning curve, such as the epoch; an integer from 0.
+            step: The position on the learning curve, such as the epoch; an integer from 0. After
+                a fraction, such as epoch 0.5, reports are counted instead.
             **metrics: More values of this step. They are stored as curves of their own.
 
         Raises:
@@ -142,7 +144,10 @@ class TrialContext(BaseTrial):
         for name in metrics:
             _check_name("report", name, MAX_METRIC_NAME)
         numbers = {name: as_number(name, metric) for name, metric in metrics.items()}
-        self._link.report(int(step), self.last_values, numbers)
+        whole = self._steps.whole(step)
+        if self._steps.fraction == step:
+            self._link.remark(RemarkTopic.FRACTIONAL_STEPS, self._steps.remark)
+        self._link.report(whole, self.last_values, numbers)
 
     def should_prune(self) -> bool:
         """Whether to end now, because the trial is pruned or paused, or the study is stopped.

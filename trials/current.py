@@ -21,7 +21,7 @@ from trials.worker.termination import Termination
 from tuner.attempt import AttemptId
 from tuner.errors import ChannelClosed
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN
-from tuner.messages import Assign, Json
+from tuner.messages import Assign, Json, RemarkTopic
 
 
 def current(
@@ -157,6 +157,10 @@ class _PrintingLink:
             f"This run has no tuner, and parameter {name!r} is in neither the defaults nor a "
             "stored study. Give trials.current(defaults={...}) a value, or name a storage."
         )
+
+    def remark(self, topic: RemarkTopic, text: str) -> None:
+        if not self._is_silent:
+            print(text, flush=True)
 
     def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
         """What is printed says it."""

@@ -165,6 +165,22 @@ class StatesDamaged:
     resumed_from: int | None
 
 
+class RemarkTopic(Enum):
+    """What a remark is about; people are told once of each."""
+
+    CUT_NUMBER = "cut_number"
+    FRACTIONAL_STEPS = "fractional_steps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """Something that people should know of a program's output."""
+
+    attempt_id: AttemptId
+    topic: RemarkTopic
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetAttribute:
     """An attribute of the trial, as in `optuna.Trial.set_user_attr`."""
@@ -213,6 +229,7 @@ FromWorker: TypeAlias = (
     | Decided
     | Suggest
     | StatesDamaged
+    | Remark
     | SetAttribute
     | SetConstraint
     | Finished
@@ -232,6 +249,7 @@ _MESSAGES: Mapping[str, Callable[..., Message]] = {
         Suggest,
         Suggested,
         StatesDamaged,
+        Remark,
         SetAttribute,
         SetConstraint,
         Finished,
@@ -243,7 +261,12 @@ _FIELDS = {
     kind: tuple(field.name for field in dataclasses.fields(kind)) for kind in get_args(Message)
 }
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-_ENUMS: Mapping[str, type[Enum]] = {"outcome": Outcome, "cause": Cause, "action": Action}
+_ENUMS: Mapping[str, type[Enum]] = {
+    "outcome": Outcome,
+    "cause": Cause,
+    "action": Action,
+    "topic": RemarkTopic,
+}
 _AS_THEY_ARE = frozenset({str, int, float, bool, dict, list, tuple})
 _TUPLES = frozenset({"objectives", "devices", "paths"})
 #: A program with a mistake in its messages must cost its own connection and nothing else.
@@ -257,6 +280,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "key": str,
     "distribution": str,
     "detail": str,
+    "text": str,
     "since_boot_s": (float, type(None)),
     "resumed_from": (int, type(None)),
     "paths": list,

@@ -146,6 +146,8 @@ class StudyFolder:
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         ours = {"PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "default"}
+        # As in an activated environment.
+        inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         return inherited | ours | self.env | dict(env or {})
 
     def _start(

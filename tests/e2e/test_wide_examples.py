@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -22,7 +20,6 @@ TWO_SLOTS = ("--set", "devices=cpu:2")
 #: Of a study whose first step is worth less than 0.5: hopeless.
 PRUNE_WEAK = ("--set", "pruner={name: threshold, lower: 0.5}")
 NEVER_PRUNE = ("--set", "pruner=none")
-WITH_THIS_PYTHON = {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
 
 Example = Callable[[str], StudyFolder]
 
@@ -35,7 +32,7 @@ def example(tmp_path: Path) -> Iterator[Example]:
     def copy(name: str) -> StudyFolder:
         path = tmp_path / name
         shutil.copytree(EXAMPLES / name, path, ignore=shutil.ignore_patterns("tuner-files", "*.db"))
-        copies.append(StudyFolder(path=path, env=dict(WITH_THIS_PYTHON)))
+        copies.append(StudyFolder(path=path))
         return copies[-1]
 
     yield copy
@@ -225,7 +222,6 @@ for step in range(1, 4):
 
 @pytest.mark.parametrize("lower", [0.0, 2.0], ids=["completed", "pruned"])
 def test_script_is_the_same_trial_on_every_rank(study_folder: StudyFolder, lower: float) -> None:
-    study_folder.env |= WITH_THIS_PYTHON
     study_folder.write("script.py", SCRIPT)
     study_folder.study(
         trial={"command": ["python", "script.py"], "resources": {"cpus": 2}, "parallel": "ddp"},

@@ -16,6 +16,8 @@ from tests.unit.test_layers import LAYERS
 from tuner.attempt import TRANSITIONS, AttemptState, Outcome
 from tuner.cli.main import app
 from tuner.config import StudyConfig, load_study_file
+from tuner.config.command_template import BUILTINS
+from tuner.config.metric_pattern import expand
 from tuner.errors import (
     EXIT_BAD_INPUT,
     EXIT_BUDGET_REACHED,
@@ -86,7 +88,7 @@ def test_yaml_is_a_study_file_or_a_part_of_one(block: str, tmp_path: Path) -> No
     base = {"study": "part", "trial": {"function": "train:main"}, "search_space": space}
     part = yaml.safe_load(block)
     metrics = part.get("trial", {}).get("metrics", {}).get("pattern", "")
-    if "study" not in part and (names := re.findall(r"\?P<(?!step)(\w+)>", metrics)):
+    if "study" not in part and (names := re.findall(r"\?P<(?!step)(\w+)>", expand(metrics))):
         part["objectives"] = {names[0]: "minimize"}
     load(yaml.safe_dump({**base, **part}, sort_keys=False), tmp_path)
 
@@ -94,6 +96,12 @@ def test_yaml_is_a_study_file_or_a_part_of_one(block: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("block", all_blocks("python"))
 def test_python_parses(block: str) -> None:
     ast.parse(block)
+
+
+def test_places_of_commands_are_in_the_table() -> None:
+    text = (DOCS / "your-program.md").read_text()
+    rows = dict(re.findall(r"^\| `\{(\w+)\}` \| (.*) \|$", text, re.MULTILINE))
+    assert rows == BUILTINS
 
 
 @pytest.mark.parametrize("outcome", Outcome)

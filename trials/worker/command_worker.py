@@ -7,6 +7,7 @@ process does, so that the dispatcher knows one protocol only.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -30,7 +31,7 @@ from trials.worker.function_worker import (
     settle,
 )
 from trials.worker.link import DispatcherLink
-from trials.worker.metrics import Curve, LineReader, line_reader
+from trials.worker.metrics import Curve, LineReader, Reading, line_reader
 from trials.worker.output_lines import LineSplitter
 from trials.worker.termination import Termination
 from tuner.attempt import Cause, Outcome
@@ -41,7 +42,7 @@ from tuner.launch.local_host import leftover_workers
 from tuner.launch.local_host.guardian import GRACE_S
 from tuner.launch.local_host.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
-from tuner.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, name_problem
+from tuner.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, RemarkTopic, name_problem
 
 #: From SIGTERM to SIGKILL for a command that was pruned.
 TERMINATE_TIMEOUT_S = 10.0
@@ -87,7 +88,7 @@ def _evaluate(
         )
     # Rank 0 speaks for all of them.
     read = line_reader(assign.objectives, program.pattern) if rank == 0 else _read_nothing
-    minder = _Minder(process, link, termination, read)
+    minder = _Minder(process, link, termination, read, program.pattern)
     try:
         exit_code = minder.watch()
     except ChannelClosed as error:
@@ -124,16 +125,20 @@ class _Minder:
         link: DispatcherLink,
         termination: Termination,
         read: LineReader,
+        pattern: str | None = None,
     ) -> None:
         self._process = process
+        self._pattern = pattern
         self._link = link
         self._termination = termination
         self._read = read
         self._curve = Curve(link.assign.objectives)
         self._tail: deque[str] = deque(maxlen=N_TAIL_LINES)
+        self._n_lines = 0
         self._lines = LineSplitter()
         #: Names of metrics that were left out.
         self._refused: set[str] = set()
+        self._told: set[RemarkTopic] = set()
         self._kill_at_s: float | None = None
 
     def watch(self) -> int:
@@ -173,8 +178,10 @@ class _Minder:
         if self._termination.is_heard and exit_code in (EXIT_OK, -signal.SIGTERM, EXIT_TERMINATED):
             return cancelled(self._link)
         if exit_code == EXIT_OK:
+            values = self._curve.values
+            detail = "" if values else self._without_values()
             return Finished(
-                attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=self._curve.values
+                attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=values, detail=detail
             )
         ending = diagnose_exit(exit_code, "\n".join(self._tail), n_oom_kills=n_oom_kills)
         return Finished(
@@ -202,10 +209,41 @@ class _Minder:
         if not line.strip():
             return
         self._tail.append(line[:_TAIL_CHARACTERS])
+        self._n_lines += 1
         if reading := self._read(line):
             step = self._curve.add(reading)
+            self._tell_doubts(reading)
             if step is not None:
                 self._link.report(step, self._curve.values, self._storable(reading.metrics))
+
+    def _tell_doubts(self, reading: Reading) -> None:
+        """Says once what people would not expect of what is stored."""
+        if reading.cut:
+            self._remark(RemarkTopic.CUT_NUMBER, reading.cut)
+        if self._curve.steps.remark:
+            self._remark(RemarkTopic.FRACTIONAL_STEPS, self._curve.steps.remark)
+
+    def _remark(self, topic: RemarkTopic, text: str) -> None:
+        if topic not in self._told:
+            self._told.add(topic)
+            print(text, file=sys.stderr)
+            self._link.remark(topic, text)
+
+    def _without_values(self) -> str:
+        """Why a program that ended well has no value: what was looked for, and what there was."""
+        objectives = self._link.assign.objectives
+        if self._pattern is not None:
+            wanted = f"trial.metrics.pattern matched none of its {self._n_lines} lines"
+        else:
+            example = json.dumps({"step": 1, **dict.fromkeys(objectives, 0.5)})
+            wanted = (
+                f"None of its {self._n_lines} lines is a JSON object with "
+                f"{' or '.join(objectives)}, such as {example}. Print such lines, or give "
+                "trial.metrics.pattern"
+            )
+        if not self._n_lines:
+            return "It printed nothing. Its metrics are read from its output."
+        return f"{wanted}. The last ones:\n" + "\n".join(self._tail)
 
     def _storable(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Without those whose names no database holds; the log says so once for each."""

@@ -44,6 +44,9 @@ class Link(Protocol):
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
         """Hands over the values of a step. Never waits."""
 
+    def remark(self, topic: messages.RemarkTopic, text: str) -> None:
+        """Tells people something of this trial's reports. They hear it once of each topic."""
+
     def should_stop(self) -> bool:
         """Whether the trial shall end now: pruned at a step that it reported, or told to stop.
 
@@ -240,6 +243,12 @@ class DispatcherLink:
                     resumed_from=step,
                 )
             )
+
+    def remark(self, topic: messages.RemarkTopic, text: str) -> None:
+        """Tells people something of this trial's reports. They hear it once of each topic."""
+        if not self._follows:
+            remark = messages.Remark(attempt_id=self._attempt_id, topic=topic, text=text)
+            self._post(remark)
 
     def set_attribute(self, key: str, value: messages.Json) -> None:
         """

@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 #: What an integer column holds on every database.
 MAX_STEP = 2**31 - 1
+#: What would have been a part of the number before it.
+_MORE_OF_A_NUMBER = re.compile(r"\.?\d|[eE][-+]?\d")
+_WORD = re.compile(r"[^\s,;]{1,20}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Metrics found in one line. `step` is None where the line does not say."""
+    """Metrics found in one line."""
 
-    step: int | None
+    #: None where the line does not say; a fraction where it says 0.5, for example of an epoch.
+    step: float | None
     values: Mapping[str, float]
     metrics: Mapping[str, float] = field(default_factory=dict)
+    #: Where a pattern has ended in the middle of a number: what people should know.
+    cut: str = ""
 
 
 class LineReader(Protocol):
@@ -52,7 +58,23 @@ def read_json(line: str, objectives: Sequence[str]) -> Reading | None:
 
 def read_pattern(line: str, objectives: Sequence[str], pattern: re.Pattern[str]) -> Reading | None:
     match = pattern.search(line)
-    return _reading(match.groupdict(), objectives) if match else None
+    reading = _reading(match.groupdict(), objectives) if match else None
+    if match is None or reading is None or not (cut := _cut_number(match)):
+        return reading
+    return replace(reading, cut=cut)
+
+
+def _cut_number(match: re.Match[str]) -> str:
+    """What is read wrongly because a group takes only the beginning of a number; else empty."""
+    for name, text in match.groupdict().items():
+        rest = match.string[match.end(name) :] if text else ""
+        if text and text[-1].isdigit() and _MORE_OF_A_NUMBER.match(rest):
+            whole = text + _WORD.findall(rest)[0]
+            return (
+                f"trial.metrics.pattern takes {text!r} as {name}, but the output goes on: "
+                f"{whole!r}. Write {{{name}}} in the pattern, which takes any number."
+            )
+    return ""
 
 
 def _reading(found: Mapping[str, object], objectives: Sequence[str]) -> Reading | None:
@@ -63,7 +85,7 @@ def _reading(found: Mapping[str, object], objectives: Sequence[str]) -> Reading 
         return None
     if step is not None and not 0 <= step <= MAX_STEP:
         step = None
-    return Reading(step=None if step is None else int(step), values=values, metrics=numbers)
+    return Reading(step=step, values=values, metrics=numbers)
 
 
 def _number(raw: object) -> float | None:
@@ -75,12 +97,48 @@ def _number(raw: object) -> float | None:
         return None
 
 
+class StepCounter:
+    """Makes whole numbers of steps.
+
+    Once a program has said a fraction, such as epoch 0.5, its reports are counted instead, so that
+    none takes the place of another.
+    """
+
+    def __init__(self) -> None:
+        self._next_step = 0
+        #: The first step that was no whole number; None until there is one.
+        self.fraction: float | None = None
+
+    def whole(self, step: float | None) -> int:
+        """
+        Args:
+            step: As the program says it, from 0; None where it says none.
+        """
+        if self.fraction is None and step is not None and step % 1:
+            self.fraction = step
+        is_counted = step is None or self.fraction is not None
+        whole = self._next_step if is_counted else int(step or 0)
+        self._next_step = whole + 1
+        return whole
+
+    @property
+    def remark(self) -> str:
+        """What people should know of how steps are counted; empty where it is as they say."""
+        if self.fraction is None:
+            return ""
+        return (
+            f"The program counts in fractions (step {self.fraction:g}). Steps are whole numbers, "
+            "so that its reports are counted instead: 0, 1, 2. A pruner's arguments are numbers "
+            "of reports then."
+        )
+
+
 class Curve:
     """Gathers readings into reports: a report needs a value for each objective and a step."""
 
     def __init__(self, objectives: Sequence[str]) -> None:
         self._objectives = tuple(objectives)
-        self._next_step = 0
+        self.steps = StepCounter()
         #: The latest value of each objective seen so far.
         self.values: dict[str, float] = {}
 
@@ -89,9 +147,8 @@ class Curve:
         self.values.update(reading.values)
         if any(name not in self.values for name in self._objectives):
             return None
-        step = self._next_step if reading.step is None else max(0, reading.step)
-        self._next_step = step + 1
-        return step
+        step = reading.step
+        return self.steps.whole(step if step is None else max(0, step))
 
 
 def as_number(name: str, value: object) -> float:

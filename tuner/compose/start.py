@@ -28,7 +28,7 @@ from tuner.compose.study_plan import (
     worker_environment,
 )
 from tuner.config import StudyConfig
-from tuner.config.machine_checks import what_is_left_to_others
+from tuner.config.machine_checks import interpreter_line, what_is_left_to_others
 from tuner.devices.allocation.width import Devices, LearnedWidth
 from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
@@ -75,6 +75,8 @@ def run_study(
         _announce_devices(console, host)
         if line := _sharing_line(config, host, environ):
             console.print(line, highlight=False)
+        if line := interpreter_line(config):
+            _say(console, line)
         if line := what_is_left_to_others(config, host.all_devices):
             console.print(f"resources: {line}", highlight=False)
         if line := widening_of(config, len(host.all_devices)):

@@ -15,7 +15,12 @@ from search_spaces import DefineByRunSpace
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.import_guard import find_shadow
 from tuner.config import StudyConfig
-from tuner.config.machine_checks import check_command_exists, check_resources, resolve_argv
+from tuner.config.machine_checks import (
+    check_command_exists,
+    check_resources,
+    resolve_argv,
+    search_path_of,
+)
 from tuner.config.sections.confirm import is_confirmation
 from tuner.config.sections.resources import possible_widths
 from tuner.devices.allocation.width import (
@@ -163,9 +168,9 @@ def program_of(config: StudyConfig) -> Program:
     trial = config.trial
     if trial.command is not None:
         return CommandProgram(
-            argv=tuple(resolve_argv(trial.command, config.folder)),
+            argv=tuple(resolve_argv(trial.command, config.folder, search_path_of(config))),
             environment=trial.env,
-            pattern=trial.metrics.pattern if trial.metrics else None,
+            pattern=trial.metrics.regex.pattern if trial.metrics else None,
             space=define_by_run,
         )
     assert trial.function is not None, "the configuration has a function or a command"

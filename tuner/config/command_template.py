@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from search_spaces import ParamValue
 from search_spaces.space import format_value
 
-BUILTINS = ("trial_number", "seed", "attempt_number", "checkpoint_dir", "gpus")
-"""Names that every attempt can use, beside its parameters, which win over them.
-
-`gpus` is how many devices the trial has, also where they are CPU slots.
-"""
+BUILTINS = {
+    "trial_number": "number of the trial in its study, from 0",
+    "attempt_number": "1 for the first start of the trial, 2 for its first restart, and so on",
+    "seed": "seed of this attempt, derived from `sampler.seed`",
+    "checkpoint_dir": "folder for the trial's files; it exists, and a restart gets the same one",
+    "gpus": "number of devices of the trial, also where they are CPU slots",
+}
+"""Names that every attempt can use, with their meaning. Parameters of the same name win."""
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 

@@ -6,6 +6,7 @@ import difflib
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,26 +32,61 @@ from tuner.devices.device import Device, DeviceKind
 from tuner.devices.occupancy import size_text
 from tuner.errors import ConfigError
 
-_OUR_PYTHON = ("python", "python3")
+_PYTHONS = ("python", "python3")
+_VERSION_TIMEOUT_S = 10.0
+_MAX_VERSION = 60
 
 
-def resolve_argv(argv: Sequence[str], folder: Path) -> list[str]:
+def resolve_argv(argv: Sequence[str], folder: Path, search_path: str | None = None) -> list[str]:
     """A command as it is started, with the program made definite.
 
-    `python` and `python3` mean the interpreter that runs the tuner, so that a trial has the
-    packages that the tuner sees, also where no virtual environment is activated. A program with
-    a slash begins in the study file's folder. Anything else is left to PATH.
+    A program with a slash begins in the study file's folder. Anything else is left to PATH, as a
+    shell does: `python` is that of the user's environment. Where PATH has no `python` or
+    `python3` at all, it is the interpreter that runs the tuner.
 
     Args:
         argv: The filled command.
         folder: The study file's folder.
+        search_path: The PATH of the command; None for that of this process.
     """
     program, *words = argv
-    if program in _OUR_PYTHON:
-        return [sys.executable, *words]
     if os.sep in program:
         program = str(folder / expanded(program))
+    elif program in _PYTHONS and shutil.which(program, path=search_path) is None:
+        program = sys.executable
     return [program, *words]
+
+
+def search_path_of(config: StudyConfig) -> str | None:
+    """The PATH of the command; None where it is that of this process, or differs by trial."""
+    search_path = config.trial.env.get("PATH")
+    return None if search_path is None or places(search_path) else search_path
+
+
+def interpreter_line(config: StudyConfig) -> str:
+    """Which Python a command begins with, and its version, for people; empty for other programs."""
+    command = config.trial.command
+    if command is None or command[0] not in _PYTHONS:
+        return ""
+    search_path = search_path_of(config)
+    program = resolve_argv(command, config.folder, search_path)[0]
+    found = shutil.which(program, path=search_path) or program
+    version = _version_of(found)
+    line = f"command: {command[0]} is {found}" + (f" ({version})" if version else "")
+    if Path(found).parent != Path(sys.executable).parent:
+        line += f", from PATH; the tuner runs with {sys.executable}"
+    return line
+
+
+def _version_of(program: str) -> str:
+    """Such as `Python 3.12.1`; empty where it does not say."""
+    try:
+        said = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.strip()[:_MAX_VERSION]
 
 
 def check_command_exists(config: StudyConfig) -> None:
@@ -67,8 +103,9 @@ def check_command_exists(config: StudyConfig) -> None:
 
 
 def _check_program(config: StudyConfig, argv: Sequence[str], key: str) -> None:
-    program = resolve_argv(argv, config.folder)[0]
-    if shutil.which(program) is None:
+    search_path = search_path_of(config) if key == "trial.command" else None
+    program = resolve_argv(argv, config.folder, search_path)[0]
+    if shutil.which(program, path=search_path) is None:
         problem = _missing_program(argv[0], program)
         raise ConfigError(problem, file=config.file, key=f"{key}[0]")
 
@@ -78,7 +115,7 @@ def _missing_program(written: str, program: str) -> str:
         return f"is {written!r}, which is not executable. Run: chmod +x {shlex.quote(program)}"
     if os.sep in program:
         return f"is {written!r}, but there is no program {program}. Correct the path."
-    close = difflib.get_close_matches(written, _OUR_PYTHON, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(written, _PYTHONS, n=1, cutoff=0.7)
     hint = f"Did you mean '{close[0]}'?" if close else "Install it, or give its path."
     return f"is {written!r}, but there is no such program on PATH. {hint}"
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from search_spaces import AnySpace, DefineByRunSpace, SearchSpace
 from search_spaces.space import format_value, is_number
 from tuner.config.command_template import BUILTINS, TemplateError, places
+from tuner.config.metric_pattern import expand
 from tuner.config.mistakes import Mistake, Refusal, refuse
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -65,9 +66,9 @@ def check_function(target: str) -> str:
 
 
 def check_pattern(pattern: str) -> str:
-    """A regular expression that Python can compile."""
+    """A regular expression that Python can compile, once `{name}` stands for a number."""
     try:
-        re.compile(pattern)
+        re.compile(expand(pattern))
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is {pattern!r}, which is no regular expression: {error}.") from error
     return pattern
@@ -180,13 +181,19 @@ def pattern_mistakes(pattern: re.Pattern[str], objectives: Sequence[str]) -> Ite
     key = "trial.metrics.pattern"
     groups = tuple(pattern.groupindex)
     allowed = f"The objectives are {', '.join(objectives)}"
-    example = f"(?P<{objectives[0]}>[-+.eE0-9]+)"
+    example = f"'{objectives[0]}[:= ]+{{{objectives[0]}}}'"
     if not set(groups) & set(objectives):
-        problem = f"has no group named after an objective. {allowed}: write for example {example}."
+        problem = (
+            f"has no place named after an objective. {allowed}: write {{name}} where its number "
+            f"stands, for example {example}."
+        )
         yield Mistake(key=key, problem=problem)
     for group in groups:
         if group not in (*objectives, _STEP):
-            problem = f"has a group '{group}', which is no objective. {allowed}, beside '{_STEP}'."
+            problem = (
+                f"has a place '{group}', which is no objective. {allowed}, beside '{_STEP}'. "
+                r"A brace that is no place is written \{."
+            )
             yield Mistake(key=key, problem=problem)
 
 
@@ -222,7 +229,12 @@ def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpa
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     if close:
         return f"{problem} Did you mean '{{{close[0]}}}'?"
-    return f"{problem} Known: {', '.join(known)}. A brace that is no place is doubled: {{{{ }}}}."
+    own = ", ".join(name for name in known if name not in BUILTINS)
+    filled = ", ".join(f"{{{name}}}" for name in BUILTINS)
+    return (
+        f"{problem} Parameters: {own or 'none'}. The tuner itself fills {filled}. "
+        "A brace that is no place is doubled: {{ }}."
+    )
 
 
 def _split_flags(command: Sequence[str], space: SearchSpace) -> Iterator[Mistake]:

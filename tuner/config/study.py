@@ -31,6 +31,7 @@ from search_spaces import AnySpace, load_space
 from tuner.config import rules
 from tuner.config.duration import parse_duration
 from tuner.config.error_text import Keys, to_mistakes
+from tuner.config.metric_pattern import expand
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
 from tuner.config.sections.budget import BudgetConfig
@@ -110,12 +111,13 @@ _Hook: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(rules.read_hook)]
 class MetricsConfig(Model):
     """How the metrics of a command are found in its output."""
 
+    #: A regular expression in which `{name}` is a number.
     pattern: Annotated[str, AfterValidator(rules.check_pattern)]
 
     @property
     def regex(self) -> re.Pattern[str]:
         """The pattern, with a group for each metric that it finds."""
-        return re.compile(self.pattern)
+        return re.compile(expand(self.pattern))
 
 
 class TrialConfig(Model):

@@ -10,6 +10,7 @@ import pytest
 from tuner.config.machine_checks import (
     check_command_exists,
     check_resources,
+    interpreter_line,
     resolve_argv,
     what_is_left_to_others,
 )
@@ -196,8 +197,51 @@ def test_program_that_is_there_is_accepted(load, folder: Path, program: str) -> 
     check_command_exists(load(trial(f"command: [{program}]")))
 
 
-def test_python_is_the_interpreter_of_the_tuner() -> None:
+@pytest.fixture
+def own_bin(tmp_path: Path) -> Path:
+    """The folder of programs of another environment than the tuner's."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "python").write_text("#!/bin/sh\necho Python 3.99.1\n")
+    (folder / "python").chmod(0o755)
+    return folder
+
+
+def test_path_decides_what_python_is(load, own_bin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{own_bin}:/usr/bin:/bin")
+    config = load(trial("command: [python, t.py]"))
+    check_command_exists(config)
+    assert resolve_argv(["python", "t.py"], Path("/x")) == ["python", "t.py"]
+    assert interpreter_line(config) == (
+        f"command: python is {own_bin}/python (Python 3.99.1), from PATH; the tuner runs with "
+        f"{sys.executable}"
+    )
+
+
+def test_path_of_the_command_decides(load, own_bin: Path) -> None:
+    config = load(trial(f"command: [python, t.py], env: {{PATH: '{own_bin}'}}"))
+    assert interpreter_line(config).startswith(f"command: python is {own_bin}/python (")
+
+
+def test_python_of_the_tuners_own_environment(load, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", own)
+    line = interpreter_line(load(trial("command: [python, t.py]")))
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert line == f"command: python is {own}/python (Python {version})"
+
+
+def test_without_any_python_on_path_it_is_the_interpreter_of_the_tuner(
+    load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert resolve_argv(["python", "t.py"], Path("/x")) == [sys.executable, "t.py"]
+    check_command_exists(load(trial("command: [python3, t.py]")))
+
+
+def test_other_programs_have_no_interpreter_to_name(load) -> None:
+    assert interpreter_line(load(trial("command: [sh, t.sh]"))) == ""
+    assert interpreter_line(load(trial("function: m:f"))) == ""
 
 
 def test_program_with_a_slash_begins_in_the_folder_of_the_study() -> None:

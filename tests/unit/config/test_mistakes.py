@@ -10,6 +10,9 @@ from tuner.config.study_file import load_study_file
 from tuner.errors import EXIT_BAD_INPUT, ConfigError
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
+FILLED = (
+    "The tuner itself fills {trial_number}, {attempt_number}, {seed}, {checkpoint_dir}, {gpus}. "
+)
 LR = "search_space: {lr: {type: float, low: 0.1, high: 1}}\n"
 DURATION = "a duration above 0, such as 90s, 30m, 1h30m or 2d, or a number of seconds."
 URL = (
@@ -497,14 +500,15 @@ TRIAL = [
     ),
     pytest.param(
         trial("command: [a], metrics: {pattern: 'a'}"),
-        "trial.metrics.pattern has no group named after an objective. "
-        "The objectives are value: write for example (?P<value>[-+.eE0-9]+).",
+        "trial.metrics.pattern has no place named after an objective. "
+        "The objectives are value: write {name} where its number stands, for example "
+        "'value[:= ]+{value}'.",
         id="pattern-without-objective",
     ),
     pytest.param(
         trial("command: [a], metrics: {pattern: '(?P<value>a)(?P<foo>b)'}"),
-        "trial.metrics.pattern has a group 'foo', which is no objective. "
-        "The objectives are value, beside 'step'.",
+        "trial.metrics.pattern has a place 'foo', which is no objective. "
+        "The objectives are value, beside 'step'. A brace that is no place is written \\{.",
         id="pattern-with-another-group",
     ),
     pytest.param(
@@ -525,15 +529,15 @@ TRIAL = [
     ),
     pytest.param(
         trial("command: [a, '--x={batch}']") + LR,
-        "trial.command[1] is '--x={batch}', but {batch} is not in search_space. Known: lr, "
-        "trial_number, seed, attempt_number, checkpoint_dir, gpus. "
+        "trial.command[1] is '--x={batch}', but {batch} is not in search_space. "
+        f"Parameters: lr. {FILLED}"
         "A brace that is no place is doubled: {{ }}.",
         id="place-far",
     ),
     pytest.param(
         trial("command: [a, '{lr}']"),
-        "trial.command[1] is '{lr}', but {lr} is not in search_space, which is absent. Known: "
-        "trial_number, seed, attempt_number, checkpoint_dir, gpus. "
+        "trial.command[1] is '{lr}', but {lr} is not in search_space, which is absent. "
+        f"Parameters: none. {FILLED}"
         "A brace that is no place is doubled: {{ }}.",
         id="place-without-space",
     ),

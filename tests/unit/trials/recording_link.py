@@ -12,7 +12,7 @@ from pathlib import Path
 from optuna.distributions import BaseDistribution
 
 from tuner.attempt import AttemptId
-from tuner.messages import Action, Assign, Json, Verdict
+from tuner.messages import Action, Assign, Json, RemarkTopic, Verdict
 
 ATTEMPT = AttemptId("7.2")
 
@@ -34,6 +34,8 @@ class RecordingLink:
     is_termination_requested: bool = False
     #: Names of checkpoints that were found damaged, and the step that was loaded instead.
     damaged: list[tuple[list[str], int | None]] = field(default_factory=list)
+
+    remarks: list[tuple[RemarkTopic, str]] = field(default_factory=list)
 
     def decide(self, action: Action, reason: str = "") -> None:
         """What the trial hears from now on."""
@@ -57,6 +59,9 @@ class RecordingLink:
 
     def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
         self.damaged.append(([path.name for path in paths], step))
+
+    def remark(self, topic: RemarkTopic, text: str) -> None:
+        self.remarks.append((topic, text))
 
     def set_attribute(self, key: str, value: Json) -> None:
         self.attributes[key] = value

@@ -12,7 +12,9 @@ import pytest
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
 from trials.worker.command_worker import _Minder
 from trials.worker.metrics import line_reader
-from tuner.messages import Assign
+from tuner.attempt import Outcome
+from tuner.config.metric_pattern import expand
+from tuner.messages import Assign, RemarkTopic
 
 ASSIGN = Assign(
     attempt_id=ATTEMPT,
@@ -44,3 +46,75 @@ def test_metric_whose_name_no_database_holds_is_left_out_and_told_once(
         minder._take_line(json.dumps(line).encode())
     assert link.reports == [(step, {"accuracy": 0.5}, {"loss": 0.1}) for step in (1, 2)]
     assert capsys.readouterr().err.count("A metric of the output is left out: the name") == 1
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines", "topic", "said"),
+    [
+        (
+            r"loss (?P<accuracy>[\d.]+)",
+            ["loss 1.67e-06", "loss 1.5e-06"],
+            RemarkTopic.CUT_NUMBER,
+            "takes '1.67' as accuracy, but the output goes on: '1.67e-06'",
+        ),
+        (
+            None,
+            ['{"step": 0.5, "accuracy": 1}', '{"step": 1.0, "accuracy": 1}'],
+            RemarkTopic.FRACTIONAL_STEPS,
+            "counts in fractions (step 0.5)",
+        ),
+    ],
+    ids=["cut", "fractions"],
+)
+def test_what_people_would_not_expect_is_said_once(
+    command: subprocess.Popen[bytes],
+    pattern: str | None,
+    lines: list[str],
+    topic: RemarkTopic,
+    said: str,
+) -> None:
+    link = RecordingLink(assign=ASSIGN)
+    read = line_reader(("accuracy",), pattern)
+    minder = _Minder(command, link, None, read, pattern)  # type: ignore[arg-type]
+    for line in lines:
+        minder._take_line(line.encode())
+    assert [step for step, _, _ in link.reports] == [0, 1]
+    assert [each for each, _ in link.remarks] == [topic]
+    assert said in link.remarks[0][1]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines", "detail"),
+    [
+        (
+            "accuracy {accuracy}",
+            ["Epoch 1", "acc: 0.5"],
+            "trial.metrics.pattern matched none of its 2 lines. The last ones:\nEpoch 1\nacc: 0.5",
+        ),
+        (
+            None,
+            ["acc: 0.5"],
+            "None of its 1 lines is a JSON object with accuracy, such as "
+            '{"step": 1, "accuracy": 0.5}. Print such lines, or give trial.metrics.pattern. '
+            "The last ones:\nacc: 0.5",
+        ),
+        (None, [], "It printed nothing. Its metrics are read from its output."),
+    ],
+    ids=["pattern", "json", "silent"],
+)
+def test_without_any_value_it_shows_what_the_lines_were(
+    command: subprocess.Popen[bytes], pattern: str | None, lines: list[str], detail: str
+) -> None:
+    link = RecordingLink(assign=ASSIGN)
+    read = line_reader(("accuracy",), pattern and expand(pattern))
+    minder = _Minder(command, link, Heard(), read, pattern)  # type: ignore[arg-type]
+    for line in lines:
+        minder._take_line(line.encode())
+    ended = minder.conclude(0, 0)
+    assert (ended.outcome, ended.detail) == (Outcome.COMPLETED, detail)
+
+
+class Heard:
+    """Of a process that nobody has told to end."""
+
+    is_heard = False

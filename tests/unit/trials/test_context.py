@@ -14,7 +14,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import RecordingLink
-from tuner.messages import Action
+from tuner.messages import Action, RemarkTopic
 
 # -- parameters ----------------------------------------------------------------------------------
 
@@ -101,6 +101,22 @@ def test_refused_suggestion_reaches_the_program(new_trial: NewTrial) -> None:
 
 
 # -- reports -------------------------------------------------------------------------------------
+
+
+def test_reports_at_fractions_of_an_epoch_are_counted_and_said(
+    new_trial: NewTrial, link: RecordingLink
+) -> None:
+    trial = new_trial()
+    for epoch in (0.5, 1.0, 1.5):
+        trial.report(epoch / 2, step=epoch)
+    assert [(step, values["accuracy"]) for step, values, _ in link.reports] == [
+        (0, 0.25),
+        (1, 0.5),
+        (2, 0.75),
+    ]
+    ((topic, said),) = link.remarks
+    assert topic is RemarkTopic.FRACTIONAL_STEPS
+    assert "counts in fractions (step 0.5)" in said
 
 
 def test_report_names_the_objective(new_trial: NewTrial, link: RecordingLink) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trials.worker.metrics import Curve, Reading, line_reader, read_json
+from tuner.config.metric_pattern import expand
 
 ONE = ("accuracy",)
 TWO = ("accuracy", "size")
@@ -100,10 +102,74 @@ def test_without_a_pattern_json_is_read() -> None:
     assert line_reader(ONE, None)('{"accuracy": 1}') == Reading(step=None, values={"accuracy": 1.0})
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1.67e-06", 1.67e-06),
+        ("-3", -3.0),
+        ("+.5", 0.5),
+        ("7.", 7.0),
+        ("2E+10", 2e10),
+        ("inf", float("inf")),
+        ("-Infinity", float("-inf")),
+    ],
+)
+def test_place_takes_every_form_of_a_number(text: str, number: float) -> None:
+    read = line_reader(ONE, expand(r"epoch {step}\b.*accuracy[:= ]+{accuracy}"))
+    assert read(f"epoch 12, accuracy: {text}, loss 1") == Reading(
+        step=12, values={"accuracy": number}
+    )
+
+
+def test_place_takes_nan() -> None:
+    reading = line_reader(ONE, expand("accuracy {accuracy}"))("accuracy nan")
+    assert reading is not None
+    assert math.isnan(reading.values["accuracy"])
+
+
+@pytest.mark.parametrize("line", ["accuracy info", "accuracy nano", "accuracy -", "accuracy e5"])
+def test_place_takes_no_word(line: str) -> None:
+    assert line_reader(ONE, expand("accuracy {accuracy}"))(line) is None
+
+
+@pytest.mark.parametrize("pattern", [r"\d{3}", r"\d{2,}", r"\{step}", r"\N{DASH}x", "{}", "{ x }"])
+def test_braces_that_are_no_places_stay(pattern: str) -> None:
+    assert expand(pattern) == pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "shown"),
+    [
+        (r"loss (?P<accuracy>[\d.]+)", "loss 1.67e-06 (best)", "1.67e-06"),
+        (r"loss (?P<accuracy>\d+)", "loss 12.5", "12.5"),
+        (r"loss (?P<accuracy>\d\.\d)", "loss 0.125, lr 1", "0.125"),
+    ],
+)
+def test_number_that_is_cut_is_said(pattern: str, line: str, shown: str) -> None:
+    reading = line_reader(ONE, pattern)(line)
+    assert reading is not None
+    assert f"{shown!r}. Write {{accuracy}} in the pattern" in reading.cut
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (r"loss (?P<accuracy>[\d.]+)", "loss 1.67, lr 0.1"),
+        (r"(?P<accuracy>[\d.]+)", "0.5 3"),
+        (r"(?P<accuracy>[\d.]+)", "0.5em"),
+        (r"(?P<step>\d+)/\d+ (?P<accuracy>[\d.]+)", "3/10 0.5%"),
+    ],
+)
+def test_number_that_is_whole_is_not_doubted(pattern: str, line: str) -> None:
+    reading = line_reader(ONE, pattern)(line)
+    assert reading is not None
+    assert reading.cut == ""
+
+
 # -- from readings to reports --------------------------------------------------------------------
 
 
-def _reading(step: int | None = None, **values: float) -> Reading:
+def _reading(step: float | None = None, **values: float) -> Reading:
     return Reading(step=step, values=values)
 
 
@@ -137,3 +203,18 @@ def test_later_report_takes_the_latest_of_each() -> None:
     assert curve.add(_reading(1, accuracy=0.1, size=3.0)) == 1
     assert curve.add(_reading(2, accuracy=0.2)) == 2
     assert curve.values == {"accuracy": 0.2, "size": 3.0}
+
+
+def test_fractions_of_a_step_are_counted() -> None:
+    """The log lines of Hugging Face's Trainer, for one, are at epochs 0.5, 1.0, 1.5."""
+    curve = Curve(ONE)
+    steps = [curve.add(_reading(step, accuracy=1.0)) for step in (0.5, 1.0, 1.5, 2.0)]
+    assert steps == [0, 1, 2, 3]
+    assert curve.steps.fraction == 0.5
+
+
+def test_counting_begins_behind_the_whole_steps_before() -> None:
+    curve = Curve(ONE)
+    steps = [curve.add(_reading(step, accuracy=1.0)) for step in (1.0, 2.0, 2.5, 3.0)]
+    assert steps == [1, 2, 3, 4]
+    assert curve.steps.fraction == 2.5

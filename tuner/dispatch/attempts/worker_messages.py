@@ -13,6 +13,7 @@ from tuner.dispatch.attempts.transitions import move
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
 from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.launch.failure_diagnosis import readable
 from tuner.launch.inbox import SourceId
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel
@@ -60,6 +61,7 @@ class Talk:
         self._terms = terms
         self._outage = outage
         self._say = say
+        self._remarked: set[messages.RemarkTopic] = set()
         #: Trials that sent names which cannot be stored.
         self._told_of_names: set[int] = set()
 
@@ -88,6 +90,8 @@ class Talk:
                 self._channel.send(source, self._suggested(live, message))
             case messages.StatesDamaged():
                 self._hear_damage(live, message)
+            case messages.Remark():
+                self._pass_on(live, message)
             case messages.SetAttribute() if self._is_storable(live, message.key):
                 self._search.set_attribute(live.attempt.trial_id, message.key, message.value)
             case messages.SetConstraint() if self._is_storable(live, message.key):
@@ -152,6 +156,12 @@ class Talk:
         }
         if stored:
             self._recorder.metrics(live.attempt.id, report.step, stored)
+
+    def _pass_on(self, live: LiveAttempt, remark: messages.Remark) -> None:
+        """People hear it of the first trial: the program is that of all of them."""
+        if remark.topic not in self._remarked:
+            self._remarked.add(remark.topic)
+            self._say(f"Trial {live.attempt.trial_number}: {readable(remark.text)}")
 
     def _is_storable(self, live: LiveAttempt, name: str, limit: int = messages.MAX_KEY) -> bool:
         """Whether a name that a program sent can be written; people are told once for each trial.

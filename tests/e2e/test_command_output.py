@@ -1,0 +1,62 @@
+"""What people are told of a command's output where it is not what it seems."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.e2e.study_folder import StudyFolder
+from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
+
+#: As a framework's progress lines look.
+PRINTS = """
+import sys
+for epoch in (0.5, 1.0, 1.5):
+    print(f"epoch {epoch} | loss {float(sys.argv[1]) * 1.67e-06:.3g} | lr 1e-3", flush=True)
+"""
+
+
+def a_study(folder: StudyFolder, pattern: str) -> None:
+    folder.write("train.py", PRINTS)
+    folder.study(
+        trial={"command": ["python", "train.py", "{x}"], "metrics": {"pattern": pattern}},
+        objectives={"loss": "minimize"},
+        search_space={"x": {"type": "float", "low": 0.5, "high": 1}},
+        devices="cpu:1",
+        pruner="none",
+        budget={"trials": 2},
+    )
+
+
+def test_number_that_a_pattern_cuts_is_said_once(study_folder: StudyFolder) -> None:
+    a_study(study_folder, r"loss (?P<loss>[\d.]+)")
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert ended.out.count("Trial 0: trial.metrics.pattern takes '") == 1
+    assert ended.out.count("Write {loss} in the pattern") == 1
+
+
+def test_place_takes_small_numbers_and_fractions_of_an_epoch(study_folder: StudyFolder) -> None:
+    a_study(study_folder, r"epoch {step} \| loss {loss}")
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "trial.metrics.pattern" not in ended.out
+    assert ended.out.count("counts in fractions (step 0.5)") == 1
+    stored = study_folder.rows("select step, intermediate_value from trial_intermediate_values")
+    assert [step for step, _ in stored] == [0, 1, 2] * 2
+    assert all(0.8e-06 < value < 1.7e-06 for _, value in stored)
+
+
+def test_pattern_that_matches_nothing_shows_the_lines(study_folder: StudyFolder) -> None:
+    a_study(study_folder, r"accuracy {loss}")
+    ended = study_folder.tune()
+    assert ended.code == EXIT_STUDY_FAILED, ended.text
+    assert "trial.metrics.pattern matched none of its 3 lines. The last ones:" in ended.out
+    assert "epoch 1.5 | loss" in ended.out
+
+
+def test_the_start_says_which_python_a_command_gets(study_folder: StudyFolder) -> None:
+    a_study(study_folder, r"loss {loss}")
+    version = ".".join(map(str, sys.version_info[:3]))
+    own = Path(sys.executable).parent / "python"
+    assert f"command: python is {own} (Python {version})\n" in study_folder.tune().out
