@@ -24,6 +24,7 @@ db status:
 db upgrade:
 delete: --debug --files --study --yes
 devices: --interval --json --watch
+docs: --debug --no-browser
 enqueue: --debug --params --skip-existing --study
 export: --debug --force --output --study -o
 import: --as --debug --study

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from tuner.checkpoints.paths import StudyFiles
-from tuner.cli import control, dashboard, db, report, schedule, simulate, studies
+from tuner.cli import control, dashboard, db, docs, report, schedule, simulate, studies
 from tuner.cli.error_exit import Edge
 from tuner.compose.start import run_study
 from tuner.config import load_study_file
@@ -44,6 +44,7 @@ app.add_typer(dashboard.app)
 app.add_typer(simulate.app)
 app.add_typer(report.app)
 app.add_typer(schedule.app)
+app.add_typer(docs.app)
 
 StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
 Overrides = Annotated[
