@@ -19,7 +19,7 @@ help:
 	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
 	@echo "make dashboard  shows the study in a browser (STUDY=study.yaml, ARGS='--port 8600')"
 	@echo "make docs       builds the documentation into site/; a dead link is an error"
-	@echo "make pages      writes the pages of docs/ that are generated from the code"
+	@echo "make pages      writes the pages of docs/ and the JSON Schema that are generated from the code"
 	@echo "make test       every test but the nightly ones (ARGS='-k words')"
 	@echo "make nightly    every test, with those marked nightly and 5000 fuzzed study files"
 	@echo "make check      format, lint, types, unit and contract tests (on SQLite, without slow ones)"

@@ -30,11 +30,9 @@ from tuner.results.formats import Format
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
-#: Generated, and tested where they are generated.
-GENERATED = {"study-file.md"}
 #: Logs of measurements and choices; they show no blocks to paste.
 RECORDS = {"benchmarks.md", "decisions.md", "reliability.md"}
-PAGES = [README, *sorted(page for page in DOCS.glob("*.md") if page.name not in GENERATED)]
+PAGES = [README, *sorted(page for page in DOCS.glob("*.md"))]
 GUIDES = [page for page in PAGES if page.name not in RECORDS]
 GUIDE_TEXT = "\n".join(page.read_text() for page in GUIDES)
 MOST_LINES_OF_README = 150
@@ -175,7 +173,7 @@ def test_formats_are_in_the_guides() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)\)", page.read_text())
-    local = [each for each in targets if "://" not in each and Path(each).name not in GENERATED]
+    local = [each for each in targets if "://" not in each]
     assert [each for each in local if not (page.parent / each).exists()] == []
 
 

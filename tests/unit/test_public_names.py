@@ -36,6 +36,7 @@ resume: --debug --study
 retry: --debug --study --trial
 run: --debug --dry-run --metrics-host --metrics-port --set --study --trials
 schedule: --debug --force --json --output --study --trial -o
+schema:
 set: --debug --host --pid --study
 simulate: --curves --debug --devices --jobs --output --pruner --restart --seeds --whole -o
 status: --debug --json --study

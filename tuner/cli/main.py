@@ -129,6 +129,14 @@ def init(
 
 
 @app.command()
+def schema() -> None:
+    """Prints the JSON Schema of study files, for editors."""
+    from tuner.config.json_schema import schema_path
+
+    print(schema_path().read_text(encoding="utf-8"), end="")
+
+
+@app.command()
 def devices(
     watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False,
     interval_s: Annotated[

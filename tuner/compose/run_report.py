@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 
 import optuna
@@ -29,6 +28,7 @@ from tuner.compose.study_plan import (
 from tuner.compose.transfer import begins_with
 from tuner.compose.wiring import StudyEnd, check_program
 from tuner.config import StudyConfig
+from tuner.config.template import study_template
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.width import ONE, LearnedWidth, width_of
 from tuner.errors import ConfigError
@@ -40,8 +40,6 @@ from tuner.search.study_identity import to_optuna
 from tuner.store.connection.database import open_database, shown_url
 from tuner.terminal import wording
 from tuner.terminal.studies import confirmation_lines
-
-_TEMPLATE = "study_template.yaml"
 
 
 def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
@@ -120,9 +118,8 @@ def init(path: Path, *, force: bool) -> str:
         raise ConfigError(
             "exists already. Name another file, or overwrite it with --force.", file=str(path)
         )
-    template = resources.files("tuner.config").joinpath(_TEMPLATE).read_text()
     try:
-        path.write_text(template)
+        path.write_text(study_template(path.parent), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}.", file=str(path)) from error
     file = shlex.quote(str(path))

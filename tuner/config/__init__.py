@@ -3,15 +3,9 @@
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.checkpoints import CheckpointsConfig
 from tuner.config.sections.resources import ResourcesConfig
-from tuner.config.study import (
-    Direction,
-    Parallel,
-    PrunerConfig,
-    SamplerConfig,
-    Source,
-    StudyConfig,
-    TrialConfig,
-)
+from tuner.config.sections.search import PrunerConfig, SamplerConfig
+from tuner.config.sections.trial import Parallel, TrialConfig
+from tuner.config.study import Direction, Source, StudyConfig
 from tuner.config.study_file import load_study_file
 
 __all__ = [

@@ -21,9 +21,10 @@ from tuner.config.mistakes import Mistake, Refusal, refuse
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
 _UNFIT_FOR_A_FILE_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
-_MAX_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 _MAX_NAME_BYTES = 200
-_STEP = "step"
+#: What training steps are called among metrics; no objective has this name.
+STEP = "step"
 _SET_BY_THE_TUNER = re.compile(r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|TUNER_\w*")
 
 
@@ -130,10 +131,8 @@ def read_objectives(value: object) -> object:
         raise ValueError(f"is {value!r}, but must be a mapping, {example}.")
     if not value:
         raise ValueError(f"is empty, but must have at least one objective, {example}.")
-    if _STEP in value:
-        raise ValueError(
-            f"has an objective named '{_STEP}', which means training steps. Rename it."
-        )
+    if STEP in value:
+        raise ValueError(f"has an objective named '{STEP}', which means training steps. Rename it.")
     return value
 
 
@@ -151,9 +150,9 @@ def read_named(value: object, *, default_name: str) -> object:
 
 def seed_mistakes(seed: object) -> Iterator[Mistake]:
     """A seed is what numpy takes."""
-    is_seed = is_number(seed) and isinstance(seed, int) and 0 <= seed <= _MAX_SEED
+    is_seed = is_number(seed) and isinstance(seed, int) and 0 <= seed <= MAX_SEED
     if seed is not None and not is_seed:
-        problem = f"is {seed!r}, but must be a whole number from 0 to {_MAX_SEED}."
+        problem = f"is {seed!r}, but must be a whole number from 0 to {MAX_SEED}."
         yield Mistake(key="seed", problem=problem)
 
 
@@ -189,9 +188,9 @@ def pattern_mistakes(pattern: re.Pattern[str], objectives: Sequence[str]) -> Ite
         )
         yield Mistake(key=key, problem=problem)
     for group in groups:
-        if group not in (*objectives, _STEP):
+        if group not in (*objectives, STEP):
             problem = (
-                f"has a place '{group}', which is no objective. {allowed}, beside '{_STEP}'. "
+                f"has a place '{group}', which is no objective. {allowed}, beside '{STEP}'. "
                 r"A brace that is no place is written \{."
             )
             yield Mistake(key=key, problem=problem)

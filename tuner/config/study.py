@@ -6,12 +6,11 @@ what the file asks is in `machine_checks`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, TypeAlias
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -23,28 +22,30 @@ from pydantic import (
     Strict,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
     model_validator,
 )
 from pydantic_core import core_schema
 
 from search_spaces import AnySpace, load_space
+from search_spaces.json_schema import SPACE
 from tuner.config import rules
-from tuner.config.duration import parse_duration
 from tuner.config.error_text import Keys, to_mistakes
-from tuner.config.metric_pattern import expand
+from tuner.config.fields import Hook, WholeNumber
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.checkpoints import CheckpointsConfig
 from tuner.config.sections.confirm import ConfirmConfig
-from tuner.config.sections.logs import DEFAULT_MAX_LOG_BYTES, read_max_log
-from tuner.config.sections.prior import prior_mistakes, read_prior
+from tuner.config.sections.prior import Prior, prior_mistakes
 from tuner.config.sections.resources import ResourcesConfig, width_mistakes
-from tuner.config.sections.transfer import read_transfer, transfer_mistakes
+from tuner.config.sections.search import AUTO, PrunerConfig, SamplerConfig
+from tuner.config.sections.transfer import Transfer, transfer_mistakes
+from tuner.config.sections.trial import MetricsConfig, TrialConfig
 from tuner.config.sections.usage import UsageConfig
 from tuner.config.sections.widen import widen_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
-from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
+from tuner.devices.request import CpuSlots, DeviceRequest, parse_device_request
 
 
 class Direction(Enum):
@@ -52,13 +53,6 @@ class Direction(Enum):
 
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
-
-
-class Parallel(Enum):
-    """How one trial uses several devices."""
-
-    DDP = "ddp"
-    SINGLE_PROCESS = "single_process"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,140 +95,168 @@ def _read_storage(value: object, info: ValidationInfo) -> str:
 
 # Not a PlainValidator, for which pydantic would also walk the types inside of a space.
 _SPACE_SCHEMA = GetPydanticSchema(
-    lambda _source, _handler: core_schema.with_info_plain_validator_function(_read_space)
+    lambda _source, _handler: core_schema.with_info_plain_validator_function(_read_space),
+    lambda _schema, _handler: dict(SPACE),
 )
-_WholeNumber: TypeAlias = Annotated[int, Strict()]
-_Duration: TypeAlias = Annotated[float, PlainValidator(parse_duration)]
-_Hook: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(rules.read_hook)]
-
-
-class MetricsConfig(Model):
-    """How the metrics of a command are found in its output."""
-
-    #: A regular expression in which `{name}` is a number.
-    pattern: Annotated[str, AfterValidator(rules.check_pattern)]
-
-    @property
-    def regex(self) -> re.Pattern[str]:
-        """The pattern, with a group for each metric that it finds."""
-        return re.compile(expand(self.pattern))
-
-
-class TrialConfig(Model):
-    """What is run for one trial, and on what terms."""
-
-    function: Annotated[str, AfterValidator(rules.check_function)] | None = None
-    command: Annotated[tuple[str, ...], BeforeValidator(rules.read_command)] | None = None
-    resources: ResourcesConfig | None = None
-    parallel: Parallel | None = None
-    timeout_s: _Duration | None = Field(default=None, alias="timeout")
-    stall_timeout_s: _Duration | None = Field(default=None, alias="stall_timeout")
-    retries: Annotated[_WholeNumber, Field(ge=0)] = 0
-    stop_grace_s: _Duration = Field(default=10.0, alias="stop_grace")
-    #: Of the output that each rank of an attempt keeps, the first and the last part.
-    max_log_bytes: Annotated[int, PlainValidator(read_max_log)] = Field(
-        default=DEFAULT_MAX_LOG_BYTES, alias="max_log"
-    )
-    #: None: JSON lines.
-    metrics: MetricsConfig | None = None
-    env: Annotated[Mapping[str, str], BeforeValidator(rules.read_env)] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        rules.check_trial(
-            has_function=self.function is not None,
-            has_command=self.command is not None,
-            has_metrics=self.metrics is not None,
-        )
-        return self
-
-    @property
-    def is_ddp(self) -> bool:
-        """Whether a wide trial is one rank per device: a function is, a command if it says so."""
-        if self.parallel is None:
-            return self.function is not None
-        return self.parallel is Parallel.DDP
-
-
-class _NamedConfig(Model):
-    """Something of Optuna's by name, with its own keyword arguments beside the name."""
-
-    default_name: ClassVar[str]
-
-    name: str
-    arguments: Mapping[str, object] = Field(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read(cls, value: object) -> object:
-        return rules.read_named(value, default_name=cls.default_name)
-
-
-#: As the name of a sampler or a pruner: the platform picks one.
-AUTO = "auto"
-
-
-class SamplerConfig(_NamedConfig):
-    """Which sampler chooses the configurations."""
-
-    default_name: ClassVar[str] = AUTO
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        refuse(rules.seed_mistakes(self.arguments.get("seed")))
-        return self
-
-    @property
-    def seed(self) -> int | None:
-        """The study's seed, where the file gives one."""
-        seed = self.arguments.get("seed")
-        return seed if isinstance(seed, int) else None
-
-
-class PrunerConfig(_NamedConfig):
-    """Which pruner stops weak trials."""
-
-    default_name: ClassVar[str] = AUTO
+_NAME = {
+    "type": "string",
+    "pattern": r"^[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*$",
+    "maxLength": 200,
+}
+_DEVICES = {
+    "title": "auto, all, cpu:N or list of GPUs",
+    "anyOf": [
+        {"enum": ["auto", "all"]},
+        {"type": "string", "pattern": "^cpu:[0-9]{1,6}$"},
+        {
+            "type": "array",
+            "minItems": 1,
+            "uniqueItems": True,
+            "items": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 0},
+                    {"type": "string", "pattern": "^([Gg][Pp][Uu]|[Mm][Ii][Gg])-[0-9A-Za-z/-]+$"},
+                ]
+            },
+        },
+    ],
+}
 
 
 class StudyConfig(Model):
     """A whole study file. The password that `storage` may hold is in no representation."""
 
-    study: Annotated[str, AfterValidator(rules.check_study_name)]
+    study: Annotated[str, AfterValidator(rules.check_study_name), WithJsonSchema(_NAME)] = Field(
+        description="Name of the study in the database. Another start with the same name continues "
+        "the study.",
+        examples=["digits-mlp"],
+    )
     #: The URL to connect to: variables filled in, a SQLite path absolute.
-    storage: Annotated[str, PlainValidator(_read_storage)] = Field(
-        default="", validate_default=True, repr=False
+    storage: Annotated[str, PlainValidator(_read_storage), WithJsonSchema({"type": "string"})] = (
+        Field(
+            default="",
+            validate_default=True,
+            repr=False,
+            description="Database URL in SQLAlchemy's form. `${NAME}` is replaced by an "
+            "environment variable, `${file:PATH}` by the content of a file. A relative SQLite path "
+            "starts in the folder of the study file. Default: `sqlite:///<study>.db`.",
+            examples=["sqlite:///digits.db", "postgresql://tuner:${DB_PASSWORD}@db.example/tuner"],
+        )
     )
     objectives: Annotated[Mapping[str, Direction], BeforeValidator(rules.read_objectives)] = Field(
-        default={"value": Direction.MINIMIZE}
+        default={"value": Direction.MINIMIZE},
+        description="Values that a trial returns or reports, each with its direction, `minimize` "
+        "or `maximize`. One or several; the result of several is a Pareto front.",
+        examples=[{"accuracy": "maximize"}, {"accuracy": "maximize", "latency_ms": "minimize"}],
+        json_schema_extra={
+            "minProperties": 1,
+            "propertyNames": {"not": {"const": rules.STEP}},
+        },
     )
-    trial: TrialConfig
-    search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = None
-    sampler: SamplerConfig = SamplerConfig(name=AUTO)
-    #: Where good configurations are believed to be, by parameter.
-    prior: Annotated[Mapping[str, str | int | float | bool], BeforeValidator(read_prior)] | None = (
-        None
+    trial: TrialConfig = Field(
+        description="What to run for one trial, and its limits.",
+        examples=[{"function": "trials.digits_mlp:train"}],
     )
-    #: Earlier studies of the same database, near whose best configurations this one begins.
-    transfer: Annotated[tuple[str, ...], BeforeValidator(read_transfer)] = ()
+    search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = Field(
+        default=None,
+        description="Parameters to search, and constants: a mapping with `type` is a parameter, "
+        "anything else a constant. Instead of the mapping: the path of a YAML file "
+        "(`search_spaces/mlp.yaml` comes with the package), or `module:function` of a function "
+        "that calls `trial.suggest_*`. Leave it out for an Optuna objective.",
+        examples=[{"lr": {"type": "float", "low": 1e-4, "high": 1e-1, "log": True}, "epochs": 20}],
+    )
+    sampler: SamplerConfig = Field(
+        default=AUTO,
+        validate_default=True,
+        description="Algorithm that chooses the configurations: a name, or a mapping with the "
+        "sampler's own arguments. `auto` picks one that suits the study; `--dry-run` prints which.",
+        examples=[{"name": "tpe", "seed": 0}],
+    )
+    prior: Prior | None = Field(
+        default=None,
+        description="A guess at a good configuration. It is tried first, and later configurations "
+        "are sampled around it while that pays.",
+        examples=[{"lr": 0.003, "width": 128}],
+        json_schema_extra={"minProperties": 1},
+    )
+    transfer: Transfer = Field(
+        default_factory=tuple,
+        description="Earlier studies of the same database. The study starts near their best "
+        "configurations.",
+        examples=["digits-small", ["digits-1", "digits-2"]],
+    )
     #: None as `auto`: see tuner/search/defaults.py for what is picked.
-    pruner: PrunerConfig | None = None
-    devices: Annotated[DeviceRequest, PlainValidator(parse_device_request)] = AutoDevices()
-    #: At most so many at a time, the rest is left to others.
-    max_gpus: Annotated[_WholeNumber, Field(ge=1)] | None = None
-    budget: BudgetConfig = BudgetConfig()
-    #: Programs that are told what happened, as argv lists: at the end of the study,
-    on_finish: _Hook | None = None
-    #: after a trial that is the best now,
-    on_best: _Hook | None = None
-    #: after a trial that has failed for good.
-    on_failure: _Hook | None = None
-    checkpoints: CheckpointsConfig = CheckpointsConfig()
-    usage: UsageConfig = UsageConfig()
-    #: Whether trials go on on more devices once nothing else is left for these to do.
-    widen: Annotated[bool, Strict()] = False
-    #: None: nobody is run again at the end.
-    confirm: ConfirmConfig | None = None
+    pruner: PrunerConfig | None = Field(
+        default=None,
+        description="Rule that stops weak trials early: a name, or a mapping with the pruner's own "
+        "arguments. `none` trains every trial to its end. `auto` picks one that suits the study; "
+        "`--dry-run` prints which.",
+        examples=[{"name": "asha", "min_resource": 1, "reduction_factor": 3}],
+        json_schema_extra={"default": AUTO},
+    )
+    devices: Annotated[
+        DeviceRequest, PlainValidator(parse_device_request), WithJsonSchema(_DEVICES)
+    ] = Field(
+        default="auto",
+        validate_default=True,
+        description="Devices that the study may use. `auto`: every GPU that no other program uses, "
+        "or CPU slots on a machine without a GPU. `all`: also GPUs in use. `cpu:4`: four CPU "
+        "slots. Or a list of GPU numbers and UUIDs.",
+        examples=["cpu:4", [0, 1]],
+    )
+    max_gpus: Annotated[WholeNumber, Field(ge=1)] | None = Field(
+        default=None,
+        description="Number of GPUs that the study uses at a time. The others stay free.",
+        examples=[4],
+    )
+    budget: BudgetConfig = Field(
+        default_factory=BudgetConfig,
+        description="Limits of the study. The first one that is reached ends it. Default: no "
+        "limit, the study ends with Ctrl-C.",
+        examples=[{"trials": 64, "time": "30m", "device_hours": 2}],
+    )
+    on_finish: Hook | None = Field(
+        default=None,
+        description="Program that runs at the end of the study, as a list of words (no shell). It "
+        "reads a JSON object from standard input.",
+        examples=[["curl", "-s", "-d", "@-", "https://chat.example/hook"]],
+    )
+    on_best: Hook | None = Field(
+        default=None,
+        description="Program that runs when a trial is the new best one. Otherwise like "
+        "`on_finish`.",
+        examples=[["sh", "-c", "cat >> best.jsonl"]],
+    )
+    on_failure: Hook | None = Field(
+        default=None,
+        description="Program that runs when a trial has failed and has no retries left. Otherwise "
+        "like `on_finish`.",
+        examples=[["python", "notify.py"]],
+    )
+    checkpoints: CheckpointsConfig = Field(
+        default_factory=CheckpointsConfig,
+        description="Which checkpoints stay on disk. Those of unfinished trials and of the best "
+        "trial are never removed.",
+        examples=[{"keep": "best 3", "newest": 2, "max_disk": "50GiB"}],
+    )
+    usage: UsageConfig = Field(
+        default_factory=UsageConfig,
+        description="How the use of the devices is recorded.",
+        examples=[{"every": "10s"}],
+    )
+    widen: Annotated[bool, Strict()] = Field(
+        default=False,
+        description="Whether running trials are restarted from their checkpoints on more devices "
+        "when no trials are queued. For DDP trials that save checkpoints.",
+        examples=[True],
+    )
+    confirm: ConfirmConfig | None = Field(
+        default=None,
+        description="Runs the best configurations again at the end of the study, with fresh seeds, "
+        "so that `tuner best` shows how reliable the winner is. The runs are in addition to the "
+        "budget.",
+        examples=[{"top": 3, "seeds": 5}],
+    )
 
     _source: Source = PrivateAttr()
 

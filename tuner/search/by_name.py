@@ -73,7 +73,12 @@ class Catalogue(Generic[T]):
     @property
     def names(self) -> tuple[str, ...]:
         """All names that a study file can use."""
-        return tuple(sorted({*self.classes, *self.aliases, *self._plugins()}))
+        return tuple(sorted({*self.built_in, *self._plugins()}))
+
+    @property
+    def built_in(self) -> tuple[str, ...]:
+        """The names that need no other package's registration."""
+        return tuple(sorted({*self.classes, *self.aliases}))
 
     def load(self, name: str, place: Place) -> type[T]:
         """Finds a class, and imports it if another package has registered it.

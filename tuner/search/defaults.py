@@ -11,7 +11,7 @@ from optuna.samplers import BaseSampler
 from search_spaces import ParamValue, SearchSpace
 from search_spaces.space import nearest
 from tuner.config import PrunerConfig, SamplerConfig, StudyConfig
-from tuner.config.study import AUTO
+from tuner.config.sections.search import AUTO
 from tuner.search.by_name import Place
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.pruners.registry import build_pruner, is_population_based

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from search_spaces import SearchSpace
 from tuner.compose.transfer import NOTHING, begins_with, told
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
-from tuner.config.study import AUTO
+from tuner.config.sections.search import AUTO
 from tuner.errors import ConfigError, TunerError
 from tuner.queries.locate import Place, find_place, is_sqlite, place_of
 from tuner.search.pruners.registry import is_population_based

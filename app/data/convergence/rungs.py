@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.config import PrunerConfig
-from tuner.config.study import AUTO
+from tuner.config.sections.search import AUTO
 from tuner.errors import ConfigError
 from tuner.queries.dispatchers import has_our_tables
 from tuner.search.defaults import picked_pruner

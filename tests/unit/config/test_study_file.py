@@ -10,6 +10,7 @@ import tuner
 from search_spaces import DefineByRunSpace, load_ready_made
 from tuner.config import Direction, StudyConfig
 from tuner.config.study_file import load_study_file
+from tuner.config.template import study_template
 from tuner.devices.request import AutoDevices, CpuSlots
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
@@ -150,8 +151,9 @@ def load_in_tree(path: Path) -> StudyConfig:
     return load_study_file(path, environ={})
 
 
-def test_template_of_init_is_valid() -> None:
-    config = load_in_tree(Path(tuner.__file__).parent / "config" / "study_template.yaml")
+def test_template_of_init_is_valid(folder: Path) -> None:
+    (folder / "study.yaml").write_text(study_template(folder))
+    config = load_in_tree(folder / "study.yaml")
     assert config.trial.function == "trials.digits_mlp:train"
     assert config.budget.time_s == 1800
 

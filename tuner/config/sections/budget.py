@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, Strict
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from search_spaces.space import is_number
 from tuner.budget import Budget
-from tuner.config import rules
-from tuner.config.duration import parse_duration
+from tuner.config.fields import ENERGY, Duration, PositiveNumber, WholeNumber
 from tuner.config.model import Model
 
 _ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M)?Wh")
 _KWH = {None: 1e-3, "k": 1.0, "M": 1e3}
-
-_WholeNumber: TypeAlias = Annotated[int, Strict()]
 
 
 def parse_energy(value: object) -> float:
@@ -37,13 +34,30 @@ def parse_energy(value: object) -> float:
 class BudgetConfig(Model):
     """What the study may spend; what is None is not limited."""
 
-    trials: Annotated[_WholeNumber, Field(ge=1)] | None = None
-    time_s: Annotated[float, PlainValidator(parse_duration)] | None = Field(
-        default=None, alias="time"
+    trials: Annotated[WholeNumber, Field(ge=1)] | None = Field(
+        default=None,
+        description="Number of trials, those of earlier starts included.",
+        examples=[64],
     )
-    device_hours: Annotated[float, PlainValidator(rules.positive_number)] | None = None
-    energy_kwh: Annotated[float, PlainValidator(parse_energy)] | None = Field(
-        default=None, alias="energy"
+    time_s: Duration | None = Field(
+        default=None,
+        alias="time",
+        description="Time during which at least one dispatcher works on the study.",
+        examples=["30m"],
+    )
+    device_hours: PositiveNumber | None = Field(
+        default=None,
+        description="Sum over all devices of the hours that they are in use by the study.",
+        examples=[12],
+    )
+    energy_kwh: Annotated[float, PlainValidator(parse_energy), WithJsonSchema(ENERGY)] | None = (
+        Field(
+            default=None,
+            alias="energy",
+            description="Energy that the GPUs draw: Wh, kWh or MWh. A plain number is in kWh. "
+            "Requires GPUs that report their power draw.",
+            examples=["5kWh"],
+        )
     )
 
     @property

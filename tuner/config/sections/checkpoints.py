@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from pydantic import Field, PlainValidator, Strict
+from pydantic import Field, PlainValidator, WithJsonSchema
 
+from tuner.config.fields import Size, WholeNumber
 from tuner.config.model import Model
-from tuner.config.size import parse_size
 
 _BEST = re.compile(r"best\s+([1-9]\d*)")
 _ALL = "all"
-_WholeNumber: TypeAlias = Annotated[int, Strict()]
+_KEEP = {"title": "all or best N", "type": "string", "pattern": r"^\s*(all|best\s+[1-9]\d*)\s*$"}
 
 
 def read_keep(value: object) -> int | None:
@@ -37,11 +37,22 @@ def read_keep(value: object) -> int | None:
 class CheckpointsConfig(Model):
     """Which checkpoints are kept; those of unfinished trials and of the best are in any case."""
 
-    #: Completed trials that keep theirs, the best; None: every trial keeps them.
-    n_best: Annotated[int | None, PlainValidator(read_keep)] = Field(default=None, alias="keep")
-    #: Of one trial.
-    newest: Annotated[_WholeNumber, Field(ge=1)] = 2
-    #: Of all trials together; None: no limit.
-    max_disk_bytes: Annotated[int, PlainValidator(parse_size)] | None = Field(
-        default=None, alias="max_disk"
+    #: None: every trial.
+    n_best: Annotated[int | None, PlainValidator(read_keep), WithJsonSchema(_KEEP)] = Field(
+        default=_ALL,
+        validate_default=True,
+        alias="keep",
+        description="Which completed trials keep their checkpoints: `all`, or the best ones, such "
+        "as `best 3`.",
+        examples=["best 3"],
+    )
+    newest: Annotated[WholeNumber, Field(ge=1)] = Field(
+        default=2, description="Number of checkpoints kept of one trial.", examples=[1]
+    )
+    max_disk_bytes: Size | None = Field(
+        default=None,
+        alias="max_disk",
+        description="Disk space for the checkpoints of all trials together. Those of failed "
+        "and pruned trials are removed first, then those of the worst completed ones.",
+        examples=["50GiB"],
     )

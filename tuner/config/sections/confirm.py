@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from pydantic import Field, Strict
+from pydantic import Field
 
+from tuner.config.fields import WholeNumber
 from tuner.config.model import Model
 
 #: Of the name of the study that the runs are trials of.
 _SUFFIX = ".confirm"
 
-_WholeNumber: TypeAlias = Annotated[int, Strict()]
-
 
 class ConfirmConfig(Model):
     """Who is run again, and how often."""
 
-    #: So many configurations, the best.
-    top: Annotated[_WholeNumber, Field(ge=1)] = 3
-    #: Runs of each. One says nothing about how far two differ.
-    seeds: Annotated[_WholeNumber, Field(ge=2)] = 5
+    top: Annotated[WholeNumber, Field(ge=1)] = Field(
+        default=3, description="Number of configurations, from the best on.", examples=[5]
+    )
+    seeds: Annotated[WholeNumber, Field(ge=2)] = Field(
+        default=5,
+        description="Runs of each configuration, each with its own seed. At least 2, so that the "
+        "spread is known.",
+        examples=[10],
+    )
 
 
 def confirmation_of(study: str) -> str:

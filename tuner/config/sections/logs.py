@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypeAlias
+
+from pydantic import PlainValidator, WithJsonSchema
+
+from tuner.config.fields import SIZE
 from tuner.config.size import parse_size
 
 DEFAULT_MAX_LOG_BYTES = 100 * 1024 * 1024
@@ -18,3 +23,6 @@ def read_max_log(value: object) -> int:
     if size_bytes < _LEAST_BYTES:
         raise ValueError(f"is {value!r}, but must be 1MiB or more.")
     return size_bytes
+
+
+MaxLog: TypeAlias = Annotated[int, PlainValidator(read_max_log), WithJsonSchema(SIZE)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated, TypeAlias
 
 from optuna.distributions import CategoricalDistribution
+from pydantic import BeforeValidator
 
 from search_spaces import AnySpace, Parameter, ParamValue, SearchSpace
 from search_spaces.space import is_number, nearest
@@ -26,6 +28,9 @@ def read_prior(value: object) -> object:
         if not isinstance(each, str | int | float | bool):
             raise ValueError(f"has {each!r} for {name!r}, but must have one value of each.")
     return dict(value)
+
+
+Prior: TypeAlias = Annotated[Mapping[str, str | int | float | bool], BeforeValidator(read_prior)]
 
 
 def prior_mistakes(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeAlias
 
 from optuna.distributions import CategoricalDistribution, IntDistribution
-from pydantic import BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from search_spaces import AnySpace, Parameter, SearchSpace
+from tuner.config.fields import SIZE, Size, one_or_several
 from tuner.config.mistakes import Mistake
 from tuner.config.model import Model
 from tuner.config.size import parse_size
@@ -30,6 +31,11 @@ _PLACE = re.compile(r"\{(\w+)\}")
 _AUTO = "auto"
 #: A whole-number parameter with more values is judged by its two ends.
 _MAX_VALUES = 1000
+_NUMBERS = (
+    {"type": "integer", "minimum": 1},
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+)
+_PARAMETER = {"type": "string", "pattern": r"^\s*\{\w+\}\s*$"}
 
 
 def read_amount(value: object) -> WidthRule:
@@ -68,17 +74,52 @@ def _read_types(value: object) -> object:
     return tuple(names)
 
 
+_Gpus: TypeAlias = Annotated[
+    WidthRule,
+    PlainValidator(_read_gpus),
+    WithJsonSchema({"title": "number of GPUs", "anyOf": [*_NUMBERS, _PARAMETER, {"const": _AUTO}]}),
+]
+_Cpus: TypeAlias = Annotated[
+    WidthRule,
+    PlainValidator(read_amount),
+    WithJsonSchema({"title": "number of CPU slots", "anyOf": [*_NUMBERS, _PARAMETER]}),
+]
+_Memory: TypeAlias = Annotated[WidthRule, PlainValidator(_read_memory), WithJsonSchema(SIZE)]
+_GpuTypes: TypeAlias = Annotated[
+    tuple[str, ...], BeforeValidator(_read_types), WithJsonSchema(one_or_several("GPU types"))
+]
+
+
 class ResourcesConfig(Model):
     """What one trial holds: GPUs, CPU slots, or so much memory of one GPU."""
 
-    gpus: Annotated[WidthRule, PlainValidator(_read_gpus)] | None = None
-    cpus: Annotated[WidthRule, PlainValidator(read_amount)] | None = None
-    memory: Annotated[WidthRule, PlainValidator(_read_memory)] | None = None
-    gpu_types: Annotated[tuple[str, ...], BeforeValidator(_read_types)] = Field(
-        default=(), alias="gpu_type"
+    gpus: _Gpus | None = Field(
+        default=None,
+        description="GPUs of one trial: a number (2), a share of one GPU (0.25), `auto` (as many "
+        'trials on one GPU as its memory and use allow) or a parameter (`"{n_gpus}"`).',
+        examples=[2],
     )
-    min_memory_bytes: Annotated[int, PlainValidator(parse_size)] | None = Field(
-        default=None, alias="min_memory"
+    cpus: _Cpus | None = Field(
+        default=None,
+        description="CPU slots of one trial, for training without a GPU: a number or a parameter.",
+        examples=[1],
+    )
+    memory: _Memory | None = Field(
+        default=None,
+        description="GPU memory of one trial. Trials share a GPU as long as they fit.",
+        examples=["8GiB"],
+    )
+    gpu_types: _GpuTypes = Field(
+        default_factory=tuple,
+        alias="gpu_type",
+        description="Runs trials only on GPUs of these types.",
+        examples=[["H200", "A100"]],
+    )
+    min_memory_bytes: Size | None = Field(
+        default=None,
+        alias="min_memory",
+        description="Runs trials only on GPUs with at least this much memory.",
+        examples=["40GiB"],
     )
 
     @model_validator(mode="after")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated, TypeAlias
 
+from pydantic import BeforeValidator, WithJsonSchema
+
+from tuner.config.fields import one_or_several
 from tuner.config.mistakes import Mistake
 from tuner.config.sections.prior import sampler_mistakes
 
@@ -16,6 +20,11 @@ def read_transfer(value: object) -> object:
             "must name studies of the same database, such as digits-small or [digits-1, digits-2]."
         )
     return tuple(dict.fromkeys(names))
+
+
+Transfer: TypeAlias = Annotated[
+    tuple[str, ...], BeforeValidator(read_transfer), WithJsonSchema(one_or_several("studies"))
+]
 
 
 def transfer_mistakes(names: Sequence[str], study: str, sampler: str) -> Iterator[Mistake]:

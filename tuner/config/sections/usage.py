@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, PlainValidator
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from tuner.config.duration import parse_duration
+from tuner.config.fields import DURATION
 from tuner.config.model import Model
 
 _LEAST_S, _MOST_S = 1.0, 60.0
@@ -27,5 +28,10 @@ def read_every(value: object) -> float:
 class UsageConfig(Model):
     """What is recorded of the devices' use."""
 
-    #: From one look at all devices to the next.
-    every_s: Annotated[float, PlainValidator(read_every)] = Field(default=_LEAST_S, alias="every")
+    every_s: Annotated[float, PlainValidator(read_every), WithJsonSchema(DURATION)] = Field(
+        default="1s",
+        validate_default=True,
+        alias="every",
+        description="Time between two samples of all devices, from 1s to 1m.",
+        examples=["10s"],
+    )

@@ -1,0 +1,136 @@
+"""`trial`: what is run for one trial."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+
+from tuner.config import rules
+from tuner.config.fields import Command, Duration, Environment, WholeNumber
+from tuner.config.metric_pattern import expand
+from tuner.config.model import Model
+from tuner.config.sections.logs import MaxLog
+from tuner.config.sections.resources import ResourcesConfig
+
+_FUNCTION = {"title": "module:function", "type": "string", "pattern": r"^[^:\s/]+:[^:\s/]+$"}
+
+
+class Parallel(Enum):
+    """How one trial uses several devices."""
+
+    DDP = "ddp"
+    SINGLE_PROCESS = "single_process"
+
+
+class MetricsConfig(Model):
+    """How the metrics of a command are found in its output."""
+
+    pattern: Annotated[str, AfterValidator(rules.check_pattern)] = Field(
+        description="Regular expression (Python) that is searched for in each line of the output. "
+        "`{name}` stands for a number; the names are the objectives and, optionally, `step`.",
+        examples=["step {step} accuracy {accuracy}"],
+    )
+
+    @property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern, with a group for each metric that it finds."""
+        return re.compile(expand(self.pattern))
+
+
+class TrialConfig(Model):
+    """What is run for one trial, and on what terms."""
+
+    function: (
+        Annotated[str, AfterValidator(rules.check_function), WithJsonSchema(_FUNCTION)] | None
+    ) = Field(
+        default=None,
+        description="Training function as `module:function`. The module is looked up from the "
+        "folder of the study file. The function takes the trial, or is an unmodified Optuna "
+        "objective. Give either `function` or `command`.",
+        examples=["trials.digits_mlp:train"],
+    )
+    command: Command | None = Field(
+        default=None,
+        description="Training program in any language, as a list of words (no shell). `{name}` is "
+        "replaced by the value of a parameter. A word whose parameter is absent in a trial is "
+        "left out.",
+        examples=[["python", "train.py", "--lr={lr}"]],
+    )
+    resources: ResourcesConfig | None = Field(
+        default=None,
+        description="Devices of one trial. Default: one GPU, or one CPU slot if the study has no "
+        "GPU.",
+        examples=[{"gpus": 2}],
+    )
+    parallel: Parallel | None = Field(
+        default=None,
+        description="How a trial with several devices is started: `ddp` starts one process per "
+        "device, `single_process` one process that uses all of them. Default: `ddp` for a "
+        "function, `single_process` for a command.",
+        examples=["ddp"],
+    )
+    timeout_s: Duration | None = Field(
+        default=None,
+        alias="timeout",
+        description="Ends a trial that runs longer.",
+        examples=["1h30m"],
+    )
+    stall_timeout_s: Duration | None = Field(
+        default=None,
+        alias="stall_timeout",
+        description="Ends a trial that for this long reports nothing and uses neither CPU nor GPU.",
+        examples=["10m"],
+    )
+    retries: Annotated[WholeNumber, Field(ge=0)] = Field(
+        default=0,
+        description="Number of retries after a failure of the training program. Attempts that are "
+        "lost with a machine are not counted.",
+        examples=[1],
+    )
+    stop_grace_s: Duration = Field(
+        default="10s",
+        validate_default=True,
+        alias="stop_grace",
+        description="Time that a trial has for saving its state when it is asked to stop. After "
+        "that it is killed.",
+        examples=["30s"],
+    )
+    max_log_bytes: MaxLog = Field(
+        default="100MiB",
+        validate_default=True,
+        alias="max_log",
+        description="Size of the log of each attempt and rank, at least 1MiB. Of a longer output "
+        "the first and the last part are kept.",
+        examples=["10MiB"],
+    )
+    metrics: MetricsConfig | None = Field(
+        default=None,
+        description="How the metrics of a command are found in its output. Default: one JSON "
+        "object per line.",
+        examples=[{"pattern": "accuracy {accuracy}"}],
+    )
+    env: Environment = Field(
+        default_factory=dict,
+        description="Environment variables of each trial. `{name}` is replaced as in `command`. "
+        "The values are not stored in the database.",
+        examples=[{"OMP_NUM_THREADS": "2", "RUN_NAME": "trial-{trial_number}"}],
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        rules.check_trial(
+            has_function=self.function is not None,
+            has_command=self.command is not None,
+            has_metrics=self.metrics is not None,
+        )
+        return self
+
+    @property
+    def is_ddp(self) -> bool:
+        """Whether a wide trial is one rank per device: a function is, a command if it says so."""
+        if self.parallel is None:
+            return self.function is not None
+        return self.parallel is Parallel.DDP
