@@ -55,6 +55,16 @@ def test_pattern_that_matches_nothing_shows_the_lines(study_folder: StudyFolder)
     assert "epoch 1.5 | loss" in ended.out
 
 
+def test_corrected_pattern_has_the_whole_budget(study_folder: StudyFolder) -> None:
+    a_study(study_folder, r"accuracy {loss}")
+    assert study_folder.tune("--trials", "4").code == EXIT_STUDY_FAILED
+    a_study(study_folder, r"loss {loss}")
+    ended = study_folder.tune("--trials", "4")
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "3 failed trials are tried again first, and the failures do not count." in ended.out
+    assert study_folder.states() == ["COMPLETE"] * 4
+
+
 def test_the_start_says_which_python_a_command_gets(study_folder: StudyFolder) -> None:
     a_study(study_folder, r"loss {loss}")
     version = ".".join(map(str, sys.version_info[:3]))

@@ -152,6 +152,12 @@ def open_study(
             sequence_seed=seed,
             transferred=begun_with.configurations,
         )
+    if n := len(recorder.tried_again):
+        trials = "1 failed trial is" if n == 1 else f"{n} failed trials are"
+        say(
+            f"No trial of this study has ended well yet. {trials} tried again first, and "
+            "the failures do not count."
+        )
     # What dispatchers that died have left waits again.
     search.sync()
     return OpenStudy(

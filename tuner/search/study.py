@@ -41,6 +41,7 @@ from tuner.search.study_identity import (
     write_trials,
 )
 from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.broken_program import FORGIVEN_KEY
 from tuner.store.records.ownership import NoTrialLeft
 from tuner.store.records.population_rows import COPY_KEY
 
@@ -261,6 +262,10 @@ class StudySearch:
     def is_copy(self, trial_id: int) -> bool:
         """Whether a trial goes on from the checkpoint of another one."""
         return COPY_KEY in self._storage.get_trial(trial_id).system_attrs
+
+    def n_forgiven(self, trial_id: int) -> int:
+        """How many of a trial's first attempts failed with a program that was broken."""
+        return int(self._storage.get_trial(trial_id).system_attrs.get(FORGIVEN_KEY, 0))
 
     def resumes_from(self, trial_id: int, step: int | None) -> None:
         """A trial goes on from an older state than its newest, or from none.

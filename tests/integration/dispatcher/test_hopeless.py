@@ -33,15 +33,46 @@ def test_retries_are_attempts_too(make_world):
     assert [ended.will_retry for ended in world.ended] == [True, True, False]
 
 
-def test_later_start_with_a_corrected_program_goes_on(make_world):
-    make_world(fails, n_devices=1, n_trials=5).run()
+def completes(worker: FakeWorker) -> None:
+    worker.later(0.1, worker.hello)
+    worker.later(1.0, worker.complete)
 
-    def completes(worker: FakeWorker) -> None:
-        worker.later(0.1, worker.hello)
-        worker.later(1.0, worker.complete)
+
+def test_later_start_with_a_corrected_program_has_its_whole_budget(make_world):
+    failed = make_world(fails, n_devices=1, n_trials=5)
+    failed.run()
+    params = [trial.params for trial in failed.stored_trials()]
 
     world = make_world(completes, n_devices=1, n_trials=5)
-    assert world.run().n_completed == 2
+    assert world.run().n_completed == 5
+    assert world.stored_states() == ["COMPLETE"] * 5
+    # The same configurations, first of all.
+    assert [worker.trial_number for worker in world.workers] == [0, 1, 2, 3, 4]
+    assert [trial.params for trial in world.stored_trials()][: len(params)] == params
+
+
+def test_failures_of_a_broken_program_are_no_retries(make_world):
+    make_world(fails, n_devices=1, n_trials=1, retries=1).run()
+
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        is_first = worker.request.assign.attempt_number == 3
+        worker.later(1.0, worker.fail if is_first else worker.complete)
+
+    world = make_world(program, n_devices=1, n_trials=1, retries=1)
+    assert world.run().n_completed == 1
+    assert [worker.request.assign.attempt_number for worker in world.workers] == [3, 4]
+
+
+def test_failed_trials_stay_where_one_has_ended_well(make_world):
+    def program(worker: FakeWorker) -> None:
+        worker.later(0.1, worker.hello)
+        worker.later(1.0, worker.complete if worker.trial_number == 1 else worker.fail)
+
+    make_world(program, n_devices=1, n_trials=3).run()
+    world = make_world(completes, n_devices=1, n_trials=5)
+    world.run()
+    assert world.stored_states() == ["FAIL", "COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
 
 
 def test_one_that_works_now_and_then_is_left_alone(make_world):

@@ -73,7 +73,8 @@ class Settling:
         if loss := self._search.scheduler.hand_over(asked.trial_id):
             self._say(loss)
         if n_before:
-            endings = self._recorder.endings_of(asked.trial_id)
+            n_forgiven = self._search.n_forgiven(asked.trial_id)
+            endings = self._recorder.endings_of(asked.trial_id, after=n_forgiven)
             its_own = [each for each in endings if not met_full_disk(each)]
             self._retries.recall(asked.trial_id, its_own)
         if n_before and newest_whole(self._files.checkpoints(asked.number)) is None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-from tuner.attempt import Cause, Ending, Outcome
+from tuner.attempt import Ending, Outcome
+from tuner.store.records.broken_program import PROGRAM_CAUSES
 
 #: So many failures alike, and nothing else, and the next one is no surprise.
 N_ALIKE = 3
 
-_CAUSES = frozenset(
-    {Cause.EXCEPTION, Cause.EXIT_CODE, Cause.SIGNAL, Cause.NO_RESULT, Cause.LAUNCH, Cause.RANKS}
-)
 # What differs between two failures of one kind: numbers, addresses, paths of a trial's own.
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?|/\S+")
 
@@ -32,7 +30,7 @@ class Streak:
         """Takes in how an attempt ended; says whether it ends a hopeless row, so far."""
         if self._is_over or ending.outcome in (Outcome.CANCELLED, Outcome.LOST):
             return False
-        if ending.cause not in _CAUSES or not ending.outcome.is_failure:
+        if ending.cause not in PROGRAM_CAUSES or not ending.outcome.is_failure:
             # Memory, time and values depend on the configuration: another one may do.
             self._is_over = not ending.outcome.is_failure
             self._n_alike = 0

@@ -85,6 +85,18 @@ class HeldTrials(StudyCalls):
         """To be called where trials were changed over this object's own way to the database."""
         self._stamps.clear()
 
+    def read_again(self, study_id: int, trial_ids: Collection[int]) -> None:
+        """To be called where trials that had ended wait again."""
+        if not trial_ids or study_id not in self._studies:
+            return
+
+        def read(connection: sa.Connection) -> list[FrozenTrial]:
+            heads = read_heads(connection, study_id)
+            return read_trials(connection, study_id, [h for h in heads if h.trial_id in trial_ids])
+
+        for trial in self._access.run(read):
+            self._take_in(study_id, trial)
+
     # -- inside ------------------------------------------------------------------------------
 
     def _study(self, study_id: int) -> HeldStudy:

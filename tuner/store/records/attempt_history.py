@@ -63,11 +63,17 @@ def has_lost(connection: sa.Connection, trial_id: int, *, after: int, before: in
     return bool(connection.execute(query).scalar())
 
 
-def endings_of(connection: sa.Connection, trial_id: int) -> list[Ending]:
-    """How a trial's attempts ended, as far as that is recorded; the oldest first."""
+def endings_of(connection: sa.Connection, trial_id: int, *, after: int = 0) -> list[Ending]:
+    """How a trial's attempts ended, as far as that is recorded; the oldest first.
+
+    Args:
+        connection: To the database.
+        trial_id: Whose attempts they are.
+        after: Number of an attempt; only those that follow it are given.
+    """
     query = (
         sa.select(AttemptRow.outcome, AttemptRow.cause, AttemptRow.detail)
-        .where(AttemptRow.trial_id == trial_id)
+        .where(AttemptRow.trial_id == trial_id, AttemptRow.number > after)
         .order_by(AttemptRow.number)
     )
     rows = connection.execute(query).all()

@@ -31,6 +31,7 @@ from tuner.store.optuna_tables.storage import MOST_WAITING
 from tuner.store.optuna_tables.writes import PendingRows
 from tuner.store.records import attempt_history
 from tuner.store.records.attempt_rows import AttemptRows, Row
+from tuner.store.records.broken_program import try_failed_again
 from tuner.store.records.checkpoint_rows import CheckpointRows, StoredCheckpoint, checkpoints_of
 from tuner.store.records.commands import Commands
 from tuner.store.records.dispatcher_starts import (
@@ -117,6 +118,7 @@ class Recorder:
         with self._errors():
             database.access.run(lambda c: self._begin(c, start, devices, at, budget, silent))
         database.storage.look_again()  # Trials of those that died wait by now.
+        database.storage.read_again(start.study_id, self.tried_again)
         self._ownership = Ownership(self._dispatcher_id, start.study_id, budget.trials, clock)
         #: One that was begun to be written, and may be in the database.
         self._taken: _Batch | None = None
@@ -146,6 +148,8 @@ class Recorder:
             here, study_id = start.host.process, start.study_id
             refuse_living(connection, here, silent, _IS_RUN_ALREADY, study_id=study_id)
         clear_up(connection, start, at, silent)
+        #: Ids of trials that failed before any had ended well; they wait again.
+        self.tried_again = try_failed_again(connection, start.study_id)
         self.past = replace(
             past_use(connection, start.study_id),
             trials=completed_uses(connection, start.study_id),
@@ -422,9 +426,14 @@ class Recorder:
         """
         return self.run(lambda c: attempt_history.has_lost(c, trial_id, after=after, before=before))
 
-    def endings_of(self, trial_id: int) -> list[Ending]:
-        """How a trial's attempts have ended, as far as that is written down; the oldest first."""
-        return self.run(lambda c: attempt_history.endings_of(c, trial_id))
+    def endings_of(self, trial_id: int, *, after: int = 0) -> list[Ending]:
+        """How a trial's attempts ended, as far as that is recorded; the oldest first.
+
+        Args:
+            trial_id: Whose attempts they are.
+            after: Number of an attempt; only those that follow it are given.
+        """
+        return self.run(lambda c: attempt_history.endings_of(c, trial_id, after=after))
 
     def run(self, look: Callable[[sa.Connection], _Read]) -> _Read:
         """Looks something up, now and beside what is collected."""
