@@ -140,6 +140,10 @@ class StudyFolder:
         """`python -m tuner.best ...`, to its end."""
         return self._start([*_BEST, *words]).wait()
 
+    def run(self, *words: str, env: Mapping[str, str] | None = None) -> Ended:
+        """Another program, to its end."""
+        return self._start(words, env=env).wait()
+
     def python(self, *words: str) -> Ended:
         return self._start([sys.executable, *words]).wait()
 
