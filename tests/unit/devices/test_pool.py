@@ -183,6 +183,8 @@ def test_lease_as_it_was_before_its_resize_is_not_held():
     pool.resize(before, HALF)
     with pytest.raises(ValueError, match="not held"):
         pool.release(before)
+    with pytest.raises(ValueError, match="not held"):
+        pool.resize(before, TENTH)
 
 
 @pytest.mark.parametrize(
@@ -195,6 +197,18 @@ def test_resize_to_what_does_not_fit_is_refused(width):
     with pytest.raises(ValueError, match="Lease 1 of attempt a cannot become"):
         pool.resize(lease, width)
     assert pool.leases_on(GPUS[0])[0] == lease
+
+
+def test_resize_to_no_part_is_refused():
+    pool = DevicePool(GPUS)
+    with pytest.raises(ValueError, match="1 to 10000 parts"):
+        pool.resize(a_lease(pool, HALF), Share(parts=0))
+
+
+def test_last_part_of_a_device_is_handed_out():
+    pool = DevicePool(GPUS[:1])
+    a_lease(pool, Share(parts=WHOLE - 1))
+    assert a_lease(pool, Share(parts=1)).devices == GPUS[:1]
 
 
 def test_resize_of_a_lease_on_several_devices_is_refused():

@@ -46,8 +46,11 @@ def test_oldest_starts_first_with_a_lease_in_its_name():
     assert started is not None
     item, lease = started
     assert (item, lease.attempt_id, lease.devices) == ("a", "a", GPUS[:2])
+    assert line
     assert list(start_all(line, pool)) == ["b"]
     assert len(line) == 0
+    assert not line
+    assert line.unplaceable(pool) == []
     assert start(line, pool) is None
 
 
@@ -67,6 +70,16 @@ def test_after_as_much_as_the_pool_passed_the_oldest_its_devices_are_kept():
     assert start(line, pool) is None
     assert pool.free == GPUS[1:]
     assert not line.has_room_for(pool, [ONE])
+
+
+def test_a_wide_one_that_passes_counts_by_its_devices():
+    line, pool = a_line(("long", ONE), ("wide", FOUR)), DevicePool(GPUS)
+    start_all(line, pool)
+    for number in range(2):
+        line.put(f"wider {number}", TWO)
+        pool.release(*start_all(line, pool).values())
+    line.put("narrow", ONE)
+    assert start(line, pool) is None
 
 
 def test_patience_ends_when_all_have_ended_that_ran_before():
@@ -125,6 +138,13 @@ def test_device_that_is_waited_for_stays_reserved_until_it_is_free():
     assert start_all(line, pool)["b"].devices == (GPUS[1],)
 
 
+def test_device_that_is_leased_whole_is_reserved_rather_than_one_with_room():
+    line, pool = a_line(("a", HALF), ("b", ONE), ("wide", ONE), patience=0), DevicePool(GPUS[:2])
+    start_all(line, pool)
+    line.put("c", HALF)
+    assert start_all(line, pool)["c"].devices == GPUS[:1]
+
+
 @pytest.mark.parametrize("leave", [DevicePool.set_aside, DevicePool.withdraw])
 def test_reserved_device_that_leaves_is_replaced(leave):
     line, pool = a_line(("a", ONE), ("b", HALF), ("wide", ONE), patience=0), DevicePool(GPUS[:2])
@@ -151,6 +171,23 @@ def test_oldest_that_may_use_no_device_keeps_none_from_others():
     assert started is not None
     assert started[0] == "a"
     assert list(line) == ["picky"]
+
+
+def test_device_that_the_oldest_may_not_use_is_not_kept_for_it():
+    line, pool = a_line(("a", ONE), patience=0), DevicePool(GPUS[:3])
+    start_all(line, pool)
+    for item, width in (("picky", TWO), ("b", ONE)):
+        line.put(item, width)
+    asked = []
+
+    def may_use(item, device):
+        asked.append((item, device.index))
+        return (item, device.index) != ("picky", 2)
+
+    started = start(line, pool, may_use=may_use)
+    assert started is not None
+    assert (started[0], started[1].devices) == ("b", GPUS[2:3])
+    assert asked == [("picky", 1), ("picky", 2), ("b", 2)]
 
 
 def test_part_waits_for_room_on_one_device():
@@ -191,6 +228,7 @@ def test_item_put_first_waits_for_the_one_whose_turn_it_is():
     line, pool = a_line(("a", ONE), ("wide", FOUR), patience=0), DevicePool(GPUS)
     started = start_all(line, pool)
     line.put("retry", ONE, is_first=True)
+    assert line.unplaceable(pool) == []
     assert start(line, pool) is None
     pool.release(started["a"])
     assert list(start_all(line, pool)) == ["wide"]
