@@ -38,6 +38,13 @@ def test_who_waits_at_the_latest_step_goes_on_first() -> None:
     assert set(made.paused) == {0, 1, 3}
 
 
+def test_the_step_decides_and_not_the_number() -> None:
+    made = brackets()
+    for number, first in ((0, 4), (1, 4), (2, 1), (3, 1)):
+        come(made, number, first, number / 10)
+    assert made.promotable() == 0
+
+
 def test_of_two_at_the_same_step_the_better_one_leads() -> None:
     made = brackets()
     come(made, 0, 1, 0.9, rung=2)
@@ -75,7 +82,8 @@ def test_the_length_of_a_trial_holds_in_all_brackets() -> None:
     made.put(1, 2)
     table = made.table_of(1)
     assert table is not None
-    assert table.length == 4
+    assert table.length == made.length == 4
+    assert [each.first for each in made.tables] == [4, 2]
 
 
 def test_who_waited_at_a_lower_rung_waits_at_the_higher_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.search.rungs.table import RungTable
+from tuner.search.rungs.table import RungTable, known_length
 
 
 def table(losses: Sequence[float] = (), *, first: int = 1, factor: int = 3) -> RungTable:
@@ -25,6 +25,10 @@ def table(losses: Sequence[float] = (), *, first: int = 1, factor: int = 3) -> R
 )
 def test_rungs_lie_at_powers_of_the_factor(step: int, rung: int) -> None:
     assert table(first=2).rung_at(step) == rung
+
+
+def test_step_far_below_the_first_rung_is_at_none() -> None:
+    assert table(first=9).rung_at(1) == -1
 
 
 def test_nobody_goes_on_before_so_many_came() -> None:
@@ -67,6 +71,37 @@ def test_a_rung_that_was_skipped_was_come_to() -> None:
     assert made.losses_at(0) == made.losses_at(2) == {7: 0.5}
     assert made.losses_at(3) == {}
     assert made.n_came == [1, 1, 1]
+    assert made.loss_of(7, 2) == made.standing(7, 2).loss == 0.5
+
+
+def test_at_the_last_step_nobody_waits_for_others() -> None:
+    made = table([0.5], first=2)
+    made.come(0, 1, 0.5)
+    made.pause(0)
+    assert not made.is_end(1), "nobody knows how long a trial is"
+    made.length = 6
+    assert made.is_end(1)
+    assert not made.is_end(0)
+    assert list(made.promotable()) == [0]
+    made.length = 7
+    assert list(made.promotable()) == []
+
+
+@pytest.mark.parametrize(("max_resource", "length"), [("auto", None), (4, 4), (5, 5)])
+def test_length_of_a_trial_that_the_study_file_says(
+    max_resource: str | int, length: int | None
+) -> None:
+    assert known_length(max_resource, 4) == length
+
+
+@pytest.mark.parametrize(
+    ("max_resource", "reason"), [("all", "a number or auto"), (3, "at least min_resource.* 4")]
+)
+def test_length_that_cannot_be_is_refused(max_resource: str | int, reason: str) -> None:
+    with pytest.raises(
+        ValueError, match=f"max_resource is .*{max_resource}.*, but must be {reason}"
+    ):
+        known_length(max_resource, 4)
 
 
 def test_pausing_twice_and_ending_without_a_pause_do_no_harm() -> None:
