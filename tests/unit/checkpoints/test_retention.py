@@ -44,6 +44,29 @@ def test_order_is_failed_pruned_infeasible_and_then_the_worst() -> None:
     assert ranking == Ranking(expendable=(2, 5, 1, 8, 6, 7, 0, 3), n_good=3, best=frozenset({4}))
 
 
+def test_of_several_objectives_those_go_first_that_more_of_the_front_beat() -> None:
+    study = (
+        ended(0, End.COMPLETED, 0.0, 3.0),
+        ended(1, End.COMPLETED, 3.0, 0.0),
+        ended(2, End.COMPLETED, 3.5, 3.5),  # Both beat it.
+        ended(3, End.COMPLETED, 9.0, 1.0),  # Only one does, though its first loss is the worst.
+    )
+    ranking = rank(study)
+    assert ranking == Ranking(expendable=(2, 3), n_good=2, best=frozenset({0, 1}))
+
+
+@pytest.mark.parametrize(
+    ("rule", "keeps_all"),
+    [
+        (RetentionRule(), True),
+        (RetentionRule(n_best=1), False),
+        (RetentionRule(max_bytes=1), False),
+    ],
+)
+def test_rule_without_a_limit_keeps_all(rule: RetentionRule, keeps_all: bool) -> None:
+    assert rule.keeps_all == keeps_all
+
+
 @pytest.mark.parametrize(
     ("n_best", "gone"),
     [
