@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sqlite3
@@ -15,7 +16,10 @@ from typing import Any
 
 import yaml
 
+from tests.e2e.warm_python import Command, WarmProcess, WarmPython
+
 REPOSITORY = Path(__file__).parents[2]
+_PATH = str(REPOSITORY)
 TIMEOUT_S = 60.0
 _POLL_S = 0.02
 _RUN = (sys.executable, "-m", "tuner.run")
@@ -31,11 +35,18 @@ _NOT_INHERITED = (
     *("CUDA_VISIBLE_DEVICES", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PYTEST_ADDOPTS"),
     *("TTY_COMPATIBLE", "OMP_NUM_THREADS", "GIT_DIR", "GIT_WORK_TREE"),
 )
+#: Beginnings of variables that are read when a process begins.
+_READ_AT_BEGIN = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENBLAS_", "MKL_")
 _ATTEMPTS = """
     select trials.number, a.number, a.state, a.outcome, a.cause, a.detail, a.seed, a.params, a.pid
     from tuner_attempts a join trials on trials.trial_id = a.trial_id
     order by trials.number, a.number
 """
+
+
+@functools.cache
+def _warm_python(begin: tuple[tuple[str, str], ...]) -> WarmPython:
+    return WarmPython(dict(begin))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +81,7 @@ class AttemptRecord:
 class Running:
     """A command that was started and not yet waited for."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | WarmProcess
     out_file: Path
     err_file: Path
 
@@ -100,6 +111,8 @@ class StudyFolder:
 
     path: Path
     env: dict[str, str] = field(default_factory=dict)
+    #: Starts Python anew for each command, for tests that look at how a process begins.
+    is_cold: bool = False
     _started: list[Running] = field(default_factory=list)
 
     def write(self, name: str, text: str) -> Path:
@@ -149,7 +162,7 @@ class StudyFolder:
 
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-        ours = {"PYTHONPATH": str(REPOSITORY), "PYTHONWARNINGS": "default"}
+        ours = {"PYTHONPATH": _PATH, "PYTHONWARNINGS": "default"}
         # As in an activated environment.
         inherited["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         return inherited | ours | self.env | dict(env or {})
@@ -164,9 +177,36 @@ class StudyFolder:
         # Files, and not pipes: a test reads what is there while the command runs.
         stem = self.path.with_name(f"command-{len(self._started)}")
         out_file, err_file = stem.with_suffix(".out"), stem.with_suffix(".err")
+        process: subprocess.Popen[bytes] | WarmProcess
+        if self._is_warm(words) and not (env or prefix):
+            process = self._fork(words[1:], out_file, err_file)
+        else:
+            process = self._spawn([*prefix, *words], env, out_file, err_file)
+        self._started.append(Running(process=process, out_file=out_file, err_file=err_file))
+        return self._started[-1]
+
+    def _is_warm(self, words: Sequence[str]) -> bool:
+        is_ours = tuple(words[:3]) in (_RUN, _BEST, _TUNER)
+        has_other_path = self.env.get("PYTHONPATH", _PATH) != _PATH
+        return is_ours and not self.is_cold and not has_other_path
+
+    def _fork(self, words: Sequence[str], out_file: Path, err_file: Path) -> WarmProcess:
+        command = Command(
+            words=words,
+            folder=str(self.path),
+            env=self.environment(),
+            out_file=str(out_file),
+            err_file=str(err_file),
+        )
+        begin = {k: v for k, v in command.env.items() if k.startswith(_READ_AT_BEGIN)}
+        return _warm_python(tuple(sorted(begin.items()))).start(command)
+
+    def _spawn(
+        self, words: Sequence[str], env: Mapping[str, str] | None, out_file: Path, err_file: Path
+    ) -> subprocess.Popen[bytes]:
         with out_file.open("wb") as out, err_file.open("wb") as err:
-            process = subprocess.Popen(
-                [*prefix, *words],
+            return subprocess.Popen(
+                words,
                 cwd=self.path,
                 env=self.environment(env),
                 stdin=subprocess.DEVNULL,
@@ -174,8 +214,6 @@ class StudyFolder:
                 stderr=err,
                 start_new_session=True,
             )
-        self._started.append(Running(process=process, out_file=out_file, err_file=err_file))
-        return self._started[-1]
 
     def rows(self, query: str, *values: object, database: str = "small.db") -> list[Any]:
         connection = sqlite3.connect(f"file:{self.path / database}?mode=ro", uri=True, timeout=10)
