@@ -35,14 +35,14 @@ _EDGE = {
 
 @app.command()
 def pause(source: Source = STUDY_FILE, study: Study = None, debug: Debug = False) -> None:
-    """Lets no trial of a study start until `tuner resume`; those that run go on."""
+    """Pauses a study: no trial starts until `tuner resume`. Running trials continue."""
     with Edge(debug, **_EDGE):
         _order("pause", source, study)
 
 
 @app.command()
 def resume(source: Source = STUDY_FILE, study: Study = None, debug: Debug = False) -> None:
-    """Lets trials of a paused study start again."""
+    """Resumes a paused study: trials start again."""
     with Edge(debug, **_EDGE):
         _order("resume", source, study)
 
@@ -51,10 +51,10 @@ def resume(source: Source = STUDY_FILE, study: Study = None, debug: Debug = Fals
 def stop(
     source: Source = STUDY_FILE,
     study: Study = None,
-    trial: Annotated[int | None, typer.Option("--trial", help="Only this one.")] = None,
+    trial: Annotated[int | None, typer.Option("--trial", help="Stop only this trial.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Ends a study wherever it runs, as Ctrl-C does there; or ends one trial, as if pruned."""
+    """Stops a study on all machines, like Ctrl-C; with --trial, stops and prunes one trial."""
     with Edge(debug, **_EDGE):
         _order("stop", source, study, trial=trial)
 
@@ -65,19 +65,19 @@ def set_(
         list[str],
         typer.Argument(
             metavar="[STUDY] KEY=VALUE...",
-            help=f"{A_STUDY} Then budget.trials=200, devices=[0,1] or the like.",
+            help=f"{A_STUDY} Then the new values, such as budget.trials=200 or devices=[0,1].",
         ),
     ],
     study: Study = None,
     host: Annotated[
-        str | None, typer.Option(help="Which machine gets other devices, where several work on it.")
+        str | None, typer.Option(help="Host whose devices change, if several hosts run the study.")
     ] = None,
     pid: Annotated[
-        int | None, typer.Option(help="Which dispatcher, where several are on one machine.")
+        int | None, typer.Option(help="Process id of the dispatcher, if a host has several.")
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Changes the budget or the devices of a study that runs."""
+    """Changes the budget or the devices of a running study."""
     with Edge(debug, **_EDGE):
         from tuner.actions.commands import read_limits, split_source
 
@@ -89,12 +89,12 @@ def set_(
 
 @app.command()
 def retry(
-    trial: Annotated[int, typer.Option("--trial", help="One that has ended.")],
+    trial: Annotated[int, typer.Option("--trial", help="Number of a trial that has ended.")],
     source: Source = STUDY_FILE,
     study: Study = None,
     debug: Debug = False,
 ) -> None:
-    """Lets the configuration of a trial be tried once more, before all others."""
+    """Runs the configuration of a trial once more, before all others."""
     with Edge(debug, **_EDGE):
         from tuner.actions.commands import whoever_asks
         from tuner.actions.retry import retry as retry_trial
@@ -118,7 +118,7 @@ def why(
     study: Study = None,
     debug: Debug = False,
 ) -> None:
-    """Explains a trial: what it waits for, why it was pruned, what failed."""
+    """Explains a trial: what it waits for, why it was pruned, or what failed."""
     with Edge(debug, **_EDGE):
         from tuner.queries.locate import choose_study, find_place, reading
         from tuner.terminal.why import explain, read_words

@@ -23,23 +23,25 @@ _EDGE = {
 def dashboard(
     source: Source = STUDY_FILE,
     study: Study = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens.")] = 8501,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="TCP port.")] = 8501,
     host: Annotated[
         str,
         typer.Option(
-            help="0.0.0.0 lets other machines in; whoever reaches it sees everything, logs too."
+            help="Address to listen on. 0.0.0.0 is every address of this machine: everyone who "
+            "can reach it can see everything, including logs."
         ),
     ] = "127.0.0.1",
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="Its first line lets those who know it pause, stop, retry and enqueue in the "
-            "browser. TUNER_DASHBOARD_TOKEN does the same; without either it only shows."
+            help="File whose first line is an access token for control in the browser. The "
+            "environment variable TUNER_DASHBOARD_TOKEN does the same. Without a token the "
+            "dashboard is read-only."
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Shows how studies converge and what every device does, live, in a browser."""
+    """Serves the dashboard of a database: charts, trials, devices and control in a browser."""
     with Edge(debug, **_EDGE):
         from tuner.monitoring.dashboard_process import check_installed, read_token, serve
         from tuner.queries.locate import choose_study, find_place, reading

@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="db",
-    help="A study's database: what is in it, and bringing it up to date.",
+    help="Shows and upgrades the database of a study.",
     no_args_is_help=True,
 )
 
 Source = Annotated[
     str,
     typer.Argument(
-        help="A study file, or a database URL; '${VARIABLE}' and '${file:PATH}' are filled in, so "
-        "that a password is not on the command line."
+        help="A study file or a database URL. '${VARIABLE}' and '${file:PATH}' are replaced, so "
+        "that no password is on the command line."
     ),
 ]
 
 
 @app.command()
 def status(source: Source = "study.yaml") -> None:
-    """Shows the kind of the database, the revision of its tables, and how much is in it."""
+    """Shows the type of a database, the revision of its tables, and the number of rows."""
     with Edge(False):
         from tuner.store.schema.status import database_status
 
@@ -43,10 +43,10 @@ def status(source: Source = "study.yaml") -> None:
 
 @app.command()
 def upgrade(source: Source = "study.yaml") -> None:
-    """Brings the tuner's tables up to date, when no study of the database is being run.
+    """Upgrades the tables of the tuner. No study of the database may be running.
 
-    An SQLite file is copied first. MySQL cannot take a change back that failed half way: make a
-    backup of it (mysqldump).
+    An SQLite file is copied first. MySQL cannot roll back a failed upgrade: make a backup
+    first (mysqldump).
     """
     with Edge(False):
         from tuner.process_identity import own_process

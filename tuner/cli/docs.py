@@ -26,7 +26,7 @@ def docs(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Opens the documentation in a browser. Needs no network."""
+    """Opens the documentation in a browser, without a network."""
     with Edge(debug, **_EDGE):
         import webbrowser
 

@@ -49,13 +49,17 @@ app.add_typer(docs.app)
 StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Overrides a key, as sampler.seed=1."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the study file, such as sampler.seed=1.",
+    ),
 ]
-Trials = Annotated[int | None, typer.Option("--trials", help="Overrides budget.trials.")]
-Study = Annotated[str | None, typer.Option("--study", help="Overrides the study's name.")]
+Trials = Annotated[int | None, typer.Option("--trials", help="Override budget.trials.")]
+Study = Annotated[str | None, typer.Option("--study", help="Override the name of the study.")]
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[-- WORDS]", help="Appended to the trial's command."),
+    typer.Argument(metavar="[-- WORDS]", help="Words to append to trial.command."),
 ]
 
 
@@ -67,18 +71,18 @@ def run(
     trials: Trials = None,
     study: Study = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Shows what would be started, and starts nothing.")
+        bool, typer.Option("--dry-run", help="Show devices, sampler and pruner, and start nothing.")
     ] = False,
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Serves figures for Prometheus; 0: any free port."),
+        typer.Option(min=0, max=65535, help="Port of a Prometheus endpoint; 0 is any free port."),
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option(help="Where it listens; 0.0.0.0: at all addresses of this machine.")
+        str, typer.Option(help="Address of the endpoint; 0.0.0.0 is every address of this machine.")
     ] = "127.0.0.1",
-    debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Tunes on every device of this machine. The same command again continues."""
+    """Runs a study on the devices of this machine. The same command continues it."""
     with lasting_output(), Edge(debug):
         config = load_study_file(
             file,
@@ -106,9 +110,9 @@ def run(
 def validate(
     file: StudyFile = DEFAULT_FILE,
     overrides: Overrides = None,
-    debug: Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
-    """Checks a study file: its keys, its program, the devices, the database. Starts nothing."""
+    """Checks a study file: keys, program, devices and database. Starts nothing."""
     with Edge(debug):
         from tuner.compose import run_report
 
@@ -119,7 +123,7 @@ def validate(
 @app.command()
 def init(
     file: StudyFile = DEFAULT_FILE,
-    force: Annotated[bool, typer.Option("--force", help="Overwrites the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Writes a study file that explains each key."""
     with Edge(False):
@@ -138,15 +142,15 @@ def schema() -> None:
 
 @app.command()
 def devices(
-    watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until Ctrl-C.")] = False,
     interval_s: Annotated[
-        float, typer.Option("--interval", min=0.1, help="Seconds between two looks of --watch.")
+        float, typer.Option("--interval", min=0.1, help="Seconds between two readings of --watch.")
     ] = 1.0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One line of JSON for each look.")
+        bool, typer.Option("--json", help="Print one line of JSON per reading.")
     ] = False,
 ) -> None:
-    """Lists this machine's devices: memory, use, who holds them."""
+    """Lists the devices of this machine, their memory and use, and the processes on them."""
     with Edge(False):
         from tuner.devices.table import open_table
         from tuner.terminal.devices import show_devices, watch_devices
@@ -164,11 +168,15 @@ def devices(
 def logs(
     trial: Annotated[int, typer.Argument(help="Number of the trial.")],
     file: StudyFile = DEFAULT_FILE,
-    attempt: Annotated[int | None, typer.Option(help="Absent: the last one.")] = None,
-    rank: Annotated[int, typer.Option(help="Which process of a trial on several devices.")] = 0,
+    attempt: Annotated[
+        int | None, typer.Option(help="Number of the attempt. Default: the last one.")
+    ] = None,
+    rank: Annotated[
+        int, typer.Option(help="Rank of the process, for a trial on several devices.")
+    ] = 0,
     study: Study = None,
 ) -> None:
-    """Prints what a trial printed."""
+    """Prints the output of a trial."""
     with Edge(False):
         from tuner.compose import run_report
 
@@ -183,11 +191,11 @@ def logs(
 
 @app.command()
 def best(
-    source: Annotated[str, typer.Argument(help="A study file, or a database URL.")] = str(
+    source: Annotated[str, typer.Argument(help="A study file or a database URL.")] = str(
         DEFAULT_FILE
     ),
-    top: Annotated[int, typer.Option("--top", min=1, help="How many configurations.")] = 1,
-    form: Annotated[Format, typer.Option("--format", help="How they are printed.")] = Format.YAML,
+    top: Annotated[int, typer.Option("--top", min=1, help="Number of configurations.")] = 1,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.YAML,
     study: Study = None,
 ) -> None:
     """Prints the best configurations of a study."""
@@ -215,7 +223,7 @@ def _show_version(is_wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Shows the version."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Hyperparameter tuning that owns your GPUs."""

@@ -25,11 +25,12 @@ def report(
     source: Source = STUDY_FILE,
     study: Study = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Is replaced where it is there.")
+        Path,
+        typer.Option("--output", "-o", help="HTML file to write; an existing one is replaced."),
     ] = Path("report.html"),
     debug: Debug = False,
 ) -> None:
-    """Writes the main figures of a study as one HTML file that needs no server."""
+    """Writes the main figures of a study to one HTML file, which needs no server."""
     with Edge(debug, **_EDGE):
         from tuner.errors import ConfigError
         from tuner.monitoring.dashboard_process import check_installed

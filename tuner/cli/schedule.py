@@ -24,16 +24,17 @@ def schedule(
     source: Source = STUDY_FILE,
     study: Study = None,
     trial: Annotated[
-        int | None, typer.Option("--trial", min=0, help="Its number; absent: the best one.")
+        int | None,
+        typer.Option("--trial", min=0, help="Number of the trial. Default: the best one."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A file for tuner.load_schedule.")
+        Path | None, typer.Option("-o", "--output", help="File to write, for tuner.load_schedule.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replaces the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Shows with which parameters each step of a trial was trained (pruner: pbt)."""
+    """Shows the parameters of each step of a trial (pruner: pbt)."""
     with Edge(debug, interrupted="Interrupted.", accident="With --debug it shows where."):
         from tuner.queries.locate import choose_study, find_place, reading
         from tuner.queries.schedules import read_schedule

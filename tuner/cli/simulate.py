@@ -28,30 +28,41 @@ def simulate(
     curves: Annotated[
         str,
         typer.Option(
-            help="A .npz file with names, x, value and seconds; or an earlier study: its name in "
-            "the study file's database, or a database that holds one."
+            help="A .npz file with names, x, value and seconds, or an earlier study: its name in "
+            "the database of the study file, or a database with one study."
         ),
     ],
-    devices: Annotated[int, typer.Option(min=1, help="How many, one trial on each.")] = 8,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions.")] = 5,
+    devices: Annotated[
+        int, typer.Option(min=1, help="Number of devices, with one trial on each.")
+    ] = 8,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of repetitions with different seeds.")
+    ] = 5,
     pruner: Annotated[
         list[str] | None,
-        typer.Option(help="By name, once for each; absent: the file's, asha, median and none."),
+        typer.Option(
+            help="Name of a pruner; repeat for more. Default: the file's, asha, median and none."
+        ),
     ] = None,
-    restart: Annotated[float, typer.Option(min=0, help="Seconds before an attempt trains.")] = 5.0,
+    restart: Annotated[
+        float, typer.Option(min=0, help="Start-up time of an attempt in seconds.")
+    ] = 5.0,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Of an earlier study: completed trials alone.")
+        bool, typer.Option("--whole", help="Use only the completed trials of the earlier study.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Simulations at a time; absent: one per processor.")
+        int | None,
+        typer.Option(min=1, help="Number of parallel simulations. Default: one per processor."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="An HTML picture.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="HTML file to write, with a chart.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Plays a study on a virtual clock over recorded curves, with several pruners side by side.
+    """Simulates a study on a virtual clock with recorded learning curves, for several pruners.
 
-    The dispatcher, the sampler and the pruners are the real ones; trainings are the curves. The
-    budget is the file's: trials, time or device-hours.
+    Dispatcher, sampler and pruners are the real ones; the curves replace training. The budget is
+    that of the study file.
     """
     with Edge(debug, **_EDGE):
         from tuner.devices.cpu_slots.probe import usable_cores

@@ -37,14 +37,16 @@ A_STUDY = (
 )
 
 Source = Annotated[str, typer.Argument(metavar="[STUDY]", help=A_STUDY, show_default=True)]
-Study = Annotated[str | None, typer.Option("--study", help="Which study of the database.")]
-Json = Annotated[bool, typer.Option("--json", help="For scripts.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Shows tracebacks.")]
+Study = Annotated[
+    str | None, typer.Option("--study", help="Name of the study, if the database has several.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 @app.command()
 def studies(source: Source = STUDY_FILE, as_json: Json = False, debug: Debug = False) -> None:
-    """Lists all studies of a database: trials, best values, who works on them."""
+    """Lists all studies of a database with their trials, best values and dispatchers."""
     with Edge(debug, **_EDGE):
         from tuner.queries.locate import find_place, reading
         from tuner.queries.studies import read_studies
@@ -64,11 +66,11 @@ def status(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Shows how a study stands and what runs where.
+    """Shows the progress of a study, its running trials and its dispatchers.
 
-    Exit code: 0 it runs, or has reached its budget; 1 it has ended and every trial failed;
-    2 there is no such study; 3 nobody works on it and its budget is not reached; 4 whoever
-    works on it has given no sign of life for a minute.
+    Exit codes: 0 the study is running or has reached its end; 1 it has reached its end, and every
+    trial failed; 2 it does not exist, or its database cannot be read; 3 it was stopped before its
+    end; 4 its dispatchers have written nothing for a minute.
     """
     with Edge(debug, **_EDGE):
         from tuner.queries.locate import choose_study, find_place, reading
@@ -90,19 +92,25 @@ def trials(
     study: Study = None,
     states: Annotated[
         list[str] | None,
-        typer.Option("--state", help="completed, pruned, failed, running, waiting or an outcome."),
+        typer.Option(
+            "--state",
+            help="completed, pruned, failed, running, waiting or an outcome. Repeat for more.",
+        ),
     ] = None,
     sort: Annotated[
-        str | None, typer.Option(help="number, value, duration or an objective's name.")
+        str | None,
+        typer.Option(help="Sort by number, value, duration or the name of an objective."),
     ] = None,
-    top: Annotated[int | None, typer.Option(min=1, help="The best so many.")] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="The newest so many.")] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Only the best N trials.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only the newest N trials.")] = None,
     as_json: Json = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="For spreadsheets.")] = False,
-    reports: Annotated[bool, typer.Option("--reports", help="Curves too; with --json.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    reports: Annotated[
+        bool, typer.Option("--reports", help="With --json: include learning curves.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
-    """Prints the trials of a study, the newest last."""
+    """Lists the trials of a study, the newest last."""
     with Edge(debug, **_EDGE):
         from tuner.queries.locate import choose_study, find_place, reading
         from tuner.queries.studies import read_objectives
@@ -132,13 +140,13 @@ def trials(
 
 @app.command()
 def export(
-    file: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    file: Annotated[Path, typer.Option("-o", "--output", help="SQLite file to write.")],
     source: Source = STUDY_FILE,
     study: Study = None,
-    force: Annotated[bool, typer.Option("--force", help="Replaces the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Writes a study to a file: an SQLite database with that study, and its confirmation."""
+    """Exports a study and its confirmation runs to an SQLite file."""
     with Edge(debug, **_EDGE):
         from tuner.actions.export_import import export_study
         from tuner.queries.locate import find_place
@@ -151,18 +159,18 @@ def export(
 def import_(
     origin: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE|URL", help="What `tuner export` has written, or a database of Optuna."
-        ),
+        typer.Argument(metavar="FILE|URL", help="A file of `tuner export`, or an Optuna database."),
     ],
     source: Annotated[
-        str, typer.Argument(help="Where to: a study file, a database URL, or an SQLite file.")
+        str, typer.Argument(help="Target: a study file, a database URL or an SQLite file.")
     ] = "study.yaml",
-    study: Annotated[str | None, typer.Option("--study", help="Which study of FILE|URL.")] = None,
-    new_name: Annotated[str | None, typer.Option("--as", help="Its name here.")] = None,
+    study: Annotated[
+        str | None, typer.Option("--study", help="Name of the study in FILE|URL.")
+    ] = None,
+    new_name: Annotated[str | None, typer.Option("--as", help="New name of the study.")] = None,
     debug: Debug = False,
 ) -> None:
-    """Copies a study of a file, or of another database, into a database."""
+    """Imports a study from a file or another database."""
     with Edge(debug, **_EDGE):
         from tuner.actions.export_import import check_importable, import_study
         from tuner.queries.locate import find_place
@@ -185,17 +193,17 @@ def enqueue(
         typer.Option(
             "--params",
             metavar="MAPPING|FILE",
-            help="As '{lr: 0.1}', or a .yaml, .json or .csv file with one or many.",
+            help="Configuration such as '{lr: 0.1}', or a .yaml, .json or .csv file with some.",
         ),
     ],
     source: Source = STUDY_FILE,
     study: Study = None,
     skip_existing: Annotated[
-        bool, typer.Option("--skip-existing", help="Leaves out what was tried or waits.")
+        bool, typer.Option("--skip-existing", help="Skip configurations that a trial already has.")
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Lets configurations be tried before all others; what is not given is sampled."""
+    """Queues configurations to be tried first. Parameters that they lack are sampled."""
     with Edge(debug, **_EDGE):
         from tuner.actions.commands import whoever_asks
         from tuner.actions.config_input import read_given
@@ -216,14 +224,19 @@ def copy(
     study: Study = None,
     space: Annotated[
         Path | None,
-        typer.Option("--space", help="Study file, or .yaml of a space alone, to be searched now."),
+        typer.Option(
+            "--space", help="Study file or YAML file with the search space of the new study."
+        ),
     ] = None,
     to_storage: Annotated[
-        str | None, typer.Option("--to-storage", help="Another database to put it into.")
+        str | None,
+        typer.Option(
+            "--to-storage", help="URL of the database of the new study. Default: the same."
+        ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Starts a study from the trials of an earlier one; those that fit its space are copied."""
+    """Creates a study from the trials of another one that fit the new search space."""
     with Edge(debug, **_EDGE):
         from tuner.actions.copy import copy_study
         from tuner.actions.copy_plan import plan_copy
@@ -239,12 +252,12 @@ def delete(
     source: Source = STUDY_FILE,
     study: Study = None,
     files: Annotated[
-        bool, typer.Option("--files", help="Its logs and checkpoints too; needs a study file.")
+        bool, typer.Option("--files", help="Also delete logs and checkpoints. Needs a study file.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Does not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Deletes a study that nobody works on."""
+    """Deletes a study on which no dispatcher works."""
     with Edge(debug, **_EDGE_OF_DELETE):
         from tuner.actions import delete as verb
         from tuner.process_identity import own_process
