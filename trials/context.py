@@ -290,7 +290,7 @@ class TrialContext(BaseTrial):
 
     @property
     def checkpoint_dir(self) -> Path:
-        """The checkpoint folder of this trial, the same in every attempt. It is created here."""
+        """The checkpoint folder of this trial, the same in every attempt; created on first use."""
         return self.checkpoints.path
 
     @property

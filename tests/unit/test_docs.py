@@ -134,6 +134,26 @@ def test_rooms_are_in_the_order_of_the_layers() -> None:
     assert shown == sorted(shown)
 
 
+def test_paths_in_the_architecture_exist() -> None:
+    text = (DOCS / "architecture.md").read_text()
+    paths = set(re.findall(r"\b(?:tuner|trials|app|tests|search_spaces)/[\w/]*(?:\.py)?", text))
+    assert len(paths) > 25
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_drawn_layers_are_those_of_the_table() -> None:
+    page = DOCS / "architecture.md"
+    drawing = next(each for each in blocks(page, "mermaid") if "spaces:" in each)
+    drawn = re.findall(r'\["([\w ]+): ([^"]+)"\]', drawing)
+    rows = re.findall(r"^\| ([\w ]*?) ?\| `([\w/*.]+)` \|", page.read_text(), re.MULTILINE)
+    layers: dict[str, list[str]] = {}
+    name = ""
+    for cell, folder in rows[: rows.index(("command line", "tuner/cli/")) + 1]:
+        name = cell or name
+        layers.setdefault(name, []).append(folder)
+    assert drawn == [(layer, ", ".join(folders)) for layer, folders in reversed(layers.items())]
+
+
 @pytest.mark.parametrize("command", get_command(app).commands)  # type: ignore[attr-defined]
 def test_command_is_in_the_guides(command: str) -> None:
     assert re.search(rf"`tuner {command}\b", (DOCS / "operations.md").read_text())
