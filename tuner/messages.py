@@ -60,11 +60,13 @@ class Action(Enum):
     CONTINUE = "continue"
     PRUNE = "prune"
     PAUSE = "pause"
+    #: It has reached the last step that the study file allows, and completes.
+    COMPLETE = "complete"
     STOP = "stop"
 
 
-ENDS_EARLY = (Action.PRUNE, Action.PAUSE)
-"""Verdicts of the pruner that end an attempt. A program takes both alike: it ends."""
+ENDS_EARLY = (Action.PRUNE, Action.PAUSE, Action.COMPLETE)
+"""Verdicts on a report that end an attempt. A program takes all alike: it ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,8 @@ class Finished:
     cause: Cause | None = None
     detail: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
+    #: Whether the program gave the values as its result, and not as its last report.
+    is_result: bool = False
     rank: int = 0
     #: The most that it took of any one of its GPUs, where its framework tells.
     peak_memory_bytes: int | None = None
@@ -275,6 +279,7 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "token": str,
     "step": int,
     "rank": int,
+    "is_result": bool,
     "count": int,
     "name": str,
     "key": str,

@@ -227,7 +227,12 @@ def judge_result(context: TrialContext, link: DispatcherLink, result: object) ->
     if bad:
         reason = f"The value of {', '.join(bad)} is not a number (NaN)."
         return _failed(link, Outcome.FAILED, Cause.NOT_A_NUMBER, reason)
-    return Finished(attempt_id=link.assign.attempt_id, outcome=Outcome.COMPLETED, values=values)
+    return Finished(
+        attempt_id=link.assign.attempt_id,
+        outcome=Outcome.COMPLETED,
+        values=values,
+        is_result=result is not None,
+    )
 
 
 def judge_error(link: DispatcherLink, error: BaseException) -> Finished:

@@ -297,6 +297,6 @@ def _exit_code(result: Result) -> int:
         return EXIT_INTERRUPTED
     if result.is_hopeless or result.is_stranded:
         return EXIT_STUDY_FAILED
-    if result.n_failed and not (result.n_completed or result.n_pruned):
+    if not result.n_completed:
         return EXIT_STUDY_FAILED
     return EXIT_BUDGET_REACHED

@@ -19,6 +19,7 @@ from tuner.compose.study_plan import HostDevices, draw_seed, plan_of
 from tuner.compose.transfer import NOTHING, note, noted, read_earlier
 from tuner.config import StudyConfig
 from tuner.config.recorded import recorded_text
+from tuner.config.sections.trial import OnTimeout, ValueRule
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.attempts.activity import Activity
 from tuner.dispatch.dispatcher import Dispatcher
@@ -279,6 +280,9 @@ def _terms(config: StudyConfig) -> Terms:
         budget=config.budget.limits,
         retries=config.trial.retries,
         timeout_s=config.trial.timeout_s,
+        completes_on_timeout=config.trial.on_timeout is OnTimeout.COMPLETE,
+        max_steps=config.trial.max_steps,
+        best_report_counts=config.trial.value is ValueRule.BEST,
         stall_timeout_s=config.trial.stall_timeout_s,
         stop_grace_s=config.trial.stop_grace_s,
         widens=config.widen,

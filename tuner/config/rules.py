@@ -161,6 +161,8 @@ def check_trial(
     has_function: bool,
     has_command: bool,
     has_metrics: bool,
+    completes_on_timeout: bool,
+    has_timeout: bool,
 ) -> None:
     """What is run is one thing, and the other keys suit it."""
     mistakes = []
@@ -172,6 +174,9 @@ def check_trial(
     if has_metrics and not has_command:
         problem = "is for a command only: a function reports through its trial. Remove it."
         mistakes.append(Mistake(key="metrics", problem=problem))
+    if completes_on_timeout and not has_timeout:
+        problem = "is 'complete', but there is no timeout. Give one, such as timeout: 10m."
+        mistakes.append(Mistake(key="on_timeout", problem=problem))
     refuse(mistakes)
 
 

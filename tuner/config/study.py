@@ -41,7 +41,7 @@ from tuner.config.sections.prior import Prior, prior_mistakes
 from tuner.config.sections.resources import ResourcesConfig, width_mistakes
 from tuner.config.sections.search import AUTO, PrunerConfig, SamplerConfig
 from tuner.config.sections.transfer import Transfer, transfer_mistakes
-from tuner.config.sections.trial import MetricsConfig, TrialConfig
+from tuner.config.sections.trial import MetricsConfig, TrialConfig, ValueRule
 from tuner.config.sections.usage import UsageConfig
 from tuner.config.sections.widen import widen_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
@@ -281,6 +281,12 @@ class StudyConfig(Model):
         if self.max_gpus is not None and isinstance(self.devices, CpuSlots):
             problem = "is for GPUs, but devices asks for CPU slots. Remove one of them."
             refuse([Mistake(key="max_gpus", problem=problem)])
+        if self.trial.value is ValueRule.BEST and len(self.objectives) > 1:
+            problem = (
+                f"is 'best', but the study has {len(self.objectives)} objectives, so that no step "
+                "is the best. Remove it, or return the values from the function."
+            )
+            refuse([Mistake(key="trial.value", problem=problem)])
         if self.confirm is not None and len(self.objectives) > 1:
             problem = (
                 f"is for one objective, but the study has {len(self.objectives)}, so that no trial "

@@ -16,7 +16,6 @@ from tuner.dispatch.attempts.device_release import Clearing
 from tuner.dispatch.attempts.endings import Settling
 from tuner.dispatch.attempts.launching import Launching
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.attempts.retries import Retries
 from tuner.dispatch.attempts.stall_detector import Stalls
 from tuner.dispatch.attempts.stopping import Stopping
 from tuner.dispatch.attempts.widening import Widening
@@ -184,7 +183,7 @@ class DispatcherParts:
             recorder=self._setup.recorder,
             leasing=self._setup.leasing,
             files=self._setup.plan.files,
-            retries=Retries(self._setup.terms.retries),
+            terms=self._setup.terms,
             saving=self._setup.saving,
             say=self._say,
             folders=self._setup.folders,

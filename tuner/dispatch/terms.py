@@ -15,6 +15,12 @@ class Terms:
     retries: int = 0
     #: Of one attempt, from its worker's hello; None for no limit.
     timeout_s: float | None = None
+    #: Whether a trial that takes longer completes with what it has reported.
+    completes_on_timeout: bool = False
+    #: A trial completes at its first report of this step or a later one; None for no such step.
+    max_steps: int | None = None
+    #: Whether the best report is a trial's value, and not the last one.
+    best_report_counts: bool = False
     #: In which an attempt neither reports nor works; None for no limit.
     stall_timeout_s: float | None = None
     #: From being told to end to SIGTERM, and from there to SIGKILL.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from optuna.study import StudyDirection
 
 from tuner.search.pruners.step_checks import StepCounts
 from tuner.store.optuna_tables.storage import BufferedStorage
@@ -49,11 +52,27 @@ class LastReports:
     Args:
         storage: Holds the study.
         steps: Learns which trials start over.
+        directions: Of the objectives.
     """
 
-    def __init__(self, storage: BufferedStorage, steps: StepCounts) -> None:
+    def __init__(
+        self, storage: BufferedStorage, steps: StepCounts, directions: Sequence[StudyDirection]
+    ) -> None:
         self._storage = storage
         self._steps = steps
+        self._directions = directions
+
+    def best(self, trial_id: int) -> float | None:
+        """The best value of a trial's curve, of all its attempts.
+
+        Returns:
+            None where no value was reported, or the study has several objectives and so no curve.
+        """
+        curve = self._storage.get_trial(trial_id).intermediate_values
+        values = [value for value in curve.values() if not math.isnan(value)]
+        if not values or len(self._directions) > 1:
+            return None
+        return max(values) if self._directions[0] is StudyDirection.MAXIMIZE else min(values)
 
     def record(self, trial_id: int, last: LastReport) -> None:
         """Keeps with a trial what it reported last, before it waits for another attempt."""

@@ -41,7 +41,6 @@ from tuner.search.study_identity import (
     write_trials,
 )
 from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.records.broken_program import FORGIVEN_KEY
 from tuner.store.records.ownership import NoTrialLeft
 from tuner.store.records.population_rows import COPY_KEY
 
@@ -101,7 +100,7 @@ class StudySearch:
         self.steps = StepCounts(storage, pruner)
         self.progress = ProgressMarks(storage)
         #: The last reports of earlier attempts.
-        self.last_reports = LastReports(storage, self.steps)
+        self.last_reports = LastReports(storage, self.steps, directions)
         self._infeasible = InfeasibleTrials(storage, study_id)
 
     def write_copy(self, storage: BufferedStorage) -> None:
@@ -262,10 +261,6 @@ class StudySearch:
     def is_copy(self, trial_id: int) -> bool:
         """Whether a trial goes on from the checkpoint of another one."""
         return COPY_KEY in self._storage.get_trial(trial_id).system_attrs
-
-    def n_forgiven(self, trial_id: int) -> int:
-        """How many of a trial's first attempts failed with a program that was broken."""
-        return int(self._storage.get_trial(trial_id).system_attrs.get(FORGIVEN_KEY, 0))
 
     def resumes_from(self, trial_id: int, step: int | None) -> None:
         """A trial goes on from an older state than its newest, or from none.

@@ -88,7 +88,7 @@ class UnwrittenRecorder(Recorder):
     def attempts_of(self, trial_id: int) -> int:
         return self._n_attempts.get(trial_id, 0)
 
-    def endings_of(self, trial_id: int, *, after: int = 0) -> list[Ending]:
+    def endings_of(self, trial_id: int) -> list[Ending]:
         return []
 
     def roll_up(self, at: datetime) -> bool:

@@ -512,6 +512,22 @@ TRIAL = [
         id="pattern-with-another-group",
     ),
     pytest.param(
+        trial("function: m:f, on_timeout: complete"),
+        "trial.on_timeout is 'complete', but there is no timeout. Give one, such as timeout: 10m.",
+        id="completes-without-timeout",
+    ),
+    pytest.param(
+        trial("function: m:f, value: best") + "\nobjectives: {a: maximize, b: minimize}",
+        "trial.value is 'best', but the study has 2 objectives, so that no step is the best. "
+        "Remove it, or return the values from the function.",
+        id="best-of-several-objectives",
+    ),
+    pytest.param(
+        trial("function: m:f, max_steps: 0"),
+        "trial.max_steps is 0, but must be at least 1.",
+        id="no-steps",
+    ),
+    pytest.param(
         trial("function: m:f, env: {CUDA_VISIBLE_DEVICES: 1}"),
         "trial.env sets CUDA_VISIBLE_DEVICES, which the tuner itself sets for each trial. "
         "Remove it.",

@@ -25,6 +25,20 @@ class Parallel(Enum):
     SINGLE_PROCESS = "single_process"
 
 
+class ValueRule(Enum):
+    """Which report is the value of a trial that completes."""
+
+    LAST = "last"
+    BEST = "best"
+
+
+class OnTimeout(Enum):
+    """What becomes of a trial that `timeout` ends."""
+
+    FAIL = "fail"
+    COMPLETE = "complete"
+
+
 class MetricsConfig(Model):
     """How the metrics of a command are found in its output."""
 
@@ -78,6 +92,26 @@ class TrialConfig(Model):
         description="Ends a trial that runs longer.",
         examples=["1h30m"],
     )
+    on_timeout: OnTimeout = Field(
+        default=OnTimeout.FAIL,
+        description="What becomes of a trial that `timeout` ends: `fail`, or `complete` with what "
+        "it has reported by then. A trial that has reported nothing fails.",
+        examples=["fail"],
+    )
+    max_steps: Annotated[WholeNumber, Field(ge=1)] | None = Field(
+        default=None,
+        description="Ends a trial at its first report whose step is at least this, and completes "
+        "it. For programs that do not end by themselves. A function must call "
+        "`trial.should_prune()`, a command is sent SIGTERM.",
+        examples=[200],
+    )
+    value: ValueRule = Field(
+        default=ValueRule.LAST,
+        description="Which report is the value of a trial that completes without returning one: "
+        "the `last`, or the `best` of all its steps. The value that a function returns always "
+        "counts.",
+        examples=["best"],
+    )
     stall_timeout_s: Duration | None = Field(
         default=None,
         alias="stall_timeout",
@@ -125,6 +159,8 @@ class TrialConfig(Model):
             has_function=self.function is not None,
             has_command=self.command is not None,
             has_metrics=self.metrics is not None,
+            completes_on_timeout=self.on_timeout is OnTimeout.COMPLETE,
+            has_timeout=self.timeout_s is not None,
         )
         return self
 

@@ -9,12 +9,13 @@ from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import TrialFolders
-from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.attempts.live_attempt import LiveAttempt, completed
 from tuner.dispatch.attempts.lost_attempts import LostAttempts
 from tuner.dispatch.attempts.nothing_left import NothingLeft
 from tuner.dispatch.attempts.retries import Retries
 from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.terms import Terms
 from tuner.dispatch.upkeep.checkpoint_sync import Saving
 from tuner.dispatch.upkeep.disk_space import met_full_disk
 from tuner.messages import Action
@@ -31,7 +32,7 @@ class Settling:
         recorder: Knows of earlier attempts.
         leasing: Where trials wait for devices.
         files: Where checkpoints are.
-        retries: Who may try again.
+        terms: How often a trial may try again, and what counts as its value.
         saving: Knows whether a state of another machine is here; None where nobody looks.
         say: Tells people.
         folders: Keeps files of other trials away; None where there are none.
@@ -44,7 +45,7 @@ class Settling:
         recorder: Recorder,
         leasing: Leasing,
         files: StudyFiles,
-        retries: Retries,
+        terms: Terms,
         saving: Saving | None,
         say: Callable[[str], None],
         folders: TrialFolders | None,
@@ -53,7 +54,8 @@ class Settling:
         self._recorder = recorder
         self._leasing = leasing
         self._files = files
-        self._retries = retries
+        self._terms = terms
+        self._retries = Retries(terms.retries)
         self._saving = saving
         self._say = say
         self._folders = folders
@@ -73,8 +75,7 @@ class Settling:
         if loss := self._search.scheduler.hand_over(asked.trial_id):
             self._say(loss)
         if n_before:
-            n_forgiven = self._search.n_forgiven(asked.trial_id)
-            endings = self._recorder.endings_of(asked.trial_id, after=n_forgiven)
+            endings = self._recorder.endings_of(asked.trial_id)
             its_own = [each for each in endings if not met_full_disk(each)]
             self._retries.recall(asked.trial_id, its_own)
         if n_before and newest_whole(self._files.checkpoints(asked.number)) is None:
@@ -108,11 +109,38 @@ class Settling:
 
     def ending_of_trial(self, live: LiveAttempt, ending: Ending) -> Ending:
         """How an attempt ended, with what its trial has done before, and may do later."""
+        ending = self._completed_by_limit(live, ending)
         ending = self._paused_or_pruned(live, self._nothing_left.judge(live, ending))
+        ending = self._with_best_report(live, ending)
         if ending.outcome is Outcome.LOST:
             ending = self._lost_or_failed(live.attempt, ending)
         self._nothing_left.note(live, ending)
         return ending
+
+    def _completed_by_limit(self, live: LiveAttempt, ending: Ending) -> Ending:
+        """A program that the study file ends at a step, or after a time, has a result by then."""
+        is_at_last_step = (
+            live.told is Action.COMPLETE
+            and ending.outcome is Outcome.PRUNED
+            and ending.cause is Cause.PRUNER
+        )
+        is_out_of_time = (
+            self._terms.completes_on_timeout
+            and ending.outcome is Outcome.TIMED_OUT
+            and ending.cause is Cause.TIMEOUT
+        )
+        if not live.last_values or not (is_at_last_step or is_out_of_time):
+            return ending
+        return completed(live.last_values, self._search.objectives, ending.detail)
+
+    def _with_best_report(self, live: LiveAttempt, ending: Ending) -> Ending:
+        if not self._terms.best_report_counts or ending.outcome is not Outcome.COMPLETED:
+            return ending
+        said = live.finished
+        best = self._search.last_reports.best(live.attempt.trial_id)
+        if best is None or (said is not None and said.is_result):
+            return ending
+        return replace(ending, values={self._search.objectives[0]: best})
 
     def _lost_or_failed(self, attempt: Attempt, ending: Ending) -> Ending:
         why = self._lost.why_over_after(attempt.trial_id, attempt.trial_number, attempt.number)

@@ -41,6 +41,8 @@ _FAILED_GROUP_GRACE_S = 2.0
 _STRENGTHS: Mapping[Action, int] = {
     Action.CONTINUE: 0,
     Action.PAUSE: 1,
+    # What it was told before the last step stays.
+    Action.COMPLETE: 1,
     Action.PRUNE: 2,
     Action.STOP: 3,
 }

@@ -144,7 +144,11 @@ class Talk:
             # Also of a trial that is to end: it may have saved its state by then, and go on there.
             held_s = now.monotonic_s - live.leased_at_s
             decision = self._search.report(trial_id, report.step, report.values, held_s=held_s)
-            live.tell(decision.action, decision.reason)
+            if self._terms.max_steps is not None and report.step >= self._terms.max_steps:
+                # The pruner has its value; nothing is left to be saved by an early end.
+                live.tell(Action.COMPLETE, f"trial.max_steps is {self._terms.max_steps}.")
+            else:
+                live.tell(decision.action, decision.reason)
         for note in self._search.scheduler.take_notes():
             self._say(note)
         self._answer(live, source, report.step)

@@ -55,6 +55,14 @@ def try_failed_again(connection: sa.Connection, study_id: int) -> list[int]:
     return sorted(n_attempts)
 
 
+def n_forgiven(connection: sa.Connection, trial_id: int) -> int:
+    """How many of a trial's first attempts failed while the program was broken."""
+    query = sa.select(SYSTEM_ATTRS.c.value_json).where(
+        SYSTEM_ATTRS.c.trial_id == trial_id, SYSTEM_ATTRS.c.key == FORGIVEN_KEY
+    )
+    return int(connection.execute(query).scalar() or 0)
+
+
 def _is_worked_on(connection: sa.Connection, study_id: int) -> bool:
     query = sa.select(_DISPATCHERS.c.id).where(
         _DISPATCHERS.c.study_id == study_id, _DISPATCHERS.c.ended_at.is_(None)

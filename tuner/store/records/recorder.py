@@ -31,7 +31,7 @@ from tuner.store.optuna_tables.storage import MOST_WAITING
 from tuner.store.optuna_tables.writes import PendingRows
 from tuner.store.records import attempt_history
 from tuner.store.records.attempt_rows import AttemptRows, Row
-from tuner.store.records.broken_program import try_failed_again
+from tuner.store.records.broken_program import n_forgiven, try_failed_again
 from tuner.store.records.checkpoint_rows import CheckpointRows, StoredCheckpoint, checkpoints_of
 from tuner.store.records.commands import Commands
 from tuner.store.records.dispatcher_starts import (
@@ -426,17 +426,13 @@ class Recorder:
         """
         return self.run(lambda c: attempt_history.has_lost(c, trial_id, after=after, before=before))
 
-    def endings_of(self, trial_id: int, *, after: int = 0) -> list[Ending]:
-        """How a trial's attempts ended, as far as that is recorded; the oldest first.
-
-        Args:
-            trial_id: Whose attempts they are.
-            after: Number of an attempt; only those that follow it are given.
-        """
-        return self.run(lambda c: attempt_history.endings_of(c, trial_id, after=after))
+    def endings_of(self, trial_id: int) -> list[Ending]:
+        """How a trial's attempts ended, the oldest first; not those of a broken program."""
+        look = attempt_history.endings_of
+        return self.run(lambda c: look(c, trial_id, after=n_forgiven(c, trial_id)))
 
     def run(self, look: Callable[[sa.Connection], _Read]) -> _Read:
-        """Looks something up, now and beside what is collected."""
+        """Reads beside what is collected."""
         with self._errors():
             return self._database.access.run(look)
 
