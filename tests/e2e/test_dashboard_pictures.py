@@ -100,12 +100,16 @@ def take_pictures(browser: Browser, where: str, pages: Mapping[str, Subject], fo
             content = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
             page.set_viewport_size({"width": width, "height": max(height, content)})
             take_light_and_dark(page, folder / f"{name}-{size}")
-            assert_no_error_is_shown(page)
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= width, f"{name} is {wide} px wide"
+            check_page(page, name, width)
             page.set_viewport_size({"width": width, "height": height})
         context.close()
         assert errors == []
+
+
+def check_page(page: Page, name: str, width: int) -> None:
+    assert_no_error_is_shown(page)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= width, f"{name} is {wide} px wide"
 
 
 def open_page(page: Page, where: str, n_figures: int) -> None:
@@ -128,6 +132,22 @@ def take_light_and_dark(page: Page, stem: Path) -> None:
         page.screenshot(path=path, animations="disabled", style=NOT_FADED)
 
 
+@pytest.mark.timeout(600)
+def test_every_page_fits_a_phone(address: str, browser: Browser) -> None:
+    width, height = SIZES["phone"]
+    page = browser.new_page(viewport={"width": width, "height": height})
+    page.set_default_timeout(BROWSER_MS)
+    errors = errors_of(page)
+    for name, subject in PAGES.items():
+        open_page(page, f"{address}/{subject.path}", subject.n_figures)
+        check_page(page, name, width)
+        if name == "population":
+            page.emulate_media(color_scheme="dark")
+            page.wait_for_function(IN_ITS_COLOURS)
+    assert errors == []
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_pictures_of_every_page(address: str, browser: Browser, tmp_path: Path) -> None:
     take_pictures(browser, address, PAGES, picture_folder(tmp_path))
