@@ -273,9 +273,9 @@ LARGE = "x" * messages.MAX_LINE_BYTES
         ),
         (
             lambda link: link.report(
-                3, {"accuracy": 1.0}, {f"m{i}": 0.5 for i in range(1_500_000)}
+                3, {"accuracy": 1.0}, {f"m{i:0240}": 0.5 for i in range(80_000)}
             ),
-            r"report: step 3 with 1,500,000 extra metrics \(such as 'm0'\)",
+            r"report: step 3 with 80,000 extra metrics \(such as 'm0+'\)",
         ),
         (
             lambda link: link.suggest("word", CategoricalDistribution([LARGE])),
@@ -352,7 +352,7 @@ def test_of_more_reports_than_memory_shall_hold_the_oldest_are_dropped(
 ) -> None:
     link = DispatcherLink(sleeper.address, ATTEMPT, TOKEN, ASSIGN)
     link.set_attribute("note", "at the beginning")
-    metrics = {f"metric-{i}": 0.5 for i in range(20_000)}
+    metrics = {f"metric-{i:0240}": 0.5 for i in range(2_000)}
     for step in range(100):  # 50 MB
         link.report(step, {"accuracy": 0.5}, metrics)
     with ThreadPoolExecutor() as pool:
