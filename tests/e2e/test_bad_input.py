@@ -331,9 +331,9 @@ def test_program_of_a_command(study_folder: StudyFolder) -> None:
     study_folder.study(trial={"command": ["python", "train.py", "--lr={lr}", "--x={xx}"]})
     check_refused(
         study_folder.tune(),
-        "study.yaml: trial.command[2] is '--lr={lr}', but {lr} is not in search_space. Known: "
-        "x, trial_number, seed, attempt_number, checkpoint_dir, gpus. A brace that is no place is "
-        "doubled: {{ }}.\n"
+        "study.yaml: trial.command[2] is '--lr={lr}', but {lr} is not in search_space. "
+        "Parameters: x. The tuner itself fills {trial_number}, {attempt_number}, {seed}, "
+        "{checkpoint_dir}, {gpus}. A brace that is no place is doubled: {{ }}.\n"
         "study.yaml: trial.command[3] is '--x={xx}', but {xx} is not in search_space. "
         "Did you mean '{x}'?",
     )

@@ -98,7 +98,7 @@ OF_COMMANDS = {
     "exit": ("failed", "exit_code", "Exit code 3.\nthis is exit", "FAIL", 1),
     "raise": ("failed", "exit_code", "ValueError: the learning rate is a colour", "FAIL", 1),
     "signal": ("failed", "signal", "Killed by SIGSEGV.\nthis is signal", "FAIL", 1),
-    "nothing": ("failed", "no_result", "gave no value of value.\nthis is nothing", "FAIL", 1),
+    "nothing": ("failed", "no_result", "The last ones:\nthis is nothing", "FAIL", 1),
     "nan": ("failed", "not_a_number", "The value of value is not a number (NaN).", "PRUNED", 1),
     "slow": ("timed_out", "timeout", "It did not end within 2 s.\nthis is slow", "FAIL", 1),
     "memory": ("out_of_memory", "host_memory", "MemoryError: no room", "PRUNED", 2),
