@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from search_spaces.schema import parse_space
+from search_spaces.schema import parse_stored_space
 from search_spaces.space import AnySpace, DefineByRunSpace, ParamValue, SearchSpace
 
 _DECLARED = "declared"
@@ -28,7 +28,7 @@ def from_json(text: str) -> AnySpace | None:
     if document is None:
         return None
     if _DECLARED in document:
-        return parse_space(document[_DECLARED])
+        return parse_stored_space(document[_DECLARED])
     module, _, function = document[_DEFINE_BY_RUN].partition(":")
     return DefineByRunSpace(module=module, function=function)
 

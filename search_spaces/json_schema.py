@@ -6,7 +6,9 @@ to the tuner.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from search_spaces.wandb_distributions import taken_distributions
 
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 #: YAML 1.1 reads `1e-4` as text, and so does the parser of a space.
@@ -47,35 +49,82 @@ _CHOICES = {
     "type": "array",
     "items": _SCALAR,
     "minItems": 1,
-    "description": "Values of a categorical parameter.",
+    "description": "Values of a categorical parameter. A list alone, `optimizer: [sgd, adamw]`, is "
+    "the same.",
     "examples": [["sgd", "adamw"]],
 }
 _TYPE = {
     "description": "`float` and `int` are ranges from `low` to `high`, `categorical` is a list of "
-    "`choices`.",
+    "`choices`. It may be left out for `choices`, and for a range if one of its ends is not a "
+    "whole number (1.0), which makes it `float`.",
     "examples": ["float"],
 }
-_SIGNS_OF_A_PARAMETER = ("type", "low", "high", "choices")
+_MIN = {**_NUMBER, "description": "The same as `low`, as in W&B sweeps.", "examples": [1e-4]}
+_MAX = {**_NUMBER, "description": "The same as `high`, as in W&B sweeps.", "examples": [1e-1]}
+_VALUES = {
+    **_CHOICES,
+    "description": "The same as `choices`, as in W&B sweeps.",
+    "examples": [["sgd", "adamw"]],
+}
+_DISTRIBUTION = {
+    "description": "Distribution of a W&B sweep, instead of `type`, `log` and `step`. As in W&B, "
+    "`log_uniform` has exponents of e as its ends; `log_uniform_values` has values.",
+    "examples": ["log_uniform_values"],
+}
+_Q = {
+    "title": "number",
+    "type": "number",
+    "exclusiveMinimum": 0,
+    "default": 1,
+    "description": "Step of `distribution: q_uniform`; `min` and `max` are multiples of it.",
+    "examples": [0.1],
+}
+_VALUE = {
+    "title": "any value",
+    "description": "Makes the mapping a constant: every trial gets this value, which may be a list "
+    "or a mapping.",
+    "examples": [[1, 2]],
+}
+_ENDS = {"low": _LOW, "min": _MIN, "high": _HIGH, "max": _MAX}
+_HAS_ENDS = {
+    "allOf": [
+        {"anyOf": [{"required": ["low"]}, {"required": ["min"]}]},
+        {"anyOf": [{"required": ["high"]}, {"required": ["max"]}]},
+    ]
+}
 
 
-def _parameter(kinds: list[str], required: list[str], **keys: object) -> dict[str, object]:
+def _parameter(required: Sequence[str], **keys: object) -> dict[str, object]:
     return {
         "type": "object",
-        "properties": {"type": {"enum": kinds, **_TYPE}, **keys, "when": _WHEN},
-        "required": ["type", *required],
+        "properties": {**keys, "when": _WHEN},
+        "required": list(required),
         "additionalProperties": False,
     }
 
 
-_RANGE = _parameter(["float", "int"], ["low", "high"], low=_LOW, high=_HIGH, log=_LOG, step=_STEP)
-_CATEGORICAL = _parameter(["categorical"], ["choices"], choices=_CHOICES)
+_RANGE = {
+    **_parameter([], type={"enum": ["float", "int"], **_TYPE}, **_ENDS, log=_LOG, step=_STEP),
+    **_HAS_ENDS,
+}
+_CATEGORICAL = {
+    **_parameter([], type={"enum": ["categorical"], **_TYPE}, choices=_CHOICES, values=_VALUES),
+    "anyOf": [{"required": ["choices"]}, {"required": ["values"]}],
+}
+_WANDB = _parameter(
+    ["distribution"],
+    distribution={"enum": list(taken_distributions()), **_DISTRIBUTION},
+    **_ENDS,
+    q=_Q,
+    choices=_CHOICES,
+    values=_VALUES,
+)
 _CONSTANT = {
     "title": "constant",
-    "type": ["string", "number", "boolean", "null", "array", "object"],
-    "not": {
-        "type": "object",
-        "anyOf": [{"required": [sign]} for sign in _SIGNS_OF_A_PARAMETER],
-    },
+    "type": "object",
+    "properties": {"value": _VALUE, "distribution": {"enum": ["constant"], **_DISTRIBUTION}},
+    "required": ["value"],
+    "additionalProperties": False,
 }
 
 SPACE: Mapping[str, object] = {
@@ -84,20 +133,18 @@ SPACE: Mapping[str, object] = {
         {
             "type": "object",
             "propertyNames": {"minLength": 1},
-            "additionalProperties": {"anyOf": [_RANGE, _CATEGORICAL, _CONSTANT]},
+            "additionalProperties": {
+                "anyOf": [
+                    _RANGE,
+                    _CATEGORICAL,
+                    _WANDB,
+                    _CONSTANT,
+                    {"title": "list of values", "type": "array", "items": _SCALAR, "minItems": 1},
+                    {"title": "constant", **_SCALAR},
+                ]
+            },
         },
         {"type": "string", "pattern": r"(\.ya?ml|^[^:\s]+:[^:\s]+)$"},
     ],
 }
 """What the study file may have under `search_space`."""
-
-PARAMETER: Mapping[str, object] = {
-    "type": {"enum": ["float", "int", "categorical"], **_TYPE},
-    "low": _LOW,
-    "high": _HIGH,
-    "log": _LOG,
-    "step": _STEP,
-    "choices": _CHOICES,
-    "when": _WHEN,
-}
-"""The keys of one parameter, each with its form and its meaning."""

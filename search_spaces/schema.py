@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeGuard
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
 from search_spaces.conditions import read_when
+from search_spaces.shorthands import (
+    Constant,
+    Entry,
+    FullForm,
+    Words,
+    read_entry,
+    stored_entry,
+)
 from search_spaces.space import (
     Distribution,
     Parameter,
@@ -29,30 +36,59 @@ _KEYS_OF_TYPE = {
 _MAX_STEPS = 2**53
 #: Optuna computes with floats and with 64 bits, and adds one to the ends.
 _MAX_WHOLE_NUMBER = 2**53
-_SIGNS_OF_A_PARAMETER = frozenset({"type", "low", "high", "choices"})
 
 
 def parse_space(mapping: Mapping[str, object]) -> SearchSpace:
     """Reads a space from a mapping of names to parameters and constants.
 
-    A mapping with `type`, `low`, `high` or `choices` is a parameter; any other value is a
-    constant.
+    A list is a categorical parameter. A mapping is a parameter, or a constant as `{value: ...}`.
+    Any other value is a constant. The keys of W&B sweeps (`min`, `max`, `values`, `distribution`)
+    are taken too.
 
     Raises:
         SpaceError: The first mistake; `others` has the rest.
     """
-    parameters: dict[str, Parameter] = {}
+    return _parse(mapping, read_entry)
+
+
+def parse_stored_space(mapping: Mapping[str, object]) -> SearchSpace:
+    """Reads the mapping that `SearchSpace.to_mapping` returned.
+
+    Raises:
+        SpaceError: If it is another one.
+    """
+    return _parse(mapping, stored_entry)
+
+
+def _parse(mapping: Mapping[str, object], read: Callable[[str, object], Entry]) -> SearchSpace:
     mistakes: list[SpaceError] = []
-    constants = _read_constants(mapping, mistakes)
-    for name, body in mapping.items():
-        if name in constants or not _is_parameter(body):
+    entries = dict(_entries(mapping, read, mistakes))
+    constants = {name: e.value for name, e in entries.items() if isinstance(e, Constant)}
+    parameters: dict[str, Parameter] = {}
+    for name, entry in entries.items():
+        if isinstance(entry, Constant):
             continue
+        later = mapping.keys() - parameters.keys() - constants.keys()
         try:
-            parameters[name] = _read_parameter(name, body, parameters, constants, mapping)
+            parameters[name] = _read_parameter(name, entry, parameters, constants, later)
         except SpaceError as mistake:
             mistakes.append(mistake)
     raise_together(mistakes)
     return SearchSpace(parameters=tuple(parameters.values()), constants=constants)
+
+
+def _entries(
+    mapping: Mapping[str, object],
+    read: Callable[[str, object], Entry],
+    mistakes: list[SpaceError],
+) -> Iterator[tuple[str, Entry]]:
+    for name, body in mapping.items():
+        try:
+            if not name:
+                raise SpaceError("has a parameter with an empty name. Name it.")
+            yield name, read(name, body)
+        except SpaceError as mistake:
+            mistakes.append(mistake)
 
 
 def raise_together(mistakes: Sequence[SpaceError]) -> None:
@@ -62,59 +98,26 @@ def raise_together(mistakes: Sequence[SpaceError]) -> None:
         raise SpaceError(first.problem, key=first.key, file=first.file, others=others)
 
 
-def _is_parameter(body: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(body, Mapping) and not _SIGNS_OF_A_PARAMETER.isdisjoint(body)
-
-
-def _read_constants(
-    mapping: Mapping[str, object], mistakes: list[SpaceError]
-) -> dict[str, ParamValue]:
-    constants: dict[str, ParamValue] = {}
-    for name, body in mapping.items():
-        if not name:
-            mistakes.append(SpaceError("has a parameter with an empty name. Name it."))
-        elif not _is_parameter(body):
-            try:
-                constants[name] = _constant(name, body)
-            except SpaceError as mistake:
-                mistakes.append(mistake)
-    return constants
-
-
-def _constant(key: str, body: object) -> ParamValue:
-    if body is None or isinstance(body, str | int | float | bool):
-        return body
-    if isinstance(body, list):
-        return [_constant(f"{key}[{place}]", each) for place, each in enumerate(body)]
-    if isinstance(body, dict):
-        return {str(name): _constant(f"{key}.{name}", each) for name, each in body.items()}
-    raise SpaceError(
-        f"is {body}, which YAML reads as a {type(body).__name__}, but a constant must be text, "
-        "a number, true or false, null, a list or a mapping. Put it in quotes.",
-        key=key,
-    )
-
-
 def _read_parameter(
     name: str,
-    body: Mapping[str, object],
+    entry: FullForm,
     earlier: Mapping[str, Parameter],
     constants: Mapping[str, ParamValue],
-    mapping: Mapping[str, object],
+    later: Collection[str],
 ) -> Parameter:
+    body, words = entry.body, entry.words
     kind = _read_type(name, body)
-    _refuse_unknown_keys(name, kind, body)
+    _refuse_unknown_keys(name, kind, body, words)
     distribution = (
-        _read_choices(name, body) if kind == "categorical" else _read_range(name, kind, body)
+        _read_choices(name, body, words)
+        if kind == "categorical"
+        else _read_range(name, kind, body, words)
     )
-    later = mapping.keys() - earlier.keys() - constants.keys()
     when = read_when(name, body.get("when"), earlier=earlier, constants=constants, later=later)
     return Parameter(name=name, distribution=distribution, when=when)
 
 
 def _read_type(name: str, body: Mapping[str, object]) -> str:
-    if "type" not in body:
-        raise SpaceError("has no type. Add type: float, int or categorical.", key=name)
     kind = body["type"]
     if isinstance(kind, str) and kind in _KEYS_OF_TYPE:
         return kind
@@ -124,13 +127,14 @@ def _read_type(name: str, body: Mapping[str, object]) -> str:
     )
 
 
-def _refuse_unknown_keys(name: str, kind: str, body: Mapping[str, object]) -> None:
+def _refuse_unknown_keys(name: str, kind: str, body: Mapping[str, object], words: Words) -> None:
+    written = {"low": words.low, "high": words.high, "choices": words.choices}
     known = _KEYS_OF_TYPE[kind]
     for key in body:
         if key not in known:
             hint = _hint(key, known) or f" Its keys are {', '.join(known)}."
             problem = f"is not a key of a parameter of type {kind}.{hint}"
-            raise SpaceError(problem, key=f"{name}.{key}")
+            raise SpaceError(problem, key=f"{name}.{written.get(key, key)}")
 
 
 def _hint(word: str, known: Iterable[str]) -> str:
@@ -138,8 +142,8 @@ def _hint(word: str, known: Iterable[str]) -> str:
     return f" Did you mean '{meant}'?" if meant else ""
 
 
-def _read_choices(name: str, body: Mapping[str, object]) -> CategoricalDistribution:
-    key = f"{name}.choices"
+def _read_choices(name: str, body: Mapping[str, object], words: Words) -> CategoricalDistribution:
+    key = f"{name}.{words.choices}" if words.choices else name
     choices = body.get("choices")
     if choices is None:
         raise SpaceError("has no choices. Add a list, such as choices: [sgd, adamw].", key=name)
@@ -168,22 +172,24 @@ def _read_choice(key: str, choice: object, seen: Mapping[Scalar, Scalar]) -> Sca
     return choice
 
 
-def _read_range(name: str, kind: str, body: Mapping[str, object]) -> Distribution:
-    _refuse_missing_ends(name, kind, body)
-    low = _number(f"{name}.low", kind, body["low"])
-    high = _number(f"{name}.high", kind, body["high"])
+def _read_range(name: str, kind: str, body: Mapping[str, object], words: Words) -> Distribution:
+    _refuse_missing_ends(name, kind, body, words)
+    low = _number(f"{name}.{words.low}", kind, body["low"])
+    high = _number(f"{name}.{words.high}", kind, body["high"])
     step = None if body.get("step") is None else _number(f"{name}.step", kind, body["step"])
     is_log = _flag(f"{name}.log", body.get("log", False))
-    _check_ends(name, low, high)
-    _check_log(name, kind, low, is_log=is_log, step=step)
+    _check_ends(name, low, high, words)
+    _check_log(f"{name}.{words.low}", kind, low, is_log=is_log)
+    _check_log_step(name, kind, is_log=is_log, step=step)
     _check_step(name, step, width=high - low)
     if kind == "float":
         return FloatDistribution(low, high, log=is_log, step=step)
     return IntDistribution(int(low), int(high), log=is_log, step=1 if step is None else int(step))
 
 
-def _refuse_missing_ends(name: str, kind: str, body: Mapping[str, object]) -> None:
-    missing = [key for key in ("low", "high") if body.get(key) is None]
+def _refuse_missing_ends(name: str, kind: str, body: Mapping[str, object], words: Words) -> None:
+    ends = {"low": words.low, "high": words.high}
+    missing = [word for key, word in ends.items() if body.get(key) is None]
     if missing:
         problem = f"has no {' and no '.join(missing)}. A parameter of type {kind} needs both ends."
         raise SpaceError(problem, key=name)
@@ -218,26 +224,30 @@ def _flag(key: str, value: object) -> bool:
     return value
 
 
-def _check_ends(name: str, low: float, high: float) -> None:
+def _check_ends(name: str, low: float, high: float, words: Words) -> None:
     if low == high:
-        problem = f"has low equal to high ({low}). Use a constant instead: {name}: {low}"
+        problem = (
+            f"has {words.low} equal to {words.high} ({low}). Use a constant instead: {name}: {low}"
+        )
         raise SpaceError(problem, key=name)
     if not math.isfinite(high - low):
-        problem = f"has low {low} and high {high}, which are too far apart. Narrow the range."
+        ends = f"{words.low} {low} and {words.high} {high}"
+        problem = f"has {ends}, which are too far apart. Narrow the range."
         raise SpaceError(problem, key=name)
     if low > high:
-        problem = f"is {low}, but must be below high, which is {high}. Swap the two."
-        raise SpaceError(problem, key=f"{name}.low")
+        problem = f"is {low}, but must be below {words.high}, which is {high}. Swap the two."
+        raise SpaceError(problem, key=f"{name}.{words.low}")
 
 
-def _check_log(name: str, kind: str, low: float, *, is_log: bool, step: float | None) -> None:
-    if not is_log:
-        return
-    if low <= 0:
+def _check_log(key: str, kind: str, low: float, *, is_log: bool) -> None:
+    if is_log and low <= 0:
         example = "1" if kind == "int" else "1.0e-5"
         problem = f"is {low}, but must be above 0 with log: true. Use for example {example}."
-        raise SpaceError(problem, key=f"{name}.low")
-    if step is not None and not (kind == "int" and step == 1):
+        raise SpaceError(problem, key=key)
+
+
+def _check_log_step(name: str, kind: str, *, is_log: bool, step: float | None) -> None:
+    if is_log and step is not None and not (kind == "int" and step == 1):
         problem = f"is {step}, but a step cannot be combined with log: true. Remove one of them."
         raise SpaceError(problem, key=f"{name}.step")
 

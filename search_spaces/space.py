@@ -17,6 +17,9 @@ Scalar: TypeAlias = str | int | float | bool | None
 #: A sampled value or a constant: anything that JSON can hold.
 ParamValue: TypeAlias = "Scalar | list[ParamValue] | dict[str, ParamValue]"
 
+SIGNS_OF_A_PARAMETER = frozenset({"type", "low", "high", "choices"})
+"""Keys of the full form of a parameter."""
+
 Distribution: TypeAlias = FloatDistribution | IntDistribution | CategoricalDistribution
 
 
@@ -100,7 +103,7 @@ class Parameter:
                 )
 
     def to_mapping(self) -> dict[str, ParamValue]:
-        """The parameter in the form of a study file."""
+        """The parameter in the full form of a study file."""
         mapping = _distribution_mapping(self.distribution)
         if self.when:
             mapping["when"] = {name: list(allowed) for name, allowed in self.when.items()}
@@ -131,9 +134,21 @@ class SearchSpace:
         return values | constants
 
     def to_mapping(self) -> dict[str, ParamValue]:
-        """The space in the form of a study file."""
+        """The space in the form in which it is stored."""
         parameters = {each.name: each.to_mapping() for each in self.parameters}
-        return {**parameters, **copy.deepcopy(dict(self.constants))}
+        constants: dict[str, ParamValue] = {
+            name: {"value": value} if is_like_a_parameter(value) or is_wrapped(value) else value
+            for name, value in self.constants.items()
+        }
+        return parameters | copy.deepcopy(constants)
+
+    def to_file_mapping(self) -> dict[str, ParamValue]:
+        """The space in the form of a study file, in which a list is a parameter."""
+        constants: dict[str, ParamValue] = {
+            name: {"value": value} if _reads_otherwise(value) else value
+            for name, value in self.constants.items()
+        }
+        return self.to_mapping() | copy.deepcopy(constants)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +176,24 @@ def identity(space: AnySpace | None) -> str:
     if isinstance(space, SearchSpace):
         document = space.to_mapping()
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def is_like_a_parameter(value: object) -> TypeGuard[dict[str, ParamValue]]:
+    """Whether a stored value is a parameter, and a constant of this form has to be wrapped."""
+    return isinstance(value, dict) and not SIGNS_OF_A_PARAMETER.isdisjoint(value)
+
+
+def is_wrapped(value: object) -> TypeGuard[dict[str, ParamValue]]:
+    """Whether a stored value is `{value: constant}`, for a constant that reads otherwise."""
+    if not isinstance(value, dict) or value.keys() != {"value"}:
+        return False
+    return is_like_a_parameter(value["value"]) or is_wrapped(value["value"])
+
+
+def _reads_otherwise(constant: ParamValue) -> bool:
+    """Whether a study file that has a constant as it is would not be read so."""
+    is_call = isinstance(constant, str) and constant.rstrip().endswith(")")
+    return isinstance(constant, list | dict) or is_call
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

@@ -188,7 +188,7 @@ def _first_params(config: StudyConfig, seed: int, earlier: Transferred) -> dict[
 def _space(config: StudyConfig) -> object:
     match config.search_space:
         case SearchSpace() as space:
-            return space.to_mapping()
+            return space.to_file_mapping()
         case DefineByRunSpace() as space:
             return f"{space.target} (define-by-run)"
         case None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-import yaml
-
+from search_spaces.flow import flow
 from tuner.config.json_schema import Json, JsonObject
 
 #: Before what an absent key means, at the end of a description.
@@ -119,14 +118,6 @@ def _type_in_words(schema: JsonObject) -> str:
     words = [_TYPES[str(kind)] for kind in kinds if kind != "null"]
     bounds = [text.format(schema[key]) for key, text in _BOUNDS.items() if key in schema]
     return ", ".join([" or ".join(words), *bounds])
-
-
-def flow(value: Json) -> str:
-    """A value as YAML on one line."""
-    text = yaml.safe_dump(
-        value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True
-    )
-    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _mapping(value: Json) -> JsonObject:

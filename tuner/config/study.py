@@ -159,8 +159,8 @@ class StudyConfig(Model):
     )
     search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = Field(
         default=None,
-        description="Parameters to search, and constants: a mapping with `type` is a parameter, "
-        "anything else a constant. Instead of the mapping: the path of a YAML file "
+        description="Parameters to search, and constants. A mapping or a list is a parameter; a "
+        "single value, or `{value: ...}`, is a constant. Instead: the path of a YAML file "
         "(`search_spaces/mlp.yaml` comes with the package), or `module:function` of a function "
         "that calls `trial.suggest_*`. Leave it out for an Optuna objective.",
         examples=[{"lr": {"type": "float", "low": 1e-4, "high": 1e-1, "log": True}, "epochs": 20}],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from search_spaces.flow import flow
 from tuner.config.json_schema import shipped_schema
-from tuner.config.reference import Key, all_keys, flow
+from tuner.config.reference import Key, all_keys
 
 _INTRODUCTION = """\
 # Study file reference

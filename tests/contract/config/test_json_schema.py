@@ -21,7 +21,7 @@ from search_spaces.strict_yaml import YamlError, read_yaml
 from tests.unit.config import test_mistakes
 from tests.unit.config.study_mutations import SEEDS, spoilt_values
 from tests.unit.config.wrong_values import RAW
-from tests.unit.search_spaces import test_schema
+from tests.unit.search_spaces import test_schema, test_shorthands
 from tuner.cli.main import app
 from tuner.config.json_schema import schema_path, shipped_schema
 from tuner.config.reference import all_keys
@@ -86,6 +86,7 @@ ONLY_THE_TUNER = {
 }
 #: In a search space: comparisons of two numbers, and of values with those of another parameter.
 ONLY_THE_PARSER = {
+    "no-type",
     "low-above-high",
     "low-equals-high",
     "log-from-0",
@@ -221,6 +222,18 @@ def test_parameter_is_accepted(text: str, distribution: object) -> None:
     assert refusals({**BASE, "search_space": {"x": read_yaml(text)}}) == []
 
 
+@pytest.mark.parametrize("text", [text for text, _ in test_shorthands.TAKEN])
+def test_short_form_is_accepted(text: str) -> None:
+    assert refusals({**BASE, "search_space": read_yaml(text)}) == []
+
+
+@pytest.mark.parametrize("text", [text for text, _ in test_shorthands.REFUSED])
+def test_short_form_that_the_schema_refuses_is_refused_by_the_tuner(text: str) -> None:
+    assert bool(refusals({**BASE, "search_space": read_yaml(text)})) == (
+        text not in test_shorthands.OF_RIGHT_SHAPE
+    )
+
+
 @pytest.mark.parametrize(
     "document",
     [
@@ -271,13 +284,23 @@ def raw_values() -> list[Any]:
 
 
 VALUES = raw_values()
+#: What a key of a parameter may stand beside.
+PARENTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"type": "float", "low": 1, "high": 2},
+    {"type": "categorical"},
+    {"distribution": "q_uniform", "min": 1, "max": 2},
+    {"distribution": "log_uniform", "max": 0},
+    {"distribution": "categorical"},
+    {"min": 0.5},
+)
 
 
 @pytest.mark.parametrize("key", list(all_keys(SCHEMA)), ids=lambda key: key.dotted)
 def test_value_that_the_schema_refuses_is_refused_by_the_tuner(key, tmp_path: Path) -> None:
     assert len(VALUES) > 150
     for value in VALUES:
-        for parent in ({}, {"type": "float", "low": 1, "high": 2}, {"type": "categorical"}):
+        for parent in PARENTS:
             document = with_value(key.path, copy.deepcopy(value), parent)
             if refused := refusals(document):
                 assert not is_accepted_by_the_tuner(document, tmp_path), refused

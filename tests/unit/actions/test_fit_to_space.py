@@ -18,7 +18,7 @@ SPACE = parse_space(
         "optimizer": {"type": "categorical", "choices": ["sgd", "adamw", None, True]},
         "momentum": {"type": "float", "low": 0.0, "high": 1.0, "when": {"optimizer": "sgd"}},
         "epochs": 20,
-        "layers": [64, 32],
+        "layers": {"value": [64, 32]},
     }
 )
 

@@ -35,7 +35,10 @@ search_space:
   optimizer: {type: categorical, choices: [sgd, adamw, 2, 2.5, true, null]}
   momentum: {type: float, low: 0.0, high: 0.99, when: {optimizer: [sgd]}}
   epochs: 20
-  nested: {a: [1, {b: c}]}
+  nested: {value: {a: [1, {b: c}]}}
+  sizes: [1, 2]
+  warmup: {min: 0.0, max: 0.5}
+  heads: {distribution: int_uniform, min: 1, max: 8}
 sampler: {name: tpe, seed: 0, n_startup_trials: 5, multivariate: true}
 pruner: {name: percentile, percentile: 25.0, n_startup_trials: 5}
 devices: cpu:2

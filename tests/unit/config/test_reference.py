@@ -26,6 +26,20 @@ STUDY: dict[str, Any] = {
 }
 
 
+ENDS = {"type": "float", "low": 0.01, "high": 0.5}
+#: What a parameter has beside a key that does not go with a float from `low` to `high`.
+BESIDE: dict[str, dict[str, object]] = {
+    "step": {"type": "float", "low": 0.1, "high": 0.5},
+    "choices": {"type": "categorical"},
+    "values": {},
+    "value": {},
+    "min": {"max": 0.5},
+    "max": {"min": 0.01},
+    "distribution": {"min": 0.01, "max": 0.5},
+    "q": {"distribution": "q_uniform", "min": 0.1, "max": 0.5},
+}
+
+
 def with_example(key: Key, example: object) -> dict[str, Any]:
     study = copy.deepcopy(STUDY)
     if "command" in key.path or "metrics" in key.path:
@@ -34,10 +48,7 @@ def with_example(key: Key, example: object) -> dict[str, Any]:
         study["trial"]["resources"] = {"gpus": 2}
     if key.path[0] == "search_space" and len(key.path) > 1:
         key_path = ("search_space", "drop", key.path[-1])
-        choices = {"type": "categorical", "choices": [1, 2]}
-        low = 0.1 if key.path[-1] == "step" else 0.01
-        ends = {"type": "float", "low": low, "high": 0.5}
-        study["search_space"]["drop"] = choices if key.path[-1] == "choices" else ends
+        study["search_space"]["drop"] = dict(BESIDE.get(key.path[-1], ENDS))
     else:
         key_path = key.path
     mapping = study

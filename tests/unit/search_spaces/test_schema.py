@@ -59,7 +59,10 @@ def test_parameters_keep_the_order_of_the_file() -> None:
 
 
 def test_all_but_parameters_are_constants() -> None:
-    space = parse("epochs: 20\nname: '1e-4'\nsizes: [1, 2]\nextra: {a: {b: null}}\nflag: true\n")
+    space = parse(
+        "epochs: 20\nname: '1e-4'\nsizes: {value: [1, 2]}\n"
+        "extra: {value: {a: {b: null}}}\nflag: true\n"
+    )
     assert space.constants == {
         "epochs": 20,
         "name": "1e-4",
@@ -158,7 +161,8 @@ MISTAKES = [
     ),
     pytest.param(
         "lr: {low: 1, high: 2}",
-        "lr has no type. Add type: float, int or categorical.",
+        "lr has no type, and its ends are whole numbers, so that it may be int or float. "
+        "Write lr: {type: int, low: 1, high: 2}, or lr: {type: float, low: 1, high: 2}.",
         id="no-type",
     ),
     pytest.param(

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces import Parameter, SearchSpace, identity, parse_space
+from search_spaces.schema import parse_stored_space
 from search_spaces.space import is_one_of
 
 CONDITIONAL = {
     "epochs": 20,
-    "sizes": [1, 2],
+    "sizes": {"value": [1, 2]},
     "optimizer": {"type": "categorical", "choices": ["sgd", "adamw", "none"]},
     "momentum": {"type": "float", "low": 0.0, "high": 0.9, "when": {"optimizer": "sgd"}},
     "nesterov": {
@@ -122,6 +123,7 @@ def test_suggest_keeps_bounds_and_conditions(space: SearchSpace, seed: int) -> N
 @settings(max_examples=40, deadline=None)
 @given(space=spaces())
 def test_to_mapping_is_read_back_as_the_same_space(space: SearchSpace) -> None:
-    again = parse_space(space.to_mapping())
+    assert parse_stored_space(space.to_mapping()) == space
+    again = parse_space(space.to_file_mapping())
     assert again == space
     assert identity(again) == identity(space)
