@@ -24,7 +24,7 @@ help:
 	@echo "make nightly    every test, with those marked nightly and 5000 fuzzed study files"
 	@echo "make check      format, lint, types, unit and contract tests (on SQLite, without slow ones)"
 	@echo "make format     put the code into its form"
-	@echo "make lock       write requirements.lock anew from pyproject.toml"
+	@echo "make lock       write the lock files from pyproject.toml"
 
 run: $(VENV)/ready
 	$(BIN)/python -m tuner.run $(STUDY) $(ARGS)
