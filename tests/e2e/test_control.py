@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -42,6 +41,18 @@ def running(folder: StudyFolder) -> Running:
     started = folder.start()
     wait_until(lambda: started.out.count(": started on") == 2, "two trials run")
     return started
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StudyFolder]:
+    """The folder of one study for all tests that change nothing of it: two trials run."""
+    folder = StudyFolder(path=tmp_path_factory.mktemp("busy"))
+    folder.write("forecast.py", PATIENT)
+    folder.study(pruner="none", budget={"trials": 4})
+    started = folder.start()
+    wait_until(lambda: started.out.count(": started on") == 2, "two trials run")
+    yield folder
+    folder.end_all()
 
 
 def let_go(folder: StudyFolder) -> None:
@@ -165,11 +176,8 @@ def test_devices_that_are_not_there_are_refused(folder: StudyFolder, running: Ru
         (("pause", "--study", "other"), "has no study 'other'"),
     ],
 )
-def test_what_cannot_be(
-    folder: StudyFolder, running: Running, words: tuple[str, ...], message: str
-) -> None:
-    assert message in refused(folder.tuner(*words))
-    running.signal(signal.SIGKILL)
+def test_what_cannot_be(busy: StudyFolder, words: tuple[str, ...], message: str) -> None:
+    assert message in refused(busy.tuner(*words))
 
 
 def test_retry_takes_the_same_parameters(folder: StudyFolder, running: Running) -> None:

@@ -32,6 +32,7 @@ def bounded_tpe(*, multivariate: bool) -> BaseSampler:
     return sampler
 
 
+@pytest.mark.nightly
 class TestBounded(BasicSamplerTestCase, MultiObjectiveSamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
@@ -44,6 +45,7 @@ class TestBoundedOfAllParameters(RelativeSamplerTestCase, MultiObjectiveSamplerT
         return lambda: bounded_tpe(multivariate=True)
 
 
+@pytest.mark.nightly
 class TestWithAPrior(BasicSamplerTestCase, MultiObjectiveSamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
