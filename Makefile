@@ -48,7 +48,11 @@ test: $(VENV)/ready-keras servers
 nightly: $(VENV)/ready-keras servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
-check: lint types
+# Types and tests side by side: neither keeps two processors busy to its end.
+check: $(VENV)/ready
+	@$(MAKE) --no-print-directory -j 2 lint types quick
+
+quick: $(VENV)/ready
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not nightly" -k "not postgresql and not mariadb" tests/unit tests/contract
 
 # PostgreSQL and MariaDB, which the tests start for themselves.

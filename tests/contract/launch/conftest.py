@@ -287,7 +287,7 @@ def local(tmp_path: Path) -> Iterator[LocalBench]:
     bench.close()
 
 
-@pytest.fixture(params=["fake", "local"])
+@pytest.fixture(params=["fake", pytest.param("local", marks=pytest.mark.slow)])
 def bench(request: pytest.FixtureRequest) -> Bench:
     return FakeBench() if request.param == "fake" else request.getfixturevalue("local")
 

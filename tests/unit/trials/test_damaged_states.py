@@ -50,6 +50,7 @@ def save(folder: CheckpointFolder, step: int, *, sharded: bool) -> Path:
     return folder.save(a_state(step), step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sharded", [False, True])
 def test_none_of_many_damaged_states_is_loaded(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], sharded: bool
