@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.e2e.study_folder import StudyFolder
+from tests.e2e.study_folder import StudyFolder, wait_until
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
 #: As a framework's progress lines look.
@@ -70,3 +70,26 @@ def test_the_start_says_which_python_a_command_gets(study_folder: StudyFolder) -
     version = ".".join(map(str, sys.version_info[:3]))
     own = Path(sys.executable).parent / "python"
     assert f"command: python is {own} (Python {version})\n" in study_folder.tune().out
+
+
+def test_log_is_followed_to_its_end(study_folder: StudyFolder) -> None:
+    study_folder.write(
+        "train.py",
+        "import time\nprint('begun', flush=True)\n"
+        "while not __import__('os').path.exists('released'):\n    time.sleep(0.05)\n"
+        "print('loss 0.5', flush=True)\n",
+    )
+    study_folder.study(
+        trial={"command": ["python", "train.py"], "metrics": {"pattern": "loss {loss}"}},
+        objectives={"loss": "minimize"},
+        devices="cpu:1",
+        budget={"trials": 1},
+    )
+    running = study_folder.start()
+    wait_until(lambda: "begun" in study_folder.tuner("logs", "0").out, "the trial prints")
+    follower = study_folder.start_tuner("logs", "small", "0", "--follow", "--tail", "1")
+    wait_until(lambda: follower.out == "begun\n", "the follower has read what is there")
+    study_folder.write("released", "")
+    ended = follower.wait()
+    assert (ended.code, ended.out) == (0, "begun\nloss 0.5\n")
+    assert running.wait().code == EXIT_BUDGET_REACHED

@@ -29,7 +29,7 @@ enqueue: --debug --params --skip-existing --study
 export: --debug --force --output --study -o
 import: --as --debug --study
 init: --force
-logs: --attempt --rank --study
+logs: --attempt --follow --rank --study --tail -f -n
 pause: --debug --study
 report: --debug --output --study -o
 resume: --debug --study

@@ -89,8 +89,13 @@ def set_(
 
 @app.command()
 def retry(
-    trial: Annotated[int, typer.Option("--trial", help="Number of a trial that has ended.")],
-    source: Source = STUDY_FILE,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STUDY] TRIAL", help=f"{A_STUDY} Then the number of a trial that has ended."
+        ),
+    ] = None,
+    trial: Annotated[int | None, typer.Option("--trial", help="Number of the trial.")] = None,
     study: Study = None,
     debug: Debug = False,
 ) -> None:
@@ -99,9 +104,12 @@ def retry(
         from tuner.actions.commands import whoever_asks
         from tuner.actions.retry import retry as retry_trial
         from tuner.queries.locate import find_place
+        from tuner.terminal.trial_words import read_words
 
-        place, now = find_place(source, study, os.environ), datetime.now(UTC)
-        done = retry_trial(place, trial, now, asked_by=whoever_asks())
+        given = [*(words or []), *([] if trial is None else [str(trial)])]
+        source, number = read_words(given, "tuner retry")
+        place, now = find_place(source or STUDY_FILE, study, os.environ), datetime.now(UTC)
+        done = retry_trial(place, number, now, asked_by=whoever_asks())
         print(
             f"Trial {done.new_number} of study {done.study!r} waits, with the parameters of trial "
             f"{done.trial_number}. Whoever works on the study takes it next.",
@@ -121,9 +129,10 @@ def why(
     """Explains a trial: what it waits for, why it was pruned, or what failed."""
     with Edge(debug, **_EDGE):
         from tuner.queries.locate import choose_study, find_place, reading
-        from tuner.terminal.why import explain, read_words
+        from tuner.terminal.trial_words import read_words
+        from tuner.terminal.why import explain
 
-        source, trial = read_words(words)
+        source, trial = read_words(words, "tuner why")
         place, now = find_place(source or STUDY_FILE, study, os.environ), datetime.now(UTC)
         with reading(place) as (_, connection):
             print(explain(connection, choose_study(connection, place), trial, now), flush=True)

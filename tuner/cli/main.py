@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,10 +21,11 @@ from rich.console import Console
 from tuner.checkpoints.paths import StudyFiles
 from tuner.cli import control, dashboard, db, docs, report, schedule, simulate, studies
 from tuner.cli.error_exit import Edge
+from tuner.cli.studies import A_STUDY
 from tuner.compose.start import run_study
 from tuner.config import load_study_file
 from tuner.config.storage_url import without_passwords
-from tuner.errors import EXIT_BAD_INPUT
+from tuner.errors import EXIT_BAD_INPUT, ConfigError
 from tuner.results.formats import Format
 from tuner.terminal.output import lasting_output
 
@@ -166,8 +168,16 @@ def devices(
 
 @app.command()
 def logs(
-    trial: Annotated[int, typer.Argument(help="Number of the trial.")],
-    file: StudyFile = DEFAULT_FILE,
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[STUDY] TRIAL", help=f"{A_STUDY} Then the number of the trial."),
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is added, until the end.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option("--tail", "-n", min=0, help="Only so many lines of the end.")
+    ] = None,
     attempt: Annotated[
         int | None, typer.Option(help="Number of the attempt. Default: the last one.")
     ] = None,
@@ -178,15 +188,28 @@ def logs(
 ) -> None:
     """Prints the output of a trial."""
     with Edge(False):
-        from tuner.compose import run_report
+        from tuner.queries.locate import find_place
+        from tuner.terminal import logs as trial_logs
+        from tuner.terminal.trial_words import read_words
 
-        config = load_study_file(file, environ=os.environ, study=study)
-        path = run_report.find_log(
-            StudyFiles(folder=config.folder, study=config.study), trial, attempt, rank
-        )
+        source, trial = read_words(words, "tuner logs")
+        place = find_place(source or str(DEFAULT_FILE), study, os.environ)
+        config = place.config
+        if config is None:
+            problem = "names a database, but logs lie beside the study file. Name that."
+            raise ConfigError(problem, key="tuner logs")
+        files = StudyFiles(folder=config.folder, study=place.study or config.study)
+        path = trial_logs.find_log(files, trial, attempt, rank)
         print(path, file=sys.stderr)
-        for part in run_report.text_of_log(path):
+        is_over = partial(trial_logs.is_attempt_over, place, trial, path)
+        parts = (
+            trial_logs.follow_log(path, is_over, tail)
+            if follow
+            else trial_logs.text_of_log(path, tail)
+        )
+        for part in parts:
             sys.stdout.write(part)
+            sys.stdout.flush()
 
 
 @app.command()

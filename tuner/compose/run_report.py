@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,6 @@ import yaml
 
 from search_spaces import DefineByRunSpace, ParamValue, SearchSpace
 from tuner.attempt import Attempt
-from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.start import open_launcher
 from tuner.compose.study_plan import (
     HostDevices,
@@ -33,7 +31,6 @@ from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.width import ONE, LearnedWidth, width_of
 from tuner.errors import ConfigError
 from tuner.launch.inbox import Inbox
-from tuner.launch.log_limit import read_log
 from tuner.search.defaults import choose, sampler_of
 from tuner.search.samplers.transfer import Transferred
 from tuner.search.study_identity import to_optuna
@@ -124,41 +121,6 @@ def init(path: Path, *, force: bool) -> str:
         raise ConfigError(f"cannot be written: {error.strerror}.", file=str(path)) from error
     file = shlex.quote(str(path))
     return f"{path} is written. Edit it, then: tuner validate {file}; python -m tuner.run {file}"
-
-
-def find_log(files: StudyFiles, trial: int, attempt: int | None, rank: int) -> Path:
-    """
-    Raises:
-        ConfigError: If the trial has no such log; the message names those that exist.
-    """
-    attempts = files.attempts_of(trial)
-    if not attempts:
-        raise ConfigError(f"Trial {trial} of study {files.study!r} has no log in {files.root}.")
-    if attempt is None:
-        attempt = attempts[-1]
-    elif attempt not in attempts:
-        known = ", ".join(map(str, attempts))
-        raise ConfigError(f"Trial {trial} has no attempt {attempt}. It has: {known}.")
-    ranks = files.ranks_of(trial, attempt)
-    if rank not in ranks:
-        known = ", ".join(map(str, ranks))
-        raise ConfigError(f"Trial {trial} has no log of rank {rank}. It has: {known}.")
-    return files.log(trial, attempt, rank)
-
-
-def text_of_log(path: Path) -> Iterator[str]:
-    """A log in pieces, as text.
-
-    Raises:
-        ConfigError: If it cannot be read.
-    """
-    decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-    try:
-        for chunk in read_log(path):
-            yield decode(chunk)
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}.", file=str(path)) from error
-    yield decode(b"", final=True)
 
 
 def _first_lease(config: StudyConfig, host: HostDevices, params: Mapping[str, ParamValue]) -> Lease:

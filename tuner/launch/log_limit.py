@@ -173,14 +173,19 @@ class _Limit:
             raise
 
 
-def read_log(path: Path) -> Iterator[bytes]:
+def read_log(path: Path, *, until: int | None = None) -> Iterator[bytes]:
     """A log in pieces, without the hole of one that has not been written anew.
+
+    Args:
+        path: Of the log.
+        until: Bytes from its beginning; None for all that is there now.
 
     Raises:
         OSError: If it cannot be read.
     """
     with path.open("rb", buffering=0) as file:
         fd, size = file.fileno(), os.fstat(file.fileno()).st_size
+        size = size if until is None else min(size, until)
         position = 0
         while position < size:
             begin, end = _next_data(fd, position, size)

@@ -44,19 +44,6 @@ _HOLD_UP = frozenset(
 )
 
 
-def read_words(words: Sequence[str]) -> tuple[str | None, int]:
-    """The study that is named, if one is, and the trial's number.
-
-    Raises:
-        ConfigError: If that is not what they are.
-    """
-    *source, number = words
-    if len(source) > 1 or not number.isdecimal():
-        problem = f"is given {' '.join(words)!r}, but takes a study and a trial's number, "
-        raise ConfigError(f"{problem}such as study.yaml 17.", key="tuner why")
-    return next(iter(source), None), int(number)
-
-
 def explain(connection: sa.Connection, study: StoredStudy, number: int, now: datetime) -> str:
     """All that the database knows about how a trial came to where it is.
 
