@@ -84,6 +84,26 @@ def write_report(url: str, study: StoredStudy, output: Path, now: datetime) -> N
     os.replace(partial, output)
 
 
+def study_figures(url: str, study: StoredStudy) -> dict[str, Figure]:
+    """The figures of the report, by their titles.
+
+    Args:
+        url: Of the database.
+        study: In there.
+
+    Raises:
+        StoreError: If the database can't be read.
+    """
+    look = Look(url)
+    try:
+        subject = _Subject(
+            look=look, study=study, objectives=look.objectives(study), trials=look.trials(study)
+        )
+        return dict(_figures(subject))
+    finally:
+        look.close()
+
+
 def _page(look: Look, study: StoredStudy, now: datetime) -> str:
     subject = _Subject(
         look=look,

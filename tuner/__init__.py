@@ -1,26 +1,50 @@
-"""Hyperparameter tuning that owns your GPUs: the results of a study, in Python."""
+"""Hyperparameter tuning that owns your GPUs."""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trials import ddp
+    from trials.context import TrialContext
+    from trials.current import current
+    from trials.params import Params
+    from tuner.api.start import run
+    from tuner.api.study import Study, StudyInterrupted
     from tuner.results.best import BestConfiguration, load_best, load_top
     from tuner.results.schedule import Schedule, load_schedule
 
-__all__ = ["BestConfiguration", "Schedule", "load_best", "load_schedule", "load_top"]
+__all__ = [
+    "BestConfiguration",
+    "Params",
+    "Schedule",
+    "Study",
+    "StudyInterrupted",
+    "TrialContext",
+    "current",
+    "ddp",
+    "load_best",
+    "load_schedule",
+    "load_top",
+    "run",
+]
 
-_OF_SCHEDULE = ("Schedule", "load_schedule")
+_MODULES = {
+    "tuner.api.start": ("run",),
+    "tuner.api.study": ("Study", "StudyInterrupted"),
+    "tuner.results.best": ("BestConfiguration", "load_best", "load_top"),
+    "tuner.results.schedule": ("Schedule", "load_schedule"),
+    "trials": ("Params", "TrialContext", "current"),
+}
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> object:
-    """Imports on first use: a training process must not pay for the database."""
-    if name in _OF_SCHEDULE:
-        from tuner.results import schedule
-
-        return getattr(schedule, name)
-    if name in __all__:
-        from tuner.results import best
-
-        return getattr(best, name)
-    raise AttributeError(f"module 'tuner' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Imports on first use: a training process must not pay for the database."""
+        if name == "ddp":
+            return importlib.import_module("trials.ddp")
+        for module, names in _MODULES.items():
+            if name in names:
+                return getattr(importlib.import_module(module), name)
+        raise AttributeError(f"module 'tuner' has no attribute {name!r}")

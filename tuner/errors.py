@@ -6,6 +6,7 @@
     ├── LaunchError        a worker could not be started                      exit code 2
     ├── StoreError         the database could not be used                     exit code 1 or 2
     │   └── StudyMismatch  the stored study differs from the file             exit code 2
+    ├── StudyFailed        a study that Python code started has failed        exit code 1
     ├── ChannelClosed      the other end of a channel is gone                 (inside a worker)
     ├── MessageTooLarge    a message is above the channel's limit             (inside a worker)
     ├── RanksDisagree      the ranks of a trial are at different steps        (inside a worker)
@@ -81,6 +82,12 @@ class StoreError(TunerError):
 
 class StudyMismatch(StoreError):
     """The study in the database has another search space or other objectives."""
+
+
+class StudyFailed(TunerError):
+    """The study ended without a result, or the process that ran it has died."""
+
+    exit_code = EXIT_STUDY_FAILED
 
 
 class ChannelClosed(TunerError):

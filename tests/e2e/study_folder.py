@@ -160,6 +160,9 @@ class StudyFolder:
     def python(self, *words: str) -> Ended:
         return self._start([sys.executable, *words]).wait()
 
+    def start_python(self, *words: str) -> Running:
+        return self._start([sys.executable, *words])
+
     def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         ours = {"PYTHONPATH": _PATH, "PYTHONWARNINGS": "default"}

@@ -219,10 +219,17 @@ def test_every_guide_is_linked_from_the_first_page() -> None:
 def test_public_names_are_fixed() -> None:
     assert tuner.__all__ == [
         "BestConfiguration",
+        "Params",
         "Schedule",
+        "Study",
+        "StudyInterrupted",
+        "TrialContext",
+        "current",
+        "ddp",
         "load_best",
         "load_schedule",
         "load_top",
+        "run",
     ]
     assert all(getattr(tuner, name) for name in tuner.__all__)
 

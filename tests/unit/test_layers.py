@@ -40,6 +40,7 @@ app.data app.library app.assets
 app.charts
 app.views
 app
+tuner.api
 tuner.cli
 tuner.run tuner.best tuner.docs_pages.__main__
 """
@@ -47,6 +48,12 @@ tuner.run tuner.best tuner.docs_pages.__main__
 ALLOWED = {
     ("tuner", "tuner.results.best"): "the package's public names, imported on first use",
     ("tuner", "tuner.results.schedule"): "the package's public names, imported on first use",
+    ("tuner", "tuner.api.start"): "the package's public names, imported on first use",
+    ("tuner", "tuner.api.study"): "the package's public names, imported on first use",
+    ("tuner", "trials.ddp"): "the package's public names, imported on first use",
+    ("tuner", "trials.context"): "the package's public names, imported on first use",
+    ("tuner", "trials.current"): "the package's public names, imported on first use",
+    ("tuner", "trials.params"): "the package's public names, imported on first use",
     ("tuner.results.best", "trials.checkpoints"): "imported late, by who loads a state",
 }
 

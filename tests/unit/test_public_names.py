@@ -51,10 +51,17 @@ why: --debug --study
 def test_names_of_the_package_tuner() -> None:
     assert sorted(tuner.__all__) == [
         "BestConfiguration",
+        "Params",
         "Schedule",
+        "Study",
+        "StudyInterrupted",
+        "TrialContext",
+        "current",
+        "ddp",
         "load_best",
         "load_schedule",
         "load_top",
+        "run",
     ]
     assert all(hasattr(tuner, name) for name in tuner.__all__)
 
@@ -125,6 +132,19 @@ def test_what_is_loaded_of_a_study() -> None:
         "study",
         "trial",
         "values",
+    ]
+
+
+def test_what_a_started_study_has() -> None:
+    assert sorted(_public(tuner.Study)) == [
+        "best",
+        "figures",
+        "is_running",
+        "name",
+        "stop",
+        "storage",
+        "trials",
+        "wait",
     ]
 
 

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,6 +43,7 @@ from tuner.provenance import package_versions
 
 if TYPE_CHECKING:
     from tuner.compose.wiring import StudyEnd
+    from tuner.dispatch.notices import View
     from tuner.monitoring.prometheus import MetricsServer
 
 
@@ -51,6 +52,7 @@ def run_study(
     console: Console,
     environ: Mapping[str, str],
     serve_at: tuple[str, int] | None = None,
+    view: AbstractContextManager[View] | None = None,
 ) -> StudyEnd:
     """Runs a study to the end of its budget, or until the user stops it.
 
@@ -59,6 +61,7 @@ def run_study(
         console: Where progress is shown: live in a terminal, else as lines.
         environ: The process's environment.
         serve_at: Host and port where figures are served for Prometheus; None for nowhere.
+        view: Shows progress instead of the console; entered while trials run.
 
     Raises:
         TunerError: With a message for the user; everything is stopped and recorded by then.
@@ -92,7 +95,9 @@ def run_study(
             from tuner.compose.wiring import dispatch
         reselection = reselection_of(config, host, environ, locks)
         stack.callback(reselection.close)
-        return dispatch(config, console, host, locks, inbox, launcher, pruner, reselection, metrics)
+        return dispatch(
+            config, console, host, locks, inbox, launcher, pruner, reselection, metrics, view
+        )
 
 
 @contextmanager

@@ -91,6 +91,7 @@ def dispatch(
     pruner: BasePruner,
     reselection: Reselection,
     metrics: MetricsServer | None = None,
+    other_view: AbstractContextManager[View] | None = None,
 ) -> StudyEnd:
     """Opens the database and the channel, and dispatches until the end.
 
@@ -104,6 +105,7 @@ def dispatch(
         pruner: Of the study.
         reselection: Chooses other devices where somebody asks for them.
         metrics: Is told figures; None where nobody wants them.
+        other_view: Shows progress; None chooses one that suits the console.
 
     Raises:
         TunerError: With a message for the user.
@@ -124,7 +126,7 @@ def dispatch(
         workplace = _open_workplace(
             stack, config, database, host, locks, inbox, launcher, reselection
         )
-        view = stack.enter_context(_view(config, console))
+        view = stack.enter_context(other_view or view_of(config, console))
         shown = view if metrics is None else FiguresView(view, metrics.publish)
         hooks = stack.enter_context(Hooks(_hook_terms(config), shown, groups=launcher.guard))
         result = _run(study, workplace, view, hooks, inbox)
@@ -270,7 +272,8 @@ def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Stan
     return standby
 
 
-def _view(config: StudyConfig, console: Console) -> AbstractContextManager[View]:
+def view_of(config: StudyConfig, console: Console) -> AbstractContextManager[View]:
+    """A live picture in a terminal, else lines."""
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveView(console, config.study)
     return PlainView(console.file)

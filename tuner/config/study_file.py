@@ -45,7 +45,7 @@ def load_study_file(
         ConfigError: With a line for each mistake.
     """
     text = _read(path)
-    given = _Values(file=str(path), values=_parse(text, str(path)))
+    given = _Values(file=str(path), values=parse_study(text, str(path)))
     for override in overrides:
         _apply_override(given, override)
     if study is not None:
@@ -76,7 +76,12 @@ def _read(path: Path) -> str:
     raise ConfigError(problem, file=str(path))
 
 
-def _parse(text: str, file: str) -> dict[str, object]:
+def parse_study(text: str, file: str) -> dict[str, object]:
+    """Reads the text of a study file.
+
+    Raises:
+        ConfigError: If it is no YAML mapping.
+    """
     try:
         document = read_yaml(text)
     except YamlError as error:

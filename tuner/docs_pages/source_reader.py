@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -59,11 +59,12 @@ class Package:
     members: tuple[Member, ...]
 
 
-def read_package(name: str) -> Package:
+def read_package(name: str, elsewhere: Collection[str] = ()) -> Package:
     """Reads a package.
 
     Args:
         name: Dotted, such as `trials.ddp`.
+        elsewhere: Packages with a page of their own. What is imported from them is left out.
 
     Raises:
         LookupError: If there is no such package, or a name of its `__all__` is not defined.
@@ -72,7 +73,11 @@ def read_package(name: str) -> Package:
     return Package(
         name=name,
         docstring=parse_docstring(ast.get_docstring(source.tree)),
-        members=tuple(_member(source, each) for each in _all_of(source)),
+        members=tuple(
+            _member(source, each)
+            for each in _all_of(source)
+            if not _is_imported_from(source, each, elsewhere)
+        ),
     )
 
 
@@ -96,6 +101,15 @@ def _all_of(source: _Source) -> list[str]:
         if isinstance(node, ast.Assign) and _name_of(node.targets[0]) == "__all__":
             return [str(each) for each in ast.literal_eval(node.value)]
     raise LookupError(f"{source.name} has no __all__.")
+
+
+def _is_imported_from(source: _Source, name: str, packages: Collection[str]) -> bool:
+    return any(
+        isinstance(each, ast.ImportFrom)
+        and (each.module or "").partition(".")[0] in packages
+        and name in {alias.name for alias in each.names}
+        for each in ast.walk(source.tree)
+    )
 
 
 def _member(source: _Source, name: str) -> Member:

@@ -11,7 +11,7 @@ from tuner.docs_pages.source_reader import Class, Function, Member, Package, Val
 PACKAGES = {
     "trials": "trials: inside a trial",
     "trials.ddp": "trials.ddp: several ranks",
-    "tuner": "tuner: results",
+    "tuner": "tuner: studies and results",
     "search_spaces": "search_spaces: spaces in Python",
 }
 _HEAD = """\
@@ -28,7 +28,9 @@ def training_api_page() -> str:
     """The page in Markdown, without the names of this module's packages being imported."""
     parts = [_HEAD]
     for name, heading in PACKAGES.items():
-        parts.extend(_package(read_package(name), heading))
+        # `tuner` has the names of `trials` as well.
+        elsewhere = set(PACKAGES) - {name, name.partition(".")[0]}
+        parts.extend(_package(read_package(name, elsewhere), heading))
     return "\n".join(parts)
 
 

@@ -69,6 +69,29 @@ def trials_csv(trials: Sequence[StoredTrial], objectives: Sequence[Objective]) -
     return text_file.getvalue()
 
 
+def trials_records(
+    trials: Sequence[StoredTrial], objectives: Sequence[Objective]
+) -> list[dict[str, object]]:
+    """The columns of `trials_csv` with values as they are; None where a trial has none."""
+    names = [each.name for each in objectives]
+    params = list(dict.fromkeys(name for each in trials for name in each.params))
+    return [
+        {
+            "number": trial.number,
+            "state": WORDS[trial.state],
+            "outcome": trial.outcome.value if trial.outcome else None,
+            **{f"{_VALUE_PREFIX}{name}": trial.values.get(name) for name in names},
+            "duration_s": trial.duration_s,
+            "started_at": trial.started_at,
+            "completed_at": trial.completed_at,
+            "attempts": len(trial.attempts),
+            "devices": devices_text(trial),
+            **{f"{PARAM_PREFIX}{name}": trial.params.get(name) for name in params},
+        }
+        for trial in trials
+    ]
+
+
 def _csv_row(
     trial: StoredTrial, names: Sequence[str], params: Iterable[str]
 ) -> list[str | int | float]:

@@ -1,0 +1,128 @@
+"""What the two processes of a study say to each other, one line of JSON each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeAlias
+
+from search_spaces import ParamValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What the calling process wants to have run: a study file, or the text of one.
+
+    It goes through a pipe and not through a file: a storage's URL may hold a password.
+    """
+
+    #: The study file as the caller named it; for a text, the name of the call.
+    file: str
+    #: What the study file would hold; None where `file` is a file.
+    text: str | None = None
+    #: Where relative paths of `text` begin.
+    folder: str = ""
+    overrides: tuple[str, ...] = ()
+    study: str | None = None
+    trials: int | None = None
+    #: Where the calling process looks for modules.
+    import_path: tuple[str, ...] = ()
+    #: Whether the child draws its progress on the terminal that both have.
+    draws: bool = False
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @staticmethod
+    def decode(line: bytes) -> Call:
+        data = json.loads(line)
+        lists = {name: tuple(data[name]) for name in ("overrides", "import_path")}
+        return Call(**{**data, **lists})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A line for people."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """Everything was found right; trials start now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnded:
+    """An attempt has ended. `values` is empty where the trial has no result."""
+
+    number: int
+    outcome: str
+    values: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRow:
+    """What is trained now."""
+
+    devices: str
+    number: int
+    elapsed_s: float
+    step: int | None
+    values: Mapping[str, float]
+    params: Mapping[str, ParamValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How the study stands."""
+
+    n_begun: int
+    n_trials: int | None
+    n_completed: int
+    n_pruned: int
+    n_failed: int
+    elapsed_s: float
+    left_s: float | None
+    is_stopping: bool
+    best_number: int | None
+    best_values: Mapping[str, float]
+    best_params: Mapping[str, ParamValue]
+    running: tuple[RunningRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The study has ended, by its budget or because somebody stopped it."""
+
+    exit_code: int
+    #: Lines for people: how it ended, and the best configuration.
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """An error ended the study, or it never began."""
+
+    #: Name of a class in `tuner.errors`.
+    error: str
+    message: str
+    exit_code: int
+    key: str | None = None
+
+
+Message: TypeAlias = Line | Begun | TrialEnded | Progress | Finished | Refused
+_KINDS = {each.__name__: each for each in (Line, Begun, TrialEnded, Progress, Finished, Refused)}
+
+
+def encode(message: Message) -> bytes:
+    return json.dumps({"kind": type(message).__name__, **asdict(message)}).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    data: dict[str, Any] = json.loads(line)
+    made = _KINDS[data.pop("kind")]
+    if made is Progress:
+        data["running"] = tuple(RunningRow(**row) for row in data["running"])
+    return made(**data)
