@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 
 from app.data.connection import ReadOnlyDatabase
 from tests.contract.store.old_schema import write_database_of_0001
+from tests.e2e.study_folder import Ended, StudyFolder
 from tests.integration.stored_studies.seeded import add_first_study
 from tuner.checkpoints.paths import StudyFiles
 from tuner.errors import StoreError
@@ -25,7 +25,6 @@ from tuner.store.connection.engine import limit_statements
 WITHOUT_END = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 )
-_TUNER = "import sys; sys.argv[0] = 'tuner'; from tuner.cli.main import main; main()"
 #: The words before the database, and those after it.
 VERBS: tuple[tuple[str, ...], ...] = (
     ("studies", "{}"),
@@ -71,30 +70,22 @@ def run(path: Path, *statements: str) -> None:
             connection.execute(each)
 
 
-def tuner(
-    folder: Path, *words: str, before: tuple[str, ...] = ()
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*before, sys.executable, "-c", _TUNER, *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
-    )
+def tuner(folder: Path, *words: str, before: tuple[str, ...] = ()) -> Ended:
+    return StudyFolder(path=folder).start_tuner(*words, prefix=before).wait(timeout_s=100.0)
 
 
 @pytest.mark.parametrize("make", [of_optuna_before_versions, of_older_tuner, of_today])
 def test_no_byte_of_it_changes(tmp_path: Path, make) -> None:
-    path = tmp_path / "study.db"
+    folder = tmp_path / "study"
+    folder.mkdir()
+    path = folder / "study.db"
     make(path)
     make_single_file(path)
     before = path.read_bytes()
     for verb in VERBS:
-        tuned = tuner(tmp_path, *(word.format(f"sqlite:///{path}") for word in verb))
-        assert "accident" not in tuned.stderr, (verb, tuned.stderr)
-        assert "Traceback" not in tuned.stderr, (verb, tuned.stderr)
+        tuned = tuner(folder, *(word.format(f"sqlite:///{path}") for word in verb))
+        assert "accident" not in tuned.err, (verb, tuned.err)
+        assert "Traceback" not in tuned.err, (verb, tuned.err)
         assert path.read_bytes() == before, verb
 
 
@@ -142,9 +133,9 @@ def test_what_looks_at_a_study_file_changes_no_file(tmp_path: Path, make) -> Non
     before = contents(folder)
     for verb in FILE_VERBS:
         tuned = tuner(folder, *verb)
-        assert "accident" not in tuned.stderr, (verb, tuned.stderr)
-        assert "Traceback" not in tuned.stderr, (verb, tuned.stderr)
-        assert tuned.returncode in _LOOKED or make is of_older_tuner, (verb, tuned.stderr)
+        assert "accident" not in tuned.err, (verb, tuned.err)
+        assert "Traceback" not in tuned.err, (verb, tuned.err)
+        assert tuned.code in _LOOKED or make is of_older_tuner, (verb, tuned.err)
         assert contents(folder) == before, verb
 
 
@@ -163,7 +154,7 @@ def test_what_may_not_be_written_can_be_looked_at(tmp_path: Path) -> None:
         tuned = tuner(
             folder, *(word.format("sqlite:///study.db") for word in verb), before=without_rights
         )
-        assert tuned.returncode in _LOOKED, (verb, tuned.stderr)
+        assert tuned.code in _LOOKED, (verb, tuned.err)
     assert contents(folder) == before
 
 
