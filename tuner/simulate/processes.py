@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 import optuna
 
 from tuner.config import PrunerConfig
-from tuner.launch.local_host.environment import environment, no_main_module
+from tuner.launch.local_host.fork_server import environment, no_main_module
 from tuner.launch.local_host.lifeline import Lifeline, hold
 from tuner.simulate.run import Simulated
 

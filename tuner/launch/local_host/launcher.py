@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from multiprocessing.process import current_process
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tuner.attempt import AttemptId
 from tuner.config.sections.logs import DEFAULT_MAX_LOG_BYTES
 from tuner.errors import LaunchError
 from tuner.launch.inbox import Event, Inbox, WorkerExited
-from tuner.launch.local_host import announced_stop, entry, preload
-from tuner.launch.local_host.environment import environment, no_main_module
+from tuner.launch.local_host import announced_stop, entry, fork_server, preload
+from tuner.launch.local_host.fork_server import ForkServer
 from tuner.launch.local_host.guardian import Guardian
 from tuner.launch.local_host.leftover_workers import Remains
 from tuner.launch.local_host.lifeline import Lifeline
 from tuner.launch.local_host.orphans import end_all, end_strays
 from tuner.launch.local_host.ports import Ports
-from tuner.launch.local_host.processes import is_gone, n_readable, signal_group
+from tuner.launch.local_host.processes import n_readable, signal_group
 from tuner.launch.local_host.socket_folder import SocketFolder
 from tuner.launch.log_limit import LogLimit
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
 from tuner.process_identity import ProcessIdentity
 
-_CHECK_TIMEOUT_S = 300.0
+_log = logging.getLogger(__name__)
+
 #: Each waiting process holds some 5 MB of its own.
 _MAX_SPARES = 16
 #: At the end, for what workers have left behind: at most, where something does not die.
@@ -44,8 +44,8 @@ _STRAYS_S = 20.0
 _LOOK_EVERY_S = 0.01
 #: From one look for strays to the next, where some do not go.
 _LONGEST_LOOK_S = 1.0
-#: From the end of a fork server's connections to its own.
-_DEATH_S = 1.0
+#: After that a worker that was killed counts as ended. A large program takes seconds to end.
+_GIVE_UP_S = 60.0
 #: The exit code that multiprocessing gives where the fork server could not tell it.
 _NOBODY_KNOWS = 255
 
@@ -97,8 +97,12 @@ class LocalLauncher:
         self._log_path = log_path
         self._import_path = tuple(import_path)
         self._logs = LogLimit(max_log_bytes)
-        self._context = multiprocessing.get_context("forkserver")
         self._workers: dict[_Key, _Worker] = {}
+        #: For those that were killed: when their exit is not waited for any more.
+        self._give_up_at_s: dict[_Key, float] = {}
+        #: Killed, not ended in time, and of no attempt any more.
+        self._late: list[_Worker] = []
+        self._alarm, self._alarm_bell = socket.socketpair()
         self._ports = Ports()
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
@@ -111,9 +115,12 @@ class LocalLauncher:
         self._lifeline = Lifeline(self.folder)
         #: Ends what is left should this process die; told also of what others start.
         self.guard = Guardian(owns=[self._lifeline.fd], folder=self.folder)
+        self._server = ForkServer(folder=self.folder, guard=self.guard)
+        inbox.watch(self._alarm, self._give_up_overdue)
         inbox.when_idle(self._fork_ahead)
         inbox.when_idle(self.guard.look)
         inbox.when_idle(self._look_for_strays)
+        inbox.when_idle(self._look_for_overdue)
         self._start_server(modules)
 
     def check(self, program: Program) -> None:
@@ -136,7 +143,7 @@ class LocalLauncher:
         try:
             return tuple(self._start(request) for request in requests)
         except LaunchError:
-            self._drop(requests[0].attempt_id)
+            self._drop(self._of(requests[0].attempt_id))
             raise
 
     def _start(self, request: LaunchRequest) -> int:
@@ -161,16 +168,20 @@ class LocalLauncher:
             spare = self._spares.popleft()
             if not wait([spare.process.sentinel], 0.0):
                 return spare
-            self._end_spare(spare)
+            self._end_spares([spare])
         return None
 
-    def _drop(self, attempt_id: AttemptId) -> None:
-        """Ends the ranks that were started before one could not be; nobody hears of them."""
-        self.kill(attempt_id)
-        for key in self._of(attempt_id):
-            self._workers[key].process.join()
-            for _ in self._reap(key):
-                pass
+    def _drop(self, keys: Collection[_Key]) -> None:
+        """Kills workers without events for their exits; leaves those that do not end in time."""
+        for attempt_id in {attempt_id for attempt_id, _ in keys}:
+            self._signal(attempt_id, signal.SIGKILL)
+        fork_server.join([self._workers[key].process for key in keys])
+        for key in keys:
+            if self._workers[key].process.exitcode is None:
+                self._give_up(key)
+            else:
+                for _ in self._reap(key):
+                    pass
 
     def free_port(self) -> int:
         return self._ports.take()
@@ -179,22 +190,18 @@ class LocalLauncher:
         try:
             try:
                 return self._fork_once()
-            except (EOFError, ConnectionError):
-                if not self._has_server_died():
+            except (EOFError, ConnectionError, TimeoutError):
+                if not self._server.has_died():
                     raise
-                # Somebody has killed it while it was asked, which is no fault of the trial's.
+                # It was killed while it was asked, which is no fault of the trial's.
                 return self._fork_once()
         except (OSError, EOFError) as error:
             raise LaunchError(f"The process could not be started: {error}") from error
 
     def _fork_once(self) -> _Worker:
-        reader, writer = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=entry.wait, args=(reader, self._lifeline.path))
+        reader, writer = self._server.pipe()
         try:
-            # The variables are for a fork server that multiprocessing starts anew, should it
-            # have died.
-            with no_main_module(), environment(self._variables):
-                process.start()
+            process = self._server.fork(entry.wait, (reader, self._lifeline.path))
         except (OSError, EOFError):
             writer.close()
             raise
@@ -202,15 +209,7 @@ class LocalLauncher:
             reader.close()
         assert process.pid is not None
         self.guard.watch(process.pid)
-        self._watch_server()
         return _Worker(process=process, pid=process.pid, requests=writer)
-
-    def _has_server_died(self) -> bool:
-        """Its connections end a moment before multiprocessing can see that it is gone."""
-        give_up_at_s = time.monotonic() + _DEATH_S
-        while not (has_died := is_gone(self._server_pid)) and time.monotonic() < give_up_at_s:
-            time.sleep(_LOOK_EVERY_S)
-        return has_died
 
     def _fork_ahead(self) -> bool:
         if len(self._spares) >= self._n_spares or not self._workers:
@@ -227,26 +226,27 @@ class LocalLauncher:
 
     def kill(self, attempt_id: AttemptId) -> None:
         self._signal(attempt_id, signal.SIGKILL)
+        give_up_at_s = time.monotonic() + _GIVE_UP_S
+        for key in self._of(attempt_id):
+            self._give_up_at_s.setdefault(key, give_up_at_s)
 
     def close(self) -> None:
-        while self._spares:
-            self._end_spare(self._spares.pop())
-        for attempt_id in {attempt_id for attempt_id, _ in self._workers}:
-            self._drop(attempt_id)
-        self._end_all()
-        self._stop_server()
+        self._end_spares(self._spares)
+        self._spares.clear()
+        self._drop(list(self._workers))
+        if (pid := self._server.running_pid) is not None:
+            end_all(pid, _STRAYS_S)
+        self._server.close()
+        self._leave_late()
         self._logs.close()
         self.guard.close()
-        if self._remains:
+        if self._remains and not self._late:
             self._remains.remove_own()
         self._lifeline.close()
-        # A fork server that this process starts later would look for its socket there.
-        _multiprocessing_config().pop("tempdir", None)
         self._sockets.close()
 
     def _reap(self, key: _Key) -> Iterable[Event]:
-        worker = self._workers.pop(key)
-        self._inbox.forget(worker.process.sentinel)
+        worker = self._take(key)
         # The fork server alone knows how a process ends; where it is gone, its pipe is empty, and
         # multiprocessing makes 255 of that. The pipe alone does not tell: at each start of another
         # process multiprocessing reads the exit codes that have come.
@@ -257,17 +257,67 @@ class LocalLauncher:
         signal_group(worker.pid, signal.SIGKILL)
         self.guard.release(worker.pid)
         worker.process.close()
-        if worker.log_path is not None:
-            self._logs.release(worker.log_path)
-        attempt_id, rank = key
-        if not self._of(attempt_id):
-            announced_stop.withdraw(self.folder, attempt_id)
         yield WorkerExited(
-            attempt_id=attempt_id,
-            rank=rank,
+            attempt_id=key[0],
+            rank=key[1],
             exit_code=1 if exit_code is None else exit_code,
             is_lost=is_empty and exit_code == _NOBODY_KNOWS,
         )
+
+    def _take(self, key: _Key) -> _Worker:
+        """Removes a worker that has ended, or counts as ended, from its attempt."""
+        worker = self._workers.pop(key)
+        self._give_up_at_s.pop(key, None)
+        self._inbox.forget(worker.process.sentinel)
+        if worker.log_path is not None:
+            self._logs.release(worker.log_path)
+        if not self._of(key[0]):
+            announced_stop.withdraw(self.folder, key[0])
+        return worker
+
+    def _look_for_overdue(self) -> bool:
+        now_s = time.monotonic()
+        if any(now_s >= give_up_at_s for give_up_at_s in self._give_up_at_s.values()):
+            self._alarm_bell.send(b"\0")
+        return False
+
+    def _give_up_overdue(self) -> Iterable[Event]:
+        self._alarm.recv(64)
+        now_s = time.monotonic()
+        for key, give_up_at_s in list(self._give_up_at_s.items()):
+            if now_s >= give_up_at_s:
+                self._give_up(key)
+                yield WorkerExited(attempt_id=key[0], rank=key[1], exit_code=-signal.SIGKILL)
+
+    def _give_up(self, key: _Key) -> None:
+        """Leaves a worker that was killed: SIGKILL keeps it from running any more of its code."""
+        worker = self._take(key)
+        _log.warning(
+            "A worker of attempt %s (pid %d) was killed and has not ended: not waited for",
+            key[0],
+            worker.pid,
+        )
+        self._late.append(worker)
+        self._inbox.watch(worker.process.sentinel, partial(self._reap_late, worker))
+
+    def _reap_late(self, worker: _Worker) -> Iterable[Event]:
+        self._late.remove(worker)
+        self._inbox.forget(worker.process.sentinel)
+        self.guard.release(worker.pid)
+        worker.process.join()
+        worker.process.close()
+        return ()
+
+    def _leave_late(self) -> None:
+        """Lets this process end although some workers have not."""
+        for worker in self._late:
+            fork_server.forget(worker.process)
+            with contextlib.suppress(KeyError):
+                self._inbox.forget(worker.process.sentinel)
+        if self._alarm.fileno() >= 0:
+            self._inbox.forget(self._alarm)
+        self._alarm.close()
+        self._alarm_bell.close()
 
     def _look_for_strays(self) -> bool:
         """Ends strays, less and less often while some stay: one may be in uninterruptible sleep."""
@@ -282,19 +332,17 @@ class LocalLauncher:
 
     def _end_strays(self) -> bool:
         workers = {worker.pid for worker in (*self._workers.values(), *self._spares)}
-        return end_strays(self._server_pid, workers, {key[0] for key in self._workers})
+        return end_strays(self._server.pid, workers, {key[0] for key in self._workers})
 
-    def _end_all(self) -> None:
-        # multiprocessing knows the pid until it has seen the end: nobody else has that pid.
-        server: Any = forkserver._forkserver
-        if (pid := server._forkserver_pid) is not None:
-            end_all(pid, _STRAYS_S)
-
-    def _end_spare(self, spare: _Worker) -> None:
-        """One that waits ends by itself when its pipe closes."""
-        spare.requests.close()
-        spare.process.join()
-        self.guard.release(spare.pid)
+    def _end_spares(self, spares: Collection[_Worker]) -> None:
+        """Ends processes that wait: by themselves when their pipes close, else with SIGKILL."""
+        for spare in spares:
+            spare.requests.close()
+        fork_server.join([spare.process for spare in spares])
+        stubborn = [spare.process for spare in spares if spare.process.exitcode is None]
+        fork_server.kill(stubborn)
+        for spare in spares:
+            self.guard.release(spare.pid)
 
     def _signal(self, attempt_id: AttemptId, number: signal.Signals) -> None:
         for key in self._of(attempt_id):
@@ -308,67 +356,38 @@ class LocalLauncher:
         return [key for key in self._workers if key[0] == attempt_id]
 
     def _ask_child(self, program: Program) -> entry.ProgramCheck:
-        reader, writer = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=entry.check, args=(program, writer, self._lifeline.path)
-        )
+        give_up_at_s = time.monotonic() + fork_server.IMPORT_S
+        reader, writer = self._server.pipe()
         try:
-            with no_main_module():
-                process.start()
-            writer.close()
-            if not reader.poll(_CHECK_TIMEOUT_S):
-                process.kill()
-                raise LaunchError(
-                    f"Importing the program took more than {_CHECK_TIMEOUT_S:.0f} s. "
-                    f"What it printed is in {self._log_path}."
-                )
-            found = reader.recv()
+            try:
+                process = self._server.fork(entry.check, (program, writer, self._lifeline.path))
+            finally:
+                writer.close()
+            found = _answer(reader, give_up_at_s, process)
+        except TimeoutError as error:
+            raise LaunchError(
+                f"Importing the program took more than {fork_server.IMPORT_S:.0f} s. "
+                f"What it printed is in {self._log_path}."
+            ) from error
         except (EOFError, OSError) as error:
             raise LaunchError(
                 "The process that imports the program died. What it printed is in "
                 f"{self._log_path}."
             ) from error
-        process.join()
         assert isinstance(found, entry.ProgramCheck)
         return found
 
     def _start_server(self, modules: Sequence[str]) -> None:
-        # One that runs already knows nothing of these modules: multiprocessing would take it.
-        self._stop_server()
-        self._variables = {
-            **self._environment,
-            preload.ENV_MODULES: ",".join(modules),
-            preload.ENV_SYS_PATH: os.pathsep.join([*self._import_path, *sys.path]),
-            preload.ENV_LOG: str(self._log_path),
-            preload.ENV_LIFELINE: str(self._lifeline.path),
-            preload.ENV_DISPATCHER: str(self._dispatcher_file or ""),
-        }
-        forkserver.set_forkserver_preload([preload.__name__])
-        # Its own choice of a place for its socket fails in a deep TMPDIR.
-        _multiprocessing_config()["tempdir"] = str(self.folder)
-        with environment(self._variables):
-            forkserver.ensure_running()
-        self._server_pid = 0
-        self._watch_server()
-
-    def _watch_server(self) -> None:
-        """multiprocessing starts a new one by itself where the last one has died."""
-        server: Any = forkserver._forkserver
-        if server._forkserver_pid != self._server_pid:
-            if self._server_pid:
-                self.guard.release(self._server_pid)
-            self._server_pid = server._forkserver_pid
-            self.guard.watch(self._server_pid)
-
-    def _stop_server(self) -> None:
-        """Ends the fork server, also one that still imports the user's modules. Safe twice."""
-        # There is no public way to end it.
-        server: Any = forkserver._forkserver
-        if (pid := server._forkserver_pid) is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            server._stop()
-            self.guard.release(pid)
+        self._server.start(
+            {
+                **self._environment,
+                preload.ENV_MODULES: ",".join(modules),
+                preload.ENV_SYS_PATH: os.pathsep.join([*self._import_path, *sys.path]),
+                preload.ENV_LOG: str(self._log_path),
+                preload.ENV_LIFELINE: str(self._lifeline.path),
+                preload.ENV_DISPATCHER: str(self._dispatcher_file or ""),
+            }
+        )
 
 
 def modules_of(program: Program) -> list[str]:
@@ -387,7 +406,22 @@ def _base_modules(program: Program) -> list[str]:
     return [entry.__name__, entry.COMMAND_WORKER]
 
 
-def _multiprocessing_config() -> dict[str, Any]:
-    # There is no public way to say where multiprocessing puts its sockets.
-    config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
-    return config
+def _answer(reader: Connection, give_up_at_s: float, process: ForkServerProcess) -> object:
+    """What a process sends, which then ends or is killed.
+
+    Raises:
+        TimeoutError: If it sends nothing in time.
+        EOFError: If it dies.
+    """
+    try:
+        if not reader.poll(max(0.0, give_up_at_s - time.monotonic())):
+            raise TimeoutError
+        answer: object = reader.recv()
+    except BaseException:
+        fork_server.kill([process])
+        raise
+    # Threads of the user's modules may keep it from ending.
+    fork_server.join([process])
+    if process.exitcode is None:
+        fork_server.kill([process])
+    return answer
