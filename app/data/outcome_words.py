@@ -24,9 +24,9 @@ FAILURES = frozenset(
 )
 
 
-def code_of(state: TrialState, outcome: Outcome | None = None) -> int:
+def code_of(state: TrialState, outcome: Outcome | None, *, is_paused: bool) -> int:
     """A trial's; the outcome of its last attempt where that says more."""
-    return CODES[word_of(state, outcome)]
+    return CODES[word_of(state, outcome, is_paused=is_paused)]
 
 
 def shown(word: str) -> str:

@@ -15,18 +15,17 @@ from optuna.trial import TrialState
 from tuner.queries.dispatchers import StoredDispatcher, read_dispatchers
 from tuner.search.study_identity import OBJECTIVES_ATTR
 from tuner.store.optuna_tables.feasibility import infeasible_trials, without
+from tuner.store.optuna_tables.pauses import count_paused
 from tuner.store.optuna_tables.statements import (
     DIRECTIONS,
     METRIC_NAMES_ATTR,
     STUDIES,
     STUDY_ATTRS,
     STUDY_SYSTEM_ATTRS,
-    SYSTEM_ATTRS,
     TRIALS,
     VALUES,
     aware,
 )
-from tuner.store.optuna_tables.writes import PAUSED_KEY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +66,14 @@ class StudySummary:
         return sum(self.trials.values())
 
     @property
+    def n_waiting(self) -> int:
+        """Trials that wait for a device."""
+        return self.trials[TrialState.WAITING] - self.n_paused
+
+    @property
     def n_begun(self) -> int:
         """Trials that ever had a device and have not been put back: what a budget counts."""
-        return self.n_trials - self.trials[TrialState.WAITING] + self.n_paused
+        return self.n_trials - self.n_waiting
 
     @property
     def n_finished(self) -> int:
@@ -83,7 +87,7 @@ def read_studies(
     objectives = read_objectives(connection)
     counts, instants = _read_trials(connection)
     best = _read_best(connection, objectives)
-    paused = _count_paused(connection)
+    paused = count_paused(connection)
     dispatchers = read_dispatchers(connection, now)
     query = sa.select(STUDIES.c.study_id, STUDIES.c.study_name).order_by(STUDIES.c.study_id)
     if study_id is not None:
@@ -94,7 +98,7 @@ def read_studies(
             row.study_name,
             objectives=objectives.get(row.study_id, ()),
             counts=counts.get(row.study_id, {}),
-            n_paused=paused.get(row.study_id, 0),
+            n_paused=paused[row.study_id],
             best=best.get(row.study_id, {}),
             starts=[each for each in dispatchers if each.study_id == row.study_id],
             instants=instants.get(row.study_id, []),
@@ -140,17 +144,6 @@ def _read_trials(
         counts.setdefault(row.study_id, {})[row.state] = row.n
         instants.setdefault(row.study_id, []).extend([row.first, row.last, row.ended])
     return counts, instants
-
-
-def _count_paused(connection: sa.Connection) -> dict[int, int]:
-    query = (
-        sa.select(TRIALS.c.study_id, sa.func.count().label("n"))
-        .join(SYSTEM_ATTRS, SYSTEM_ATTRS.c.trial_id == TRIALS.c.trial_id)
-        .where(TRIALS.c.state == TrialState.WAITING)
-        .where(SYSTEM_ATTRS.c.key == PAUSED_KEY, SYSTEM_ATTRS.c.value_json != "null")
-        .group_by(TRIALS.c.study_id)
-    )
-    return {row.study_id: row.n for row in connection.execute(query)}
 
 
 def _read_best(

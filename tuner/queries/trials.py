@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from tuner.queries.attempts import StoredAttempt, read_attempts
 from tuner.queries.studies import Objective
 from tuner.queries.trial_params import read_fixed, read_whole_params
 from tuner.store.optuna_tables.feasibility import infeasible_trials
+from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import (
     MAX_LISTED,
     TRIALS,
@@ -43,8 +44,8 @@ TELLING = (
     (TrialState.FAIL, Outcome.OUT_OF_MEMORY),
     (TrialState.FAIL, Outcome.TIMED_OUT),
     (TrialState.FAIL, Outcome.FAILED_TO_START),
-    (TrialState.WAITING, Outcome.PAUSED),
 )
+PAUSED = Outcome.PAUSED.value
 BY_NUMBER, BY_VALUE, BY_DURATION = "number", "value", "duration"
 
 
@@ -52,7 +53,7 @@ BY_NUMBER, BY_VALUE, BY_DURATION = "number", "value", "duration"
 class Choice:
     """Which trials, and in which order."""
 
-    #: Words of `WORDS` and outcomes of `TELLING`; empty for all.
+    #: Words of `known_states()`; empty for all.
     states: frozenset[str] = frozenset()
     #: BY_NUMBER (the newest last), BY_DURATION (the longest first), BY_VALUE or the name of an
     #: objective (the best first). None: by value where `top` is given, else by number.
@@ -89,6 +90,7 @@ class StoredTrial:
     values: Mapping[str, float]
     #: Whether it breaks a constraint.
     is_infeasible: bool
+    is_paused: bool
     started_at: datetime | None
     completed_at: datetime | None
     duration_s: float | None
@@ -106,18 +108,20 @@ class StoredTrial:
 
     @property
     def word(self) -> str:
-        return word_of(self.state, self.outcome)
+        return word_of(self.state, self.outcome, is_paused=self.is_paused)
 
 
-def word_of(state: TrialState, outcome: Outcome | None) -> str:
+def word_of(state: TrialState, outcome: Outcome | None, *, is_paused: bool) -> str:
     """What became of a trial; the outcome of its last attempt where that says more."""
+    if is_paused:
+        return PAUSED
     if outcome is not None and (state, outcome) in TELLING:
         return outcome.value
     return WORDS[state]
 
 
 def known_states() -> list[str]:
-    return [*WORDS.values(), *(outcome.value for _, outcome in TELLING)]
+    return [*WORDS.values(), *(outcome.value for _, outcome in TELLING), PAUSED]
 
 
 def check_choice(choice: Choice, objectives: Sequence[Objective]) -> None:
@@ -182,14 +186,14 @@ def _choose(
 
 
 def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list[sa.Row[Any]]:
-    """In the order of their numbers; where an outcome was asked for, all that have failed."""
+    """In the order of their numbers; where an outcome was asked for, all that may have it."""
     query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
     states = {state for state, word in WORDS.items() if word in choice.wanted}
     by_outcome = choice.wanted.difference(WORDS.values())
     if choice.numbers is not None:
         query = query.where(TRIALS.c.number.in_(choice.numbers))
     if by_outcome:
-        states.add(TrialState.FAIL)
+        states |= {TrialState.FAIL, TrialState.WAITING}
     if states:
         query = query.where(TRIALS.c.state.in_(states))
     if choice.last is not None and not by_outcome:
@@ -199,13 +203,15 @@ def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list
 
 
 def _of_outcomes(
-    connection: sa.Connection, study_id: int, rows: list[sa.Row[Any]], states: Collection[str]
+    connection: sa.Connection, study_id: int, rows: list[sa.Row[Any]], states: Set[str]
 ) -> list[sa.Row[Any]]:
     attempts = read_attempts(connection, study_id)
+    paused = read_paused(connection, study_id)
     kept = []
     for row in rows:
         outcome = attempts[row.trial_id][-1].outcome if row.trial_id in attempts else None
-        if WORDS[row.state] in states or (outcome is not None and outcome.value in states):
+        word = word_of(row.state, outcome, is_paused=row.trial_id in paused)
+        if not states.isdisjoint([WORDS[row.state], word]):
             kept.append(row)
     return kept
 
@@ -256,6 +262,7 @@ def _read_parts(
     attempts = read_attempts(connection, study_id, ids)
     attributes = read_user_attributes(connection, study_id, ids)
     infeasible = infeasible_trials(connection, study_id)
+    paused = read_paused(connection, study_id)
     curves = read_curves(connection, study_id, all_ids) if with_reports else None
     return [
         StoredTrial(
@@ -263,6 +270,7 @@ def _read_parts(
             state=row.state,
             values=_named(values.get(row.trial_id, {}), objectives),
             is_infeasible=row.trial_id in infeasible,
+            is_paused=row.trial_id in paused,
             started_at=aware(row.datetime_start),
             completed_at=aware(row.datetime_complete),
             duration_s=_duration_s(row, now),

@@ -153,7 +153,7 @@ class StudySearch:
     def n_begun(self) -> int:
         """Trials that ever had a device and have not been put back."""
         counts = self._storage.count_trials(self.study_id)
-        return sum(counts.values()) - counts[TrialState.WAITING] + self.n_paused
+        return sum(counts.values()) - self.n_waiting
 
     @property
     def limit(self) -> int | None:

@@ -46,7 +46,7 @@ def _study_row(study: StudySummary, now: datetime) -> tuple[str, ...]:
 def counts_text(study: StudySummary) -> str:
     """`12: 8 completed, 4 running`"""
     counts = {word: study.trials[state] for state, word in WORDS.items()}
-    counts[WORDS[TrialState.WAITING]] -= study.n_paused
+    counts[WORDS[TrialState.WAITING]] = study.n_waiting
     counts[Outcome.PAUSED.value] = study.n_paused
     parts = [f"{n} {word}" for word, n in counts.items() if n]
     return f"{study.n_trials}: {', '.join(parts)}" if parts else "0"

@@ -20,6 +20,7 @@ from tuner.queries.idle import read_idle_now
 from tuner.queries.locate import StoredStudy
 from tuner.queries.schedules import read_members, read_origins, read_why_replaced
 from tuner.queries.trial_params import read_first_rung, read_fixed, read_whole_params
+from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import (
     TRIALS,
     read_curves,
@@ -57,9 +58,13 @@ def explain(connection: sa.Connection, study: StoredStudy, number: int, now: dat
     if trial is None:
         raise ConfigError(f"There is no trial {number} in study {study.name!r}.")
     attempts = read_attempts(connection, study.id, [trial.trial_id]).get(trial.trial_id, [])
-    lines = [f"Trial {number} of study {study.name!r}: {_now(trial.state, attempts)}"]
+    is_paused = trial.trial_id in read_paused(connection, study.id)
+    now_text = "paused" if is_paused else _now(trial.state, attempts)
+    lines = [f"Trial {number} of study {study.name!r}: {now_text}"]
     lines += _facts(connection, study.id, trial.trial_id)
-    if trial.state is TrialState.WAITING:
+    if is_paused:
+        lines += _why_paused(connection, study.id, number)
+    elif trial.state is TrialState.WAITING:
         lines += _why_it_waits(connection, study.id, number, attempts, now)
     elif trial.state is TrialState.RUNNING and not (attempts and attempts[-1].is_open):
         lines += _why_no_device(connection, read_dispatchers(connection, now, study.id), now)
@@ -75,8 +80,6 @@ def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
     if state is TrialState.RUNNING and attempts and attempts[-1].is_open:
         last = attempts[-1]
         return f"{last.state.value} on {', '.join(last.devices)} of {last.host}"
-    if _is_paused(state, attempts):
-        return "paused"
     return {
         TrialState.WAITING: "waits",
         TrialState.RUNNING: "was asked for, and waits for devices",
@@ -84,13 +87,6 @@ def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
         TrialState.PRUNED: "pruned",
         TrialState.FAIL: "failed",
     }[state]
-
-
-def _is_paused(state: TrialState, attempts: Sequence[StoredAttempt]) -> bool:
-    if state is not TrialState.WAITING or not attempts:
-        return False
-    # Without a cause it was to go on on more devices.
-    return attempts[-1].outcome is Outcome.PAUSED and attempts[-1].cause is not None
 
 
 def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
@@ -148,6 +144,14 @@ def _size(size_bytes: int) -> str:
     return size_text(size_bytes) if size_bytes >= 1024**2 else f"{size_bytes / 1024:.1f} KiB"
 
 
+def _why_paused(connection: sa.Connection, study_id: int, number: int) -> Iterator[str]:
+    if number in read_members(connection, study_id):
+        yield "  It goes on once the members of its population behind it have come as far."
+        return
+    yield "  It goes on once it is among the best that came to its rung; else it is pruned when"
+    yield "  the study ends."
+
+
 def _why_it_waits(
     connection: sa.Connection,
     study_id: int,
@@ -155,13 +159,6 @@ def _why_it_waits(
     attempts: Sequence[StoredAttempt],
     now: datetime,
 ) -> Iterator[str]:
-    if _is_paused(TrialState.WAITING, attempts):
-        if number in read_members(connection, study_id):
-            yield "  It goes on once the members of its population behind it have come as far."
-            return
-        yield "  It goes on once it is among the best that came to its rung; else it is pruned when"
-        yield "  the study ends."
-        return
     if not attempts:
         yield "  It was enqueued, or asked for and put back before it had devices."
     starts = read_dispatchers(connection, now, study_id)

@@ -18,10 +18,11 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from app.data.columns import Columns, Flags, Floats, Numbers, joined
-from app.data.outcome_words import COMPLETED, WAITING, code_of
+from app.data.outcome_words import COMPLETED, code_of
 from tuner.attempt import Outcome
 from tuner.queries.dispatchers import has_our_tables
 from tuner.store.optuna_tables.feasibility import infeasible_trials
+from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS, ids_of, read_values
 from tuner.store.schema.models import AttemptRow
 
@@ -139,14 +140,16 @@ class GrowingTrials:
                     values[place[trial_id], objective] = value
         infeasible = infeasible_trials(connection, self._study_id, ids)
         outcomes = self._outcomes(connection, rows)
-        words = [code_of(row.state, outcomes.get(row.trial_id)) for row in rows]
+        paused = read_paused(connection, self._study_id)
+        words = [
+            code_of(row.state, outcomes.get(row.trial_id), is_paused=row.trial_id in paused)
+            for row in rows
+        ]
         return TrialColumns(
             ids=np.array([row.trial_id for row in rows], dtype=np.int64),
             numbers=np.array([row.number for row in rows], dtype=np.int64),
             words=np.array(words, dtype=np.int64),
-            started_at_s=np.array(
-                [_started(row, word) for row, word in zip(rows, words, strict=True)]
-            ),
+            started_at_s=np.array([_started(row) for row in rows]),
             ended_at_s=np.array([_ended(row) for row in rows]),
             values=values,
             is_infeasible=np.array([row.trial_id in infeasible for row in rows], dtype=np.bool_),
@@ -174,8 +177,8 @@ def seconds(at: datetime | None) -> float:
     return at.replace(tzinfo=UTC).timestamp() if at else np.nan
 
 
-def _started(row: sa.Row[Any], word: int) -> float:
-    return np.nan if word == WAITING else seconds(row.datetime_start)
+def _started(row: sa.Row[Any]) -> float:
+    return np.nan if row.state is TrialState.WAITING else seconds(row.datetime_start)
 
 
 def _ended(row: sa.Row[Any]) -> float:

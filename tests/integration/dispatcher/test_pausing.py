@@ -20,7 +20,7 @@ from tuner.messages import Action, StatesDamaged
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
-from tuner.store.optuna_tables.writes import PAUSED_KEY
+from tuner.store.optuna_tables.pauses import PAUSED_KEY
 from tuner.store.schema.models import AttemptRow
 
 LAST_STEP = 9

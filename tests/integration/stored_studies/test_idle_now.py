@@ -24,7 +24,7 @@ from tuner.queries.locate import choose_study
 from tuner.queries.status import StudyStatus, read_status
 from tuner.queries.study_state import Standing
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
-from tuner.store.optuna_tables.writes import PAUSED_KEY
+from tuner.store.optuna_tables.pauses import PAUSED_KEY
 from tuner.terminal.studies import status_text
 from tuner.terminal.tables import as_json
 from tuner.terminal.why import explain

@@ -7,9 +7,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.ranking import Course, Mark
-from tuner.search.rungs.promotion import is_paused
+from tuner.store.optuna_tables.pauses import PAUSED_KEY, is_paused
 from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.optuna_tables.writes import PAUSED_KEY
 from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY, Origin, Replacement
 
 #: Those that were given up are of the population no more.

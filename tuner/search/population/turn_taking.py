@@ -11,8 +11,8 @@ from tuner.messages import Action
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.scheduler import Verdict
+from tuner.store.optuna_tables.pauses import note_pause, note_resume
 from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.optuna_tables.writes import PAUSED_KEY
 
 #: With a member: the step at which it paused last, and does not pause again.
 _RESTED_KEY = "tuner:rested"
@@ -53,9 +53,8 @@ class Turns:
     def pause(self, trial: FrozenTrial) -> None:
         """Lets a member that has no device any more wait for those behind it."""
         step = max(trial.intermediate_values, default=0)
-        self._storage.set_trial_system_attr(trial._trial_id, PAUSED_KEY, step)
         self._storage.set_trial_system_attr(trial._trial_id, _RESTED_KEY, step)
-        self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+        note_pause(self._storage, trial._trial_id, step)
         self._members.paused[trial.number] = step
 
     def resume(self, *, is_last: bool) -> int | None:
@@ -79,7 +78,7 @@ class Turns:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):
             return None
-        self._storage.set_trial_system_attr(trial_id, PAUSED_KEY, None)
+        note_resume(self._storage, trial_id)
         return trial_id
 
     def _has_behind(self, step: int) -> bool:

@@ -24,7 +24,7 @@ from tuner.search.rungs.step_time import Measured, Pace
 from tuner.search.rungs.table import RUNG_KEY, RungTable, Standing
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
-from tuner.store.optuna_tables.writes import PAUSED_KEY
+from tuner.store.optuna_tables.pauses import is_paused, note_pause, note_resume
 
 #: With a completed trial of several objectives, of which the storage holds no curve.
 _LAST_STEP_KEY = "tuner:last_step"
@@ -61,11 +61,6 @@ class RungPruner(Protocol):
         Returns:
             Where the trial's bracket begins.
         """
-
-
-def is_paused(trial: FrozenTrial) -> bool:
-    """Whether a trial waits at a rung for its turn, and not for a device."""
-    return trial.state is TrialState.WAITING and trial.system_attrs.get(PAUSED_KEY) is not None
 
 
 class Promotion(Scheduler):
@@ -221,8 +216,7 @@ class Promotion(Scheduler):
         """Lets a trial that has no device any more wait at its rung."""
         trial = self._storage.get_trial(trial_id)
         step = max(trial.intermediate_values, default=self._last_steps.get(trial.number, 0))
-        self._storage.set_trial_system_attr(trial._trial_id, PAUSED_KEY, step)
-        self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+        note_pause(self._storage, trial_id, step)
         self.brackets.pause(trial.number)
 
     def resume(self, *, is_last: bool) -> int | None:
@@ -262,7 +256,7 @@ class Promotion(Scheduler):
         if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):
             return None  # What it is now is read with the next look at the others.
         self.sync(self._storage.get_trial(trial_id))
-        self._storage.set_trial_system_attr(trial_id, PAUSED_KEY, None)
+        note_resume(self._storage, trial_id)
         return trial_id
 
     def explain(

@@ -109,9 +109,9 @@ class Shown:
 
     def see(self, trial: FrozenTrial) -> None:
         """Takes one that has not finished, in place of what it was before."""
-        is_paused = trial.state is TrialState.WAITING and bool(trial.intermediate_values)
+        has_curve = trial.state is TrialState.WAITING and bool(trial.intermediate_values)
         self._forget(trial.number)
-        if is_paused and self._paused is not None:
+        if has_curve and self._paused is not None:
             self._paused.put(trial)
         else:
             self._unfinished[trial.number] = trial

@@ -32,9 +32,6 @@ from tuner.store.schema.statements import execute_rows
 
 Row = dict[str, Any]
 
-PAUSED_KEY = "tuner:paused"
-"""Attribute of a trial that waits for its turn and not for a device: the step where it stands."""
-
 
 @dataclass(slots=True)
 class PendingRows:

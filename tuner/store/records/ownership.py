@@ -15,8 +15,9 @@ from optuna.trial import TrialState
 
 from tuner.clock import Clock
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.store.optuna_tables.pauses import PAUSED_IDS
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
-from tuner.store.optuna_tables.writes import PAUSED_KEY, lock_study
+from tuner.store.optuna_tables.writes import lock_study
 from tuner.store.schema.models import ClaimRow, DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored
 
@@ -35,16 +36,13 @@ _N_BATCHES = sa.select(
     _DISPATCHERS.c.n_batches, _DISPATCHERS.c.ended_at.is_not(None).label("is_over")
 ).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
 #: Where a trial was paused it was begun, though it waits.
-_PAUSED = sa.select(SYSTEM_ATTRS.c.trial_id).where(
-    SYSTEM_ATTRS.c.key == PAUSED_KEY, SYSTEM_ATTRS.c.value_json != "null"
-)
 _COUNT_BEGUN = (
     sa.select(sa.func.count())
     .select_from(TRIALS)
     .where(TRIALS.c.study_id == sa.bindparam("b_study_id"))
-    .where((TRIALS.c.state != TrialState.WAITING) | TRIALS.c.trial_id.in_(_PAUSED))
+    .where((TRIALS.c.state != TrialState.WAITING) | TRIALS.c.trial_id.in_(PAUSED_IDS))
 )
-_IS_PAUSED = _PAUSED.where(SYSTEM_ATTRS.c.trial_id == sa.bindparam("b_trial_id"))
+_IS_PAUSED = PAUSED_IDS.where(SYSTEM_ATTRS.c.trial_id == sa.bindparam("b_trial_id"))
 _UNCLAIM = sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id == sa.bindparam("b_trial_id"))
 _CLAIM = sa.insert(_CLAIMS).inline()
 #: SQLite gives out the id of a deleted trial again, and Optuna deletes a trial without its claim.
