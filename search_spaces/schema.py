@@ -95,7 +95,13 @@ def raise_together(mistakes: Sequence[SpaceError]) -> None:
     """Raises the first mistake with the others inside; does nothing where there is none."""
     if mistakes:
         first, *others = mistakes
-        raise SpaceError(first.problem, key=first.key, file=first.file, others=others)
+        raise SpaceError(
+            first.problem,
+            key=first.key,
+            file=first.file,
+            others=others,
+            suggestion=first.suggestion,
+        )
 
 
 def _read_parameter(

@@ -31,6 +31,7 @@ class SpaceError(ValueError):
         key: Dotted path below `search_space`, such as `lr.high`; empty for the space itself.
         file: The file with the mistake, if it is not the study file.
         others: More mistakes in the same space.
+        suggestion: What could be written instead of the parameter; None for nothing.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class SpaceError(ValueError):
         key: str = "",
         file: str | None = None,
         others: Sequence[SpaceError] = (),
+        suggestion: object = None,
     ) -> None:
         self.problem = problem
         self.key = key
         self.file = file
         self.others = tuple(others)
+        self.suggestion = suggestion
         super().__init__(f"{key} {problem}" if key else problem)
 
 

@@ -58,7 +58,12 @@ def read_distribution(
         raise SpaceError("has both type and distribution. Keep one.", key=name)
     kind = body["distribution"]
     if kind in _REFUSED:
-        raise SpaceError(_about_refused(name, str(kind), body), key=name)
+        near = _nearest_range(str(kind), body)
+        problem = (
+            f"has distribution: {kind}, which no sampler here has. Write a range or a list, such "
+            f"as {line(name, near)}."
+        )
+        raise SpaceError(problem, key=name, suggestion=near)
     if not isinstance(kind, str) or kind not in _TAKEN:
         known = [*_TAKEN, "constant"]
         meant = nearest(str(kind), known)
@@ -101,13 +106,13 @@ def _from_exponents(name: str, body: dict[str, object]) -> dict[str, object]:
     ends = {"low": _exp(low), "high": _exp(high)}
     from_exponents = {"type": "float", **body, **ends, "log": True}
     if low > 0:
-        as_values = line(name, {"type": "float", **body, "log": True})
+        values = {"type": "float", **body, "log": True}
         problem = (
             "has distribution: log_uniform, whose min and max are exponents of e in W&B. "
-            f"For values from {low} to {high}, write {as_values}. "
+            f"For values from {low} to {high}, write {line(name, values)}. "
             f"For exponents, write {line(name, from_exponents)}."
         )
-        raise SpaceError(problem, key=name)
+        raise SpaceError(problem, key=name, suggestion=values)
     return from_exponents
 
 
@@ -126,12 +131,12 @@ def _from_steps(name: str, body: dict[str, object]) -> dict[str, object]:
     kind = "int" if all(isinstance(each, int) for each in (low, high, step)) else "float"
     if not (_is_multiple(low, step) and _is_multiple(high, step)):
         ends = {"low": math.ceil(low / step) * step, "high": math.floor(high / step) * step}
-        write = line(name, {"type": kind, **rest, **ends, "step": step})
+        inside = {"type": kind, **rest, **ends, "step": step}
         problem = (
             f"has distribution: q_uniform, which rounds to multiples of q, but min and max are "
-            f"not multiples of {step}. Write {write}."
+            f"not multiples of {step}. Write {line(name, inside)}."
         )
-        raise SpaceError(problem, key=name)
+        raise SpaceError(problem, key=name, suggestion=inside)
     return {"type": kind, **rest, "step": step}
 
 
@@ -140,12 +145,13 @@ def _from_log_steps(name: str, body: dict[str, object]) -> dict[str, object]:
     rest, low, high, step = _ends_and_step(name, body)
     is_whole = low is None or high is None or (float(low).is_integer() and float(high).is_integer())
     if step != 1 or not is_whole:
-        write = line(name, {"type": "float", **rest, "log": True})
+        kind = "int" if is_whole and float(step).is_integer() else "float"
+        smooth = {"type": kind, **rest, "log": True}
         problem = (
             f"has distribution: q_log_uniform_values with q: {step}, but a log scale has no steps, "
-            f"except for whole numbers in steps of 1. Write {write}."
+            f"except for whole numbers in steps of 1. Write {line(name, smooth)}."
         )
-        raise SpaceError(problem, key=name)
+        raise SpaceError(problem, key=name, suggestion=smooth)
     return {"type": "int", **rest, "log": True}
 
 
@@ -169,19 +175,17 @@ def _is_multiple(number: float, step: float) -> bool:
     return math.isfinite(quotient) and abs(quotient - round(quotient)) < 1e-9
 
 
-def _about_refused(name: str, kind: str, body: Mapping[str, object]) -> str:
-    problem = f"has distribution: {kind}, which no sampler here has. Write a range or a list"
+def _nearest_range(kind: str, body: Mapping[str, object]) -> object:
+    """The parameter that comes closest to a distribution that cannot be sampled."""
     if kind == "categorical_w_probabilities":
-        return f"{problem}, such as {line(name, body.get('choices', ['a', 'b']))}."
-    is_log = "log" in kind
+        return body.get("choices", ["a", "b"])
     low, high = body.get("low"), body.get("high")
     mean, deviation = body.get("mu", 0.0), body.get("sigma", 1.0)
     if "normal" in kind and is_number(mean) and is_number(deviation):
         low, high = mean - 2 * deviation, mean + 2 * deviation
     if not is_number(low) or not is_number(high):
         low, high = 0.0, 1.0
-    elif kind in ("q_log_uniform", "log_normal", "q_log_normal"):
+    elif kind in ("q_log_uniform", "inv_log_uniform", "log_normal", "q_log_normal"):
         low, high = _exp(low), _exp(high)
-    log = {"log": True} if is_log and low > 0 else {}
-    ends = {"low": float(low), "high": float(high)}
-    return f"{problem}, such as {line(name, {'type': 'float', **ends, **log})}."
+    log = {"log": True} if "log" in kind and low > 0 else {}
+    return {"type": "float", "low": float(low), "high": float(high), **log}

@@ -29,7 +29,7 @@ GRID = {
     "search_space": {
         "x": {"type": "categorical", "choices": [1.0, 0.5, 0.25, 2.0]},
         "name": "it's a forecast",
-        "layers": [64, 32],
+        "layers": {"value": [64, 32]},
     },
     "sampler": {"name": "grid", "seed": 0},
     "budget": None,

@@ -28,7 +28,7 @@ docs: --debug --no-browser
 enqueue: --debug --params --skip-existing --study
 export: --debug --force --output --study -o
 import: --as --debug --study
-init: --force
+init: --force --from
 logs: --attempt --follow --rank --study --tail -f -n
 pause: --debug --study
 report: --debug --output --study -o

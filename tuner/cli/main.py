@@ -126,18 +126,27 @@ def validate(
 def init(
     file: StudyFile = DEFAULT_FILE,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            help="Propose the study from a W&B sweep, from the argparse options of a Python "
+            "script (which is not run) or from a Hydra configuration.",
+        ),
+    ] = None,
 ) -> None:
-    """Writes a study file that explains each key."""
+    """Writes a study file that explains each key, or proposes one from another file."""
     with Edge(False):
         from tuner.compose import run_report
 
-        print(run_report.init(file, force=force))
+        print(run_report.init(file, force=force, source=source))
 
 
 @app.command()
 def schema() -> None:
     """Prints the JSON Schema of study files, for editors."""
-    from tuner.config.json_schema import schema_path
+    from tuner.config.schema.json_schema import schema_path
 
     print(schema_path().read_text(encoding="utf-8"), end="")
 

@@ -26,7 +26,9 @@ from tuner.compose.study_plan import (
 from tuner.compose.transfer import begins_with
 from tuner.compose.wiring import StudyEnd, check_program
 from tuner.config import StudyConfig
-from tuner.config.template import study_template
+from tuner.config.proposals.proposal import study_text
+from tuner.config.proposals.read import propose
+from tuner.config.schema.template import study_template
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.width import ONE, LearnedWidth, width_of
 from tuner.errors import ConfigError
@@ -105,22 +107,31 @@ def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
     return f"{config.file} is fine: study {config.study!r} would run on {names}."
 
 
-def init(path: Path, *, force: bool) -> str:
-    """Writes the commented study file.
+def init(path: Path, *, force: bool, source: Path | None = None) -> str:
+    """Writes the commented study file, or one that is proposed from another program's file.
+
+    Args:
+        path: The study file.
+        force: Whether a file that is there is replaced.
+        source: A W&B sweep, a Python script or a configuration; None for the commented file.
 
     Raises:
-        ConfigError: If the file is there already, or its folder is not writable.
+        ConfigError: If the file is there already, its folder is not writable, or the source has
+            nothing to tune.
     """
     if path.exists() and not force:
         raise ConfigError(
             "exists already. Name another file, or overwrite it with --force.", file=str(path)
         )
+    proposal = None if source is None else propose(source, path.parent)
+    text = study_text(proposal, path.parent) if proposal else study_template(path.parent)
     try:
-        path.write_text(study_template(path.parent), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}.", file=str(path)) from error
     file = shlex.quote(str(path))
-    return f"{path} is written. Edit it, then: tuner validate {file}; python -m tuner.run {file}"
+    end = f"{path} is written. Edit it, then: tuner validate {file}; python -m tuner.run {file}"
+    return "\n".join([*(f"- {note}" for note in (proposal.notes if proposal else ())), end])
 
 
 def _first_lease(config: StudyConfig, host: HostDevices, params: Mapping[str, ParamValue]) -> Lease:

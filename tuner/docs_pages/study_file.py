@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from search_spaces.flow import flow
-from tuner.config.json_schema import shipped_schema
-from tuner.config.reference import Key, all_keys
+from tuner.config.schema.json_schema import shipped_schema
+from tuner.config.schema.reference import Key, all_keys
 
 _INTRODUCTION = """\
 # Study file reference

@@ -23,10 +23,10 @@ from tests.unit.config.study_mutations import SEEDS, spoilt_values
 from tests.unit.config.wrong_values import RAW
 from tests.unit.search_spaces import test_schema, test_shorthands
 from tuner.cli.main import app
-from tuner.config.json_schema import schema_path, shipped_schema
-from tuner.config.reference import all_keys
+from tuner.config.schema.json_schema import schema_path, shipped_schema
+from tuner.config.schema.reference import all_keys
+from tuner.config.schema.template import schema_line, study_template
 from tuner.config.study import _KEYS, Source, validate_study
-from tuner.config.template import schema_line, study_template
 from tuner.docs_pages.__main__ import schema
 from tuner.errors import ConfigError
 
@@ -42,6 +42,8 @@ ONLY_THE_TUNER = {
         "two-kinds",
         "gpu-type-of-cpus",
         "max-gpus-of-cpus",
+        "completes-without-timeout",
+        "best-of-several-objectives",
         "parallel-one-gpu",
         "parallel-without-resources",
         "widen-shares",
@@ -355,7 +357,7 @@ def test_file_of_init_names_the_schema_of_the_installation(tmp_path: Path) -> No
 
 def test_schema_inside_of_the_folder_is_named_by_a_relative_path() -> None:
     line = schema_line(ROOT)
-    assert line == "# yaml-language-server: $schema=tuner/config/study.schema.json\n"
+    assert line == "# yaml-language-server: $schema=tuner/config/schema/study.schema.json\n"
 
 
 def test_schema_is_printed() -> None:

@@ -73,7 +73,7 @@ budget: {time: 90}
 
 
 def _seeds() -> list[str]:
-    files = [ROOT / "study.yaml", ROOT / "tuner/config/study_template.yaml"]
+    files = [ROOT / "study.yaml", ROOT / "tuner/config/schema/study_template.yaml"]
     files += sorted(ROOT.glob("examples/*/*.yaml"))
     return [EVERY_KEY, BY_PARAMETER, NESTED_SAMPLER, *(file.read_text() for file in files)]
 

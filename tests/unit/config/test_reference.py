@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tuner.config.json_schema import shipped_schema
-from tuner.config.reference import Key, all_keys
+from tuner.config.schema.json_schema import shipped_schema
+from tuner.config.schema.reference import Key, all_keys
 from tuner.config.study import Source, validate_study
 from tuner.docs_pages.study_file import study_file_page
 

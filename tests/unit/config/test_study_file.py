@@ -9,8 +9,8 @@ import pytest
 import tuner
 from search_spaces import DefineByRunSpace, load_ready_made
 from tuner.config import Direction, StudyConfig
+from tuner.config.schema.template import study_template
 from tuner.config.study_file import load_study_file
-from tuner.config.template import study_template
 from tuner.devices.request import AutoDevices, CpuSlots
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"

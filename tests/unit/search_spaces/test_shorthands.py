@@ -115,7 +115,7 @@ REFUSED = [
     (
         "x: {distribution: q_log_uniform_values, min: 32, max: 256, q: 8}",
         "x has distribution: q_log_uniform_values with q: 8, but a log scale has no steps, except "
-        "for whole numbers in steps of 1. Write x: {type: float, low: 32, high: 256, log: true}.",
+        "for whole numbers in steps of 1. Write x: {type: int, low: 32, high: 256, log: true}.",
     ),
     (
         "x: {distribution: normal, mu: 0, sigma: 2}",

@@ -7,8 +7,8 @@ import textwrap
 from importlib import resources
 from pathlib import Path
 
-from tuner.config.json_schema import schema_path, shipped_schema
-from tuner.config.reference import all_keys
+from tuner.config.schema.json_schema import schema_path, shipped_schema
+from tuner.config.schema.reference import all_keys
 
 _TEMPLATE = "study_template.yaml"
 _WIDTH = 100
@@ -23,7 +23,7 @@ def study_template(folder: Path) -> str:
     Args:
         folder: Where it will be. Its first line names the schema for editors.
     """
-    text = resources.files("tuner.config").joinpath(_TEMPLATE).read_text(encoding="utf-8")
+    text = resources.files("tuner.config.schema").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     return schema_line(folder) + _with_comments(text)
 
 

@@ -87,7 +87,7 @@ def shipped_schema() -> JsonObject:
 
 def schema_path() -> Path:
     """The schema's file in this installation, for editors."""
-    return Path(str(resources.files("tuner.config").joinpath(FILE_NAME)))
+    return Path(str(resources.files("tuner.config.schema").joinpath(FILE_NAME)))
 
 
 def schema_text(schema: Mapping[str, Json]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from search_spaces.flow import flow
-from tuner.config.json_schema import Json, JsonObject
+from tuner.config.schema.json_schema import Json, JsonObject
 
 #: Before what an absent key means, at the end of a description.
 _DEFAULT = " Default: "

@@ -1,0 +1,169 @@
+"""Options of a script and values of a configuration become a study; the script is never run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from tuner.cli.main import app
+from tuner.config import load_study_file
+from tuner.config.proposals.ranges import Option, propose_range
+from tuner.config.proposals.read import propose
+from tuner.errors import EXIT_BAD_INPUT, ConfigError
+
+SCRIPT = """
+import argparse, sys
+sys.exit("this script was run")
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data")
+    parser.add_argument("-b", "--batch-size", type=int, default=64)
+    parser.add_argument("--lr", "--learning-rate", dest="rate_lr", type=float, default=1e-3)
+    parser.add_argument("--wd", type=float, default=0)
+    parser.add_argument("--dropout", type=float, default=0.1)
+    parser.add_argument("--optimizer", choices=["sgd", "adam"], default="adam")
+    parser.add_argument("--layers", type=int, default=DEFAULT)
+    parser.add_argument("--epochs", type=int, default=90)
+    parser.add_argument("--test-batch-size", type=int, default=1000)
+    parser.add_argument("--amp", action="store_true")
+    parser.add_argument("--out", required=True)
+    return parser
+"""
+CONFIG = """
+defaults: [model]
+hydra: {run: {dir: out}}
+seed: 1
+name: run-${now:%H}
+trainer: {max_epochs: 10, batch_size: 32}
+optimizer: {lr: 0.01, momentum: 0.9}
+"""
+HYDRA = """
+import hydra
+
+@hydra.main(version_base=None, config_path="conf", config_name="config")
+def main(cfg):
+    raise RuntimeError
+"""
+
+
+def test_script_is_read_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    script = tmp_path / "src" / "train.py"
+    script.write_text(SCRIPT)
+    proposal = propose(script, tmp_path)
+    assert proposal.command == (
+        "python",
+        "src/train.py",
+        "--batch-size={batch_size}",
+        "--lr={rate_lr}",
+        "--wd={wd}",
+        "--dropout={dropout}",
+        "--optimizer={optimizer}",
+    )
+    assert proposal.space == {
+        "batch_size": {"type": "int", "low": 16, "high": 256, "log": True},
+        "rate_lr": {"type": "float", "low": 1e-4, "high": 1e-2, "log": True},
+        "wd": {"type": "float", "low": 1e-6, "high": 1e-2, "log": True},
+        "dropout": {"type": "float", "low": 0.0, "high": 0.5},
+        "optimizer": ["sgd", "adam"],
+    }
+    text = "\n".join(proposal.notes)
+    assert "data is required: add it to trial.command." in text
+    assert "--out is required" in text
+    assert "hold: --layers, --epochs (90), --test-batch-size (1000), --amp." in text
+
+
+def test_script_of_hydra_names_its_configuration(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "config.yaml").write_text(CONFIG)
+    (tmp_path / "train.py").write_text(HYDRA)
+    proposal = propose(tmp_path / "train.py", tmp_path)
+    assert proposal.command == (
+        "python",
+        "train.py",
+        "trainer.batch_size={trainer.batch_size}",
+        "optimizer.lr={optimizer.lr}",
+        "optimizer.momentum={optimizer.momentum}",
+    )
+    assert proposal.space["optimizer.momentum"] == {"type": "float", "low": 0.5, "high": 0.999}
+    assert proposal.notes[1:] == (
+        "Not read: the files that `defaults` names.",
+        "Not searched, so that the configuration holds: seed, name, trainer.max_epochs.",
+    )
+
+
+def test_configuration_alone_asks_for_its_program(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    proposal = propose(tmp_path / "config.yaml", tmp_path)
+    assert proposal.command[:2] == ("python", "train.py")
+    assert "Replace train.py in trial.command" in proposal.notes[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        (Option(name="lr", default=0.1), (0.01, 1.0)),
+        (Option(name="weight_decay", default=5e-4), (5e-5, 5e-3)),
+        (Option(name="hidden-dim", default=2), (1, 8)),
+        (Option(name="n_layers", default=1), (1, 4)),
+        (Option(name="beta2", default=0.9999), (0.5, 0.9999)),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_range_contains_the_default(option: Option, expected: tuple[float, float]) -> None:
+    proposed = propose_range(option)
+    assert isinstance(proposed, dict)
+    assert (proposed["low"], proposed["high"]) == expected
+    assert proposed["low"] <= option.default <= proposed["high"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        Option(name="epochs", default=10),
+        Option(name="seed", default=1),
+        Option(name="lr", default=True),
+        Option(name="lr", default=float("inf")),
+        Option(name="lr", default=-1.0),
+        Option(name="lr", default=None),
+        Option(name="log-interval", default=10),
+        Option(name="mode", default="a", choices=("a",)),
+    ],
+    ids=str,
+)
+def test_option_without_a_range_is_not_searched(option: Option) -> None:
+    assert propose_range(option) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("print(1)", "has no option of argparse"),
+        ("def f(:", "line 1: is not valid Python"),
+        ("x = 1\0", "cannot be read as Python|is not valid Python"),
+    ],
+)
+def test_script_without_options_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        propose(tmp_path / "train.py", tmp_path)
+
+
+def test_command_writes_the_file_and_prints_the_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text(SCRIPT)
+    ended = CliRunner().invoke(app, ["init", "--from", "train.py"])
+    assert ended.exit_code == 0, ended.output
+    assert "- --out is required: add it to trial.command.\n" in ended.output
+    assert "study.yaml is written. Edit it, then: tuner validate study.yaml" in ended.output
+    config = load_study_file(Path("study.yaml"), environ={})
+    assert config.study == "train"
+    assert yaml.safe_load(config.text)["search_space"]["optimizer"] == ["sgd", "adam"]
+    again = CliRunner().invoke(app, ["init", "--from", "train.py"])
+    assert again.exit_code == EXIT_BAD_INPUT

@@ -1,0 +1,63 @@
+"""Reads the configuration of a program, such as one of Hydra, and searches around its values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tuner.config.proposals.proposal import Proposal, literal, place, study_name
+from tuner.config.proposals.ranges import Option, propose_range
+from tuner.errors import ConfigError
+
+_OF_HYDRA = ("hydra", "defaults")
+
+
+def propose_from_configuration(
+    document: Mapping[str, object], file: Path, program: str | None
+) -> Proposal:
+    """Proposes a study whose command overrides keys as Hydra does: `optimizer.lr=0.1`.
+
+    Args:
+        document: The configuration.
+        file: Its file as the user named it.
+        program: The script from the study file's folder; None if it is not known.
+
+    Raises:
+        ConfigError: If the configuration has no number that people tune.
+    """
+    options = list(_options(document, ""))
+    space = {
+        each.name: proposed for each in options if (proposed := propose_range(each)) is not None
+    }
+    if not space:
+        problem = "has no number that looks like a parameter to tune (lr, dropout, batch_size ...)."
+        raise ConfigError(problem, file=str(file))
+    notes = [
+        "The ranges are guesses around the values of the configuration. Let the program print its "
+        'result as a line of JSON, such as {"step": 3, "value": 0.71}, or set '
+        "trial.metrics.pattern, and name it in objectives."
+    ]
+    if program is None:
+        notes.append("Replace train.py in trial.command by the program of this configuration.")
+    if "defaults" in document:
+        notes.append("Not read: the files that `defaults` names.")
+    fixed = [each.name for each in options if each.name not in space]
+    if fixed:
+        notes.append(f"Not searched, so that the configuration holds: {', '.join(fixed)}.")
+    words = [f"{literal(name)}={place(name)}" for name in space]
+    return Proposal(
+        study=study_name(Path(program).stem if program else file.stem),
+        source=str(file),
+        command=("python", literal(program or "train.py"), *words),
+        space=space,
+        notes=tuple(notes),
+    )
+
+
+def _options(document: Mapping[str, object], above: str) -> Iterator[Option]:
+    for key, value in document.items():
+        name = f"{above}{key}"
+        if isinstance(value, Mapping) and name not in _OF_HYDRA:
+            yield from _options(value, f"{name}.")
+        elif name not in _OF_HYDRA and isinstance(value, str | int | float | bool):
+            yield Option(name=name, default=value)

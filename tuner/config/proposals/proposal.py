@@ -1,0 +1,92 @@
+"""A proposed study, and its file."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from search_spaces.flow import flow, line
+from tuner.config.rules import STEP
+from tuner.config.schema.template import schema_line
+
+_WIDTH = 100
+_UNFIT_FOR_A_NAME = re.compile(r"[^\w.+-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A study as another program's file describes it."""
+
+    study: str
+    #: The file that it was read from, as the user named it.
+    source: str
+    command: tuple[str, ...]
+    #: Parameters and constants by name, in a form of `search_space`.
+    space: Mapping[str, object]
+    objectives: Mapping[str, str] = field(default_factory=lambda: {"value": "minimize"})
+    #: Other keys at the top of the file.
+    settings: Mapping[str, object] = field(default_factory=dict)
+    #: What was not carried over, and what is to be checked; a sentence each.
+    notes: tuple[str, ...] = ()
+
+
+def study_name(text: str) -> str:
+    """A study's name that is also fit for files."""
+    return _UNFIT_FOR_A_NAME.sub("-", text).strip("-.")[:100] or "my-study"
+
+
+def objective_name(text: str) -> str:
+    """An objective's name; training steps have a name of their own."""
+    return "value" if text == STEP else text
+
+
+def place(name: str) -> str:
+    """Where a command has the value of a parameter."""
+    return f"{{{name}}}"
+
+
+def literal(word: str) -> str:
+    """A word of a command that has no places."""
+    return word.replace("{", "{{").replace("}", "}}")
+
+
+def study_text(proposal: Proposal, folder: Path) -> str:
+    """The study file of a proposal.
+
+    Args:
+        proposal: The study.
+        folder: Where the file will be. Its first line names the schema for editors.
+    """
+    lines = [
+        schema_line(folder).removesuffix("\n"),
+        *_comment(f"Proposed from {proposal.source}. Check each line, then: tuner validate."),
+        *(each for note in proposal.notes for each in _comment(f"- {note}")),
+        "",
+        line("study", proposal.study),
+        line("objectives", dict(proposal.objectives)),
+        "trial:",
+        f"  {line('command', list(proposal.command))}",
+    ]
+    if proposal.space:
+        lines += ["search_space:", *(f"  {line(*each)}" for each in proposal.space.items())]
+    lines += [line(key, value) for key, value in proposal.settings.items()]
+    return "\n".join(lines) + "\n"
+
+
+def shown(value: object) -> str:
+    """A value as a note quotes it."""
+    return flow(value)
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent="# ",
+        subsequent_indent="#   " if text.startswith("-") else "# ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

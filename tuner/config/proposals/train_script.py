@@ -1,0 +1,131 @@
+"""Reads the options of a Python script without running it: its calls of `add_argument`.
+
+A program of Hydra has its options in a YAML file, which the script names.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.config.proposals.proposal import Proposal, literal, place, study_name
+from tuner.config.proposals.ranges import Option, propose_range
+from tuner.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Argument:
+    """One call of `add_argument`."""
+
+    #: `--learning-rate`, or the name of a positional argument.
+    flag: str
+    option: Option
+    is_required: bool
+    is_switch: bool
+
+
+def hydra_config(tree: ast.Module, script: Path) -> Path | None:
+    """The configuration that a script of Hydra names in its decorator; None for other scripts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("hydra.main"):
+            given = {word.arg: _literal(word.value) for word in node.keywords}
+            name, folder = given.get("config_name"), given.get("config_path")
+            if isinstance(name, str):
+                path = script.parent / (folder if isinstance(folder, str) else ".") / name
+                return path if path.suffix in (".yaml", ".yml") else Path(f"{path}.yaml")
+    return None
+
+
+def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposal:
+    """Proposes a study of a script with `argparse`.
+
+    Args:
+        tree: The script, which is not run.
+        script: Its file as the user named it.
+        program: The same from the study file's folder.
+
+    Raises:
+        ConfigError: If it has no options.
+    """
+    arguments = list({each.flag: each for each in _arguments(tree)}.values())
+    if not arguments:
+        problem = (
+            "has no option of argparse (add_argument). Give a W&B sweep or the YAML file of a "
+            "configuration, or write an empty study file: tuner init"
+        )
+        raise ConfigError(problem, file=str(script))
+    ranges = {each.option.name: propose_range(each.option) for each in arguments}
+    searched = [each for each in arguments if ranges[each.option.name] and not each.is_switch]
+    words = [f"{literal(each.flag)}={place(each.option.name)}" for each in searched]
+    return Proposal(
+        study=study_name(script.stem),
+        source=str(script),
+        command=("python", literal(program), *words),
+        space={each.option.name: ranges[each.option.name] for each in searched},
+        notes=tuple(_notes(arguments, searched)),
+    )
+
+
+def _arguments(tree: ast.Module) -> Iterator[_Argument]:
+    for node in ast.walk(tree):
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if is_call and node.func.attr == "add_argument":  # type: ignore[attr-defined]
+            assert isinstance(node, ast.Call)
+            names = [name for name in map(_literal, node.args) if isinstance(name, str)]
+            if names:
+                given = {word.arg: word.value for word in node.keywords if word.arg}
+                yield _argument(names, given)
+
+
+def _argument(names: list[str], given: Mapping[str, ast.expr]) -> _Argument:
+    flag = next((name for name in names if name.startswith("--")), names[0])
+    dest = _literal(given["dest"]) if "dest" in given else None
+    name = dest if isinstance(dest, str) else flag.lstrip("-").replace("-", "_")
+    default = _literal(given["default"]) if "default" in given else None
+    kind = ast.unparse(given["type"]) if "type" in given else ""
+    if kind == "float" and isinstance(default, int) and not isinstance(default, bool):
+        default = float(default)
+    choices = _literal(given["choices"]) if "choices" in given else None
+    action = _literal(given["action"]) if "action" in given else ""
+    if "action" in given and not isinstance(action, str):
+        action = ast.unparse(given["action"])
+    return _Argument(
+        flag=flag,
+        option=Option(
+            name=name,
+            default=default,
+            choices=tuple(choices) if isinstance(choices, list | tuple) else (),
+        ),
+        is_required=_literal(given.get("required")) is True or not flag.startswith("-"),
+        is_switch=(bool(action) and action != "store") or isinstance(default, bool),
+    )
+
+
+def _literal(node: ast.expr | None) -> object:
+    try:
+        return None if node is None else ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _notes(arguments: list[_Argument], searched: list[_Argument]) -> Iterator[str]:
+    yield (
+        "The ranges are guesses around the defaults. Let the program print its result as a line "
+        'of JSON, such as {"step": 3, "value": 0.71}, or set trial.metrics.pattern, and name it '
+        "in objectives."
+    )
+    for each in arguments:
+        if each.is_required and each not in searched:
+            yield f"{each.flag} is required: add it to trial.command."
+    others = [each for each in arguments if each not in searched and not each.is_required]
+    if others:
+        named = ", ".join(_named(each) for each in others)
+        yield f"Not searched, so that the program's defaults hold: {named}."
+
+
+def _named(argument: _Argument) -> str:
+    default = argument.option.default
+    has_default = default is not None and not argument.is_switch
+    return f"{argument.flag} ({default})" if has_default else argument.flag
