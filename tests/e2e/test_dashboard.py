@@ -79,6 +79,7 @@ def served(folder: StudyFolder, *words: str) -> tuple[Running, str]:
 TOKEN = "correct horse battery"
 
 
+@pytest.mark.nightly
 def test_a_stop_button_stops_a_trial_that_runs(folder: StudyFolder, page: Page) -> None:
     folder.start()
     folder.write("token", f"{TOKEN}\n")

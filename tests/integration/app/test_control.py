@@ -20,6 +20,8 @@ from tuner.monitoring.dashboard_process import (
 )
 
 TOKEN = "correct horse battery"
+#: The trial of the first study that runs.
+RUNNING = 4
 _TIMEOUT_S = 30
 
 
@@ -123,6 +125,15 @@ def test_enqueue_and_retry_make_trials_that_say_who_asked(url: str) -> None:
     assert [(name, who.partition("@")[0]) for name, who in noted] == [("retry", "Ann (dashboard)")]
     assert len(found) == 2
     assert all(each.startswith('"Ann (dashboard)@') for each in found)
+
+
+def test_a_trial_that_runs_can_be_stopped_and_one_that_has_ended_cannot(url: str) -> None:
+    who = {"who controls": "Ann (dashboard)@here"}
+    done = press(opened("trials", trial=RUNNING, **who), "Stop trial")
+    assert f"Asked of trial {RUNNING}: stop" in done.success[0].value
+    ((name, trial, asked_by),) = commands(url)
+    assert (name, trial, str(asked_by).partition("@")[0]) == ("stop", RUNNING, "Ann (dashboard)")
+    assert "Stop trial" not in [each.label for each in opened("trials", trial=0, **who).button]
 
 
 def test_budget_is_changed_by_the_same_words(url: str) -> None:
