@@ -15,6 +15,9 @@ from tuner.store.schema.models import TunerBase
 
 KINDS = ("sqlite", "postgresql", "mariadb")
 SERVERS = KINDS[1:]
+#: For what several dispatchers share whatever the server is: that claims and locks hold on each of
+#: them is for `test_peers`, `test_fleet` and `test_outages` to try.
+ONE_SERVER_BY_DAY = ("postgresql", pytest.param("mariadb", marks=pytest.mark.nightly))
 
 
 def new_database(folder: Path) -> str:

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 import tuner
-from tests.databases import SERVERS
+from tests.databases import ONE_SERVER_BY_DAY
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.servers import Server
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
@@ -211,7 +211,7 @@ def test_delete_takes_the_runs_along(study_folder: StudyFolder) -> None:
     assert list((study_folder.path / "tuner-files").iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", ONE_SERVER_BY_DAY)
 def test_dispatchers_share_the_runs(
     study_folder: StudyFolder, request: pytest.FixtureRequest, kind: str
 ) -> None:

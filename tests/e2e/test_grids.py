@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import optuna
 import pytest
 
-from tests.databases import SERVERS
+from tests.databases import ONE_SERVER_BY_DAY
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.e2e.test_fleet import trials_of
 from tests.servers import Server
@@ -129,7 +129,7 @@ def test_a_grid_of_an_objective_that_suggests_itself(study_folder: StudyFolder) 
     }
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=ONE_SERVER_BY_DAY)
 def shared(request: pytest.FixtureRequest, study_folder: StudyFolder) -> Iterator[StudyFolder]:
     server: Server = request.getfixturevalue(request.param)
     url = server.new_database()

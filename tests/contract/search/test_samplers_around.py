@@ -45,8 +45,14 @@ class TestBoundedOfAllParameters(RelativeSamplerTestCase, MultiObjectiveSamplerT
         return lambda: bounded_tpe(multivariate=True)
 
 
+class TestSeveralObjectivesWithAPrior(MultiObjectiveSamplerTestCase):
+    @pytest.fixture
+    def sampler(self) -> Callable[[], BaseSampler]:
+        return lambda: PriorSampler(bounded_tpe(multivariate=False), GUESS, seed=1)
+
+
 @pytest.mark.nightly
-class TestWithAPrior(BasicSamplerTestCase, MultiObjectiveSamplerTestCase):
+class TestWithAPrior(BasicSamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
         return lambda: PriorSampler(bounded_tpe(multivariate=False), GUESS, seed=1)
