@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trials.context import TrialContext
     from trials.current import current
     from trials.params import Params
-    from tuner.api.start import run
+    from tuner.api.start import run, tune
     from tuner.api.study import Study, StudyInterrupted
     from tuner.results.best import BestConfiguration, load_best, load_top
     from tuner.results.schedule import Schedule, load_schedule
@@ -28,10 +28,11 @@ __all__ = [
     "load_schedule",
     "load_top",
     "run",
+    "tune",
 ]
 
 _MODULES = {
-    "tuner.api.start": ("run",),
+    "tuner.api.start": ("run", "tune"),
     "tuner.api.study": ("Study", "StudyInterrupted"),
     "tuner.results.best": ("BestConfiguration", "load_best", "load_top"),
     "tuner.results.schedule": ("Schedule", "load_schedule"),

@@ -230,6 +230,7 @@ def test_public_names_are_fixed() -> None:
         "load_schedule",
         "load_top",
         "run",
+        "tune",
     ]
     assert all(getattr(tuner, name) for name in tuner.__all__)
 

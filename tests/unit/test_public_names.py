@@ -62,6 +62,7 @@ def test_names_of_the_package_tuner() -> None:
         "load_schedule",
         "load_top",
         "run",
+        "tune",
     ]
     assert all(hasattr(tuner, name) for name in tuner.__all__)
 

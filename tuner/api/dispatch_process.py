@@ -16,19 +16,19 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
 import optuna
 from rich.console import Console
 
+from tuner.api.arguments import config_of_text
 from tuner.api.messages import Call, Finished, Refused
 from tuner.api.sender import Sender
 from tuner.api.view import LineSender, SendingView
 from tuner.compose.start import run_study
-from tuner.config import Source, StudyConfig, load_study_file
-from tuner.config.study import validate_study
-from tuner.config.study_file import parse_study
+from tuner.config import StudyConfig, load_study_file
 from tuner.dispatch.notices import View
 from tuner.errors import EXIT_INTERRUPTED, EXIT_STUDY_FAILED, ConfigError, TunerError
 from tuner.terminal import wording
@@ -66,13 +66,13 @@ def main(words: Sequence[str]) -> int:
 def _answer(call: Call, sender: Sender) -> int:
     try:
         config = _config_of(call)
-        sys.path.extend(each for each in call.import_path if each not in sys.path)
+        sys.path[:0] = [each for each in call.import_path if each not in sys.path]
         finished = _run(config, call, sender)
     except TunerError as error:
         sender.send(
             Refused(
                 error=type(error).__name__,
-                message=str(error),
+                message=_reworded(call, str(error)),
                 exit_code=error.exit_code,
                 key=error.key if isinstance(error, ConfigError) else None,
             )
@@ -97,22 +97,7 @@ def _config_of(call: Call) -> StudyConfig:
             study=call.study,
             trials=call.trials,
         )
-    return config_of_text(call.text, Path(call.folder), call.file)
-
-
-def config_of_text(text: str, folder: Path, call: str) -> StudyConfig:
-    """Checks the text of a study that was given as arguments.
-
-    Args:
-        text: What the study file would hold.
-        folder: Where relative paths in it begin.
-        call: How messages name where it came from.
-
-    Raises:
-        ConfigError: With a line for each mistake.
-    """
-    source = Source(path=folder / "study.yaml", file=call, text=text)
-    return validate_study(parse_study(text, call), source=source, environ=os.environ, origins={})
+    return config_of_text(call.text, Path(call.folder))
 
 
 def _run(config: StudyConfig, call: Call, sender: Sender) -> Finished:
@@ -121,7 +106,7 @@ def _run(config: StudyConfig, call: Call, sender: Sender) -> Finished:
 
         return view_of(config, console)
 
-    lines = cast(IO[str], LineSender(sender))
+    lines = cast(IO[str], LineSender(sender, partial(_reworded, call)))
     console = Console() if call.draws else Console(file=lines, width=_WIDTH_OF_LINES)
     end = run_study(config, console, os.environ, view=SendingView(sender, open_view))
     result = end.result
@@ -138,6 +123,13 @@ def _run(config: StudyConfig, call: Call, sender: Sender) -> Finished:
     if result.is_interrupted:
         summary.append("Stopped; everything is saved. The same call continues the study.")
     return Finished(exit_code=end.exit_code, summary="\n".join(summary))
+
+
+def _reworded(call: Call, text: str) -> str:
+    """What people do who called a function: they have no command line."""
+    if call.text is None:
+        return text
+    return text.replace("--study NEW_NAME", "name='NEW_NAME'")
 
 
 def _own_stdin() -> int:

@@ -1,19 +1,26 @@
-"""`tuner.run`: one call does what the command line does."""
+"""`tuner.run` and `tuner.tune`: one call does what the command line does."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
+from tuner.api.arguments import CALL, config_of_text, study_text
 from tuner.api.child import Child
+from tuner.api.function import check_signature, name_or_pickle
 from tuner.api.messages import Call
 from tuner.api.progress import AfterTheLivePicture, Lines, Nothing, Place, Show, find_place
 from tuner.api.study import Study, is_in_a_trial
+from tuner.checkpoints.paths import StudyFiles
 from tuner.config import StudyConfig, load_study_file
 from tuner.errors import ConfigError
+from tuner.launch.stored_function import StoredFunction, store
 
 
 def run(
@@ -49,10 +56,91 @@ def run(
         Path(file), overrides=words, environ=os.environ, study=study, trials=trials
     )
     call = Call(file=os.fspath(file), overrides=words, study=study, trials=trials)
-    return begin(call, config, wait=wait, progress=progress)
+    return _followed(start(call, config, wait=wait, progress=progress), wait=wait)
 
 
-def begin(
+def tune(
+    train: Callable[..., object] | str | None = None,
+    space: Mapping[str, object] | Callable[..., object] | str | None = None,
+    objectives: Mapping[str, str] | None = None,
+    *,
+    trials: int | None = None,
+    name: str | None = None,
+    storage: str | None = None,
+    devices: str | Sequence[int | str] | None = None,
+    sampler: str | Mapping[str, object] | None = None,
+    pruner: str | Mapping[str, object] | None = None,
+    budget: Mapping[str, object] | None = None,
+    trial: Mapping[str, object] | None = None,
+    wait: bool = True,
+    progress: bool = True,
+    **keys: object,
+) -> Study:
+    """Tunes a function. The same call continues the study.
+
+    Args:
+        train: What a trial calls, with the trial as its argument: any function, also one of a
+            notebook or of `__main__`, or text such as `"module:function"`. None where `trial` has
+            a command.
+        space: The parameters, as `search_space` in a study file, or as Optuna's distributions; a
+            function that suggests them; or the path of a file. None where `train` suggests its own.
+        objectives: What is optimized, such as `{"accuracy": "maximize"}`. Default: the number that
+            `train` returns is minimized.
+        trials: Number of trials of the study, those of earlier calls included. None: no limit.
+        name: Name of the study. Default: the name of the function.
+        storage: URL of the database. Default: `sqlite:///<name>.db` in the present folder.
+        devices: `"auto"`, `"all"`, `"cpu:4"` or a list of GPUs, as in a study file.
+        sampler: As in a study file.
+        pruner: As in a study file.
+        budget: As in a study file, such as `{"time": "30m"}`.
+        trial: Other keys of `trial` in a study file, such as `{"resources": {"gpus": 2}}`.
+        wait: Whether to return at the end of the study. False returns when its trials start, and
+            the study runs in the background until its end or the end of this process.
+        progress: Whether to show how the study goes.
+        keys: Any other key of a study file, such as `confirm={"top": 3}`.
+
+    Raises:
+        ConfigError: If an argument is wrong; the message names it.
+        DeviceError: If the devices asked for are not there or not free.
+        StoreError: If the database can not be used, or its study has another space.
+        StudyFailed: If no trial has completed.
+        StudyInterrupted: After Ctrl-C or a notebook's stop button; everything is saved.
+    """
+    _refuse_in_a_trial("tuner.tune")
+    function, stored_train = _reference(train, "train")
+    found_space, stored_space = _reference(space, "space") if callable(space) else (space, None)
+    values: dict[str, object] = {
+        "study": name or _name_of(train),
+        "storage": storage,
+        "objectives": objectives,
+        "trial": {**(trial or {}), **({} if function is None else {"function": function})},
+        "search_space": found_space,
+        "sampler": sampler,
+        "pruner": pruner,
+        "devices": devices,
+        "budget": _with_trials(budget, trials),
+        **keys,
+    }
+    text, folder = study_text(values), Path.cwd()
+    config = config_of_text(text, folder)
+    files = StudyFiles(folder=folder, study=config.study)
+    with ExitStack() as stack:
+        stored = [store(each, files.functions) for each in (stored_train, stored_space) if each]
+        for each in stored:
+            # Its lock lives on in the process that runs the study.
+            stack.callback(os.close, each.fd)
+        call = Call(
+            file=CALL,
+            text=text,
+            folder=str(folder),
+            import_path=(*map(os.path.abspath, sys.path), *(str(each.folder) for each in stored)),
+        )
+        keep_open = [each.fd for each in stored]
+        study = start(call, config, wait=wait, progress=progress, keep_open=keep_open)
+    return _followed(study, wait=wait)
+
+
+def start(
     call: Call,
     config: StudyConfig,
     *,
@@ -60,24 +148,28 @@ def begin(
     progress: bool,
     keep_open: Sequence[int] = (),
 ) -> Study:
-    """Starts the process that runs a study, and waits for its begin or its end.
+    """Starts the process that runs a study.
 
     Args:
         call: What it is to run.
         config: The same, checked.
-        wait: Whether to wait for the end.
+        wait: Whether the caller waits for the end.
         progress: Whether to show how the study goes.
         keep_open: Descriptors that the process gets too.
+    """
+    place = find_place()
+    draws = progress and wait and place is Place.TERMINAL
+    show = _show(place, wait=wait) if progress else Nothing()
+    child = Child(replace(call, draws=draws), show.take, keep_open)
+    return Study(config.study, config.storage, child)
 
+
+def _followed(study: Study, *, wait: bool) -> Study:
+    """
     Raises:
         TunerError: If the study is refused, or has failed.
         StudyInterrupted: After Ctrl-C.
     """
-    place = find_place()
-    draws = progress and wait and place is Place.TERMINAL
-    show = _show(place, config.study, wait=wait) if progress else Nothing()
-    child = Child(_drawing(call) if draws else call, show.take, keep_open)
-    study = Study(config.study, config.storage, child)
     if wait:
         study.wait()
     else:
@@ -85,17 +177,42 @@ def begin(
     return study
 
 
-def _show(place: Place, study: str, *, wait: bool) -> Show:
+def _reference(
+    function: Callable[..., object] | str | None, key: str
+) -> tuple[str | None, StoredFunction | None]:
+    """How the study file names a function, and the function where it must be stored."""
+    if function is None or isinstance(function, str):
+        return function, None
+    if not callable(function):
+        problem = f"is {function!r}, but must be a function, or text such as 'module:function'."
+        raise ConfigError(problem, file=CALL, key=key)
+    check_signature(function, key)
+    found = name_or_pickle(function, key)
+    return (found, None) if isinstance(found, str) else (found.target, found)
+
+
+def _name_of(train: object) -> str:
+    name = train.rpartition(":")[2] if isinstance(train, str) else getattr(train, "__name__", "")
+    if not name or name == "<lambda>":
+        problem = "is missing. Name the study: tuner.tune(..., name='digits')."
+        raise ConfigError(problem, file=CALL, key="name")
+    return str(name)
+
+
+def _with_trials(budget: Mapping[str, object] | None, trials: int | None) -> object:
+    if trials is None:
+        return budget
+    if budget is not None and "trials" in budget:
+        problem = f"is {trials}, but budget has trials as well. Give one of them."
+        raise ConfigError(problem, file=CALL, key="trials")
+    return {**(budget or {}), "trials": trials}
+
+
+def _show(place: Place, *, wait: bool) -> Show:
     if place is Place.TERMINAL:
         # In the background a live picture would fight with what the user types.
         return AfterTheLivePicture() if wait else Nothing()
     return Lines() if wait else Nothing()
-
-
-def _drawing(call: Call) -> Call:
-    from dataclasses import replace
-
-    return replace(call, draws=True)
 
 
 def _as_yaml(key: str, value: object) -> str:

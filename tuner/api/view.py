@@ -16,10 +16,16 @@ _MAX_ROWS = 32
 
 
 class LineSender(io.TextIOBase):
-    """A text file whose lines go to the caller."""
+    """A text file whose lines go to the caller.
 
-    def __init__(self, sender: Sender) -> None:
+    Args:
+        sender: To the caller.
+        reword: What people read instead of a line.
+    """
+
+    def __init__(self, sender: Sender, reword: Callable[[str], str]) -> None:
         self._sender = sender
+        self._reword = reword
         self._part = ""
 
     def writable(self) -> bool:
@@ -28,7 +34,7 @@ class LineSender(io.TextIOBase):
     def write(self, text: str) -> int:
         *lines, self._part = (self._part + text).split("\n")
         for line in lines:
-            self._sender.send(Line(text=line))
+            self._sender.send(Line(text=self._reword(line)))
         return len(text)
 
 

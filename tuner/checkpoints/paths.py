@@ -73,6 +73,11 @@ class StudyFiles:
         return self.root / OWNER_NAME
 
     @property
+    def functions(self) -> Path:
+        """Functions that `tuner.tune` was given and that no module holds."""
+        return self.root / "functions"
+
+    @property
     def moved_aside(self) -> Path:
         """Where files of other studies and trials are that were in the place of this study's."""
         return self.moved_aside_below(self.root)

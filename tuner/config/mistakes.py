@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tuner.errors import ConfigError
 
@@ -45,7 +45,11 @@ def join_key(parent: str, key: str) -> str:
 
 
 def to_error(
-    mistakes: Sequence[Mistake], *, file: str | None, origins: Mapping[str, str]
+    mistakes: Sequence[Mistake],
+    *,
+    file: str | None,
+    origins: Mapping[str, str],
+    names: Mapping[str, str] | None = None,
 ) -> ConfigError:
     """One error with a line for each mistake.
 
@@ -53,11 +57,20 @@ def to_error(
         mistakes: At least one.
         file: The study file as the user named it.
         origins: Keys that came from the command line, with the flag that set them.
+        names: Keys that are arguments of a call, with the argument's name.
     """
-    errors = [_error(each, file=file, origins=origins) for each in mistakes]
+    named = [_renamed(each, names or {}) for each in mistakes]
+    errors = [_error(each, file=file, origins=origins) for each in named]
     if len(errors) == 1:
         return errors[0]
     return ConfigError("\n".join(str(error) for error in errors))
+
+
+def _renamed(mistake: Mistake, names: Mapping[str, str]) -> Mistake:
+    for key, name in names.items():
+        if mistake.key == key or mistake.key.startswith((f"{key}.", f"{key}[")):
+            return replace(mistake, key=name + mistake.key.removeprefix(key))
+    return mistake
 
 
 def _error(mistake: Mistake, *, file: str | None, origins: Mapping[str, str]) -> ConfigError:

@@ -355,6 +355,7 @@ def validate_study(
     source: Source,
     environ: Mapping[str, str],
     origins: Mapping[str, str],
+    names: Mapping[str, str] | None = None,
 ) -> StudyConfig:
     """Checks the values of a study file.
 
@@ -363,6 +364,7 @@ def validate_study(
         source: Where they came from.
         environ: Fills `${VARIABLE}` in `storage`.
         origins: Keys set on the command line, with the flag to name in a message.
+        names: Keys that are arguments of a call, with the argument to name in a message.
 
     Raises:
         ConfigError: With a line for each mistake.
@@ -372,4 +374,4 @@ def validate_study(
         return StudyConfig.model_validate(given, context=_Reading(source=source, environ=environ))
     except ValidationError as error:
         mistakes = to_mistakes(error.errors(include_url=False), _KEYS)
-    raise to_error(mistakes, file=source.file, origins=origins)
+    raise to_error(mistakes, file=source.file, origins=origins, names=names)
