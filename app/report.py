@@ -155,7 +155,7 @@ def _facts(subject: _Subject, now: datetime) -> str:
 
 def _figures(subject: _Subject) -> Iterator[tuple[str, Figure]]:
     trials = subject.trials
-    if trials.is_finished.any():
+    if trials.is_placed.any():
         for place in range(len(subject.objectives)):
             yield from _convergence(subject, place)
     if len(subject.objectives) > 1 and trials.is_candidate.any():

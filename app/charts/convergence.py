@@ -12,7 +12,7 @@ from app.data.columns import Flags, Floats, Numbers
 from app.data.convergence.forecast import Forecast
 from app.data.convergence.hypervolume import Hypervolume
 from app.data.convergence.series import BestSoFar, Scale
-from app.data.outcome_words import ALL_WORDS, COMPLETED, shown
+from app.data.outcome_words import ALL_WORDS, COMPLETED, PAUSED, shown
 from app.data.trials.columns import TrialColumns
 from tuner.queries.studies import Objective
 
@@ -50,7 +50,7 @@ def convergence_figure(
         ahead: Where the horizontal axis will end, and the best value there.
     """
     figure = go.Figure()
-    values = trials.values[:, place]
+    values = trials.shown_values[:, place]
     has_strip = _add_points(figure, trials, scale.values, values)
     if other is not None and len(other[1].x):
         figure.add_trace(_staircase(other[1], f"best of {other[0]}", OTHER))
@@ -88,9 +88,9 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
     kind = go.Scattergl if len(trials) > _MAX_SVG_POINTS else go.Scatter
     has_value, has_strip = np.isfinite(values), False
     # Those that completed are drawn last, over the others.
-    codes = np.unique(trials.words[trials.is_finished]).tolist()
+    codes = np.unique(trials.words[trials.is_placed]).tolist()
     for code in sorted(codes, key=lambda each: each == COMPLETED):
-        own = (trials.words == code) & trials.is_finished & ~np.isnan(x)
+        own = (trials.words == code) & trials.is_placed & ~np.isnan(x)
         for chosen, axis in ((own & has_value, "y"), (own & ~has_value, "y2")):
             if not chosen.any():
                 continue
@@ -110,7 +110,8 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
                         word, in_strip=in_strip, infeasible=trials.is_infeasible[chosen]
                     ),
                     customdata=trials.numbers[chosen],
-                    hovertemplate=_hover(in_strip=in_strip),
+                    hovertemplate=_hover(in_strip=in_strip, is_paused=code == PAUSED),
+                    **_steps(trials, chosen, is_paused=code == PAUSED),
                 )
             )
     return has_strip
@@ -126,9 +127,19 @@ def _marker(word: str, *, in_strip: bool, infeasible: Flags) -> dict[str, object
     return {"color": COLOURS[word], "size": size, "opacity": opacity, "symbol": symbol}
 
 
-def _hover(*, in_strip: bool) -> str:
+def _steps(trials: TrialColumns, chosen: Flags, *, is_paused: bool) -> dict[str, object]:
+    """The step at which each trial is paused."""
+    if not is_paused:
+        return {}
+    steps = trials.last_steps[chosen].tolist()
+    return {"text": ["" if np.isnan(each) else f" at step {each:.0f}" for each in steps]}
+
+
+def _hover(*, in_strip: bool, is_paused: bool) -> str:
     value = "" if in_strip else "<br>%{y:.6g}"
-    return f"trial %{{customdata}}{value}<br>at %{{x:.6g}}<extra>%{{fullData.name}}</extra>"
+    return (
+        f"trial %{{customdata}}%{{text}}{value}<br>at %{{x:.6g}}<extra>%{{fullData.name}}</extra>"
+    )
 
 
 def _staircase(best: BestSoFar, name: str, colour: str) -> go.Scatter:

@@ -18,6 +18,7 @@ PRUNED = CODES[WORDS[TrialState.PRUNED]]
 FAILED = CODES[WORDS[TrialState.FAIL]]
 RUNNING = CODES[WORDS[TrialState.RUNNING]]
 WAITING = CODES[WORDS[TrialState.WAITING]]
+PAUSED = CODES[Outcome.PAUSED.value]
 #: Those that spend devices for no result.
 FAILURES = frozenset(
     {FAILED, *(CODES[outcome.value] for state, outcome in TELLING if state is TrialState.FAIL)}

@@ -160,5 +160,7 @@ class Look:
     def _growing_trials(self, study: StoredStudy) -> GrowingTrials:
         with self._lock:
             if study not in self._trials:
-                self._trials[study] = GrowingTrials(study.id, len(self.objectives(study)))
+                self._trials[study] = GrowingTrials(
+                    study.id, [each.name for each in self.objectives(study)]
+                )
             return self._trials[study]

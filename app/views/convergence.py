@@ -109,7 +109,7 @@ def _wish(shown: Shown, names: list[str]) -> Wish:
 
 def _progress(shown: Shown, wish: Wish) -> None:
     trials = shown.look.trials(shown.study)
-    if not trials.is_finished.any():
+    if not trials.is_placed.any():
         st.info(f"No trial has ended yet; {len(trials)} run or wait.")
         return
     drawn = draw(shown, wish, trials)
@@ -120,7 +120,10 @@ def _progress(shown: Shown, wish: Wish) -> None:
         name = shown.objectives[wish.place].name
         st.metric(f"best {name}", "none yet" if drawn.best is None else f"{drawn.best:.6g}")
         st.metric("trials finished", int(trials.is_finished.sum()))
-        st.metric("trials running or waiting", int((~trials.is_finished).sum()))
+        n_paused = int(trials.is_paused.sum())
+        st.metric("trials running or waiting", int((~trials.is_finished).sum()) - n_paused)
+        if n_paused:
+            st.metric("trials paused", n_paused)
         if drawn.ahead is not None:
             st.metric("forecast for the end", f"{drawn.ahead.median:.6g}")
     for note in drawn.notes:
@@ -221,7 +224,7 @@ def _about(told: Forecast | None, n_more: int) -> str:
 
 def _end_of(x: Floats, trials: TrialColumns, n_more: int) -> float:
     """Where the axis is after more trials at the rate so far."""
-    largest = float(np.nanmax(np.where(trials.is_finished, x, np.nan)))
+    largest = float(np.nanmax(np.where(trials.is_placed, x, np.nan)))
     return largest * (1 + n_more / max(1, int(trials.is_finished.sum())))
 
 

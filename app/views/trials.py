@@ -147,6 +147,8 @@ def _facts(found: OneTrial) -> None:
         st.metric("outcome", shown_word(trial.word))
         if trial.values:
             st.metric("result", values_text(trial.values))
+        if trial.last_step is not None:
+            st.metric(f"last report, step {trial.last_step}", values_text(trial.last_values))
         if trial.duration_s is not None:
             st.metric("duration", duration(trial.duration_s))
     if trial.is_infeasible:

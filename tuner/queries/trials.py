@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 from optuna.trial import TrialState
@@ -15,7 +15,9 @@ from search_spaces import ParamValue
 from search_spaces.space import nearest
 from tuner.attempt import Outcome
 from tuner.errors import ConfigError
+from tuner.queries.attempt_times import AttemptTimes, read_attempt_times, times_of
 from tuner.queries.attempts import StoredAttempt, read_attempts
+from tuner.queries.last_reports import read_last_reports
 from tuner.queries.studies import Objective
 from tuner.queries.trial_params import read_fixed, read_whole_params
 from tuner.store.optuna_tables.feasibility import infeasible_trials
@@ -39,6 +41,7 @@ WORDS: Mapping[TrialState, str] = {
     TrialState.RUNNING: "running",
     TrialState.WAITING: "waiting",
 }
+_NO_REPORT: tuple[None, Mapping[str, float]] = (None, {})
 #: Outcomes that say more than the state of the trial does.
 TELLING = (
     (TrialState.FAIL, Outcome.OUT_OF_MEMORY),
@@ -91,8 +94,11 @@ class StoredTrial:
     #: Whether it breaks a constraint.
     is_infeasible: bool
     is_paused: bool
+    #: Of the first attempt.
     started_at: datetime | None
+    #: Of the last attempt, where the trial has ended.
     completed_at: datetime | None
+    #: In attempts: without the time in which it was paused or waited.
     duration_s: float | None
     #: Constants included. Of a trial that waits: what it was told to try.
     params: Mapping[str, ParamValue]
@@ -100,6 +106,9 @@ class StoredTrial:
     user_attributes: Mapping[str, object]
     #: By step; None where they were not asked for.
     reports: Mapping[int, float] | None = None
+    #: Of the last report of a trial that has not ended; None where there is none.
+    last_step: int | None = None
+    last_values: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -174,44 +183,54 @@ def _choose(
     now: datetime,
 ) -> list[sa.Row[Any]]:
     rows = _slim_rows(connection, study_id, choice)
-    if not choice.wanted.issubset(WORDS.values()):
+    if _needs_outcomes(choice):
         rows = _of_outcomes(connection, study_id, rows, choice.wanted)
     if choice.last is not None:
         rows = rows[-choice.last :]
     if choice.order == BY_DURATION:
-        rows = sorted(rows, key=lambda row: -(_duration_s(row, now) or 0))
+        times = read_attempt_times(connection, study_id)
+        rows = sorted(
+            rows, key=lambda row: -(_duration_s(row, times.get(row.trial_id), now) or 0.0)
+        )
     elif choice.order != BY_NUMBER:
         rows = _ranked(connection, study_id, objectives, rows, choice)
     return rows[: choice.top]
 
 
+def _needs_outcomes(choice: Choice) -> bool:
+    """Whether Optuna's states alone do not tell which trials are wanted."""
+    words = {word for state, word in WORDS.items() if state is not TrialState.WAITING}
+    return not choice.wanted.issubset(words)
+
+
 def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list[sa.Row[Any]]:
-    """In the order of their numbers; where an outcome was asked for, all that may have it."""
+    """In the order of their numbers; where an outcome was asked for, all of its states."""
     query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
     states = {state for state, word in WORDS.items() if word in choice.wanted}
-    by_outcome = choice.wanted.difference(WORDS.values())
+    states |= {state for state, outcome in TELLING if outcome.value in choice.wanted}
+    if PAUSED in choice.wanted:
+        states.add(TrialState.WAITING)
     if choice.numbers is not None:
         query = query.where(TRIALS.c.number.in_(choice.numbers))
-    if by_outcome:
-        states |= {TrialState.FAIL, TrialState.WAITING}
     if states:
         query = query.where(TRIALS.c.state.in_(states))
-    if choice.last is not None and not by_outcome:
+    if choice.last is not None and not _needs_outcomes(choice):
         query = query.limit(choice.last)
     rows = connection.execute(query.order_by(TRIALS.c.number.desc())).all()
     return list(reversed(rows))
 
 
 def _of_outcomes(
-    connection: sa.Connection, study_id: int, rows: list[sa.Row[Any]], states: Set[str]
+    connection: sa.Connection, study_id: int, rows: list[sa.Row[Any]], states: Collection[str]
 ) -> list[sa.Row[Any]]:
     attempts = read_attempts(connection, study_id)
     paused = read_paused(connection, study_id)
     kept = []
     for row in rows:
         outcome = attempts[row.trial_id][-1].outcome if row.trial_id in attempts else None
-        word = word_of(row.state, outcome, is_paused=row.trial_id in paused)
-        if not states.isdisjoint([WORDS[row.state], word]):
+        is_paused = row.trial_id in paused
+        is_of_state = WORDS[row.state] in states and not is_paused
+        if is_of_state or word_of(row.state, outcome, is_paused=is_paused) in states:
             kept.append(row)
     return kept
 
@@ -262,22 +281,25 @@ def _read_parts(
     attempts = read_attempts(connection, study_id, ids)
     attributes = read_user_attributes(connection, study_id, ids)
     infeasible = infeasible_trials(connection, study_id)
-    paused = read_paused(connection, study_id)
     curves = read_curves(connection, study_id, all_ids) if with_reports else None
+    paused = read_paused(connection, study_id)
+    open_ids = [row.trial_id for row in rows if not row.state.is_finished()]
+    names = [each.name for each in objectives]
+    last = read_last_reports(connection, study_id, names, open_ids)
     return [
         StoredTrial(
             number=row.number,
             state=row.state,
             values=_named(values.get(row.trial_id, {}), objectives),
             is_infeasible=row.trial_id in infeasible,
-            is_paused=row.trial_id in paused,
-            started_at=aware(row.datetime_start),
-            completed_at=aware(row.datetime_complete),
-            duration_s=_duration_s(row, now),
+            **_instants(row, times_of(attempts.get(row.trial_id, ())), now),
             params=_with_fixed(row, params[row.trial_id], fixed),
             attempts=attempts.get(row.trial_id, ()),
             user_attributes=attributes.get(row.trial_id, {}),
             reports=curves[row.trial_id] if curves is not None else None,
+            is_paused=row.trial_id in paused,
+            last_step=last.get(row.trial_id, _NO_REPORT)[0],
+            last_values=last.get(row.trial_id, _NO_REPORT)[1],
         )
         for row in rows
     ]
@@ -296,8 +318,27 @@ def _with_fixed(
     return {**told, **params}
 
 
-def _duration_s(row: sa.Row[Any], now: datetime) -> float | None:
-    """Until now for one that runs; None for one that waits."""
+class _Instants(TypedDict):
+    started_at: datetime | None
+    completed_at: datetime | None
+    duration_s: float | None
+
+
+def _instants(row: sa.Row[Any], times: AttemptTimes | None, now: datetime) -> _Instants:
+    completed_at = aware(row.datetime_complete)
+    if row.state.is_finished() and times is not None and times.left_at is not None:
+        completed_at = times.left_at
+    return {
+        "started_at": times.begun_at if times is not None else aware(row.datetime_start),
+        "completed_at": completed_at,
+        "duration_s": _duration_s(row, times, now),
+    }
+
+
+def _duration_s(row: sa.Row[Any], times: AttemptTimes | None, now: datetime) -> float | None:
+    """Until now for one that runs; None for one that never ran."""
+    if times is not None:
+        return times.duration_s(None if row.state.is_finished() else now)
     started_at = aware(row.datetime_start)
     if started_at is None or row.state is TrialState.WAITING:
         return None

@@ -7,13 +7,12 @@ from datetime import datetime
 
 from optuna.trial import TrialState
 
-from tuner.attempt import Outcome
 from tuner.budget import SECONDS_PER_HOUR
 from tuner.queries.dispatchers import StoredDispatcher
 from tuner.queries.running import RunningTrial
 from tuner.queries.status import StudyStatus
 from tuner.queries.studies import StudySummary
-from tuner.queries.trials import WORDS
+from tuner.queries.trials import PAUSED, WORDS
 from tuner.results.confirmations import Confirmation
 from tuner.terminal import wording
 from tuner.terminal.idle import idle_texts
@@ -47,7 +46,7 @@ def counts_text(study: StudySummary) -> str:
     """`12: 8 completed, 4 running`"""
     counts = {word: study.trials[state] for state, word in WORDS.items()}
     counts[WORDS[TrialState.WAITING]] = study.n_waiting
-    counts[Outcome.PAUSED.value] = study.n_paused
+    counts[PAUSED] = study.n_paused
     parts = [f"{n} {word}" for word, n in counts.items() if n]
     return f"{study.n_trials}: {', '.join(parts)}" if parts else "0"
 

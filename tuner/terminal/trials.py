@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from search_spaces.space import format_value
 from tuner.queries.studies import Objective
-from tuner.queries.trials import PARAM_PREFIX, WORDS, StoredTrial
+from tuner.queries.trials import PARAM_PREFIX, PAUSED, WORDS, StoredTrial
 from tuner.terminal import wording
 from tuner.terminal.tables import as_json_lines, instant, plain, seconds, table
 
@@ -22,17 +22,25 @@ def trials_text(trials: Sequence[StoredTrial], objectives: Sequence[Objective]) 
 
 
 def _row(trial: StoredTrial, names: Sequence[str]) -> tuple[str, ...]:
-    values = [f"{trial.values[name]:.6g}" if name in trial.values else "-" for name in names]
-    state = trial.word.replace("_", " ") + (", infeasible" if trial.is_infeasible else "")
+    shown = trial.values or trial.last_values
+    values = [f"{shown[name]:.6g}" if name in shown else "-" for name in names]
     return (
         str(trial.number),
-        state,
+        _state(trial),
         *values,
         seconds(trial.duration_s),
         devices_text(trial) or "-",
         str(len(trial.attempts)),
         wording.settings(trial.params),
     )
+
+
+def _state(trial: StoredTrial) -> str:
+    """`paused at step 3`; the values beside it are those of that step."""
+    word = trial.word.replace("_", " ")
+    if trial.last_step is not None:
+        word = f"{word} at step {trial.last_step}"
+    return f"{word}, infeasible" if trial.is_infeasible else word
 
 
 def devices_text(trial: StoredTrial) -> str:
@@ -50,7 +58,12 @@ def _object(trial: StoredTrial) -> dict[str, object]:
     assert isinstance(document, dict), "a dataclass becomes a mapping"
     if trial.reports is None:
         del document["reports"]
-    return document | {"outcome": plain(trial.outcome)}
+    return document | {"state": _stored_word(trial), "outcome": plain(trial.outcome)}
+
+
+def _stored_word(trial: StoredTrial) -> str:
+    """For programs: the state alone, without the outcome, which has a place of its own."""
+    return PAUSED if trial.is_paused else WORDS[trial.state]
 
 
 def trials_csv(trials: Sequence[StoredTrial], objectives: Sequence[Objective]) -> str:
@@ -98,7 +111,7 @@ def _csv_row(
     instants = [instant(at) if at else "" for at in (trial.started_at, trial.completed_at)]
     return [
         trial.number,
-        WORDS[trial.state],
+        _stored_word(trial),
         trial.outcome.value if trial.outcome else "",
         *(trial.values.get(name, "") for name in names),
         "" if trial.duration_s is None else trial.duration_s,

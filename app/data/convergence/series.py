@@ -60,12 +60,12 @@ def scale_of(
         return Scale(title="Trial (number)", values=trials.numbers.astype(np.float64))
     if axis is Axis.TIME:
         begun = trials.started_at_s[~np.isnan(trials.started_at_s)]
-        elapsed = trials.ended_at_s - (begun.min() if len(begun) else 0.0)
-        seconds, unit = unit_of(float(np.nanmax(elapsed)) if trials.is_finished.any() else 0.0)
+        elapsed = trials.placed_at_s - (begun.min() if len(begun) else 0.0)
+        seconds, unit = unit_of(float(np.nanmax(elapsed)) if trials.is_placed.any() else 0.0)
         seconds = unit_s or seconds
         title = f"Time since the first trial began ({unit})"
         return Scale(title=title, values=elapsed / seconds, unit_s=seconds)
-    used_h = used_device_s(leases, trials.ended_at_s) / _SECONDS_PER_HOUR
+    used_h = used_device_s(leases, trials.placed_at_s) / _SECONDS_PER_HOUR
     return Scale(title="Spent on devices (device-hours)", values=used_h)
 
 

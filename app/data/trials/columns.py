@@ -18,13 +18,12 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from app.data.columns import Columns, Flags, Floats, Numbers, joined
-from app.data.outcome_words import COMPLETED, code_of
-from tuner.attempt import Outcome
-from tuner.queries.dispatchers import has_our_tables
+from app.data.outcome_words import COMPLETED, PAUSED, code_of
+from tuner.queries.attempt_times import AttemptTimes, read_attempt_times
+from tuner.queries.last_reports import read_last_reports
 from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.pauses import read_paused
-from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS, ids_of, read_values
-from tuner.store.schema.models import AttemptRow
+from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS, read_values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,9 +34,18 @@ class TrialColumns(Columns):
     numbers: Numbers
     #: Codes of `app.data.outcome_words`.
     words: Numbers
-    #: Seconds since the epoch; NaN where it has not begun or not ended.
+    #: Seconds since the epoch; NaN where it has not begun or not ended. Of the first attempt and of
+    #: the last one, where there are attempts.
     started_at_s: Floats
     ended_at_s: Floats
+    #: The end of the last attempt that has ended, also of trials that have not; NaN without one.
+    left_at_s: Floats
+    #: Seconds in attempts that have ended, and since when another one runs; NaN without.
+    attempts_s: Floats
+    open_since_s: Floats
+    #: The last report of trials that have not ended, as `values`; NaN without one.
+    last_steps: Floats
+    last_values: Floats
     #: A row for each trial, a column for each objective; NaN where there is none.
     values: Floats
     is_infeasible: Flags
@@ -48,6 +56,41 @@ class TrialColumns(Columns):
     @property
     def is_finished(self) -> Flags:
         return ~np.isnan(self.ended_at_s)
+
+    @property
+    def is_paused(self) -> Flags:
+        paused: Flags = self.words == PAUSED
+        return paused
+
+    @property
+    def is_placed(self) -> Flags:
+        """Which have an end, or a last report at which they were paused."""
+        placed: Flags = self.is_finished | (self.is_paused & ~np.isnan(self.left_at_s))
+        return placed
+
+    @property
+    def placed_at_s(self) -> Floats:
+        """When a trial ended or was paused, in seconds since the epoch; NaN where it was not."""
+        paused_at_s = np.where(self.is_paused, self.left_at_s, np.nan)
+        return np.where(self.is_finished, self.ended_at_s, paused_at_s)
+
+    @property
+    def shown_values(self) -> Floats:
+        """`values`; of a trial that is paused the last report."""
+        return np.where(self.is_paused[:, None], self.last_values, self.values)
+
+    def durations_s(self, now_s: float) -> Floats:
+        """Seconds in attempts, or from the start to the end where the tuner has not run it.
+
+        Args:
+            now_s: The present, in seconds since the epoch, up to which a trial that runs counts.
+        """
+        is_open = ~self.is_finished & ~np.isnan(self.open_since_s)
+        running_s = np.where(is_open, np.maximum(0.0, now_s - self.open_since_s), 0.0)
+        ends = np.where(self.is_finished, self.ended_at_s, now_s)
+        whole_s = np.maximum(0.0, ends - self.started_at_s)
+        has_attempts = ~np.isnan(self.attempts_s)
+        return np.where(has_attempts, np.nan_to_num(self.attempts_s) + running_s, whole_s)
 
     @property
     def is_candidate(self) -> Flags:
@@ -66,6 +109,11 @@ def no_trials(n_objectives: int) -> TrialColumns:
         words=ids,
         started_at_s=floats,
         ended_at_s=floats,
+        left_at_s=floats,
+        attempts_s=floats,
+        open_since_s=floats,
+        last_steps=floats,
+        last_values=np.empty((0, n_objectives)),
         values=np.empty((0, n_objectives)),
         is_infeasible=np.empty(0, dtype=np.bool_),
     )
@@ -74,10 +122,11 @@ def no_trials(n_objectives: int) -> TrialColumns:
 class GrowingTrials:
     """The trials of one study, kept between two looks. Several threads may use it."""
 
-    def __init__(self, study_id: int, n_objectives: int) -> None:
+    def __init__(self, study_id: int, objectives: Sequence[str]) -> None:
         self._study_id = study_id
-        self._n_objectives = n_objectives
-        self._held = no_trials(n_objectives)
+        self._objectives = objectives
+        self._n_objectives = len(objectives)
+        self._held = no_trials(len(objectives))
         self._lock = threading.Lock()
 
     def refresh(self, connection: sa.Connection) -> TrialColumns:
@@ -139,37 +188,39 @@ class GrowingTrials:
                 if trial_id in place and objective < self._n_objectives:
                     values[place[trial_id], objective] = value
         infeasible = infeasible_trials(connection, self._study_id, ids)
-        outcomes = self._outcomes(connection, rows)
+        times = read_attempt_times(connection, self._study_id, ids)
         paused = read_paused(connection, self._study_id)
-        words = [
-            code_of(row.state, outcomes.get(row.trial_id), is_paused=row.trial_id in paused)
-            for row in rows
-        ]
+        words = [_word(row, times.get(row.trial_id), row.trial_id in paused) for row in rows]
+        of_rows = [times.get(row.trial_id) for row in rows]
+        last_steps, last_values = self._last_reports(connection, rows)
         return TrialColumns(
             ids=np.array([row.trial_id for row in rows], dtype=np.int64),
             numbers=np.array([row.number for row in rows], dtype=np.int64),
             words=np.array(words, dtype=np.int64),
-            started_at_s=np.array([_started(row) for row in rows]),
-            ended_at_s=np.array([_ended(row) for row in rows]),
+            started_at_s=np.array(list(map(_started, rows, of_rows))),
+            ended_at_s=np.array(list(map(_ended, rows, of_rows))),
+            left_at_s=np.array([_of(each.left_at) if each else np.nan for each in of_rows]),
+            attempts_s=np.array([each.ended_s if each else np.nan for each in of_rows]),
+            open_since_s=np.array([_of(each.open_since) if each else np.nan for each in of_rows]),
+            last_steps=last_steps,
+            last_values=last_values,
             values=values,
             is_infeasible=np.array([row.trial_id in infeasible for row in rows], dtype=np.bool_),
         )
 
-    def _outcomes(
+    def _last_reports(
         self, connection: sa.Connection, rows: Sequence[sa.Row[Any]]
-    ) -> dict[int, Outcome | None]:
-        """Of the last attempts of those that have failed."""
-        failed = [row.trial_id for row in rows if row.state is TrialState.FAIL]
-        if not failed or not has_our_tables(connection):
-            return {}
-        is_one: sa.ColumnElement[bool] = AttemptRow.trial_id.in_(failed)
-        if len(failed) > MAX_LISTED:
-            is_one = AttemptRow.trial_id.in_(
-                ids_of(self._study_id).where(TRIALS.c.state == TrialState.FAIL)
-            )
-        query = sa.select(AttemptRow.trial_id, AttemptRow.outcome).where(is_one)
-        rows_of_attempts = connection.execute(query.order_by(AttemptRow.number))
-        return {row.trial_id: row.outcome for row in rows_of_attempts}
+    ) -> tuple[Floats, Floats]:
+        """Steps and values; NaN for trials that have ended."""
+        steps = np.full(len(rows), np.nan)
+        values = np.full((len(rows), self._n_objectives), np.nan)
+        open_ids = [row.trial_id for row in rows if not row.state.is_finished()]
+        last = read_last_reports(connection, self._study_id, self._objectives, open_ids)
+        for at, row in enumerate(rows):
+            if row.trial_id in last:
+                steps[at], by_name = last[row.trial_id]
+                values[at] = [by_name.get(name, np.nan) for name in self._objectives]
+        return steps, values
 
 
 def seconds(at: datetime | None) -> float:
@@ -177,12 +228,24 @@ def seconds(at: datetime | None) -> float:
     return at.replace(tzinfo=UTC).timestamp() if at else np.nan
 
 
-def _started(row: sa.Row[Any]) -> float:
+def _of(at: datetime | None) -> float:
+    return at.timestamp() if at else np.nan
+
+
+def _word(row: sa.Row[Any], times: AttemptTimes | None, is_paused: bool) -> int:
+    return code_of(row.state, times.outcome if times else None, is_paused=is_paused)
+
+
+def _started(row: sa.Row[Any], times: AttemptTimes | None) -> float:
+    if times is not None:
+        return times.begun_at.timestamp()
     return np.nan if row.state is TrialState.WAITING else seconds(row.datetime_start)
 
 
-def _ended(row: sa.Row[Any]) -> float:
+def _ended(row: sa.Row[Any], times: AttemptTimes | None) -> float:
     """Some programs leave the instant out; the trial has ended all the same."""
     if not row.state.is_finished():
         return np.nan
+    if times is not None and times.left_at is not None:
+        return times.left_at.timestamp()
     return seconds(row.datetime_complete or row.datetime_start or datetime(1970, 1, 1))

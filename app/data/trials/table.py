@@ -68,7 +68,11 @@ def words_of(trials: TrialColumns) -> list[str]:
 def table_of(
     trials: TrialColumns, objectives: Sequence[Objective], params: Params, now: datetime
 ) -> dict[str, list[Cell]]:
-    """Columns by their titles. Durations are in seconds, until now for one that runs."""
+    """Columns by their titles.
+
+    Durations are those of the attempts, until now for a trial that runs. The last report is shown
+    of trials that have not ended, where there are any.
+    """
     columns: dict[str, list[Cell]] = {
         "trial": list(trials.numbers.tolist()),
         "outcome": [shown(ALL_WORDS[code]) for code in trials.words.tolist()],
@@ -77,10 +81,14 @@ def table_of(
         columns[objective.name] = [_or_none(each) for each in trials.values[:, place].tolist()]
     if trials.is_infeasible.any():
         columns["infeasible"] = list(trials.is_infeasible.tolist())
-    ends = np.where(trials.is_finished, trials.ended_at_s, now.timestamp())
-    columns["duration (s)"] = [
-        _or_none(each) for each in np.maximum(0.0, ends - trials.started_at_s).round(1).tolist()
-    ]
+    if not np.isnan(trials.last_steps).all():
+        steps = trials.last_steps.tolist()
+        columns["last step"] = [None if np.isnan(each) else int(each) for each in steps]
+        for place, objective in enumerate(objectives):
+            last = trials.last_values[:, place].tolist()
+            columns[f"last {objective.name}"] = [_or_none(each) for each in last]
+    durations_s = trials.durations_s(now.timestamp()).round(1).tolist()
+    columns["duration (s)"] = [_or_none(each) for each in durations_s]
     columns["started (UTC)"] = [_instant(each) for each in trials.started_at_s.tolist()]
     for name in _names(params):
         title = name if name not in columns else f"{name} (parameter)"

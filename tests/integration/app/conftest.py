@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.app.paused_study import PausedStudy, run_paused_study
+
 
 @pytest.fixture(autouse=True)
 def main_module_is_kept() -> Iterator[None]:
@@ -19,3 +21,9 @@ def main_module_is_kept() -> Iterator[None]:
     main = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = main
+
+
+@pytest.fixture(scope="session")
+def paused_study(tmp_path_factory: pytest.TempPathFactory) -> PausedStudy:
+    """Is read, never written."""
+    return run_paused_study(tmp_path_factory.mktemp("paused"))

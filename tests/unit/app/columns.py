@@ -40,6 +40,11 @@ def trials(
         words=np.array([CODES[word] for word in words], dtype=np.int64),
         started_at_s=np.array(started_at_s or [10.0 * i for i in range(n)], dtype=float),
         ended_at_s=np.where(is_open, np.nan, np.array(ends, dtype=float)),
+        left_at_s=np.where(is_open, np.nan, np.array(ends, dtype=float)),
+        attempts_s=np.full(n, np.nan),
+        open_since_s=np.full(n, np.nan),
+        last_steps=np.full(n, np.nan),
+        last_values=np.full(rows.shape, np.nan),
         values=rows,
         is_infeasible=np.isin(np.arange(n), infeasible),
     )

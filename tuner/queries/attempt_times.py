@@ -1,0 +1,103 @@
+"""When trials really ran, from their attempts.
+
+Optuna keeps one start and one end of a trial. A trial that is paused and resumed starts several
+times, and a paused trial that is given up when the study ends gets that instant as its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from tuner.attempt import Outcome
+from tuner.queries.attempts import StoredAttempt
+from tuner.queries.dispatchers import has_our_tables
+from tuner.store.optuna_tables.statements import in_zone, of_trials
+from tuner.store.schema.models import AttemptRow, table_of
+
+_ATTEMPTS = table_of(AttemptRow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptTimes:
+    """All attempts of one trial together."""
+
+    #: Of the first attempt.
+    begun_at: datetime
+    #: The end of the last attempt that has ended; None before one has.
+    left_at: datetime | None = None
+    #: Duration of all attempts that have ended, in seconds.
+    ended_s: float = 0.0
+    #: When the attempt that has not ended began; None without one.
+    open_since: datetime | None = None
+    #: Of the last attempt; None while it runs.
+    outcome: Outcome | None = None
+
+    def duration_s(self, now: datetime | None) -> float:
+        """Seconds in attempts.
+
+        Args:
+            now: Up to when an attempt that has not ended counts; None: it does not count.
+        """
+        if self.open_since is None or now is None:
+            return self.ended_s
+        return self.ended_s + max(0.0, (now - self.open_since).total_seconds())
+
+    def then(
+        self, begun_at: datetime, ended_at: datetime | None, outcome: Outcome | None
+    ) -> AttemptTimes:
+        """With one more attempt."""
+        if ended_at is None:
+            return replace(self, open_since=begun_at, outcome=outcome)
+        took_s = max(0.0, (ended_at - begun_at).total_seconds())
+        return replace(
+            self,
+            left_at=ended_at,
+            ended_s=self.ended_s + took_s,
+            open_since=None,
+            outcome=outcome,
+        )
+
+
+def times_of(attempts: Iterable[StoredAttempt]) -> AttemptTimes | None:
+    """Of one trial's attempts, in their order; None without any."""
+    times: AttemptTimes | None = None
+    for each in attempts:
+        if each.leased_at is not None:
+            times = times or AttemptTimes(begun_at=each.leased_at)
+            times = times.then(each.leased_at, each.ended_at or each.finished_at, each.outcome)
+    return times
+
+
+def read_attempt_times(
+    connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None = None
+) -> dict[int, AttemptTimes]:
+    """By trial id; trials without an attempt are left out.
+
+    Args:
+        connection: One that sees a single instant.
+        study_id: Whose trials.
+        trial_ids: Only these, or nearly; None: all of the study.
+    """
+    if not has_our_tables(connection):
+        return {}
+    columns = _ATTEMPTS.c
+    query = (
+        of_trials(_ATTEMPTS, study_id, trial_ids)
+        .with_only_columns(
+            columns.trial_id,
+            columns.outcome,
+            columns.leased_at,
+            sa.func.coalesce(columns.ended_at, columns.finished_at).label("left_at"),
+        )
+        .order_by(columns.trial_id, columns.number)
+    )
+    found: dict[int, AttemptTimes] = {}
+    for trial_id, outcome, leased_at, left_at in connection.execute(query):
+        begun_at = in_zone(leased_at)
+        times = found.get(trial_id) or AttemptTimes(begun_at=begun_at)
+        found[trial_id] = times.then(begun_at, in_zone(left_at) if left_at else None, outcome)
+    return found
