@@ -34,6 +34,7 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 from tuner.results.best import render
 from tuner.results.formats import Format
+from tuner.terminal.studies import study_trials_text
 from tuner.terminal.wording import duration
 
 _N_BEST = 5
@@ -137,10 +138,9 @@ def _embedded(name: str, figure: Figure) -> str:
 
 def _facts(subject: _Subject, now: datetime) -> str:
     progress = subject.look.progress(subject.study, now)
-    trials = subject.trials
     rows = {
         "state": f"{progress.standing.value}. {progress.reason}",
-        "trials": f"{int(trials.is_finished.sum())} finished of {len(trials)}",
+        "trials": study_trials_text(progress.study, progress.budget.trials),
         "time worked": duration(progress.spent.time_s),
         "device-hours": f"{progress.spent.device_s / 3600:.3g}",
         "database": subject.look.shown_url,

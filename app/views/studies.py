@@ -10,6 +10,7 @@ from app.data.overview import StudyLine, ago
 from app.views import shell
 from tuner.queries.locate import StoredStudy
 from tuner.queries.study_state import Standing
+from tuner.terminal.studies import study_trials_text
 from tuner.terminal.wording import duration
 
 _N_SPARKLINES = 20
@@ -33,7 +34,7 @@ def _table() -> None:
         "time left": [_time_left(line) for line in lines],
         "best value": [line.best or "none yet" for line in lines],
         "best so far": [_sparkline(line, place) for place, line in enumerate(lines)],
-        "finished trials": [_trials(line) for line in lines],
+        "trials": [study_trials_text(line.study, line.progress.budget.trials) for line in lines],
         "devices in use": [line.n_devices for line in lines],
         "who works on it": [line.workers or "nobody" for line in lines],
         "last sign of life": [ago(line.study.active_at, now) for line in lines],
@@ -41,7 +42,11 @@ def _table() -> None:
         "why": [line.progress.reason for line in lines],
     }
     progress = st.column_config.ProgressColumn(
-        "progress (%)", help="Of the budget.", format="%.0f %%", min_value=0, max_value=100
+        "progress (%)",
+        help="Of the limit of the budget that is nearest its end.",
+        format="%.0f %%",
+        min_value=0,
+        max_value=100,
     )
     shapes: dict[str, ColumnConfig] = {
         "progress": progress,
@@ -64,8 +69,3 @@ def _time_left(line: StudyLine) -> str:
     is_running = line.progress.standing is Standing.RUNNING
     left_s = time_left_s(line.fraction, line.progress.spent.time_s, is_running=is_running)
     return "" if left_s is None else f"about {duration(left_s)}"
-
-
-def _trials(line: StudyLine) -> str:
-    limit = line.progress.budget.trials
-    return f"{line.study.n_finished} of {limit}" if limit else str(line.study.n_finished)

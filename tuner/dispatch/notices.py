@@ -74,7 +74,7 @@ class Snapshot:
     left_to_others: Mapping[str, str]
     best: BestTrial | None
     elapsed_s: float
-    #: Spent share of the budget; None where it is open.
+    #: Share of the limit that is nearest its end, finished trials counted; None without a limit.
     fraction: float | None
     #: Estimated from the pace so far; None where there is nothing to estimate from.
     left_s: float | None
@@ -89,6 +89,10 @@ class Snapshot:
     store_lag_s: float = 0.0
     #: Values that were reported and are not in the database yet.
     n_unsaved_reports: int = 0
+
+    @property
+    def n_finished(self) -> int:
+        return self.n_completed + self.n_pruned + self.n_failed
 
 
 class View(Protocol):

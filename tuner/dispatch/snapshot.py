@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optuna.trial import TrialState
 
@@ -53,7 +53,8 @@ def take_snapshot(
         idle: Why devices stand idle.
     """
     counts = search.count()
-    fraction = budget.fraction(spent)
+    n_finished = sum(n for state, n in counts.items() if state.is_finished())
+    fraction = budget.fraction(replace(spent, trials=n_finished))
     elapsed_s = now.monotonic_s - started_at_s
     return Snapshot(
         n_completed=counts[TrialState.COMPLETE],

@@ -45,14 +45,14 @@ class Progress:
 
     standing: Standing
     reason: str
+    study: StudySummary
     budget: Budget
     spent: Spent
-    n_finished: int
 
     @property
     def fraction(self) -> float | None:
         """How much of the limit that comes first is over and done; None without one."""
-        return self.budget.fraction(replace(self.spent, trials=self.n_finished))
+        return self.budget.fraction(replace(self.spent, trials=self.study.n_finished))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,8 @@ def read_status(
     Args:
         connection: One that sees a single instant.
         stored: The study.
-        budget: Of the study file, which counts while nobody works on the study; None: as the
-            study was last run.
+        budget: Of the study file, which counts if it was changed since the last start and nobody
+            works on the study; None: as the study was last run.
         now: The present.
     """
     (study,) = read_studies(connection, now, stored.id)
@@ -131,7 +131,8 @@ def read_progress(
     Args:
         connection: One that sees a single instant.
         study: Which.
-        budget: Of the study file; None: what it might spend when it was last run.
+        budget: Of the study file, where that is at hand. It counts if it was changed since the
+            last start, which may have been given other limits by flags.
         is_at_work: Somebody works on it, who may have been started with flags, and told otherwise
             since: then that counts.
     """
@@ -148,9 +149,9 @@ def read_progress(
     return Progress(
         standing=standing,
         reason=reason,
+        study=study,
         budget=limits,
         spent=spent,
-        n_finished=study.n_finished,
     )
 
 
@@ -189,8 +190,10 @@ def _limits(
         .limit(1)
     )
     row = connection.execute(query).one_or_none() if has_our_tables(connection) else None
-    if row is not None and row.budget is not None and (is_at_work or budget is None):
-        return Budget(**row.budget)
+    if row is not None and row.budget is not None:
+        is_same_file = budget is None or budget.limits == _budget_in(row.study_file)
+        if is_at_work or is_same_file:
+            return Budget(**row.budget)
     if budget is not None:
         return budget.limits
     return _budget_in(row.study_file) if row is not None else Budget()

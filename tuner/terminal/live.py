@@ -70,13 +70,16 @@ def _progress(snapshot: Snapshot) -> RenderableType:
 
 
 def _counts(snapshot: Snapshot) -> Text:
-    total = f" of {snapshot.n_trials}" if snapshot.n_trials else ""
-    words = Text(f"{snapshot.n_begun}{total} trials  ")
+    count = wording.trials_text(
+        n_finished=snapshot.n_finished,
+        n_begun=snapshot.n_begun,
+        n_paused=snapshot.n_paused,
+        limit=snapshot.n_trials,
+    )
+    words = Text(f"{count}  ")
     words.append(f"{snapshot.n_completed} completed", style="green")
     words.append(f"  {snapshot.n_pruned} pruned", style="yellow")
     words.append(f"  {snapshot.n_failed} failed", style="red" if snapshot.n_failed else "dim")
-    if snapshot.n_paused:
-        words.append(f"  {snapshot.n_paused} paused", style="blue")
     if snapshot.n_waiting:
         words.append(f"  {snapshot.n_waiting} waiting", style="cyan")
     return words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from optuna.trial import TrialState
@@ -59,6 +60,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"objectives: {', '.join(map(str, study.objectives))}",
         f"trials: {counts_text(study)}",
         f"spent: {', '.join(_spent(status))}",
+        f"progress: {_progress(status)}",
         f"last activity: {ago(study.active_at, now)}",
         *(f"idle: {each}" for each in idle_texts(status.idle, now)),
         *_best(status),
@@ -73,10 +75,32 @@ def status_text(status: StudyStatus, now: datetime) -> str:
     return "\n".join(lines)
 
 
+def _progress(status: StudyStatus) -> str:
+    """`13 % (6 of 48 trials finished, 14 begun, 8 paused)`"""
+    count = study_trials_text(status.study, status.budget.trials)
+    fraction = status.budget.fraction(replace(status.spent, trials=status.study.n_finished))
+    return count if fraction is None else f"{100 * fraction:.0f} % ({count})"
+
+
+def study_trials_text(study: StudySummary, limit: int | None) -> str:
+    """`6 of 48 trials finished, 14 begun, 8 paused`
+
+    Args:
+        study: Whose trials.
+        limit: Trials that its budget allows; None: any number.
+    """
+    return wording.trials_text(
+        n_finished=study.n_finished,
+        n_begun=study.n_begun,
+        n_paused=study.n_paused,
+        limit=limit,
+    )
+
+
 def _spent(status: StudyStatus) -> Iterator[str]:
     budget, spent = status.budget, status.spent
     trials = f" of {budget.trials}" if budget.trials is not None else ""
-    yield f"{spent.trials}{trials} trials"
+    yield f"{spent.trials}{trials} trials begun"
     time = f" of {wording.duration(budget.time_s)}" if budget.time_s is not None else ""
     yield f"{wording.duration(spent.time_s)}{time}"
     hours = f" of {budget.device_hours:g}" if budget.device_hours is not None else ""

@@ -36,6 +36,13 @@ def duration(seconds: float) -> str:
     return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S:02d} min"
 
 
+def trials_text(*, n_finished: int, n_begun: int, n_paused: int, limit: int | None) -> str:
+    """`6 of 48 trials finished, 14 begun, 8 paused`"""
+    of_limit = f" of {limit}" if limit is not None else ""
+    paused = f", {n_paused} paused" if n_paused else ""
+    return f"{n_finished}{of_limit} trials finished, {n_begun} begun{paused}"
+
+
 def line(notice: Notice) -> str:
     """One notice as one line; a failure brings its last lines of output along."""
     match notice:

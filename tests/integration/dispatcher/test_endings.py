@@ -370,7 +370,7 @@ def test_snapshot_says_how_the_study_stands(make_world):
     world.workers[0].report(4, 0.25)
     world.turn(1.0)
     snapshot = world.view.snapshots[-1]
-    assert (snapshot.n_begun, snapshot.n_trials, snapshot.fraction) == (2, 2, 1.0)
+    assert (snapshot.n_begun, snapshot.n_trials, snapshot.fraction) == (2, 2, 0.0)
     assert snapshot.idle_devices == ("GPU 2",)
     first = snapshot.running[0]
     assert (first.step, first.values, first.state) == (4, {"accuracy": 0.25}, "running")

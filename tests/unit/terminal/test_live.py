@@ -165,7 +165,7 @@ def test_draw_shows_study_progress_best_and_devices():
     for words in (
         "study digits",
         "25%  3 min 20 s, about 10 min 00 s left",
-        "12 of 48 trials  5 completed  6 pruned  1 failed  4 paused  2 waiting",
+        "12 of 48 trials finished, 12 begun, 4 paused  5 completed  6 pruned  1 failed  2 waiting",
         "best  accuracy 0.987654  trial 2: lr 0.01235",
         "8 (attempt 2) clearing",
         "0.9123",
