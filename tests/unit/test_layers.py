@@ -187,3 +187,17 @@ def test_nothing_but_training_code_imports_torch(module: str) -> None:
 def test_who_has_no_gpu_does_not_wait_for_their_driver_s_names(module: str) -> None:
     code = f"import {module}, sys; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_ids_and_storages_of_optuna_are_read_in_one_place() -> None:
+    private = {"_trial_id", "_study_id", "_storage", "_get_trials"}
+    reading = {
+        f"{name} reads {ast.unparse(node)}"
+        for name, path in modules()
+        if name != "tuner.optuna_compat"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in private
+        if ast.unparse(node.value) != "self"
+    }
+    # A class of our own.
+    assert reading == {"tuner.store.optuna_tables.lazy_curve reads curve._trial_id"}

@@ -24,6 +24,7 @@ from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.errors import StoreError
 from tuner.launch.request import trial_environment
+from tuner.optuna_compat import trial_id_of
 from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.results.formats import Format
 from tuner.search.study_identity import (
@@ -217,7 +218,7 @@ def _configuration(
     space = load_space_of(database.storage, study_id)
     stored = database.storage.get_study_user_attrs(study_id).get(OBJECTIVES_ATTR)
     objectives = stored or [f"value_{i}" if i else "value" for i in range(len(trial.values))]
-    origin = origin_of(database, trial._trial_id)
+    origin = origin_of(database, trial_id_of(trial))
     return BestConfiguration(
         study=name,
         trial_number=trial.number,

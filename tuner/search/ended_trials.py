@@ -11,6 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.budget import N_TYPICAL
 from tuner.checkpoints.retention import End, EndedTrial
+from tuner.optuna_compat import trial_id_of
 
 
 class EndedTrials:
@@ -47,7 +48,7 @@ class EndedTrials:
             end=end,
             ended_at_s=ended_at.timestamp() if ended_at else 0.0,
             losses=losses,
-            trial_id=trial._trial_id,
+            trial_id=trial_id_of(trial),
             params=trial.params,
         )
 

@@ -10,6 +10,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from search_spaces import ParamValue
+from tuner.optuna_compat import trial_id_of
 from tuner.pareto_front import ParetoFront
 
 
@@ -52,7 +53,7 @@ class Incumbent:
             self.best = BestTrial(
                 number=trial.number,
                 values=dict(zip(self._objectives, trial.values or [], strict=True)),
-                params=self._params_of(trial._trial_id),
+                params=self._params_of(trial_id_of(trial)),
             )
 
     def _known_best(self) -> list[FrozenTrial]:

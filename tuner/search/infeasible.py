@@ -5,6 +5,7 @@ from __future__ import annotations
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 #: Constraints of the tuner; a program may have others, under names of its own.
@@ -31,7 +32,7 @@ class InfeasibleTrials:
     def sync(self, trial: FrozenTrial) -> None:
         """Takes in a trial as stored, whichever dispatcher changed it."""
         if trial.system_attrs and any(key.startswith(_PREFIX) for key in trial.constraints):
-            self._ids.add(trial._trial_id)
+            self._ids.add(trial_id_of(trial))
 
     def mark(self, trial: optuna.Trial, why: str) -> None:
         """Lets a running trial break a constraint.
@@ -41,4 +42,4 @@ class InfeasibleTrials:
             why: In a word.
         """
         trial.set_constraint(f"{_PREFIX}{why}", 1.0)
-        self._ids.add(trial._trial_id)
+        self._ids.add(trial_id_of(trial))

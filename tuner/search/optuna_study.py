@@ -9,7 +9,7 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import tell_with_warning
+from tuner.optuna_compat import tell_with_warning, trial_id_of
 from tuner.search.samplers.failure_guard import SamplerGuard
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.ownership import NoTrialLeft
@@ -82,6 +82,6 @@ class TunedStudy(optuna.Study):
 
     def _waiting_trial_id(self) -> int | None:
         for trial in self._waiting(is_ours=True):
-            if self._storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
-                return trial._trial_id
+            if self._storage.set_trial_state_values(trial_id_of(trial), TrialState.RUNNING):
+                return trial_id_of(trial)
         return None

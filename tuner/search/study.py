@@ -19,6 +19,7 @@ from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import StudyKey
 from tuner.config import Direction
 from tuner.messages import Json
+from tuner.optuna_compat import trial_id_of
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.ended_trials import format_end, typical_length
 from tuner.search.incumbent import BestTrial, Incumbent
@@ -212,7 +213,7 @@ class StudySearch:
         except NoTrialLeft:
             self.sync()
             return None
-        self._asked[trial._trial_id] = trial
+        self._asked[trial_id_of(trial)] = trial
         return self._begin(trial, is_new=trial.number >= n_known)
 
     def resume(self, *, is_last: bool = False, is_closing: bool = False) -> AskedTrial | None:
@@ -430,9 +431,9 @@ class StudySearch:
         return self._asked[trial_id]
 
     def _begin(self, trial: optuna.Trial, *, is_new: bool) -> AskedTrial:
-        self.scheduler.begin(trial._trial_id)
+        self.scheduler.begin(trial_id_of(trial))
         return AskedTrial(
-            trial_id=trial._trial_id,
+            trial_id=trial_id_of(trial),
             number=trial.number,
             params=self._params(trial),
             is_new=is_new,

@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.config import Direction
 from tuner.errors import ConfigError
+from tuner.optuna_compat import trial_id_of
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, choose_study
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
@@ -153,7 +154,7 @@ def _row(trial: FrozenTrial, space: SearchSpace, seconds: Mapping[int, float]) -
     final = trial.values[0] if is_whole and trial.values else None
     if not reports and final is not None:
         reports = {1: final}
-    took_s = seconds.get(trial._trial_id) or (
+    took_s = seconds.get(trial_id_of(trial)) or (
         trial.duration.total_seconds() if trial.duration is not None else 0.0
     )
     if not reports or took_s <= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import trial_id_of
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.ranking import Course, Mark
 from tuner.store.optuna_tables.pauses import PAUSED_KEY, is_paused
@@ -91,7 +92,7 @@ class Members:
     def adopt(self, trial: FrozenTrial) -> None:
         """A trial that somebody enqueued begins: it is one of the population."""
         if not is_member(trial):
-            self._storage.set_trial_system_attr(trial._trial_id, MEMBER_KEY, True)
+            self._storage.set_trial_system_attr(trial_id_of(trial), MEMBER_KEY, True)
             self._drawn.add(trial.number)
 
     def trial(self, number: int) -> FrozenTrial:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from optuna.trial import FrozenTrial
 
 from tuner.checkpoints.hand_over import StateCopies
+from tuner.optuna_compat import trial_id_of
 from tuner.search.population.members import Members
 from tuner.store.optuna_tables.storage import BufferedStorage, MayBegin
 from tuner.store.records.population_rows import (
@@ -112,7 +113,7 @@ class Succession:
             self._note(trial, replace(origin, step=step))
 
     def _note(self, trial: FrozenTrial, origin: Origin) -> None:
-        self._storage.set_trial_system_attr(trial._trial_id, COPY_KEY, origin.as_json())
+        self._storage.set_trial_system_attr(trial_id_of(trial), COPY_KEY, origin.as_json())
 
     def _begun(self, attributes: Mapping[str, object], may_begin: MayBegin) -> int | None:
         trial_id = self._storage.begin_trial(self._study_id, attributes, may_begin)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.checkpoints.hand_over import StateCopies
+from tuner.optuna_compat import trial_id_of
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.population.pbt import PbtPruner
@@ -210,7 +211,7 @@ class Population(Scheduler):
 
     def _note(self, trial: FrozenTrial, replacement: Replacement) -> None:
         note = replacement.as_json()
-        self._storage.set_trial_system_attr(trial._trial_id, REPLACED_KEY, note)
+        self._storage.set_trial_system_attr(trial_id_of(trial), REPLACED_KEY, note)
         self._members.open[trial.number] = replacement
 
     # -- pausing -----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
+from tuner.optuna_compat import trial_id_of
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.scheduler import Verdict
@@ -53,8 +54,8 @@ class Turns:
     def pause(self, trial: FrozenTrial) -> None:
         """Lets a member that has no device any more wait for those behind it."""
         step = max(trial.intermediate_values, default=0)
-        self._storage.set_trial_system_attr(trial._trial_id, _RESTED_KEY, step)
-        note_pause(self._storage, trial._trial_id, step)
+        self._storage.set_trial_system_attr(trial_id_of(trial), _RESTED_KEY, step)
+        note_pause(self._storage, trial_id_of(trial), step)
         self._members.paused[trial.number] = step
 
     def resume(self, *, is_last: bool) -> int | None:

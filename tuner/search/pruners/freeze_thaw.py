@@ -9,6 +9,7 @@ from optuna.pruners import BasePruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import storage_of, trial_id_of
 from tuner.search.rungs.curve_model import CurveModel
 from tuner.search.rungs.freeze_thaw_table import SliceTable
 from tuner.search.rungs.table import RUNG_KEY, known_length
@@ -90,7 +91,9 @@ class FreezeThawPruner(BasePruner):
         value = trial.intermediate_values[step]
         for each in range(rung + 1):
             if f"{RUNG_KEY}{each}" not in trial.system_attrs:
-                study._storage.set_trial_system_attr(trial._trial_id, f"{RUNG_KEY}{each}", value)
+                storage_of(study).set_trial_system_attr(
+                    trial_id_of(trial), f"{RUNG_KEY}{each}", value
+                )
             noted = trial.system_attrs.get(f"{RUNG_KEY}{each}", value)
             table.come(trial.number, each, _loss(noted, sign))
         if math.isnan(value):

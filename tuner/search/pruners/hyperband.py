@@ -12,6 +12,7 @@ from optuna.pruners import BasePruner, SuccessiveHalvingPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import storage_of, trial_id_of
 from tuner.search.pruners.asha import Mode
 from tuner.search.rungs.brackets import NEVER
 from tuner.search.rungs.table import RungTable, known_length
@@ -122,7 +123,7 @@ class AsyncHyperbandPruner(BasePruner):
         first = trial.system_attrs.get(FIRST_RUNG_KEY)
         if first is None:
             first = self.first_rung(trial.number, length)
-            study._storage.set_trial_system_attr(trial._trial_id, FIRST_RUNG_KEY, first)
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), FIRST_RUNG_KEY, first)
         if first == NEVER:
             return None
         if first not in self._halvings:
@@ -133,7 +134,7 @@ class AsyncHyperbandPruner(BasePruner):
             trials=[each for each in trials if each.system_attrs.get(FIRST_RUNG_KEY) == first],
             direction=study.direction,
             length=length,
-            _storage=study._storage,
+            _storage=storage_of(study),
         )
 
     def _is_at_rung(self, trial: FrozenTrial, step: int) -> bool:

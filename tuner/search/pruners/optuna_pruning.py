@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from optuna.pruners import BasePruner
 
 from tuner.messages import Action
+from tuner.optuna_compat import study_id_of
 from tuner.search.pruners.explain import why_pruned
 from tuner.search.pruners.percentile import RankedPruner, quicker
 from tuner.search.scheduler import CONTINUE, Scheduler, SchedulerContext, Verdict
@@ -48,7 +49,7 @@ class OptunaPruning(Scheduler):
         """
         if not isinstance(self._pruner, RankedPruner):
             return False
-        completed = self._storage.completed(self._study._study_id)
+        completed = self._storage.completed(study_id_of(self._study))
         some = completed[self._n_read_ahead : self._n_read_ahead + BATCH_SIZE]
         try:
             read_ahead([trial.intermediate_values for trial in some])

@@ -17,6 +17,7 @@ from optuna.pruners import BasePruner, MedianPruner, PercentilePruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
+from tuner.optuna_compat import storage_of, study_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 _SAME = (MedianPruner, PercentilePruner)
@@ -86,18 +87,18 @@ class RankedPruner(BasePruner):
 
     def bar_at(self, study: optuna.Study, step: int) -> tuple[float, int]:
         """What a trial must reach at a step, and how many trials that was made from."""
-        storage = study._storage
+        storage = storage_of(study)
         assert isinstance(storage, BufferedStorage)
-        completed = storage.completed(study._study_id)
+        completed = storage.completed(study_id_of(study))
         is_maximized = study.direction is StudyDirection.MAXIMIZE
         bar = self._bar(step, completed, is_maximized=is_maximized)
         return bar, self._ranks.at(step, completed)[1]
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        storage = study._storage
+        storage = storage_of(study)
         if not isinstance(storage, BufferedStorage):
             return self.pruner.prune(study, trial)
-        completed = storage.completed(study._study_id)
+        completed = storage.completed(study_id_of(study))
         if len(completed) < max(1, self.pruner._n_startup_trials):
             return False
         curve = trial.intermediate_values

@@ -16,6 +16,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
+from tuner.optuna_compat import trial_id_of
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not
@@ -205,7 +206,7 @@ class Promotion(Scheduler):
             return None
         noted = list(values) if self._has_several else values[0]
         for each in new:
-            self._storage.set_trial_system_attr(trial._trial_id, f"{RUNG_KEY}{each}", noted)
+            self._storage.set_trial_system_attr(trial_id_of(trial), f"{RUNG_KEY}{each}", noted)
         if isinstance(table, SliceTable):
             self._note_pace(trial)
         if trial.number in self._unbound:
@@ -320,7 +321,7 @@ class Promotion(Scheduler):
         if trial.number in self.brackets:
             return table
         first = self._pruner.first_rung(trial.number, self._length)
-        self._storage.set_trial_system_attr(trial._trial_id, FIRST_RUNG_KEY, first)
+        self._storage.set_trial_system_attr(trial_id_of(trial), FIRST_RUNG_KEY, first)
         self.brackets.put(trial.number, first)
         return self.brackets.table_of(trial.number)
 
@@ -349,7 +350,7 @@ class Promotion(Scheduler):
         if (measured := self._pace.measured(trial.number)) is not None:
             self._pace.take_in(trial.number, measured)
             noted = [measured.of_step, measured.of_start]
-            self._storage.set_trial_system_attr(trial._trial_id, _PACE_KEY, noted)
+            self._storage.set_trial_system_attr(trial_id_of(trial), _PACE_KEY, noted)
 
     def _trial(self, number: int) -> FrozenTrial:
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)

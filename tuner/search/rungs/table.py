@@ -144,17 +144,6 @@ class RungTable:
                 return first[1]
         return None
 
-    def losses_at(self, rung: int) -> dict[int, float]:
-        """By number, of all that came to a rung."""
-        if not 0 <= rung < len(self._rungs):
-            return {}
-        return {number: loss for loss, number in self._rungs[rung].came}
-
-    @property
-    def n_came(self) -> list[int]:
-        """How many trials came to each rung."""
-        return [len(rung.came) for rung in self._rungs]
-
     def _first_paused(self, rung: int) -> Entry | None:
         """The best that waits at a rung."""
         return next(iter(self._rungs[rung].paused), None)

@@ -16,6 +16,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import storage_of, study_id_of, trials_of
 from tuner.search.samplers.history_views import SHOWN, Shown
 from tuner.search.samplers.wrapper import SamplerAround
 from tuner.store.optuna_tables.lazy_curve import read_ahead
@@ -92,7 +93,7 @@ class BoundedSampler(SamplerAround):
     def _changed(self, study: optuna.Study) -> Iterator[FrozenTrial]:
         """Those that are new or have changed since the last look; who has finished never does."""
         for trial_id in [*self._unfinished, *self._new_ids(study)]:
-            trial = study._storage.get_trial(trial_id)
+            trial = storage_of(study).get_trial(trial_id)
             if trial.state.is_finished():
                 self._unfinished.pop(trial_id, None)
                 yield trial
@@ -102,7 +103,7 @@ class BoundedSampler(SamplerAround):
 
     def _new_ids(self, study: optuna.Study) -> Iterator[int]:
         # By number, because a list of all trials takes milliseconds to copy.
-        storage, study_id = study._storage, study._study_id
+        storage, study_id = storage_of(study), study_id_of(study)
         while True:
             try:
                 yield storage.get_trial_id_from_study_id_trial_number(study_id, self._n_seen)
@@ -129,6 +130,6 @@ class _BoundedStudy:
         use_cache: bool = False,
     ) -> list[FrozenTrial]:
         if states is None and self._is_whole:
-            return self.whole._get_trials(deepcopy=deepcopy, use_cache=use_cache)
+            return trials_of(self.whole, deepcopy=deepcopy, use_cache=use_cache)
         trials = [each for each in self._trials if states is None or each.state in states]
         return copy.deepcopy(trials) if deepcopy else trials

@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from tuner.errors import TunerError
+from tuner.optuna_compat import trial_id_of
 from tuner.search.samplers.resumable import GridSampler
 from tuner.search.samplers.wrapper import SamplerAround
 from tuner.store.records.ownership import NoTrialLeft
@@ -128,11 +129,11 @@ class SamplerGuard:
 
     def _begin(self, trial: FrozenTrial) -> None:
         """The sampler is asked for a trial, which may be another one than before."""
-        if trial._trial_id == self._trial_id:
+        if trial_id_of(trial) == self._trial_id:
             return
         if not self._has_failed:
             self._n_in_a_row = 0
-        self._trial_id, self._has_failed = trial._trial_id, False
+        self._trial_id, self._has_failed = trial_id_of(trial), False
         # A study with a seed draws the same again; trials of one study differ.
         self._random = RandomSampler(seed=trial.number)
 

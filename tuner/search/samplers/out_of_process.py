@@ -15,6 +15,7 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, GPSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from tuner.optuna_compat import storage_of, trial_id_of, trials_of
 from tuner.search.samplers.bounded import BoundedSampler
 from tuner.search.samplers.curve_gp.points import is_informative, thinned
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
@@ -112,7 +113,7 @@ class OutOfProcessSampler(SamplerAround):
             raise made.error
         self.took_s = made.took_s
         for key, value in made.system_attrs.items():
-            study._storage.set_trial_system_attr(trial._trial_id, key, value)
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), key, value)
         return dict(made.params)
 
     # -- inside ------------------------------------------------------------------------------
@@ -165,7 +166,7 @@ class OutOfProcessSampler(SamplerAround):
         """
         if self._suggester.is_awake or self._n_stand_ins >= self._n_startup_trials:
             return False
-        return bool(study._get_trials(deepcopy=False, states=(_RUNNING,)))
+        return bool(trials_of(study, states=(_RUNNING,)))
 
     def _begin(
         self,

@@ -18,7 +18,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import ParamValue
-from tuner.optuna_compat import SearchSpaceTransform, can_hold
+from tuner.optuna_compat import SearchSpaceTransform, can_hold, storage_of, trial_id_of, trials_of
 from tuner.search.samplers.curve_gp.points import is_informative
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.samplers.wrapper import SamplerAround
@@ -125,9 +125,9 @@ class PriorSampler(SamplerAround):
         self._next, self._drawn = None, trial.number
         untried = self._untried(study)
         place = untried[0] if untried else 1 + int(self._rng.integers(len(self._believed)))
-        study._storage.set_trial_system_attr(trial._trial_id, PRIOR_ATTR, place)
+        storage_of(study).set_trial_system_attr(trial_id_of(trial), PRIOR_ATTR, place)
         if untried:
-            study._storage.set_trial_system_attr(trial._trial_id, EXACT_ATTR, True)
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), EXACT_ATTR, True)
         return {}
 
     def sample_relative(
@@ -233,5 +233,5 @@ def _worth(trial: FrozenTrial, step: int, sign: float) -> float | None:
 
 def _trials(study: optuna.Study) -> list[FrozenTrial]:
     """Those that were suggested by somebody."""
-    trials = study._get_trials(deepcopy=False)
+    trials = trials_of(study)
     return [each for each in trials if _FIXED_PARAMS_ATTR not in each.system_attrs]

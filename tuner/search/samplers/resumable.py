@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import GridValueType, can_hold
+from tuner.optuna_compat import GridValueType, can_hold, storage_of, study_id_of, trial_id_of
 from tuner.search.samplers.grid_points import FIXED_ATTR, POINT_ATTR, GridPoints, Point
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 from tuner.store.optuna_tables.storage import BufferedStorage
@@ -76,8 +76,8 @@ class GridSampler(optuna.samplers.GridSampler):
             NoTrialLeft: If the study may have no further trial.
         """
         self._look(study)
-        choose = partial(self._choose, study_id=study._study_id)
-        trial_id = storage.begin_chosen(study._study_id, choose)
+        choose = partial(self._choose, study_id=study_id_of(study))
+        trial_id = storage.begin_chosen(study_id_of(study), choose)
         if trial_id is not None:
             self._points.note(storage.get_trial(trial_id).system_attrs[POINT_ATTR])
         return trial_id
@@ -85,14 +85,14 @@ class GridSampler(optuna.samplers.GridSampler):
     # -- as Optuna calls it ------------------------------------------------------------------
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        attributes, storage = trial.system_attrs, study._storage
+        attributes, storage = trial.system_attrs, storage_of(study)
         if POINT_ATTR in attributes or self._note(trial):
             return
         self._look(study, but=trial)
         fixed: Point = {**trial.params, **attributes.get(FIXED_ATTR, {})}
         point = self._points.completed(fixed)
         for key, value in self._attributes(point).items():
-            storage.set_trial_system_attr(trial._trial_id, key, value)
+            storage.set_trial_system_attr(trial_id_of(trial), key, value)
         self._points.note(point)
 
     def sample_independent(
@@ -124,8 +124,10 @@ class GridSampler(optuna.samplers.GridSampler):
         if self.has_point_left(study):
             return
         unfinished = (TrialState.RUNNING, TrialState.WAITING)
-        others = study._storage.get_all_trials(study._study_id, deepcopy=False, states=unfinished)
-        if all(other._trial_id == trial._trial_id for other in others):
+        others = storage_of(study).get_all_trials(
+            study_id_of(study), deepcopy=False, states=unfinished
+        )
+        if all(trial_id_of(other) == trial_id_of(trial) for other in others):
             study.stop()
 
     def is_exhausted(self, study: optuna.Study) -> bool:
@@ -135,7 +137,7 @@ class GridSampler(optuna.samplers.GridSampler):
 
     def _look(self, study: optuna.Study, but: FrozenTrial | None = None) -> None:
         """Takes in trials that are new, and those that had no point at the last look."""
-        trials = study._storage.get_all_trials(study._study_id, deepcopy=False)
+        trials = storage_of(study).get_all_trials(study_id_of(study), deepcopy=False)
         for trial in trials[self._n_seen :]:
             self._without_point[trial.number] = trial
         self._n_seen = len(trials)
@@ -181,9 +183,9 @@ class QMCSampler(optuna.samplers.QMCSampler):
     def _find_sample_id(
         self, study: optuna.Study, search_space: dict[str, BaseDistribution]
     ) -> int:
-        storage = study._storage
+        storage = storage_of(study)
         if isinstance(storage, BufferedStorage):
-            return storage.count_up(study._study_id, self._key(search_space))
+            return storage.count_up(study_id_of(study), self._key(search_space))
         return super()._find_sample_id(study, search_space)
 
     def _key(self, search_space: Mapping[str, BaseDistribution]) -> str:

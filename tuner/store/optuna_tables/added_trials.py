@@ -12,6 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import trial_id_of
 from tuner.store.optuna_tables import writes
 from tuner.store.optuna_tables.reads import TrialHead, read_new, read_trials
 from tuner.store.records.ownership import Ownership
@@ -47,7 +48,7 @@ def new_trial() -> FrozenTrial:
 def added_after(newest: FrozenTrial | None) -> Added:
     """The place of the next trial of a study that is kept in memory only."""
     number = newest.number + 1 if newest else 0
-    return Added(newest._trial_id + 1 if newest else 1, number, ())
+    return Added(trial_id_of(newest) + 1 if newest else 1, number, ())
 
 
 def insert_trial(
@@ -84,7 +85,7 @@ def insert_trial(
     if ownership is not None:
         ownership.check_room(number)
         ownership.claim_new(connection, trial_id)
-    newest_id, next_number = (newest._trial_id, newest.number + 1) if newest else (0, 0)
+    newest_id, next_number = (trial_id_of(newest), newest.number + 1) if newest else (0, 0)
     if number == next_number:
         return Added(trial_id, number, ())
     before = read_new(connection, study_id, after_id=newest_id)
@@ -106,7 +107,7 @@ def claim_waiting(
         The trial as it is stored, which may have run elsewhere since it was read; None if it
         cannot be had.
     """
-    trial_id, started_at = trial._trial_id, datetime.now()
+    trial_id, started_at = trial_id_of(trial), datetime.now()
     if ownership is not None:
         ownership.begin(connection)
         if not ownership.may_begin_waiting(connection, trial_id):

@@ -11,6 +11,7 @@ from operator import attrgetter
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.lazy_curve import compact
 
 _NUMBER = attrgetter("number")
@@ -53,7 +54,7 @@ class HeldStudy:
             self.trials.append(trial)
         elif trial.state is TrialState.RUNNING is self.trials[trial.number].state:
             # One report more, most often.
-            self.trials[trial.number] = self.unfinished[trial._trial_id] = trial
+            self.trials[trial.number] = self.unfinished[trial_id_of(trial)] = trial
             self.distributions.update(trial.distributions)
             return
         else:
@@ -66,7 +67,7 @@ class HeldStudy:
             if trial.state == TrialState.COMPLETE:
                 self._add_completed(trial)
         else:
-            self.unfinished[trial._trial_id] = trial
+            self.unfinished[trial_id_of(trial)] = trial
 
     def of_states(self, states: Container[TrialState]) -> list[FrozenTrial]:
         """Trials in one of these states, by number."""
@@ -89,7 +90,7 @@ class HeldStudy:
 
     def _forget(self, trial: FrozenTrial) -> None:
         self.counts[trial.state] -= 1
-        self.unfinished.pop(trial._trial_id, None)
+        self.unfinished.pop(trial_id_of(trial), None)
         if trial.state.is_finished():
             ended = self._ended[trial.state]
             del ended[bisect_left(ended, trial.number, key=_NUMBER)]

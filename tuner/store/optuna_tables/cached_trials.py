@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import trial_id_of
 from tuner.store.connection.transactions import Access
 from tuner.store.optuna_tables import writes
 from tuner.store.optuna_tables.cached_study import HeldStudy, may_have_moved
@@ -37,7 +38,7 @@ class HeldTrials(StudyCalls):
         super().delete_study(study_id)
         study = self._studies.pop(study_id, None)
         for trial in study.trials if study is not None else ():
-            self._places.pop(trial._trial_id, None)
+            self._places.pop(trial_id_of(trial), None)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         study_id, number = self._place(trial_id)
@@ -47,7 +48,7 @@ class HeldTrials(StudyCalls):
         trials = self._study(study_id).trials
         if not 0 <= trial_number < len(trials):
             raise KeyError(f"Study {study_id} has no trial with number {trial_number}.")
-        return trials[trial_number]._trial_id
+        return trial_id_of(trials[trial_number])
 
     def get_trial_number_from_id(self, trial_id: int) -> int:
         return self._place(trial_id)[1]
@@ -109,7 +110,7 @@ class HeldTrials(StudyCalls):
         read = self._access.run
         trials = read(lambda c: read_trials(c, study_id, later=read))
         self._studies[study_id] = HeldStudy(trials)
-        self._places.update((t._trial_id, (study_id, t.number)) for t in trials)
+        self._places.update((trial_id_of(t), (study_id, t.number)) for t in trials)
 
     def _place(self, trial_id: int) -> tuple[int, int]:
         if trial_id not in self._places:
@@ -126,7 +127,7 @@ class HeldTrials(StudyCalls):
 
     def _put(self, study_id: int, trial: FrozenTrial) -> None:
         self._studies[study_id].put(trial)
-        self._places[trial._trial_id] = (study_id, trial.number)
+        self._places[trial_id_of(trial)] = (study_id, trial.number)
 
     def _read_changes(
         self, study_id: int, *, own: Collection[int], unwritten: Set[int]
@@ -142,7 +143,7 @@ class HeldTrials(StudyCalls):
             unwritten: Trials whose states it has changed and not written.
         """
         study = self._study(study_id)
-        newest_id = 0 if study.newest is None else study.newest._trial_id
+        newest_id = 0 if study.newest is None else trial_id_of(study.newest)
         not_ours = {
             trial_id: trial for trial_id, trial in study.unfinished.items() if trial_id not in own
         }

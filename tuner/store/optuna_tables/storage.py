@@ -20,6 +20,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config.storage_url import masked_url
+from tuner.optuna_compat import renumber, trial_id_of
 from tuner.store.connection.engine import open_engine
 from tuner.store.connection.transactions import Access
 from tuner.store.optuna_tables import studies
@@ -237,7 +238,7 @@ class BufferedStorage(HeldTrials):
                 return None
             trial.system_attrs = dict(chosen)
             self._take_in_added(study_id, trial, added_after(newest))
-            return trial._trial_id
+            return trial_id_of(trial)
 
         def insert(connection: sa.Connection) -> Added | None:
             self._begin_adding(connection, study_id)
@@ -369,7 +370,7 @@ class BufferedStorage(HeldTrials):
             self._take_in(study_id, other)
         if added.number > len(self._study(study_id).trials):
             self.refresh(study_id)
-        trial.number, trial._trial_id = added.number, added.trial_id
+        renumber(trial, added.number, added.trial_id)
         self._put(study_id, trial)
 
     def _claim(self, trial: FrozenTrial) -> FrozenTrial | None:
@@ -379,5 +380,5 @@ class BufferedStorage(HeldTrials):
             return trial
         self.flush()
         ownership = self._ownership
-        study_id, _ = self._places[trial._trial_id]
+        study_id, _ = self._places[trial_id_of(trial)]
         return self._access.run(lambda c: claim_waiting(c, study_id, trial, ownership=ownership))

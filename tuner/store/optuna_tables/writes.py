@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.statements import (
     CURVES,
     PARAMS,
@@ -136,7 +137,7 @@ class PendingRows:
 
     def add_whole(self, trial: FrozenTrial) -> None:
         """All of a trial but its state: parameters, values, curve and attributes."""
-        trial_id = trial._trial_id
+        trial_id = trial_id_of(trial)
         for name, distribution in trial.distributions.items():
             internal = distribution.to_internal_repr(trial.params[name])
             self.add_param(trial_id, name, internal, distribution)
@@ -280,7 +281,7 @@ def insert_trial(
         "b_complete": _utc(completed_at),
     }
     known: Row = {
-        "b_known_id": 0 if newest is None else newest._trial_id,
+        "b_known_id": 0 if newest is None else trial_id_of(newest),
         "b_known_number": -1 if newest is None else newest.number,
     }
     if connection.dialect.insert_returning:

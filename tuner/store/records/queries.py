@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from tuner.attempt import Outcome
 from tuner.config.sections.confirm import only_study
 from tuner.errors import StoreError
+from tuner.optuna_compat import study_id_of
 from tuner.store.connection.database import Database
 from tuner.store.records.attempt_history import begun_at
 from tuner.store.schema.models import AttemptRow, DispatcherRow
@@ -34,7 +35,7 @@ def find_study(database: Database, name: str | None) -> tuple[int, str]:
     Raises:
         StoreError: If there is none of that name, or several and no name was given.
     """
-    studies = {s.study_name: s._study_id for s in database.storage.get_all_studies()}
+    studies = {s.study_name: study_id_of(s) for s in database.storage.get_all_studies()}
     listed = ", ".join(sorted(studies)) or "no study"
     name = name or only_study(set(studies))
     if name is None:

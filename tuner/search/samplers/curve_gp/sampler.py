@@ -14,7 +14,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import SearchSpaceTransform
+from tuner.optuna_compat import SearchSpaceTransform, trials_of
 from tuner.search.samplers.curve_gp.points import Observed, Steps, inputs, is_informative, observed
 
 if TYPE_CHECKING:
@@ -80,18 +80,14 @@ class CurveGPSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        trials = [each for each in study._get_trials(deepcopy=False) if each.distributions]
+        trials = [each for each in trials_of(study) if each.distributions]
         return common_space(trials)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         self._raise_error_if_multi_objective(study)
-        trials = [
-            each
-            for each in study._get_trials(deepcopy=False)
-            if search_space.keys() <= each.params.keys()
-        ]
+        trials = [each for each in trials_of(study) if search_space.keys() <= each.params.keys()]
         n_known = sum(is_informative(each) for each in trials)
         if not search_space or n_known < self.n_startup_trials:
             return {}
