@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
@@ -135,54 +136,81 @@ def play(
         restart_s: What each attempt costs before it trains.
         n_medians: How long: in whole trainings, of the median configuration, one after the other.
     """
-    end_s, took_s = n_medians * task.full_s, 0.0
-    trainings: dict[int, _Training[Value]] = {}
-    coming: list[tuple[float, int, int]] = []
-    order = itertools.count()
-    reported, completed = task.new_best(), task.new_best()
-
-    def begin(now_s: float) -> None:
-        nonlocal took_s
-        began_s = time.perf_counter()
-        chosen = search.next()
-        took_s += time.perf_counter() - began_s
-        if chosen.trial not in trainings:
-            trainings[chosen.trial] = _Training(task.train(chosen.params))
-        trainings[chosen.trial].begun_s = now_s
-        go_on(now_s + restart_s, chosen.trial)
-
-    def go_on(now_s: float, trial: int) -> None:
-        training = trainings[trial]
-        seconds, done = training.recorded.seconds, training.done
-        takes_s = float(seconds[done] - (seconds[done - 1] if done else 0.0))
-        heapq.heappush(coming, (now_s + takes_s, next(order), trial))
-
+    played = _Play(search, task, restart_s)
+    end_s = n_medians * task.full_s
     for _ in range(n_workers):
-        begin(0.0)
-    while coming[0][0] <= end_s:
-        now_s, _, trial = heapq.heappop(coming)
-        training = trainings[trial]
+        played.begin(0.0)
+    while played.next_at_s <= end_s:
+        played.step()
+    return Played(
+        reported=played.reported.steps,
+        completed=played.completed.steps,
+        end_s=end_s,
+        n_trials=len(played.trainings),
+        search_ms=played.took_s * 1e3 / len(played.trainings),
+    )
+
+
+class _Play(Generic[Value]):
+    """A search on a virtual clock: workers that train what is recorded, report by report."""
+
+    def __init__(self, search: Search[Value], task: Program[Value], restart_s: float) -> None:
+        self._search = search
+        self._task = task
+        self._restart_s = restart_s
+        #: Reports to come: the instant, an order among those of one instant, and the trial.
+        self._coming: list[tuple[float, int, int]] = []
+        self._order = itertools.count()
+        self.trainings: dict[int, _Training[Value]] = {}
+        self.reported, self.completed = task.new_best(), task.new_best()
+        #: Real seconds, in sampler and pruner.
+        self.took_s = 0.0
+
+    @property
+    def next_at_s(self) -> float:
+        """When the next report comes."""
+        return self._coming[0][0]
+
+    def begin(self, now_s: float) -> None:
+        """Lets an idle worker train what the search chooses."""
+        with self._timed():
+            chosen = self._search.next()
+        if chosen.trial not in self.trainings:
+            self.trainings[chosen.trial] = _Training(self._task.train(chosen.params))
+        self.trainings[chosen.trial].begun_s = now_s
+        self._train(now_s + self._restart_s, chosen.trial)
+
+    def step(self) -> None:
+        """Takes the next report; its worker trains on, or begins something else."""
+        now_s, _, trial = heapq.heappop(self._coming)
+        training = self.trainings[trial]
         value = training.recorded.values[training.done]
         training.done += 1
-        reported.take(now_s, value)
-        is_last = training.done == len(training.recorded.values)
-        began_s = time.perf_counter()
-        verdict = Verdict.STOP
-        if is_last:
-            completed.take(now_s, value)
-            search.complete(trial, training.done, value)
+        self.reported.take(now_s, value)
+        if training.done == len(training.recorded.values):
+            self.completed.take(now_s, value)
+        if self._judge(now_s, trial, training, value) is Verdict.GO_ON:
+            self._train(now_s, trial)
         else:
+            self.begin(now_s)
+
+    def _judge(self, now_s: float, trial: int, training: _Training[Value], value: Value) -> Verdict:
+        with self._timed():
+            if training.done == len(training.recorded.values):
+                self._search.complete(trial, training.done, value)
+                return Verdict.STOP
             held_s = now_s - training.begun_s
-            verdict = search.report(trial, training.done, value, held_s=held_s)
-        took_s += time.perf_counter() - began_s
-        if verdict is Verdict.GO_ON:
-            go_on(now_s, trial)
-        else:
-            begin(now_s)
-    return Played(
-        reported=reported.steps,
-        completed=completed.steps,
-        end_s=end_s,
-        n_trials=len(trainings),
-        search_ms=took_s * 1e3 / len(trainings),
-    )
+            return self._search.report(trial, training.done, value, held_s=held_s)
+
+    def _train(self, now_s: float, trial: int) -> None:
+        """Lets a worker train until its next report."""
+        training = self.trainings[trial]
+        seconds, done = training.recorded.seconds, training.done
+        takes_s = float(seconds[done] - (seconds[done - 1] if done else 0.0))
+        heapq.heappush(self._coming, (now_s + takes_s, next(self._order), trial))
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        began_s = time.perf_counter()
+        yield
+        self.took_s += time.perf_counter() - began_s
