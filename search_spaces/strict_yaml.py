@@ -19,7 +19,7 @@ _MAX_DEPTH = 50
 _MAX_REPEATED_VALUES = 100_000
 _MAX_WHOLE_NUMBER = 2**63
 _NOT_FOR_TEXT = re.compile(r"[\x00\ud800-\udfff]")
-_EXPONENT_WITHOUT_POINT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
+EXPONENT_WITHOUT_POINT = re.compile(r"^[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+$")
 
 
 class YamlError(ValueError):
@@ -73,7 +73,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 _StrictLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", _EXPONENT_WITHOUT_POINT, list("-+0123456789")
+    "tag:yaml.org,2002:float", EXPONENT_WITHOUT_POINT, list("-+0123456789")
 )
 
 

@@ -129,6 +129,8 @@ def _from_steps(name: str, body: dict[str, object]) -> dict[str, object]:
     if low is None or high is None:
         return {"type": "float", **rest, "step": step}
     kind = "int" if all(isinstance(each, int) for each in (low, high, step)) else "float"
+    if not (math.isfinite(low / step) and math.isfinite(high / step)):
+        raise SpaceError(f"is {step}, too small for min and max.", key=f"{name}.q")
     if not (_is_multiple(low, step) and _is_multiple(high, step)):
         ends = {"low": math.ceil(low / step) * step, "high": math.floor(high / step) * step}
         inside = {"type": kind, **rest, **ends, "step": step}

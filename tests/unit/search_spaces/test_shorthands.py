@@ -140,6 +140,10 @@ REFUSED = [
         "x.q is 0, but must be a number above 0.",
     ),
     (
+        "x: {distribution: q_uniform, min: 0, max: 1, q: 5e-324}",
+        "x.q is 5e-324, too small for min and max.",
+    ),
+    (
         "x: loguniform(1e-4, 0.5)",
         "x is the text 'loguniform(1e-4, 0.5)', which would be a constant. Write "
         "x: {type: float, low: 0.0001, high: 0.5, log: true}. If every trial gets this text, write "
@@ -165,6 +169,7 @@ REFUSED = [
 ]
 #: Refused for what their values say; an editor cannot know.
 OF_RIGHT_SHAPE = {
+    "x: {distribution: q_uniform, min: 0, max: 1, q: 5e-324}",
     "x: {low: 0, high: 1}",
     "x: {min: 0, max: 1}",
     "x: {low: 16, high: 256, log: true}",

@@ -82,8 +82,9 @@ def shown(value: object) -> str:
 
 
 def _comment(text: str) -> list[str]:
+    """Comment lines; a control character of a name would make the file unreadable."""
     return textwrap.wrap(
-        text,
+        "".join(sign if sign.isprintable() else "?" for sign in text),
         _WIDTH,
         initial_indent="# ",
         subsequent_indent="#   " if text.startswith("-") else "# ",

@@ -184,7 +184,9 @@ def _command(
         if "command" not in document:
             notes.append("The sweep names no program: replace train.py in trial.command.")
     command = document.get("command")
-    words = [str(word) for word in command] if isinstance(command, list) else list(_COMMAND)
+    words = (
+        [str(word) for word in command] if isinstance(command, list) and command else list(_COMMAND)
+    )
     has_arguments = False
     for word in words:
         macro = _MACRO.fullmatch(word.strip())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,15 @@ def test_forms_of_arguments(macro: str, tmp_path: Path) -> None:
     assert config.trial.command == ("p", *words[macro])
     assert has(notes, "Not carried over: ${args_json}") == (macro == "args_json")
     assert has(notes, "The sweep names no metric")
+
+
+@pytest.mark.parametrize("name", ["1e3", "\x07bell", "a: b", "'quoted'", "é", "step"])
+def test_odd_names_are_kept_readable(name: str, tmp_path: Path) -> None:
+    sweep = {"name": name, "metric": {"name": name}, "parameters": {"x": {"value": name}}}
+    config, _, _ = proposed(json.dumps({**sweep, "command": []}), tmp_path)
+    assert list(config.objectives) == ["value" if name == "step" else name]
+    assert config.search_space.constants == {"x": name}
+    assert config.trial.command == ("python", "train.py", "--x={x}")
 
 
 def test_grid_over_a_range_is_no_grid(tmp_path: Path) -> None:
