@@ -15,6 +15,17 @@ from tuner.config import rules
 from tuner.config.duration import parse_duration
 from tuner.config.size import parse_size
 
+
+def text(pattern: str, wanted: str) -> dict[str, object]:
+    """The form of a text, with the message that editors show for another one.
+
+    Args:
+        pattern: A regular expression of JavaScript and of Python.
+        wanted: What it must be, in words.
+    """
+    return {"type": "string", "pattern": pattern, "patternErrorMessage": f"Must be {wanted}."}
+
+
 _ABOVE_0 = {"type": "number", "exclusiveMinimum": 0}
 #: Without two runs of blanks next to each other, which would take a time that grows with a power of
 #: their number.
@@ -22,17 +33,23 @@ _DURATION_TEXT = (
     r"^\s*(?=\d)(\d+(\.\d+)?[dD]\s*)?(\d+(\.\d+)?[hH]\s*)?(\d+(\.\d+)?[mM]\s*)?"
     r"(\d+(\.\d+)?[sS]?\s*)?$"
 )
-DURATION = {"title": "duration", "anyOf": [{"type": "string", "pattern": _DURATION_TEXT}, _ABOVE_0]}
+DURATION = {
+    "title": "duration",
+    "anyOf": [text(_DURATION_TEXT, "a duration, such as 90s, 30m, 1h30m or 2d"), _ABOVE_0],
+}
 SIZE = {
     "title": "size",
     "anyOf": [
-        {"type": "string", "pattern": r"^\s*\d+(\.\d+)?(\s*[kKmMgGtT][iI]?[bB]?|\s*[bB])?\s*$"},
+        text(
+            r"^\s*\d+(\.\d+)?(\s*[kKmMgGtT][iI]?[bB]?|\s*[bB])?\s*$",
+            "a size, such as 8GiB or 512MiB",
+        ),
         {"type": "number", "minimum": 1},
     ],
 }
 ENERGY = {
     "title": "energy",
-    "anyOf": [{"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[kM]?Wh\s*$"}, _ABOVE_0],
+    "anyOf": [text(r"^\s*\d+(\.\d+)?\s*[kM]?Wh\s*$", "an energy, such as 5kWh or 800Wh"), _ABOVE_0],
 }
 #: A list of words that begins with a program.
 ARGV = {

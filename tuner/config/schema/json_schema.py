@@ -123,6 +123,9 @@ def _resolved(value: Json, definitions: Mapping[str, Json]) -> Json:
         for key, each in whole.items()
         if not (key == "default" and (each is None or each == ""))
     }
+    if "`" in str(resolved.get("description", "")):
+        # Editors show a description as it is written, and this one formatted.
+        resolved["markdownDescription"] = resolved["description"]
     match resolved.get("anyOf"):
         case [dict(only), {"type": "null"}]:
             return {**_or_null(only), **{k: v for k, v in resolved.items() if k != "anyOf"}}

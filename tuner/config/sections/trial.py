@@ -9,13 +9,16 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from tuner.config import rules
-from tuner.config.fields import Command, Duration, Environment, WholeNumber
+from tuner.config.fields import Command, Duration, Environment, WholeNumber, text
 from tuner.config.metric_pattern import expand
 from tuner.config.model import Model
 from tuner.config.sections.logs import MaxLog
 from tuner.config.sections.resources import ResourcesConfig
 
-_FUNCTION = {"title": "module:function", "type": "string", "pattern": r"^[^:\s/]+:[^:\s/]+$"}
+_FUNCTION = {
+    "title": "module:function",
+    **text(r"^[^:\s/]+:[^:\s/]+$", "module:function, such as trials.digits_mlp:train"),
+}
 
 
 class Parallel(Enum):
