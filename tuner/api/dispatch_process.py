@@ -26,7 +26,7 @@ from rich.console import Console
 from tuner.api.arguments import config_of_text
 from tuner.api.messages import Call, Finished, Refused
 from tuner.api.sender import Sender
-from tuner.api.view import LineSender, SendingView
+from tuner.api.view import LineSender, Notes, SendingView
 from tuner.compose.start import run_study
 from tuner.config import StudyConfig, load_study_file
 from tuner.dispatch.notices import View
@@ -102,6 +102,8 @@ def _config_of(call: Call) -> StudyConfig:
 
 def _run(config: StudyConfig, call: Call, sender: Sender) -> Finished:
     def open_view() -> AbstractContextManager[View]:
+        if call.is_drawn:
+            return Notes(console.file)
         from tuner.compose.wiring import view_of  # SQLAlchemy: while the fork server starts
 
         return view_of(config, console)

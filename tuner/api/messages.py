@@ -30,6 +30,8 @@ class Call:
     import_path: tuple[str, ...] = ()
     #: Whether the child draws its progress on the terminal that both have.
     draws: bool = False
+    #: Whether the caller draws a picture of the progress, so that lines are for notes alone.
+    is_drawn: bool = False
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"

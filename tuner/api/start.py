@@ -15,10 +15,11 @@ from tuner.api.arguments import CALL, config_of_text, study_text
 from tuner.api.child import Child
 from tuner.api.function import check_signature, name_or_pickle
 from tuner.api.messages import Call
+from tuner.api.notebook import NotebookShow
 from tuner.api.progress import AfterTheLivePicture, Lines, Nothing, Place, Show, find_place
 from tuner.api.study import Study, is_in_a_trial
 from tuner.checkpoints.paths import StudyFiles
-from tuner.config import StudyConfig, load_study_file
+from tuner.config import Direction, StudyConfig, load_study_file
 from tuner.errors import ConfigError
 from tuner.launch.stored_function import StoredFunction, store
 
@@ -159,8 +160,9 @@ def start(
     """
     place = find_place()
     draws = progress and wait and place is Place.TERMINAL
-    show = _show(place, wait=wait) if progress else Nothing()
-    child = Child(replace(call, draws=draws), show.take, keep_open)
+    show = _show(place, config, wait=wait) if progress else Nothing()
+    is_drawn = isinstance(show, NotebookShow)
+    child = Child(replace(call, draws=draws, is_drawn=is_drawn), show.take, keep_open)
     return Study(config.study, config.storage, child)
 
 
@@ -208,7 +210,10 @@ def _with_trials(budget: Mapping[str, object] | None, trials: int | None) -> obj
     return {**(budget or {}), "trials": trials}
 
 
-def _show(place: Place, *, wait: bool) -> Show:
+def _show(place: Place, config: StudyConfig, *, wait: bool) -> Show:
+    if place is Place.NOTEBOOK:
+        name, direction = next(iter(config.objectives.items()))
+        return NotebookShow(config.study, name, is_maximized=direction is Direction.MAXIMIZE)
     if place is Place.TERMINAL:
         # In the background a live picture would fight with what the user types.
         return AfterTheLivePicture() if wait else Nothing()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from typing import IO
 
 from tuner.api.messages import Begun, Line, Progress, RunningRow, TrialEnded
 from tuner.api.sender import Sender
 from tuner.attempt import Outcome
-from tuner.dispatch.notices import Ended, Notice, RunningTrial, Snapshot, View
+from tuner.dispatch.notices import Ended, Notice, RunningTrial, Said, Snapshot, View
+from tuner.terminal import wording
 
 #: More rows than this are not shown anywhere.
 _MAX_ROWS = 32
@@ -36,6 +38,31 @@ class LineSender(io.TextIOBase):
         for line in lines:
             self._sender.send(Line(text=self._reword(line)))
         return len(text)
+
+
+class Notes:
+    """Writes what a picture of the study does not show: notes, and trials that have failed.
+
+    Args:
+        out: Where to.
+    """
+
+    refresh_every_s = 1.0
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def __enter__(self) -> Notes:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def show(self, notice: Notice) -> None:
+        is_failure = isinstance(notice, Ended) and notice.ending.outcome.is_failure
+        if is_failure or isinstance(notice, Said):
+            print(wording.line(notice), file=self._out)
+
+    def refresh(self, snapshot: Snapshot) -> None: ...
 
 
 class SendingView:

@@ -1,0 +1,124 @@
+"""The notebook of the examples and the stop button, in real Jupyter kernels."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+from tests.e2e.study_folder import REPOSITORY, StudyFolder
+from tests.e2e.test_interrupt import PATIENT
+
+#: Executes a notebook as Jupyter does, and writes it with its outputs.
+RUN_ALL = """
+import nbclient
+import nbformat
+
+notebook = nbformat.read("tune.ipynb", as_version=4)
+nbclient.NotebookClient(notebook, timeout=110, kernel_name="python3").execute()
+nbformat.write(notebook, "executed.ipynb")
+"""
+#: Executes cells.json in one kernel. A cell is interrupted when the files it names are there.
+CELLS = """
+import json
+import time
+from pathlib import Path
+
+from jupyter_client.manager import start_new_kernel
+
+manager, client = start_new_kernel(kernel_name="python3")
+told = []
+for cell in json.loads(Path("cells.json").read_text()):
+    sent = client.execute(cell["code"])
+    while cell["stop_at"] and not all(Path(name).exists() for name in cell["stop_at"]):
+        time.sleep(0.05)
+    if cell["stop_at"]:
+        manager.interrupt_kernel()
+    reply = client.get_shell_msg(timeout=100)
+    while reply["parent_header"]["msg_id"] != sent:
+        reply = client.get_shell_msg(timeout=100)
+    outputs, is_idle = [], False
+    while not is_idle:
+        message = client.get_iopub_msg(timeout=100)
+        outputs.append([message["msg_type"], message["content"]])
+        is_idle = message["content"].get("execution_state") == "idle"
+    told.append({"reply": reply["content"], "outputs": outputs})
+client.stop_channels()
+manager.shutdown_kernel()
+Path("told.json").write_text(json.dumps(told))
+"""
+
+
+def run_cells(folder: StudyFolder, *cells: tuple[str, list[str]]) -> list[dict[str, Any]]:
+    """Executes cells in one kernel.
+
+    Args:
+        folder: Of the kernel.
+        cells: The code of each, and the files at which the stop button is pressed; none for never.
+    """
+    plan = [{"code": code, "stop_at": names} for code, names in cells]
+    folder.write("cells.json", json.dumps(plan))
+    folder.write("cells.py", CELLS)
+    ended = folder.python("cells.py")
+    assert ended.code == 0, ended.text
+    told: list[dict[str, Any]] = json.loads((folder.path / "told.json").read_text())
+    return told
+
+
+def shown(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What was displayed, each time in the place of the last."""
+    for kind, content in cell["outputs"]:
+        if kind in ("display_data", "update_display_data"):
+            yield content["data"]
+
+
+def test_notebook_of_the_examples_runs(study_folder: StudyFolder) -> None:
+    shutil.copy(REPOSITORY / "examples/notebook/tune.ipynb", study_folder.path)
+    study_folder.write("run_all.py", RUN_ALL)
+    ended = study_folder.python("run_all.py")
+    assert ended.code == 0, ended.text
+
+    notebook = json.loads((study_folder.path / "executed.ipynb").read_text())
+    outputs = {cell["id"]: cell.get("outputs", []) for cell in notebook["cells"]}
+    (picture,) = outputs["tune"]
+    page = "".join(picture["data"]["text/html"])
+    assert "16 of 16 trials: " in page
+    assert "<polyline" in page
+    assert "budget reached: 16 trials: " in page
+    assert "budget reached: 16 trials: " in "".join(picture["data"]["text/plain"])
+
+    (best,) = json.loads(study_folder.best("sqlite:///wine-notebook.db", "--format", "json").out)
+    (printed,) = outputs["best"]
+    assert str(best["values"]["accuracy"]) in "".join(printed["data"]["text/plain"])
+    assert best["values"]["accuracy"] > 0.8
+    (table,) = outputs["trials"]
+    assert "values_accuracy" in "".join(table["data"]["text/html"])
+    (figure,) = outputs["figures"]
+    assert figure["data"]["application/vnd.plotly.v1+json"]["data"]
+
+
+def test_stop_button_loses_nothing_and_the_same_cell_goes_on(study_folder: StudyFolder) -> None:
+    tune = (
+        "study = tuner.tune(train, {'x': [0, 1]}, name='small', trials=3, devices='cpu:2', "
+        "pruner='none')"
+    )
+    cells = run_cells(
+        study_folder,
+        (f"import tuner\n{PATIENT}", []),
+        (tune, ["begun-0-1", "begun-1-1"]),
+        ("Path('go').touch()", []),
+        (tune, []),
+        ("other = tuner.tune(train, {'x': [0, 1]}, name='other', trials=2, wait=False)", []),
+        ("assert other.wait()\nlen(other.trials), len(study.trials)", []),
+    )
+    assert [each["reply"]["status"] for each in cells] == ["ok", "error", *["ok"] * 4]
+    assert cells[1]["reply"]["ename"] == "StudyInterrupted"
+    (first, *_), (*_, last) = list(shown(cells[1])), list(shown(cells[1]))
+    assert first["text/plain"] == "study small: starting"
+    assert "everything is saved. The same call continues the study." in last["text/plain"]
+    assert study_folder.states() == ["COMPLETE"] * 3
+    (*_, last) = shown(cells[3])
+    assert "3 of 3 trials: 3 completed, 0 pruned, 0 failed" in last["text/html"]
+    (result,) = [content for kind, content in cells[5]["outputs"] if kind == "execute_result"]
+    assert result["data"]["text/plain"] == "(2, 3)"
