@@ -39,7 +39,7 @@ docs: $(VENV)/ready
 	@echo "Built: site/index.html"
 
 pages: $(VENV)/ready
-	$(BIN)/python -m tuner.docs_pages docs
+	$(BIN)/python -m docs.generate docs
 
 test: $(VENV)/ready-keras servers
 	FUZZ_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

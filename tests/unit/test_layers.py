@@ -33,7 +33,6 @@ tuner.queries
 tuner.actions
 tuner.terminal
 tuner.monitoring
-tuner.docs_pages
 tuner.compose
 tuner.simulate
 app.data app.library app.assets
@@ -42,7 +41,7 @@ app.views
 app
 tuner.api
 tuner.cli
-tuner.run tuner.best tuner.docs_pages.__main__
+tuner.run tuner.best
 """
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
+from docs.generate.__main__ import schema
 from search_spaces.strict_yaml import YamlError, read_yaml
 from tests.unit.config import test_mistakes
 from tests.unit.config.study_mutations import SEEDS, spoilt_values
@@ -27,7 +28,6 @@ from tuner.config.schema.json_schema import schema_path, shipped_schema
 from tuner.config.schema.reference import all_keys
 from tuner.config.schema.template import schema_line, study_template
 from tuner.config.study import _KEYS, Source, validate_study
-from tuner.docs_pages.__main__ import schema
 from tuner.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.docs_site import DOCS, ROOT
-from tuner.docs_pages.site import build_site, find_sources
+from tuner.cli.docs_site import build_site, find_sources
 from tuner.errors import EXIT_BAD_INPUT, LaunchError
 
 START = "import sys; sys.argv[0] = 'tuner'; from tuner.cli.main import main; main()"
@@ -143,9 +143,9 @@ def test_sources_of_this_checkout_are_found() -> None:
 @pytest.mark.parametrize("is_shipped", [True, False])
 def test_sources_of_an_installed_package(is_shipped: bool, tmp_path: Path) -> None:
     installed = tmp_path / "lib"
-    shutil.copytree(ROOT / "tuner" / "docs_pages", installed / "tuner" / "docs_pages")
-    for name in ("__init__.py", "errors.py"):
-        shutil.copy(ROOT / "tuner" / name, installed / "tuner")
+    (installed / "tuner" / "cli").mkdir(parents=True)
+    for name in ("__init__.py", "errors.py", "cli/__init__.py", "cli/docs_site.py"):
+        shutil.copy(ROOT / "tuner" / name, installed / "tuner" / name)
     record = installed / "tuner-0.1.0.dist-info"
     record.mkdir()
     (record / "METADATA").write_text("Metadata-Version: 2.1\nName: tuner\nVersion: 0.1.0\n")
@@ -154,7 +154,7 @@ def test_sources_of_an_installed_package(is_shipped: bool, tmp_path: Path) -> No
     if is_shipped:
         share.mkdir(parents=True)
         (share / "mkdocs.yml").touch()
-    code = "from tuner.docs_pages.site import find_sources; print(find_sources())"
+    code = "from tuner.cli.docs_site import find_sources; print(find_sources())"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

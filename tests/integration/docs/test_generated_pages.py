@@ -11,10 +11,10 @@ import pytest
 from typer.main import get_command
 
 import trials
+from docs.generate.__main__ import pages
+from docs.generate.training_api import PACKAGES
 from tests.docs_site import DOCS
 from tuner.cli.main import app
-from tuner.docs_pages.__main__ import pages
-from tuner.docs_pages.training_api import PACKAGES
 
 PAGES = pages()
 

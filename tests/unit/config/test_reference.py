@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from docs.generate.study_file import study_file_page
 from tuner.config.schema.json_schema import shipped_schema
 from tuner.config.schema.reference import Key, all_keys
 from tuner.config.study import Source, validate_study
-from tuner.docs_pages.study_file import study_file_page
 
 KEYS = list(all_keys(shipped_schema()))
 STUDY: dict[str, Any] = {

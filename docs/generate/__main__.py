@@ -8,11 +8,11 @@ from pathlib import Path
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from docs.generate.command_line import command_line_page
+from docs.generate.study_file import study_file_page
+from docs.generate.training_api import training_api_page
 from tuner.cli.main import app
 from tuner.config.schema.json_schema import schema_path, schema_text, study_schema
-from tuner.docs_pages.command_line import command_line_page
-from tuner.docs_pages.study_file import study_file_page
-from tuner.docs_pages.training_api import training_api_page
 from tuner.search.pruners.registry import PRUNERS
 from tuner.search.samplers.registry import SAMPLERS
 

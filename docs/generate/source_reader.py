@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tuner.docs_pages.docstring import Docstring, parse_docstring
+from docs.generate.docstring import Docstring, parse_docstring
 
 _WIDTH = 88
 _COMMENT = "#:"

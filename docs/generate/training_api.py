@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tuner.docs_pages.docstring import Docstring, Item
-from tuner.docs_pages.source_reader import Class, Function, Member, Package, Value, read_package
+from docs.generate.docstring import Docstring, Item
+from docs.generate.source_reader import Class, Function, Member, Package, Value, read_package
 
 #: Packages and modules whose `__all__` users may import, each with its heading.
 PACKAGES = {

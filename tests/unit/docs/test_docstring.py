@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from tuner.docs_pages.docstring import Docstring, Item, parse_docstring
+from docs.generate.docstring import Docstring, Item, parse_docstring
 
 WHOLE = """Saves a state.
 

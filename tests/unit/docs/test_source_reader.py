@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.docs_pages.source_reader import Class, Function, Value, read_package
+from docs.generate.source_reader import Class, Function, Value, read_package
 
 PACKAGE = '''
 """A package."""
