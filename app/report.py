@@ -220,4 +220,7 @@ def _parameters(subject: _Subject, place: int) -> Iterator[tuple[str, Figure]]:
     if names:
         title = f"{objective.name} ({objective.direction.name.lower()})"
         figure = parameter_figure(kind, study, names, title, revision="report")
-        yield f"Parallel coordinates of {objective.name}, {len(rows)} trials", figure
+        yield (
+            f"Parallel coordinates of {objective.name}, {len(rows)} of {len(trials)} trials",
+            figure,
+        )

@@ -31,6 +31,8 @@ class Kind(Enum):
 
 #: More take a browser seconds; a contour is a table of so many rows and columns.
 MAX_TRIALS = {Kind.PARALLEL: 1000, Kind.SLICE: 1000, Kind.CONTOUR: 250, Kind.RANK: 1000}
+#: A surface through fewer points states values that nobody has measured.
+MIN_FOR_SURFACE = 10
 #: A figure of each pair of more would be too small to read.
 MAX_PAIRED = 4
 _DRAW = {
@@ -63,6 +65,9 @@ def parameter_figure(
         # With a `target` Optuna no longer knows the direction, and paints the best in pale.
         figure = _DRAW[kind](study, params=list(names), target_name=value_name)
     figure.update_layout(title_text="")
+    _name_trials(figure, study)
+    if len(study.get_trials(deepcopy=False)) < MIN_FOR_SURFACE:
+        figure.data = [trace for trace in figure.data if trace.type != "contour"]
     if kind is Kind.PARALLEL:
         _make_readable(figure, is_maximized=study.direction is StudyDirection.MAXIMIZE)
     height_px = _HEIGHTS_PX.get(kind, 460 if len(names) < 3 else 720)
@@ -75,6 +80,40 @@ def parameter_figure(
         elif trace.marker.showscale:
             _lay_down(trace.marker.colorbar, value_name)
     return figure
+
+
+def _name_trials(figure: go.Figure, study: optuna.Study) -> None:
+    """Gives each point the number of its trial, for its hover text and for a click."""
+    trials = study.get_trials(deepcopy=False)
+    numbers = [each.number for each in trials]
+    of_heights = _numbers_by_rank(study)
+    traces = [each for each in figure.data if each.type == "scatter" and each.x is not None]
+    heights = sorted({float(each.y[0]) for each in traces if each.mode == "lines"})
+    for trace in traces:
+        if trace.mode == "lines":
+            is_known = len(heights) == len(of_heights)
+            at = heights.index(float(trace.y[0]))
+            _name_line(trace, of_heights[at] if is_known else None)
+        elif len(trace.x) == len(numbers):
+            trace.customdata = numbers
+            if not trace.hovertemplate:
+                trace.hovertemplate = "trial %{customdata}<br>%{x}<br>%{y}<extra></extra>"
+
+
+def _numbers_by_rank(study: optuna.Study) -> list[int | None]:
+    """By value, the lowest first: the trial's number, None where several have the value."""
+    by_value: dict[float, list[int]] = {}
+    for each in study.get_trials(deepcopy=False):
+        by_value.setdefault(each.values[0], []).append(each.number)
+    return [own[0] if len(own) == 1 else None for _, own in sorted(by_value.items())]
+
+
+def _name_line(trace: go.Scatter, number: int | None) -> None:
+    """One trial in parallel coordinates."""
+    trace.text = [f"{name}: {value}" for name, value in trace.customdata]
+    trace.customdata = None if number is None else [number] * len(trace.x)
+    known = "" if number is None else f"trial {number}<br>"
+    trace.hovertemplate = f"{known}%{{text}}<extra></extra>"
 
 
 def _lay_down(bar: go.contour.ColorBar | go.scatter.marker.ColorBar, value_name: str) -> None:

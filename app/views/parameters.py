@@ -5,12 +5,20 @@ from __future__ import annotations
 import optuna
 import streamlit as st
 
-from app.charts.parameters import MAX_PAIRED, MAX_TRIALS, Kind, importance_figure, parameter_figure
+from app.charts.parameters import (
+    MAX_PAIRED,
+    MAX_TRIALS,
+    MIN_FOR_SURFACE,
+    Kind,
+    importance_figure,
+    parameter_figure,
+)
 from app.charts.style import to_json
 from app.data.columns import Numbers
 from app.data.trials.columns import TrialColumns
 from app.data.trials.optuna_sample import (
     MAX_FOR_IMPORTANCE,
+    dropped_params,
     importances,
     pick_rows,
     shared_names,
@@ -35,29 +43,38 @@ def _page(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         kind = Kind(shell.choice("Figure", [each.value for each in Kind], key="figure"))
         place = shell.objective_place(names)
-    shell.live("parameters", lambda: _figures(shown, kind, place))
+        with_pruned = st.toggle(
+            "with pruned trials, at their last value", key="with_pruned", bind="query-params"
+        )
+    shell.live("parameters", lambda: _figures(shown, kind, place, with_pruned=with_pruned))
 
 
-def _figures(shown: Shown, kind: Kind, place: int) -> None:
+def _figures(shown: Shown, kind: Kind, place: int, *, with_pruned: bool) -> None:
     trials = shown.look.trials(shown.study)
-    n_able = int(trials.is_candidate.sum())
+    n_able = int(trials.is_sample(with_pruned=with_pruned).sum())
+    what = "completed, pruned or paused" if with_pruned else "completed"
+    st.caption(f"{n_able} of {len(trials)} trials: those that are {what}.")
     if n_able < _MIN_TRIALS:
-        st.info(f"{_MIN_TRIALS} trials must have completed; {n_able} have.")
+        st.info(f"At least {_MIN_TRIALS} such trials are needed.")
         return
-    found = _importances(shown, trials, place)
+    found = _importances(shown, trials, place, with_pruned=with_pruned)
     most = MAX_TRIALS[kind]
     is_maximized = shown.objectives[place].is_maximized
-    rows = pick_rows(trials, place, is_maximized=is_maximized, most=most)
-    study = _study(shown, trials, place, most, rows)
+    rows = pick_rows(trials, place, is_maximized=is_maximized, most=most, with_pruned=with_pruned)
+    study = _study(shown, trials, place, (most, with_pruned), rows)
     names = [name for name in found if name in shared_names(study)] or shared_names(study)
+    dropped = dropped_params(study, list(shown.look.distributions(shown.study)))
+    if dropped:
+        reasons = "; ".join(f"{name} ({reason})" for name, reason in dropped.items())
+        st.caption(f"Not shown: {reasons}.")
     if not names:
-        st.info("No parameter that all completed trials have was given different values.")
+        st.info("No parameter that all these trials have was given different values.")
         return
     if found:
         figure = importance_figure(found, revision=shown.revision)
         st.subheader("Importance")
         if n_able > MAX_FOR_IMPORTANCE:
-            st.caption(f"Told from {MAX_FOR_IMPORTANCE} of {n_able} completed trials.")
+            st.caption(f"Computed from {MAX_FOR_IMPORTANCE} of these {n_able} trials.")
         show_figure(figure, key="importance")
     if kind in _PAIRED:
         names = _pair(names)
@@ -66,7 +83,9 @@ def _figures(shown: Shown, kind: Kind, place: int) -> None:
             return
     st.subheader(kind.value.capitalize())
     if n_able > most:
-        st.caption(f"{most} of {n_able} completed trials: the best, and the newest.")
+        st.caption(f"Drawn: {most} of these {n_able} trials, the best and the newest.")
+    if kind is Kind.CONTOUR and n_able < MIN_FOR_SURFACE:
+        st.caption(f"Points alone: a surface is drawn from {MIN_FOR_SURFACE} trials on.")
     objective = shown.objectives[place]
 
     def make() -> str:
@@ -74,7 +93,8 @@ def _figures(shown: Shown, kind: Kind, place: int) -> None:
         return to_json(parameter_figure(kind, study, names, title, revision=shown.revision))
 
     key = ("parameters", shown.study, kind, place, tuple(names))
-    show_figure(shown.look.kept.get(key, (study,), make), key="parameters")
+    figure_json = shown.look.kept.get(key, (study,), make)
+    show_figure(figure_json, key="parameters", on_trial=shell.open_trial)
 
 
 def _pair(names: list[str]) -> list[str]:
@@ -92,7 +112,7 @@ def _pair(names: list[str]) -> list[str]:
 
 
 def _study(
-    shown: Shown, trials: TrialColumns, place: int, most: int, rows: Numbers
+    shown: Shown, trials: TrialColumns, place: int, sample: tuple[int, bool], rows: Numbers
 ) -> optuna.Study:
     look, objective = shown.look, shown.objectives[place]
 
@@ -100,12 +120,16 @@ def _study(
         params = look.params(shown.study, trials)
         return study_of(trials, rows, objective, place, params, look.distributions(shown.study))
 
-    return look.kept.get(("study", shown.study, place, most), (trials,), make)
+    return look.kept.get(("study", shown.study, place, sample), (trials,), make)
 
 
-def _importances(shown: Shown, trials: TrialColumns, place: int) -> dict[str, float]:
+def _importances(
+    shown: Shown, trials: TrialColumns, place: int, *, with_pruned: bool
+) -> dict[str, float]:
     def make() -> dict[str, float]:
-        rows = spread_rows(trials, MAX_FOR_IMPORTANCE)
-        return importances(_study(shown, trials, place, MAX_FOR_IMPORTANCE, rows))
+        rows = spread_rows(trials, MAX_FOR_IMPORTANCE, with_pruned=with_pruned)
+        # Another place than that of a figure of as many trials, which takes other rows.
+        return importances(_study(shown, trials, place, (-MAX_FOR_IMPORTANCE, with_pruned), rows))
 
-    return shown.look.kept.get(("importances", shown.study, place), (trials,), make)
+    key = ("importances", shown.study, place, with_pruned)
+    return shown.look.kept.get(key, (trials,), make)

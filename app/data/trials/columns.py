@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from app.data.columns import Columns, Flags, Floats, Numbers, joined
-from app.data.outcome_words import COMPLETED, PAUSED, code_of
+from app.data.outcome_words import COMPLETED, PAUSED, PRUNED, code_of
 from tuner.queries.attempt_times import AttemptTimes, read_attempt_times
 from tuner.queries.last_reports import read_last_reports
 from tuner.store.optuna_tables.feasibility import infeasible_trials
@@ -78,6 +78,19 @@ class TrialColumns(Columns):
     def shown_values(self) -> Floats:
         """`values`; of a trial that is paused the last report."""
         return np.where(self.is_paused[:, None], self.last_values, self.values)
+
+    def is_sample(self, *, with_pruned: bool) -> Flags:
+        """Which tell something about parameters: candidates.
+
+        Args:
+            with_pruned: Also trials that were pruned or are paused, at their last value.
+        """
+        if not with_pruned:
+            return self.is_candidate
+        is_partial = (self.words == PRUNED) | self.is_paused
+        is_whole = np.isfinite(self.shown_values).all(axis=1) & ~self.is_infeasible
+        sample: Flags = self.is_candidate | (is_partial & is_whole)
+        return sample
 
     def durations_s(self, now_s: float) -> Floats:
         """Seconds in attempts, or from the start to the end where the tuner has not run it.

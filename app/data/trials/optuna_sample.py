@@ -28,21 +28,28 @@ MAX_FOR_IMPORTANCE = 2000
 _BEST_SHARE = 0.3
 
 
-def pick_rows(trials: TrialColumns, place: int, *, is_maximized: bool, most: int) -> Numbers:
-    """Completed trials: all, or the best and the newest of them, in their order."""
-    able = np.flatnonzero(trials.is_candidate)
+def pick_rows(
+    trials: TrialColumns,
+    place: int,
+    *,
+    is_maximized: bool,
+    most: int,
+    with_pruned: bool = False,
+) -> Numbers:
+    """Rows of `TrialColumns.is_sample`: all, or the best and the newest of them, in their order."""
+    able = np.flatnonzero(trials.is_sample(with_pruned=with_pruned))
     if len(able) <= most:
         return able
     sign = -1.0 if is_maximized else 1.0
-    order = np.argsort(sign * trials.values[able, place], kind="stable")
+    order = np.argsort(sign * trials.shown_values[able, place], kind="stable")
     best = able[order[: int(_BEST_SHARE * most)]]
     others = np.setdiff1d(able, best)
     return np.sort(np.concatenate([best, others[len(best) - most :]]))
 
 
-def spread_rows(trials: TrialColumns, most: int) -> Numbers:
-    """Completed trials: all, or some of all times."""
-    able = np.flatnonzero(trials.is_candidate)
+def spread_rows(trials: TrialColumns, most: int, *, with_pruned: bool = False) -> Numbers:
+    """Rows of `TrialColumns.is_sample`: all, or some of all times."""
+    able = np.flatnonzero(trials.is_sample(with_pruned=with_pruned))
     if len(able) <= most:
         return able
     return able[np.linspace(0, len(able) - 1, most).astype(np.int64)]
@@ -64,9 +71,14 @@ def study_of(
     some = trials.where(rows)
     found = [
         _trial(params.get(trial_id, {}), value, distributions)
-        for trial_id, value in zip(some.ids.tolist(), some.values[:, place].tolist(), strict=True)
+        for trial_id, value in zip(
+            some.ids.tolist(), some.shown_values[:, place].tolist(), strict=True
+        )
     ]
     study.add_trials(found)
+    # Optuna numbers what is added from 0; its figures take the numbers from these objects.
+    for trial, number in zip(study.get_trials(deepcopy=False), some.numbers.tolist(), strict=True):
+        trial.number = number
     return study
 
 
@@ -109,3 +121,21 @@ def shared_names(study: optuna.Study) -> list[str]:
         return []
     names = [name for name in trials[0].params if all(name in each.params for each in trials)]
     return [name for name in names if len({repr(each.params[name]) for each in trials}) > 1]
+
+
+def dropped_params(study: optuna.Study, names: Sequence[str]) -> dict[str, str]:
+    """Parameters that are not in `shared_names`, each with the reason.
+
+    Args:
+        study: The trials that are shown.
+        names: Parameters of the search space.
+    """
+    trials: Sequence[FrozenTrial] = study.get_trials(deepcopy=False)
+    kept, dropped = set(shared_names(study)), {}
+    for name in names:
+        n_with = sum(name in each.params for each in trials)
+        if name not in kept and trials:
+            all_have_it = n_with == len(trials)
+            known = f"only {n_with} of the {len(trials)} trials have it"
+            dropped[name] = "all trials have the same value" if all_have_it else known
+    return dropped

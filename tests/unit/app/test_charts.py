@@ -146,8 +146,8 @@ def test_the_colours_are_told_above_the_figure_and_what_is_shown_with_them(kind:
         "lr": FloatDistribution(1e-5, 1, log=True),
         "x": FloatDistribution(0, 1),
     }
-    for at in range(9):
-        params = {"lr": 10.0 ** (at % 6 - 5), "x": 0.1 * at}
+    for at in range(13):
+        params = {"lr": 10.0 ** (at % 6 - 5), "x": 0.05 * at}
         study.add_trial(
             optuna.trial.create_trial(params=params, distributions=space, value=1.0 + at)
         )
@@ -161,7 +161,13 @@ def test_the_colours_are_told_above_the_figure_and_what_is_shown_with_them(kind:
     assert (bar.orientation, bar.y) == ("h", 1)
     assert bar.title.text == ("Trial" if kind is Kind.SLICE else "loss (minimize)")
     if kind is Kind.RANK:
-        assert list(bar.ticktext) == ["min.<br>1", "25%<br>3", "50%<br>5", "75%<br>7", "max.<br>9"]
+        assert list(bar.ticktext) == [
+            "min.<br>1",
+            "25%<br>4",
+            "50%<br>7",
+            "75%<br>10",
+            "max.<br>13",
+        ]
     logarithmic = [axis for axis in figure.select_xaxes() if axis.type == "log"]
     assert {axis.tickformat for axis in logarithmic} <= {"~g"}
     assert len(logarithmic) == (kind is not Kind.PARALLEL)
