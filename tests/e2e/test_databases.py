@@ -106,6 +106,7 @@ def test_study_runs_on_a_server_and_is_continued(
 def test_password_is_nowhere_to_be_seen(
     study_folder: StudyFolder, account: Account, place: str
 ) -> None:
+    study_folder.is_cold = True  # Its command line is looked at.
     if "file" in place:
         study_folder.write("../secret", PASSWORD + "\n")
     else:

@@ -137,7 +137,9 @@ def grid_study(study_folder: StudyFolder) -> StudyFolder:
     """Four trials with reports, and what the command printed in `printed.txt`."""
     study_folder.write("forecast.py", REPORTS)
     study_folder.study(**{**GRID, "devices": "cpu:1"})
+    study_folder.is_cold = True  # As a user starts it.
     ended = study_folder.tune()
+    study_folder.is_cold = False
     assert (ended.code, ended.err) == (EXIT_BUDGET_REACHED, ""), ended
     study_folder.write("printed.txt", ended.out)
     return study_folder

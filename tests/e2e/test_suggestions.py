@@ -47,6 +47,7 @@ def holds_torch(pid: int) -> bool:
 
 
 def test_dispatcher_holds_no_torch(study_folder: StudyFolder) -> None:
+    study_folder.is_cold = True  # Its own memory is looked at.
     running = begin(study_folder)
     suggester = suggester_of(running)
     # The two trials may have begun at random while it was imported.

@@ -9,6 +9,7 @@ matters, a test starts a new process.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -98,6 +99,12 @@ class WarmPython:
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Ends it; commands that still run go on."""
+        self._socket.close()
+        self._process.wait()
 
     def start(self, command: Command) -> WarmProcess:
         self._socket.sendall(json.dumps(asdict(command)).encode() + b"\n")

@@ -78,8 +78,36 @@ def test_each_renews_its_own_record_until_it_is_ended(place: Place) -> None:
     place.end(one)
     with place.engine.begin() as connection, pytest.raises(TakenOver):
         one.renew(connection)
+    with place.engine.begin() as connection, pytest.raises(TakenOver):
+        one.begin(connection)
     with place.engine.begin() as connection:
         other.begin(connection)
+
+
+#: A wait for a lock ends soon.
+_IMPATIENT = {
+    "sqlite": "PRAGMA busy_timeout = 100",
+    "postgresql": "SET lock_timeout = '100ms'",
+    "mysql": "SET innodb_lock_wait_timeout = 1",
+}
+
+
+def test_nobody_else_begins_before_the_end_of_a_transaction(url: str) -> None:
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    study = optuna.create_study(study_name="s", storage=url)
+    one, other = (
+        Ownership(seeded.add_dispatcher(url, "s"), study._study_id, None, SystemClock())
+        for _ in range(2)
+    )
+    with engine.connect() as first, engine.connect() as second:
+        second.exec_driver_sql(_IMPATIENT[engine.dialect.name])
+        second.commit()
+        with first.begin():
+            one.begin(first)
+            with pytest.raises(sa.exc.OperationalError), second.begin():
+                other.begin(second)
+        with second.begin():
+            other.begin(second)
 
 
 def test_a_batch_is_written_once(place: Place) -> None:
