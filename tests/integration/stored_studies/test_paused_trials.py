@@ -65,7 +65,8 @@ def test_counts_and_why_and_pages_and_memory(paused: str) -> None:
         assert counts_text(summary) == "4: 1 running, 2 waiting, 1 paused"
         assert (summary.n_waiting, summary.n_begun) == (2, 2)
         heads = [explain(connection, study, number, NOW).splitlines()[0] for number in range(3)]
-        columns = GrowingTrials(study.id, 1).refresh(connection)
+        objectives = read_objectives(connection)[study.id]
+        columns = GrowingTrials(study.id, objectives).refresh(connection)
     assert [head.rpartition(": ")[2] for head in heads] == ["paused", "waits", "waits"]
     assert [ALL_WORDS[code] for code in columns.words.tolist()] == [
         *("paused", "waiting", "waiting", "running")
