@@ -27,7 +27,7 @@ from benchmarks.common.prefilled import SPACE, loss_of
 from tuner.search.samplers import tpe_speedup
 from tuner.search.samplers.bounded import BoundedSampler
 from tuner.search.samplers.curve_gp.shortlists import Least, age
-from tuner.search.samplers.history_views import TPE_LIMIT, Shown, shown_to_gp, shown_to_tpe
+from tuner.search.samplers.history_views import TPE_LIMIT, Shown, history_for_gp, history_for_tpe
 
 N_AT_ONCE = 8
 """Trials that run at a time, whose values the sampler does not know."""
@@ -131,14 +131,14 @@ def _values(search: Search, study: optuna.Study) -> Iterator[float]:
 def _sampler(search: Search) -> BaseSampler:
     if search.sampler == "gp":
         gp = GPSampler(seed=search.seed)
-        choose = functools.partial(shown_to_gp, gp, search.seed, limit=search.limit)
+        choose = functools.partial(history_for_gp, gp, search.seed, limit=search.limit)
         return BoundedSampler(gp, choose) if search.limit else gp
     tpe = TPESampler(seed=search.seed)
     return BoundedSampler(tpe, functools.partial(_shown, search, tpe)) if search.limit else tpe
 
 
 def _shown(search: Search, sampler: TPESampler, study: optuna.Study) -> Shown:
-    shown = shown_to_tpe(sampler, search.seed, study, limit=search.limit)
+    shown = history_for_tpe(sampler, search.seed, study, limit=search.limit)
     if search.rest == "newest":
         shown._rest = Least(search.limit, age)
     return shown

@@ -217,8 +217,8 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guard: Guard) -> Itera
         yield
         return
 
-    def hear() -> Iterable[Event]:
-        sampler.hear()
+    def receive() -> Iterable[Event]:
+        sampler.receive()
         if sampler.is_lost:
             inbox.forget(sampler)
         return ()
@@ -228,7 +228,7 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guard: Guard) -> Itera
     else:
         prior.inner = sampler
     guard.watch(sampler.pid)
-    inbox.watch(sampler, hear)
+    inbox.watch(sampler, receive)
     try:
         yield
     finally:

@@ -40,7 +40,7 @@ from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatcher_starts import Sign, StartRecord, has_attempts, open_dispatchers
-from tuner.store.records.programs import told_of_other_program
+from tuner.store.records.programs import other_program_text
 from tuner.store.records.queries import first_seed
 from tuner.store.records.recorder import Recorder
 from tuner.store.records.silence import watch_silent
@@ -132,7 +132,7 @@ def open_study(
     # First, so that a start that is refused leaves no trace of a dispatcher.
     folder = _claim_folder(config, database, search)
     start = _start_record(config, search.study_id, seed)
-    if other := database.access.run(partial(told_of_other_program, start=start)):
+    if other := database.access.run(partial(other_program_text, start=start)):
         say(other)
     try:
         recorder = Recorder(

@@ -325,7 +325,7 @@ class StudySearch:
         if in_order is None:
             return CONTINUE
         if len(in_order) > 1:
-            self.steps.heard(trial_id, step)
+            self.steps.note(trial_id, step)
         elif step not in self._storage.get_trial(trial_id).intermediate_values:
             self._storage.set_trial_intermediate_value(trial_id, step, in_order[0])
         return self.scheduler.report(trial_id, step, in_order, held_s=held_s)

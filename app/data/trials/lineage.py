@@ -11,7 +11,7 @@ from app.data.convergence.rungs import read_pruner
 from tuner.queries.schedules import read_origins
 from tuner.queries.trial_params import read_whole_params
 from tuner.search.population.pbt import PbtPruner
-from tuner.search.population.replacement import shown_changes
+from tuner.search.population.replacement import changes_text
 from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.records.population_rows import Origin
 
@@ -46,7 +46,7 @@ def read_lineage(connection: sa.Connection, study_id: int) -> Lineage | None:
 
     def changes(number: int, origin: Origin) -> str:
         before = {} if origin.parent is None else params.get(ids[origin.parent], {})
-        return shown_changes(before, params.get(ids[number], {}))
+        return changes_text(before, params.get(ids[number], {}))
 
     return {
         number: Taken(number=number, origin=origin, changes=changes(number, origin))

@@ -28,9 +28,9 @@ from tuner.search.samplers.history_views import (
     GP_LIMIT,
     TPE_LIMIT,
     Shown,
-    shown_to_curve_gp,
-    shown_to_gp,
-    shown_to_tpe,
+    history_for_curve_gp,
+    history_for_gp,
+    history_for_tpe,
 )
 from tuner.search.samplers.registry import build_sampler
 
@@ -140,7 +140,7 @@ def showing(limit: int = 60, **arguments: Any) -> tuple[Showing, BoundedSampler]
     """A sampler that is shown what TPE is."""
     inner = Showing()
     tpe = optuna.samplers.TPESampler(**arguments)
-    return inner, BoundedSampler(inner, partial(shown_to_tpe, tpe, 0, limit=limit))
+    return inner, BoundedSampler(inner, partial(history_for_tpe, tpe, 0, limit=limit))
 
 
 def shown_of(study: optuna.Study, choose: Callable[[optuna.Study], Shown]) -> list[FrozenTrial]:
@@ -152,7 +152,7 @@ def shown_of(study: optuna.Study, choose: Callable[[optuna.Study], Shown]) -> li
 
 
 def shown_to_default_tpe(study: optuna.Study, limit: int = 60) -> list[FrozenTrial]:
-    return shown_of(study, partial(shown_to_tpe, optuna.samplers.TPESampler(), 0, limit=limit))
+    return shown_of(study, partial(history_for_tpe, optuna.samplers.TPESampler(), 0, limit=limit))
 
 
 def look(sampler: BaseSampler, study: optuna.Study) -> None:
@@ -315,7 +315,7 @@ def test_gp_is_shown_the_best_and_the_newest() -> None:
     study = a_study()
     study.add_trials(finished(1000, states=STATES[1:]))
     gp = optuna.samplers.GPSampler()
-    shown = shown_of(study, partial(shown_to_gp, gp, 0))
+    shown = shown_of(study, partial(history_for_gp, gp, 0))
     complete = study.get_trials(deepcopy=False, states=[TrialState.COMPLETE])
     numbers = {each.number for each in shown}
     assert {each.state for each in shown} == {TrialState.COMPLETE}
@@ -490,7 +490,7 @@ def paused(study: optuna.Study, n_rungs: int) -> int:
 
 def shown_to_curves() -> tuple[Showing, BoundedSampler]:
     inner, sampler = Showing(), CurveGPSampler()
-    return inner, BoundedSampler(inner, partial(shown_to_curve_gp, sampler, 0, limit=20))
+    return inner, BoundedSampler(inner, partial(history_for_curve_gp, sampler, 0, limit=20))
 
 
 def test_of_trials_that_are_paused_some_are_shown_and_those_that_came_furthest() -> None:

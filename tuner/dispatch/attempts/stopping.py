@@ -72,7 +72,9 @@ class Stopping:
         if not is_ending and live.attempt.state is not AttemptState.CLEARING:
             self.tell(live, now, Cause.SIGNAL, "SIGTERM from outside.")
 
-    def tell_to_widen(self, live: LiveAttempt, now: Instant, n_devices: int, reason: str) -> None:
+    def request_widening(
+        self, live: LiveAttempt, now: Instant, n_devices: int, reason: str
+    ) -> None:
         """Asks an attempt to save and end, so that its trial goes on on so many devices."""
         self.tell(live, now, reason=reason)
         live.widens_to = n_devices

@@ -169,7 +169,7 @@ class Widening:
             return None
         saved = newest_whole(self._files.checkpoints(live.attempt.trial_number))
         if saved is None:
-            self._tell_of_checkpoints(live)
+            self._say_checkpoints(live)
             return None
         try:
             unsaved_s = max(0.0, now.utc.timestamp() - saved.stat().st_mtime)
@@ -217,7 +217,7 @@ class Widening:
         reason = f"No other trial waits: it goes on on {n_devices} devices, not {_n_devices(live)}."
         detail = f"trial {live.attempt.trial_number}: {reason}"
         self._recorder.note(WIDENED, at=now.utc, detail=detail)
-        self._stopping.tell_to_widen(live, now, n_devices, reason)
+        self._stopping.request_widening(live, now, n_devices, reason)
 
     def _learn(self, lives: Collection[LiveAttempt]) -> None:
         """What came of those that were widened."""
@@ -253,7 +253,7 @@ class Widening:
             self._is_off = True
             self._say(f"{why}. No other trial is widened.")
 
-    def _tell_of_checkpoints(self, live: LiveAttempt) -> None:
+    def _say_checkpoints(self, live: LiveAttempt) -> None:
         if not self._has_told_of_checkpoints:
             self._has_told_of_checkpoints = True
             self._say(

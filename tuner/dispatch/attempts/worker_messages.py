@@ -77,9 +77,9 @@ class Talk:
         """
         match message:
             case messages.Hello():
-                self._hear_hello(now, live, source, message)
+                self._on_hello(now, live, source, message)
             case messages.Report():
-                self._hear_report(now, live, source, message)
+                self._on_report(now, live, source, message)
             case messages.Decided():
                 live.heeds = message.action
                 if message.count:
@@ -89,7 +89,7 @@ class Talk:
             case messages.Suggest():
                 self._channel.send(source, self._suggested(live, message))
             case messages.StatesDamaged():
-                self._hear_damage(live, message)
+                self._on_damage(live, message)
             case messages.Remark():
                 self._pass_on(live, message)
             case messages.SetAttribute() if self._is_storable(live, message.key):
@@ -97,7 +97,7 @@ class Talk:
             case messages.SetConstraint() if self._is_storable(live, message.key):
                 self._search.set_constraint(live.attempt.trial_id, message.key, message.value)
             case messages.Finished():
-                self._hear_finished(now, live, message)
+                self._on_finished(now, live, message)
             case messages.TerminationRequested():
                 pass  # `Stopping.request_end` handles it.
             case messages.SetAttribute() | messages.SetConstraint():
@@ -105,7 +105,7 @@ class Talk:
             case _:
                 assert_never(message)
 
-    def _hear_hello(
+    def _on_hello(
         self, now: Instant, live: LiveAttempt, source: SourceId, hello: messages.Hello
     ) -> None:
         if not hello.is_worker:
@@ -126,7 +126,7 @@ class Talk:
             if self._terms.timeout_s is not None:
                 live.wait_for(Step.TIME_OUT, now.monotonic_s + self._terms.timeout_s)
 
-    def _hear_report(
+    def _on_report(
         self, now: Instant, live: LiveAttempt, source: SourceId, report: messages.Report
     ) -> None:
         trial_id = live.attempt.trial_id
@@ -183,15 +183,15 @@ class Talk:
         trial_id = live.attempt.trial_id
         if self._search.scheduler.restarts_steps(trial_id, step):
             live.is_miscounting = True
-            self._tell_of_copy(live, step)
+            self._warn_about_copy(live, step)
         elif live.attempt.number > 1:
             live.is_miscounting = self._search.steps.counts_anew(trial_id, step)
             if live.is_miscounting:
-                self._tell_of_count(live, step)
+                self._warn_about_count(live, step)
             else:
                 self._search.forget_curve_from(trial_id, step)
 
-    def _tell_of_copy(self, live: LiveAttempt, step: int) -> None:
+    def _warn_about_copy(self, live: LiveAttempt, step: int) -> None:
         if self._search.stop_instead_of_pausing():
             self._say(
                 f"Trial {live.attempt.trial_number} is a copy and reports step {step}, which is "
@@ -200,7 +200,7 @@ class Talk:
                 "trial.load_checkpoint()."
             )
 
-    def _tell_of_count(self, live: LiveAttempt, step: int) -> None:
+    def _warn_about_count(self, live: LiveAttempt, step: int) -> None:
         if not self._search.stop_instead_of_pausing():
             return
         follows, way_out = (
@@ -224,7 +224,7 @@ class Talk:
                 if rank.source is not None:
                     self._channel.send(rank.source, verdict)
 
-    def _hear_damage(self, live: LiveAttempt, damaged: messages.StatesDamaged) -> None:
+    def _on_damage(self, live: LiveAttempt, damaged: messages.StatesDamaged) -> None:
         self._search.resumes_from(live.attempt.trial_id, damaged.resumed_from)
         follows = "it starts from the beginning"
         if damaged.resumed_from is not None:
@@ -235,7 +235,7 @@ class Talk:
             f"{', '.join(damaged.paths)}"
         )
 
-    def _hear_finished(self, now: Instant, live: LiveAttempt, finished: messages.Finished) -> None:
+    def _on_finished(self, now: Instant, live: LiveAttempt, finished: messages.Finished) -> None:
         if finished.rank >= len(live.ranks):
             return
         rank = live.ranks[finished.rank]

@@ -152,4 +152,4 @@ class DeviceFilling:
             self._search.put_back(candidate.asked.trial_id)
         if candidates:
             numbers = [candidate.asked.number for candidate in candidates]
-            self._telling.say(self._stranding.told_too_wide(numbers))
+            self._telling.say(self._stranding.too_wide_text(numbers))

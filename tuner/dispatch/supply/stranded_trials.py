@@ -68,7 +68,7 @@ class Stranding:
         )
         return True
 
-    def told_too_wide(self, numbers: Sequence[int]) -> str:
+    def too_wide_text(self, numbers: Sequence[int]) -> str:
         """For people: these trials were put back because they do not fit here."""
         trials = f"Trial {numbers[0]} is" if len(numbers) == 1 else f"Trials {_listed(numbers)} are"
         n_devices = len(self._leasing.devices)

@@ -81,7 +81,7 @@ class Sweeper:
             removal = choose(ranking, sizes, self._rule, stuck=self._stuck)
         notes = [note for number in removal.trials for note in self._remove(number)]
         if removal.over_bytes and not self._is_over:
-            notes.append(self._shown_excess(removal.over_bytes))
+            notes.append(self._excess_text(removal.over_bytes))
         self._is_over = removal.over_bytes > 0
         return notes
 
@@ -120,7 +120,7 @@ class Sweeper:
         for number in self._files.trials():
             shutil.rmtree(self._files.removed_checkpoints(number), ignore_errors=True)
 
-    def _shown_excess(self, over_bytes: int) -> str:
+    def _excess_text(self, over_bytes: int) -> str:
         limit = size_text(self._rule.max_bytes or 0)
         return (
             f"Checkpoints take {size_text(over_bytes)} more than checkpoints.max_disk ({limit}), "

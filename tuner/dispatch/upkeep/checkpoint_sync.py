@@ -83,7 +83,7 @@ class Saving:
         is_there = str(folder / Path(newest.path).name) in found
         # It may have been replaced by newer ones, which no look has found yet.
         if not is_there and all(each.saved_at <= newest.saved_at for each in found.values()):
-            return _told_of_loss(trial_number, newest, folder, found)
+            return _loss_text(trial_number, newest, folder, found)
         # One folder, which may have another path on each machine.
         self._known[trial_number] = {}
         for each in stored:
@@ -169,7 +169,7 @@ class Saving:
         return not self._is_busy
 
 
-def _told_of_loss(
+def _loss_text(
     trial_number: int, newest: StoredCheckpoint, folder: Path, found: Mapping[str, SavedState]
 ) -> str:
     begin = "starts again from the beginning"

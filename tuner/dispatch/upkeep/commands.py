@@ -81,7 +81,7 @@ def told(command: Command) -> str:
     return f"{what} (asked for by {command.asked_by})."
 
 
-def told_of_refusal(command: Command, reason: str) -> str:
+def refusal_text(command: Command, reason: str) -> str:
     """The same of one that cannot be carried out."""
     wanted = ", ".join(f"{key}={value}" for key, value in command.arguments.items())
     return f"Not changed: {wanted} (asked for by {command.asked_by}). {reason}"

@@ -15,7 +15,7 @@ from tuner.dispatch.study_end import StopCause, StudyEnd
 from tuner.dispatch.supply.budget_tracker import Spending
 from tuner.dispatch.supply.device_changes import DeviceChanges, Refused
 from tuner.dispatch.supply.leasing import Leasing
-from tuner.dispatch.upkeep.commands import Orders, changed, told, told_of_refusal
+from tuner.dispatch.upkeep.commands import Orders, changed, refusal_text, told
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.peers import Others
 from tuner.store.records.commands import REFUSED, Command, Order
@@ -84,7 +84,7 @@ class CommandsApplied:
             try:
                 detail = f"{detail} {self._change_devices(now, command)}"
             except Refused as error:
-                detail = told_of_refusal(command, str(error))
+                detail = refusal_text(command, str(error))
                 self._recorder.note(REFUSED, at=now.utc, detail=detail)
                 self._say(detail)
                 return

@@ -126,7 +126,7 @@ class Replacing:
         trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         parent = storage.get_trial(trial_id)
         params = self._explored(parent, lot)
-        changes = shown_changes(parent.params, params) or "the same parameters"
+        changes = changes_text(parent.params, params) or "the same parameters"
         copy = Replacement(parent=number, step=step, params=params, host=socket.gethostname())
         return copy, f", with {changes}"
 
@@ -163,7 +163,7 @@ class Replacing:
             )
 
 
-def shown_changes(before: Mapping[str, ParamValue], after: Mapping[str, ParamValue]) -> str:
+def changes_text(before: Mapping[str, ParamValue], after: Mapping[str, ParamValue]) -> str:
     """`lr 0.0003 -> 0.00036`"""
     changed = {
         name: value for name, value in after.items() if name not in before or before[name] != value

@@ -51,7 +51,7 @@ class StepCounts:
         self._cut_short.add(trial_id)
         return True
 
-    def heard(self, trial_id: int, step: int) -> None:
+    def note(self, trial_id: int, step: int) -> None:
         """A trial of several objectives has reported a step."""
         first, last = self._spans.get(trial_id, (step, step))
         self._spans[trial_id] = (min(first, step), max(last, step))

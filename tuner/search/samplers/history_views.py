@@ -142,7 +142,7 @@ class Shown:
         return list(chosen.values())
 
 
-def shown_to_tpe(
+def history_for_tpe(
     sampler: TPESampler, seed: int, study: optuna.Study, *, limit: int = TPE_LIMIT
 ) -> Shown:
     limit = max(limit, sampler._n_startup_trials)
@@ -153,7 +153,7 @@ def shown_to_tpe(
     return Shown(limit=limit, states=states, first=[best], rest=Least(limit, lot(seed)))
 
 
-def shown_to_gp(
+def history_for_gp(
     sampler: GPSampler, seed: int, study: optuna.Study, *, limit: int = GP_LIMIT
 ) -> Shown:
     limit = max(limit, sampler._n_startup_trials)
@@ -165,7 +165,7 @@ def shown_to_gp(
     return Shown(limit=limit, states=states, first=first, rest=Least(limit, lot(seed)))
 
 
-def shown_to_curve_gp(
+def history_for_curve_gp(
     sampler: CurveGPSampler, seed: int, study: optuna.Study, *, limit: int = GP_LIMIT
 ) -> Shown:
     limit = max(limit, sampler.n_startup_trials)
@@ -179,7 +179,7 @@ def shown_to_curve_gp(
     )
 
 
-def shown_to_cma_es(sampler: CmaEsSampler, seed: int, study: optuna.Study) -> Shown:
+def history_for_cma_es(sampler: CmaEsSampler, seed: int, study: optuna.Study) -> Shown:
     first: list[Shortlist] = [
         Generations(sampler._attr_key_generation, N_GENERATIONS),
         Least(1, newest_with(sampler._attr_key_optimizer)),
@@ -192,7 +192,7 @@ def shown_to_cma_es(sampler: CmaEsSampler, seed: int, study: optuna.Study) -> Sh
     return Shown(limit=limit, states=states, first=first, rest=Least(limit, age))
 
 
-def shown_to_genetic(sampler: BaseGASampler, seed: int, study: optuna.Study) -> Shown:
+def history_for_genetic(sampler: BaseGASampler, seed: int, study: optuna.Study) -> Shown:
     generations = Generations(sampler._get_generation_key(), N_GENERATIONS)
     states = (TrialState.COMPLETE,)
     # A parent can be of any generation.
@@ -201,11 +201,11 @@ def shown_to_genetic(sampler: BaseGASampler, seed: int, study: optuna.Study) -> 
 
 # Any, because each takes the sampler that it is for.
 SHOWN: Mapping[type[BaseSampler], Callable[[Any, int, optuna.Study], Shown]] = {
-    TPESampler: shown_to_tpe,
-    GPSampler: shown_to_gp,
-    CurveGPSampler: shown_to_curve_gp,
-    CmaEsSampler: shown_to_cma_es,
-    NSGAIISampler: shown_to_genetic,
-    NSGAIIISampler: shown_to_genetic,
+    TPESampler: history_for_tpe,
+    GPSampler: history_for_gp,
+    CurveGPSampler: history_for_curve_gp,
+    CmaEsSampler: history_for_cma_es,
+    NSGAIISampler: history_for_genetic,
+    NSGAIIISampler: history_for_genetic,
 }
 """Makes what is shown, from the sampler, a seed for the uniform samples, and the study."""

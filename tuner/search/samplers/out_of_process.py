@@ -74,7 +74,7 @@ class OutOfProcessSampler(SamplerAround):
 
     def is_ready(self, study: optuna.Study) -> bool:
         """Whether the next trial's parameters can be had at once; begins to make them else."""
-        self.hear()
+        self.receive()
         if self._ready is not None or self.is_lost:
             return True
         is_new = self._space is None
@@ -88,9 +88,9 @@ class OutOfProcessSampler(SamplerAround):
             self._begin(study, trials, space)
         return self._stands_in
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Takes a suggestion in that was made meanwhile."""
-        self._hear(timeout_s=0.0)
+        self._receive(timeout_s=0.0)
 
     def close(self) -> None:
         """Ends the process. Safe to call twice."""
@@ -184,13 +184,13 @@ class OutOfProcessSampler(SamplerAround):
 
     def _wait(self) -> None:
         while self._space is not None and self._ready is None and not self.is_lost:
-            self._hear(timeout_s=None)
+            self._receive(timeout_s=None)
 
-    def _hear(self, timeout_s: float | None) -> None:
+    def _receive(self, timeout_s: float | None) -> None:
         if self.is_lost:
             return
         try:
-            self._suggester.hear(timeout_s)
+            self._suggester.receive(timeout_s)
         except SuggesterLost:
             self._lose()
         self._ready = self._suggester.take() or self._ready

@@ -108,7 +108,7 @@ class Suggester:
         self._request = request
         self._send_once_idle()
 
-    def hear(self, timeout_s: float | None = 0.0) -> None:
+    def receive(self, timeout_s: float | None = 0.0) -> None:
         """Takes in what the process says within a time; None for as long as it takes.
 
         Raises:

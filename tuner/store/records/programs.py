@@ -13,7 +13,7 @@ from tuner.store.schema.models import DispatcherRow, HostRow
 _LONGEST = 120
 
 
-def told_of_other_program(connection: sa.Connection, start: StartRecord) -> str:
+def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
     """What to tell people, where the newest start ran another program; else empty.
 
     Folders are compared on one host only: elsewhere the same folder may have another path.
