@@ -5,7 +5,7 @@ from __future__ import annotations
 from optuna.trial import TrialState
 
 from tuner.attempt import Outcome
-from tuner.queries.trials import TELLING, WORDS, word_of
+from tuner.queries.trials import WORDS, word_of
 
 #: The places of the words are their codes in columns.
 ALL_WORDS: tuple[str, ...] = (
@@ -15,14 +15,9 @@ ALL_WORDS: tuple[str, ...] = (
 CODES = {word: code for code, word in enumerate(ALL_WORDS)}
 COMPLETED = CODES[WORDS[TrialState.COMPLETE]]
 PRUNED = CODES[WORDS[TrialState.PRUNED]]
-FAILED = CODES[WORDS[TrialState.FAIL]]
 RUNNING = CODES[WORDS[TrialState.RUNNING]]
 WAITING = CODES[WORDS[TrialState.WAITING]]
 PAUSED = CODES[Outcome.PAUSED.value]
-#: Those that spend devices for no result.
-FAILURES = frozenset(
-    {FAILED, *(CODES[outcome.value] for state, outcome in TELLING if state is TrialState.FAIL)}
-)
 
 
 def code_of(state: TrialState, outcome: Outcome | None, *, is_paused: bool) -> int:

@@ -36,7 +36,6 @@ _NOT_GIVEN = frozenset(
         pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
     }
 )
-_BYTES_PER_MIB = 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
