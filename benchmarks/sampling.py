@@ -40,9 +40,9 @@ from tuner.devices.usage.readings import DeviceReading
 from tuner.devices.usage.tally import Holding, Tally, tally_of
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
-from tuner.provenance import GitState, host_facts
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.provenance import GitState, host_facts
 from tuner.store.records.recorder import Recorder
 
 MB = 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tuner.process_identity import own_process
-from tuner.provenance import HostFacts, host_facts
+from tuner.store.records.provenance import HostFacts, host_facts
 
 #: pids end at 4,194,304.
 NO_PID = 4_999_999

@@ -12,7 +12,7 @@ from app.data.devices.idle_time import IdleBar
 from app.data.devices.leases import HostDevice
 from app.data.devices.timeline import Bar
 from app.data.outcome_words import shown
-from tuner.idle_causes import CAUSE_WORDS, IdleCause
+from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 from tuner.terminal.wording import duration
 
 _ROW_PX, _FRAME_PX = 34, 110

@@ -29,7 +29,7 @@ from app.data.outcome_words import shown as shown_word
 from app.views import shell
 from app.views.figure import show_figure
 from app.views.shell import Shown
-from tuner.idle_causes import CAUSE_WORDS
+from tuner.devices.idle_causes import CAUSE_WORDS
 
 _HOUR_S = 3600.0
 _GIB = 2**30

@@ -26,10 +26,10 @@ from tuner.dispatch.terms import Terms
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.launch.request import FunctionProgram
-from tuner.provenance import GitState, host_facts, package_versions
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.provenance import GitState, host_facts, package_versions
 from tuner.store.records.recorder import Recorder
 from tuner.terminal.plain import PlainView
 

@@ -13,7 +13,7 @@ import psutil
 
 from tests.chaos.blame import Cost, costs
 from tests.chaos.chaos import Result
-from tuner.provenance import git_state, package_versions
+from tuner.store.records.provenance import git_state, package_versions
 
 
 def table_of(result: Result) -> str:

@@ -13,6 +13,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from tests.e2e.study_folder import REPOSITORY, Ended, StudyFolder
+from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
 EXAMPLES = REPOSITORY / "examples"
 #: One wide trial at a time: the machine of the tests has two cores.
@@ -228,7 +229,9 @@ def test_script_is_the_same_trial_on_every_rank(study_folder: StudyFolder, lower
         search_space=None,
         pruner={"name": "threshold", "lower": lower},
     )
-    _tune(study_folder, "--trials", "1")
+    ended = study_folder.tune("--trials", "1", *TWO_SLOTS)
+    # A study without a result has failed.
+    assert ended.code == (EXIT_STUDY_FAILED if lower else EXIT_BUDGET_REACHED), ended.text
     (trial,) = _trials(study_folder, "small", "small.db")
     n_steps = 1 if lower else 3
     assert trial.state is (TrialState.PRUNED if lower else TrialState.COMPLETE)

@@ -19,9 +19,9 @@ ROOT = Path(__file__).parents[2]
 LAYERS = """
 search_spaces
 tuner.errors tuner.attempt tuner.messages tuner.clock tuner.budget tuner.process_identity
-tuner.provenance tuner.pareto_front tuner.optuna_compat
+tuner.pareto_front
 tuner.checkpoints
-tuner.devices tuner.idle_causes
+tuner.devices
 tuner.config
 tuner.store
 tuner.launch
@@ -144,7 +144,7 @@ def test_private_names_of_optuna_are_imported_in_one_place() -> None:
         for target in _names_of(node)
         if target.startswith("optuna.") and re.search(r"\._(?!_)", target)
     }
-    places = {"tuner.optuna_compat", "tuner.store.optuna_tables.statements"}
+    places = {"tuner.store.optuna_compat", "tuner.store.optuna_tables.statements"}
     assert places <= names
     assert private == places
 
@@ -193,7 +193,7 @@ def test_ids_and_storages_of_optuna_are_read_in_one_place() -> None:
     reading = {
         f"{name} reads {ast.unparse(node)}"
         for name, path in modules()
-        if name != "tuner.optuna_compat"
+        if name != "tuner.store.optuna_compat"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in private
         if ast.unparse(node.value) != "self"

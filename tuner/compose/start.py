@@ -39,7 +39,7 @@ from tuner.launch.inbox import Inbox
 from tuner.launch.local_host.launcher import LocalLauncher, modules_of
 from tuner.launch.local_host.leftover_workers import Remains
 from tuner.launch.protocols import StudyLauncher
-from tuner.provenance import package_versions
+from tuner.store.records.provenance import package_versions
 
 if TYPE_CHECKING:
     from tuner.compose.wiring import StudyEnd

@@ -33,7 +33,6 @@ from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.errors import StoreError
 from tuner.launch.channel import ChannelServer
 from tuner.launch.protocols import StudyLauncher
-from tuner.provenance import git_state, host_facts, package_versions
 from tuner.search.defaults import sampler_of
 from tuner.search.samplers.transfer import Transferred
 from tuner.search.study import StudySearch
@@ -41,6 +40,7 @@ from tuner.store.connection.database import Database
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatcher_starts import Sign, StartRecord, has_attempts, open_dispatchers
 from tuner.store.records.programs import other_program_text
+from tuner.store.records.provenance import git_state, host_facts, package_versions
 from tuner.store.records.queries import first_seed
 from tuner.store.records.recorder import Recorder
 from tuner.store.records.silence import watch_silent

@@ -10,10 +10,10 @@ from optuna.trial import TrialState
 from tuner.budget import Budget, Spent
 from tuner.clock import Instant
 from tuner.devices.device import DeviceId
+from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.notices import RunningTrial, Snapshot
 from tuner.dispatch.supply.leasing import Leasing
-from tuner.idle_causes import IdleCause
 from tuner.search.study import StudySearch
 
 

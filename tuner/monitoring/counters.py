@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tuner.attempt import AttemptState, Outcome
+from tuner.devices.idle_causes import IDLE_STATES
 from tuner.dispatch.notices import Ended, Notice, Snapshot, View
-from tuner.idle_causes import IDLE_STATES
 
 #: A device, and why it was idle; an empty cause where it was busy.
 DeviceState: TypeAlias = tuple[str, str]

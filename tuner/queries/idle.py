@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.idle_causes import FRESH_S, IdleCause
+from tuner.devices.idle_causes import FRESH_S, IdleCause
 from tuner.queries.attempts import label_of
 from tuner.queries.dispatchers import StoredDispatcher
 from tuner.store.optuna_tables.statements import in_zone

@@ -24,7 +24,6 @@ from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.errors import StoreError
 from tuner.launch.request import trial_environment
-from tuner.optuna_compat import trial_id_of
 from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.results.formats import Format
 from tuner.search.study_identity import (
@@ -35,6 +34,7 @@ from tuner.search.study_identity import (
     load_space_of,
 )
 from tuner.store.connection.database import Database, open_database
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.records.queries import Origin, find_study, origin_of
 
 

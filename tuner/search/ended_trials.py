@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.budget import N_TYPICAL
 from tuner.checkpoints.retention import End, EndedTrial
-from tuner.optuna_compat import trial_id_of
+from tuner.store.optuna_compat import trial_id_of
 
 
 class EndedTrials:

@@ -10,8 +10,8 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from search_spaces import ParamValue
-from tuner.optuna_compat import trial_id_of
 from tuner.pareto_front import ParetoFront
+from tuner.store.optuna_compat import trial_id_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

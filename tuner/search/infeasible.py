@@ -5,7 +5,7 @@ from __future__ import annotations
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import trial_id_of
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 #: Constraints of the tuner; a program may have others, under names of its own.

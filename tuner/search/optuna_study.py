@@ -9,8 +9,8 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import tell_with_warning, trial_id_of
 from tuner.search.samplers.failure_guard import SamplerGuard
+from tuner.store.optuna_compat import tell_with_warning, trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.ownership import NoTrialLeft
 

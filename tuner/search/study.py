@@ -19,7 +19,6 @@ from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import StudyKey
 from tuner.config import Direction
 from tuner.messages import Json
-from tuner.optuna_compat import trial_id_of
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.ended_trials import format_end, typical_length
 from tuner.search.incumbent import BestTrial, Incumbent
@@ -41,6 +40,7 @@ from tuner.search.study_identity import (
     to_optuna,
     write_trials,
 )
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.ownership import NoTrialLeft
 from tuner.store.records.population_rows import COPY_KEY

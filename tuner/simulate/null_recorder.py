@@ -13,7 +13,7 @@ from tuner.attempt import Attempt, Ending
 from tuner.clock import Clock, Instant
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.device import Device
-from tuner.idle_causes import IdleSpan
+from tuner.devices.idle_causes import IdleSpan
 from tuner.messages import Json
 from tuner.store.connection.database import Database
 from tuner.store.records.commands import Command, Commands

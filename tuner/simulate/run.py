@@ -30,7 +30,6 @@ from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
 from tuner.launch.plan import TrialPlan
 from tuner.launch.request import FunctionProgram
-from tuner.provenance import GitState, host_facts, package_versions
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search.scheduler import Verdict
@@ -41,6 +40,7 @@ from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.provenance import GitState, host_facts, package_versions
 
 #: On the virtual clock; nobody waits for these records, and nothing of them is lost.
 _COMMIT_EVERY_S = float("inf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from tuner.idle_causes import CAUSE_WORDS, IdleCause
+from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 from tuner.queries.idle import IdleNow
 from tuner.terminal import wording
 

@@ -10,7 +10,7 @@ import numpy as np
 from app.data.columns import Floats, Numbers
 from app.data.convergence.series import pareto_front
 from app.data.trials.columns import TrialColumns
-from tuner.optuna_compat import compute_hypervolume
+from tuner.store.optuna_compat import compute_hypervolume
 
 #: It is looked at so many times: each look costs a front.
 _LOOKS = 40

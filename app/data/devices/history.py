@@ -19,7 +19,7 @@ from app.data.columns import Columns, Floats, Numbers, joined
 from app.data.connection import ReadOnlyDatabase
 from app.data.devices.samples import Bins, Present, Window, bins_of, read_bins, read_present
 from app.data.trials.columns import seconds
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import StoredStudy
 from tuner.store.schema.models import DispatcherRow, IdleRow, table_of

@@ -10,7 +10,7 @@ import numpy as np
 from app.data.devices.history import CAUSES, IdleColumns
 from app.data.devices.samples import Bins
 from app.data.devices.timeline import MAX_BARS_OF_A_DEVICE, DeviceTotal
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

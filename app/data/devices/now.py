@@ -10,7 +10,7 @@ import numpy as np
 from app.data.devices.history import CAUSES, IdleColumns
 from app.data.devices.leases import HostDevice, Leases
 from app.data.devices.samples import Present
-from tuner.idle_causes import CAUSE_WORDS, FRESH_S, IdleCause
+from tuner.devices.idle_causes import CAUSE_WORDS, FRESH_S, IdleCause
 
 _NOTHING = Present(
     at_s=0,

@@ -12,7 +12,7 @@ import numpy as np
 from app.data.columns import Columns, Floats, Numbers
 from app.data.devices.leases import HostDevice, Leases
 from app.data.outcome_words import ALL_WORDS, RUNNING
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 
 #: A timeline is some 1,200 pixels wide: what is shorter than three is drawn with its neighbours.
 MAX_BARS_OF_A_DEVICE = 400

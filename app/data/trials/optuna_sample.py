@@ -20,8 +20,8 @@ from app.data.columns import Numbers
 from app.data.trials.columns import TrialColumns
 from app.data.trials.table import Params
 from search_spaces import ParamValue
-from tuner.optuna_compat import can_hold
 from tuner.queries.studies import Objective
+from tuner.store.optuna_compat import can_hold
 
 #: A second of the server's time, at a quarter of a millisecond each.
 MAX_FOR_IMPORTANCE = 2000

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from tests.databases import SERVERS
 from tests.hosts import with_process
 from tests.integration.store.test_recorder import DEAD, ELSEWHERE, GPUS, NOW, Store, later, lease
+from tuner.devices.idle_causes import IdleCause, IdleSpan
 from tuner.devices.usage.tally import FIGURES, MAXIMA, Tally
-from tuner.idle_causes import IdleCause, IdleSpan
 from tuner.store.records.recorder import Recorder
 from tuner.store.records.usage import roll_up
 from tuner.store.schema.models import AttemptUsageRow, IdleRow, UsageRow, table_of

@@ -14,7 +14,7 @@ from optuna.trial import create_trial
 from tests.integration.stored_studies import seeded
 from tuner.attempt import AttemptState, Outcome
 from tuner.devices.device import DeviceKind
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.process_identity import own_process
 from tuner.store.schema.models import (
     AttemptRow,

@@ -16,7 +16,7 @@ from app.data.devices.samples import Window
 from app.data.page_data import Look
 from tests.integration.app.device_week import add_week
 from tests.integration.stored_studies import seeded
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.store.schema.models import DeviceRow, DispatcherRow, IdleRow, UsageRow, table_of
 
 NOW = seeded.NOW

@@ -16,7 +16,7 @@ from tests.integration.dispatcher.test_quarantine import Clinic, breaks_gpu_0
 from tests.integration.dispatcher.world import DiskFull, FakeWorker, World, completes, sleeps
 from tuner.devices.allocation.width import Devices, FixedWidth
 from tuner.devices.device import Holder
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.search.asked_trial import AskedTrial
 from tuner.store.records.commands import Order
 from tuner.store.schema.models import DeviceRow, IdleRow, table_of

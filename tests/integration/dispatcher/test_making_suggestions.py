@@ -11,7 +11,7 @@ import pytest
 from tests.integration.dispatcher.test_idle import idle_s
 from tests.integration.dispatcher.world import FakeWorker, World
 from tests.integration.search.gaussian import gaussian
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.search.samplers.out_of_process import OutOfProcessSampler, out_of_process
 
 N_STARTUP = 2

@@ -62,10 +62,10 @@ from tuner.messages import (
     ToWorker,
     Verdict,
 )
-from tuner.provenance import GitState, HostFacts
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database, open_database, store_errors
 from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.recorder import Recorder
 from tuner.store.schema.models import AttemptRow, LeaseRow
 

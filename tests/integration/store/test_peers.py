@@ -19,11 +19,11 @@ from tuner.attempt import Attempt
 from tuner.budget import Budget
 from tuner.clock import Instant, SystemClock
 from tuner.devices.allocation.pool import Lease
-from tuner.provenance import GitState, HostFacts
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.reads import read_trials
 from tuner.store.records.dispatcher_starts import STALE_AFTER_S, StartRecord
 from tuner.store.records.ownership import NoTrialLeft, TakenOver
+from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.recorder import Recorder
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -24,7 +24,6 @@ from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Json
-from tuner.provenance import GitState, HostFacts
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.dispatcher_starts import (
     Sign,
@@ -36,6 +35,7 @@ from tuner.store.records.dispatcher_starts import (
 )
 from tuner.store.records.ownership import TakenOver
 from tuner.store.records.peers import work_elsewhere
+from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.queries import first_seed, origin_of
 from tuner.store.records.recorder import Recorder
 from tuner.store.schema.models import (

@@ -22,7 +22,7 @@ from tuner.actions.study_tables import study_tables
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.budget import Budget
 from tuner.devices.device import DeviceKind
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.process_identity import own_process
 from tuner.queries.locate import Place, snapshot
 from tuner.search.study_identity import OBJECTIVES_ATTR, SPACE_ATTR

@@ -19,7 +19,7 @@ from tests.integration.stored_studies.seeded import (
     looking,
     place,
 )
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.queries.locate import choose_study
 from tuner.queries.status import StudyStatus, read_status
 from tuner.queries.study_state import Standing

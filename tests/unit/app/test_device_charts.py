@@ -11,7 +11,7 @@ from app.data.devices.idle_time import IdleBar
 from app.data.devices.samples import Bins, Window
 from app.data.devices.timeline import bars_of
 from tests.unit.app.columns import NAN, device, lease, leases
-from tuner.idle_causes import CAUSE_WORDS, IdleCause
+from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 
 DEVICES = [device(0), device(1)]
 

@@ -22,7 +22,7 @@ from app.data.devices.timeline import (
     totals,
 )
 from tests.unit.app.columns import NAN, device, lease, leases
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 
 
 def idle(*rows: tuple[int, IdleCause, float, float]) -> IdleColumns:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tuner.devices.device import DeviceId
+from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.upkeep.idle_log import IdleLog, StudyFacts, why_idle
-from tuner.idle_causes import IdleCause
 
 A, B = DeviceId("GPU-a"), DeviceId("GPU-b")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

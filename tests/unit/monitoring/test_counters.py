@@ -7,8 +7,8 @@ import pytest
 from tests.fakes import RecordingView
 from tests.unit.terminal.test_live import a_snapshot, ended, running
 from tuner.attempt import Outcome
+from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.notices import Said
-from tuner.idle_causes import IdleCause
 from tuner.monitoring.counters import BUSY, DeviceState, Figures, FiguresView
 
 IDLE = IdleCause.NO_SUGGESTION.value

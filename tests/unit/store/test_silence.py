@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
-from tuner.provenance import HostFacts
 from tuner.store.records.dispatcher_starts import STALE_AFTER_S, OpenDispatcher, Sign
+from tuner.store.records.provenance import HostFacts
 from tuner.store.records.silence import watch_silent
 
 AT = datetime(2026, 3, 1, 12)

@@ -24,11 +24,11 @@ from tuner.devices.allocation.width import (
     width_of,
 )
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus
+from tuner.devices.idle_causes import IdleCause
 from tuner.devices.packing.learned import Sharing
 from tuner.devices.reselection import Reselected
 from tuner.dispatch.supply.gpu_memory import GpuMemory, baselines_of, expected_bytes
 from tuner.dispatch.supply.grants import Candidate, Grant
-from tuner.idle_causes import IdleCause
 
 #: Trials that are asked for ahead, to find one that is narrow enough for what is free.
 LOOKAHEAD = 8

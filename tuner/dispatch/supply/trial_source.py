@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tuner.attempt import AttemptId
 from tuner.clock import Clock, Instant
+from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.attempts.endings import Settling
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.budget_tracker import Spending
@@ -14,7 +15,6 @@ from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.prefetch import Foresight
 from tuner.dispatch.upkeep.device_usage import Usage
-from tuner.idle_causes import IdleCause
 from tuner.search.study import StudySearch
 from tuner.store.records.peers import Fleet
 

@@ -8,11 +8,11 @@ from tuner.attempt import AttemptId
 from tuner.clock import Instant
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId
+from tuner.devices.idle_causes import IdleCause
 from tuner.devices.usage.tally import MJ_PER_KWH, Holding
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.upkeep.idle_log import IdleLog, StudyFacts, why_idle
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
-from tuner.idle_causes import IdleCause
 from tuner.store.records.recorder import Recorder
 
 _HAND_OVER_EVERY_S = 5.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tuner.devices.device import DeviceId
-from tuner.idle_causes import IdleCause, IdleSpan
+from tuner.devices.idle_causes import IdleCause, IdleSpan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

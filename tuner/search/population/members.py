@@ -5,9 +5,9 @@ from __future__ import annotations
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import trial_id_of
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.ranking import Course, Mark
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.pauses import PAUSED_KEY, is_paused
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY, Origin, Replacement

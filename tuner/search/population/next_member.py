@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from optuna.trial import FrozenTrial
 
 from tuner.checkpoints.hand_over import StateCopies
-from tuner.optuna_compat import trial_id_of
 from tuner.search.population.members import Members
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage, MayBegin
 from tuner.store.records.population_rows import (
     COPY_KEY,

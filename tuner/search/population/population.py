@@ -15,7 +15,6 @@ from dataclasses import replace
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.checkpoints.hand_over import StateCopies
-from tuner.optuna_compat import trial_id_of
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.population.pbt import PbtPruner
@@ -23,6 +22,7 @@ from tuner.search.population.ranking import Mark, good_first, is_weak, strongest
 from tuner.search.population.replacement import Doom, Replacing
 from tuner.search.population.turn_taking import Turns
 from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.records.population_rows import (
     POPULATION_IS_OVER,
     REPLACED_KEY,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
-from tuner.optuna_compat import trial_id_of
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.scheduler import Verdict
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.pauses import note_pause, note_resume
 from tuner.store.optuna_tables.storage import BufferedStorage
 

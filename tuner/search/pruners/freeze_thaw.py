@@ -9,10 +9,10 @@ from optuna.pruners import BasePruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import storage_of, trial_id_of
 from tuner.search.rungs.curve_model import CurveModel
 from tuner.search.rungs.freeze_thaw_table import SliceTable
 from tuner.search.rungs.table import RUNG_KEY, known_length
+from tuner.store.optuna_compat import storage_of, trial_id_of
 
 
 class FreezeThawPruner(BasePruner):

@@ -12,10 +12,10 @@ from optuna.pruners import BasePruner, SuccessiveHalvingPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import storage_of, trial_id_of
 from tuner.search.pruners.asha import Mode
 from tuner.search.rungs.brackets import NEVER
 from tuner.search.rungs.table import RungTable, known_length
+from tuner.store.optuna_compat import storage_of, trial_id_of
 
 FIRST_RUNG_KEY = "tuner:first_rung"
 """Attribute of a trial in brackets: the step at which its bracket begins; 0 for no rung."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from optuna.pruners import BasePruner
 
 from tuner.messages import Action
-from tuner.optuna_compat import study_id_of
 from tuner.search.pruners.explain import why_pruned
 from tuner.search.pruners.percentile import RankedPruner, quicker
 from tuner.search.scheduler import CONTINUE, Scheduler, SchedulerContext, Verdict
 from tuner.store.connection.transactions import Unavailable
+from tuner.store.optuna_compat import study_id_of
 from tuner.store.optuna_tables.lazy_curve import BATCH_SIZE, read_ahead
 
 

@@ -17,7 +17,7 @@ from optuna.pruners import BasePruner, MedianPruner, PercentilePruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from tuner.optuna_compat import storage_of, study_id_of
+from tuner.store.optuna_compat import storage_of, study_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 _SAME = (MedianPruner, PercentilePruner)

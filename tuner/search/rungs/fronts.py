@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tuner.optuna_compat import non_domination_rank
+from tuner.store.optuna_compat import non_domination_rank
 
 Losses = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]

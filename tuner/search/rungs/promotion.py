@@ -16,7 +16,6 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.messages import Action
-from tuner.optuna_compat import trial_id_of
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not
@@ -25,6 +24,7 @@ from tuner.search.rungs.step_time import Measured, Pace
 from tuner.search.rungs.table import RUNG_KEY, RungTable, Standing
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.pauses import is_paused, note_pause, note_resume
 
 #: With a completed trial of several objectives, of which the storage holds no curve.

@@ -16,9 +16,9 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import storage_of, study_id_of, trials_of
 from tuner.search.samplers.history_views import SHOWN, Shown
 from tuner.search.samplers.wrapper import SamplerAround
+from tuner.store.optuna_compat import storage_of, study_id_of, trials_of
 from tuner.store.optuna_tables.lazy_curve import read_ahead
 
 

@@ -14,9 +14,9 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.exc import SQLAlchemyError
 
 from tuner.errors import TunerError
-from tuner.optuna_compat import trial_id_of
 from tuner.search.samplers.resumable import GridSampler
 from tuner.search.samplers.wrapper import SamplerAround
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.records.ownership import NoTrialLeft
 
 _log = logging.getLogger(__name__)

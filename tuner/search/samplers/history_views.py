@@ -37,7 +37,6 @@ from optuna.samplers import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import default_gamma, default_gamma_multiobjective
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.curve_gp.shortlists import (
     Fronts,
@@ -53,6 +52,7 @@ from tuner.search.samplers.curve_gp.shortlists import (
     newest_with,
     rank,
 )
+from tuner.store.optuna_compat import default_gamma, default_gamma_multiobjective
 
 TPE_LIMIT = 500
 GP_LIMIT = 300

@@ -15,7 +15,6 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, GPSampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.optuna_compat import storage_of, trial_id_of, trials_of
 from tuner.search.samplers.bounded import BoundedSampler
 from tuner.search.samplers.curve_gp.points import is_informative, thinned
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
@@ -28,6 +27,7 @@ from tuner.search.samplers.suggestion_client import (
     SuggesterLost,
 )
 from tuner.search.samplers.wrapper import SamplerAround
+from tuner.store.optuna_compat import storage_of, trial_id_of, trials_of
 
 _log = logging.getLogger(__name__)
 

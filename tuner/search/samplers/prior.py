@@ -18,10 +18,16 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import ParamValue
-from tuner.optuna_compat import SearchSpaceTransform, can_hold, storage_of, trial_id_of, trials_of
 from tuner.search.samplers.curve_gp.points import is_informative
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.samplers.wrapper import SamplerAround
+from tuner.store.optuna_compat import (
+    SearchSpaceTransform,
+    can_hold,
+    storage_of,
+    trial_id_of,
+    trials_of,
+)
 
 #: System attribute of a trial: which configuration it was drawn around, from 1; absent for none.
 PRIOR_ATTR = "tuner:prior"

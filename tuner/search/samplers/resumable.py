@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import GridValueType, can_hold, storage_of, study_id_of, trial_id_of
 from tuner.search.samplers.grid_points import FIXED_ATTR, POINT_ATTR, GridPoints, Point
+from tuner.store.optuna_compat import GridValueType, can_hold, storage_of, study_id_of, trial_id_of
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 from tuner.store.optuna_tables.storage import BufferedStorage
 

@@ -28,7 +28,6 @@ from optuna.samplers import GPSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import GP_MODULES
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.suggestion_client import (
     Answer,
@@ -37,6 +36,7 @@ from tuner.search.samplers.suggestion_client import (
     SlowSampler,
     Suggestion,
 )
+from tuner.store.optuna_compat import GP_MODULES
 
 #: What the sampler imports when it first suggests, which takes seconds.
 _IMPORTS: Mapping[type[SlowSampler], Sequence[str]] = {

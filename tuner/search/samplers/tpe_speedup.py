@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from tuner.optuna_compat import truncnorm
+from tuner.store.optuna_compat import truncnorm
 
 Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import trial_id_of
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables import writes
 from tuner.store.optuna_tables.reads import TrialHead, read_new, read_trials
 from tuner.store.records.ownership import Ownership

@@ -11,7 +11,7 @@ from operator import attrgetter
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import trial_id_of
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.lazy_curve import compact
 
 _NUMBER = attrgetter("number")

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import trial_id_of
 from tuner.store.connection.transactions import Access
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables import writes
 from tuner.store.optuna_tables.cached_study import HeldStudy, may_have_moved
 from tuner.store.optuna_tables.change_stamp import FileStamp, file_stamp

@@ -20,9 +20,9 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config.storage_url import masked_url
-from tuner.optuna_compat import renumber, trial_id_of
 from tuner.store.connection.engine import open_engine
 from tuner.store.connection.transactions import Access
+from tuner.store.optuna_compat import renumber, trial_id_of
 from tuner.store.optuna_tables import studies
 from tuner.store.optuna_tables import writes as optuna_rows
 from tuner.store.optuna_tables.added_trials import (

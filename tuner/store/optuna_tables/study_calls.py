@@ -12,8 +12,8 @@ from optuna.storages import BaseStorage, RDBStorage
 from optuna.study import StudyDirection
 from sqlalchemy.exc import IntegrityError
 
-from tuner.optuna_compat import DEFAULT_STUDY_NAME_PREFIX, FrozenStudy
 from tuner.store.connection.transactions import Access
+from tuner.store.optuna_compat import DEFAULT_STUDY_NAME_PREFIX, FrozenStudy
 from tuner.store.optuna_tables import studies as optuna_studies
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import trial_id_of
+from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.statements import (
     CURVES,
     PARAMS,

@@ -13,9 +13,9 @@ from tuner.budget import Budget, TrialUse
 from tuner.devices.device import Device
 from tuner.errors import StoreError
 from tuner.process_identity import Life, ProcessIdentity, life_of
-from tuner.provenance import GitState, HostFacts
 from tuner.store.connection.sql_seconds import seconds_between
 from tuner.store.optuna_tables.statements import TRIALS
+from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.usage.energy import energy_kwh_of
 from tuner.store.schema.models import (
     AttemptRow,

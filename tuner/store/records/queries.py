@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from tuner.attempt import Outcome
 from tuner.config.sections.confirm import only_study
 from tuner.errors import StoreError
-from tuner.optuna_compat import study_id_of
 from tuner.store.connection.database import Database
+from tuner.store.optuna_compat import study_id_of
 from tuner.store.records.attempt_history import begun_at
 from tuner.store.schema.models import AttemptRow, DispatcherRow
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
-from tuner.idle_causes import IdleCause
+from tuner.devices.idle_causes import IdleCause
 from tuner.store.schema.column_types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).

@@ -14,8 +14,8 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import SearchSpaceTransform, trials_of
 from tuner.search.samplers.curve_gp.points import Observed, Steps, inputs, is_informative, observed
+from tuner.store.optuna_compat import SearchSpaceTransform, trials_of
 
 if TYPE_CHECKING:
     from tuner.search.samplers.curve_gp.gaussian_process import GaussianProcess

@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.optuna_compat import tpe
+from tuner.store.optuna_compat import tpe
 
 Key: TypeAlias = tuple[float, ...] | bytes
 

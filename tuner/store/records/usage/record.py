@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from tuner.attempt import AttemptId
 from tuner.devices.device import DeviceId
+from tuner.devices.idle_causes import IdleSpan
 from tuner.devices.usage.tally import Tally
-from tuner.idle_causes import IdleSpan
 from tuner.store.records.usage.rows import UsageRows
 
 #: While the database is away.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from tuner.provenance import host_facts, package_versions
+from tuner.store.records.provenance import host_facts, package_versions
 
 
 def test_host_facts_are_those_of_this_process():
