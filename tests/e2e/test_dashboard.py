@@ -59,9 +59,8 @@ def test_missing_database_is_refused(folder: StudyFolder) -> None:
 
 
 def test_unknown_study_is_refused(folder: StudyFolder) -> None:
-    folder.start()
-    wait_until(lambda: (folder.path / "small.db").exists(), "there is a database")
-    wait_until(lambda: folder.tuner("studies").code == 0, "it can be read")
+    running = folder.start()
+    wait_until(lambda: "trial 0: started" in running.out, "there is a study")
     ended = folder.tuner("dashboard", "small.db", "--study", "smal")
     assert ended.code == EXIT_BAD_INPUT
     assert "Did you mean 'small'?" in ended.err

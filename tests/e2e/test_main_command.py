@@ -338,7 +338,7 @@ def test_live_view_in_a_terminal(study_folder: StudyFolder) -> None:
     assert code == EXIT_BUDGET_REACHED
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
     assert "─ study small ─" in plain
-    assert "4 of 4 trials  3 completed  0 pruned  1 failed" in plain
+    assert "4 of 4 trials finished, 4 begun  3 completed  0 pruned  1 failed" in plain
     assert re.search(r"100%  \d+ s", plain)
     assert "best  value 0.302333  trial 3: x" in plain
     assert re.search(r"cpu:0 +0 ", plain)

@@ -64,7 +64,7 @@ def captions(test: AppTest) -> str:
 def test_studies() -> None:
     shown = opened("studies").dataframe[0].value
     assert list(shown["study"]) == [STUDY]
-    assert list(shown["finished trials"]) == [str(N_TRIALS)]
+    assert [each.split()[0] for each in shown["trials"]] == [str(N_TRIALS)]
 
 
 @pytest.mark.parametrize("against", ["trials", "wall time", "device-hours"])
@@ -89,7 +89,9 @@ def test_learning_curves() -> None:
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.value)
 def test_parameters(kind: Kind) -> None:
     test = opened("parameters", figure=kind.value)
-    assert f"{MAX_TRIALS[kind]} of {N_TRIALS - N_PRUNED} completed trials" in captions(test)
+    n_completed, said = N_TRIALS - N_PRUNED, captions(test)
+    assert f"{n_completed} of {N_TRIALS} trials: those that are completed." in said
+    assert f"Drawn: {MAX_TRIALS[kind]} of these {n_completed} trials, the best" in said
     assert len(figures(test)) == 2
 
 

@@ -16,7 +16,7 @@ def test_it_goes_on_making_suggestions() -> None:
     suggester = Suggester(GPSampler(seed=1))
     try:
         while not suggester.is_awake:
-            suggester.hear(1.0)
+            suggester.receive(1.0)
         os.kill(suggester.pid, signal.SIGTERM)
         study = create_study()
         suggester.ask(
@@ -25,7 +25,7 @@ def test_it_goes_on_making_suggestions() -> None:
             )
         )
         while (made := suggester.take()) is None:
-            suggester.hear(1.0)
+            suggester.receive(1.0)
         assert isinstance(made, Suggestion)
     finally:
         suggester.close()
