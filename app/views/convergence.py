@@ -158,15 +158,39 @@ def draw(shown: Shown, wish: Wish, trials: TrialColumns) -> Drawn | None:
 def _beside(
     shown: Shown, wish: Wish, other: TrialColumns | None, scale: Scale
 ) -> tuple[str, BestSoFar] | None:
-    if wish.beside is None or other is None or wish.place >= other.values.shape[1]:
+    """None where the other study has no objective of this name: it has no place on this axis."""
+    if wish.beside is None or other is None:
+        return None
+    place = _place_beside(shown, wish)
+    if place is None:
         return None
     leases = None
     if wish.axis is Axis.DEVICE_HOURS:
         leases = shown.look.leases(wish.beside, shell.now())
     theirs = scale_of(other, wish.axis, leases, unit_s=scale.unit_s)
-    is_maximized = shown.objectives[wish.place].is_maximized
-    best = best_so_far(other, theirs, wish.place, is_maximized=is_maximized)
+    is_maximized = shown.look.objectives(wish.beside)[place].is_maximized
+    best = best_so_far(other, theirs, place, is_maximized=is_maximized)
     return wish.beside.name, best
+
+
+def _place_beside(shown: Shown, wish: Wish) -> int | None:
+    """The place of the same objective in the other study; None where it has none."""
+    if wish.beside is None:
+        return None
+    names = [each.name for each in shown.look.objectives(wish.beside)]
+    name = shown.objectives[wish.place].name
+    return names.index(name) if name in names else None
+
+
+def _refusal(shown: Shown, wish: Wish) -> str:
+    """Why the other study is not drawn; empty where it is."""
+    if wish.beside is None or _place_beside(shown, wish) is not None:
+        return ""
+    theirs = ", ".join(each.name for each in shown.look.objectives(wish.beside))
+    return (
+        f"Study {wish.beside.name} is not drawn: it has no objective "
+        f"{shown.objectives[wish.place].name}, only {theirs}."
+    )
 
 
 def _drawn(
@@ -179,7 +203,8 @@ def _drawn(
 ) -> Drawn:
     objective = shown.objectives[wish.place]
     best = best_so_far(trials, scale, wish.place, is_maximized=objective.is_maximized)
-    notes: list[str] = []
+    refusal = _refusal(shown, wish)
+    notes = [refusal] if refusal else []
     log_y = wish.log_y
     if log_y and not can_be_logarithmic(trials.values[:, wish.place]):
         notes.append("Some values are 0 or below: they have no place on a logarithmic axis.")

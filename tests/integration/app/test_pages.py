@@ -13,6 +13,7 @@ from optuna.trial import TrialState, create_trial
 from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
+from tests.integration.app.charts import numbers_of
 from tests.integration.app.device_week import add_week
 from tests.integration.app.population_study import add_population
 from tests.integration.stored_studies import seeded
@@ -155,6 +156,34 @@ def test_convergence_beside_another_study_and_with_a_forecast(url: str) -> None:
     assert "the budget is open" in fine(test.run()).main.caption[0].value
     (figure,) = figures(test)
     assert [each["name"] for each in figure["data"]] == ["completed", "best of old", "best so far"]
+
+
+def test_a_study_of_another_objective_is_not_drawn_on_this_axis(url: str) -> None:
+    trials = [create_trial(value=1.0 / (i + 1)) for i in range(5)]
+    seeded.add_study(url, "other", trials, directions=("minimize",), objectives=("loss",))
+    seeded.add_study(url, "shown", [create_trial(value=0.1 * i) for i in range(5)])
+    test = opened("convergence", beside="other")
+    notes = [each.value for each in test.main.caption]
+    assert notes == ["Study other is not drawn: it has no objective accuracy, only loss."]
+    (figure,) = figures(test)
+    assert "best of other" not in [each["name"] for each in figure["data"]]
+
+
+def test_another_study_is_drawn_with_its_own_objective_and_direction(url: str) -> None:
+    # The best of `loss` falls from 5 to 1; it is the other study's second objective.
+    trials = [create_trial(values=[0.5, 5.0 - i]) for i in range(5)]
+    seeded.add_study(
+        url,
+        "other",
+        trials,
+        directions=("maximize", "minimize"),
+        objectives=("accuracy", "loss"),
+    )
+    ours = [create_trial(value=9.0) for _ in range(5)]
+    seeded.add_study(url, "shown", ours, directions=("maximize",), objectives=("loss",))
+    (figure,) = figures(opened("convergence", beside="other"))
+    (theirs,) = [each for each in figure["data"] if each["name"] == "best of other"]
+    assert numbers_of(theirs["y"]) == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
 
 
 def test_a_trial_among_its_rivals_with_the_reason(url: str) -> None:
