@@ -31,7 +31,7 @@ class Kind(Enum):
 
 #: More take a browser seconds; a contour is a table of so many rows and columns.
 MAX_TRIALS = {Kind.PARALLEL: 1000, Kind.SLICE: 1000, Kind.CONTOUR: 250, Kind.RANK: 1000}
-#: A surface through fewer points states values that nobody has measured.
+#: A surface through fewer points would show values without measurements.
 MIN_FOR_SURFACE = 10
 #: A figure of each pair of more would be too small to read.
 MAX_PAIRED = 4

@@ -111,7 +111,7 @@ class StudyFolder:
 
     path: Path
     env: dict[str, str] = field(default_factory=dict)
-    #: Starts Python anew for each command, for tests that look at how a process begins.
+    #: Starts a new interpreter for each command, for tests of the start itself.
     is_cold: bool = False
     _started: list[Running] = field(default_factory=list)
 

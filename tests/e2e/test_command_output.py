@@ -1,4 +1,4 @@
-"""What people are told of a command's output where it is not what it seems."""
+"""Messages about the output of a command that the tuner reads in another way than expected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_place_takes_small_numbers_and_fractions_of_an_epoch(study_folder: Study
     ended = study_folder.tune()
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     assert "trial.metrics.pattern" not in ended.out
-    assert ended.out.count("counts in fractions (step 0.5)") == 1
+    assert ended.out.count("reports fractional steps (0.5)") == 1
     stored = study_folder.rows("select step, intermediate_value from trial_intermediate_values")
     assert [step for step, _ in stored] == [0, 1, 2] * 2
     assert all(0.8e-06 < value < 1.7e-06 for _, value in stored)
@@ -61,7 +61,7 @@ def test_corrected_pattern_has_the_whole_budget(study_folder: StudyFolder) -> No
     a_study(study_folder, r"loss {loss}")
     ended = study_folder.tune("--trials", "4")
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
-    assert "3 failed trials are tried again first, and the failures do not count." in ended.out
+    assert "Retrying 3 failed trials first. Earlier failures do not count" in ended.out
     assert study_folder.states() == ["COMPLETE"] * 4
 
 

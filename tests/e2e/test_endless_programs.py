@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
-# As a training loop of reinforcement learning, which goes on until somebody ends it.
+# A reinforcement learning loop without an end.
 ENDLESS = """
 import itertools, json, time
 

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from typer.main import get_command
 
-import tuner
 from tests.unit.test_layers import LAYERS
 from tuner.attempt import TRANSITIONS, AttemptState, Outcome
 from tuner.cli.main import app
@@ -214,25 +213,6 @@ def test_every_guide_is_linked_from_the_first_page() -> None:
     index = (DOCS / "index.md").read_text()
     names = {page.name for page in PAGES if page not in (README, DOCS / "index.md")}
     assert [name for name in sorted(names) if f"]({name})" not in index] == []
-
-
-def test_public_names_are_fixed() -> None:
-    assert tuner.__all__ == [
-        "BestConfiguration",
-        "Params",
-        "Schedule",
-        "Study",
-        "StudyInterrupted",
-        "TrialContext",
-        "current",
-        "ddp",
-        "load_best",
-        "load_schedule",
-        "load_top",
-        "run",
-        "tune",
-    ]
-    assert all(getattr(tuner, name) for name in tuner.__all__)
 
 
 def test_paths_in_contributing_exist() -> None:

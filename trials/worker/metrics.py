@@ -98,10 +98,10 @@ def _number(raw: object) -> float | None:
 
 
 class StepCounter:
-    """Makes whole numbers of steps.
+    """Converts steps to whole numbers.
 
-    Once a program has said a fraction, such as epoch 0.5, its reports are counted instead, so that
-    none takes the place of another.
+    After the first fractional step, such as epoch 0.5, reports are numbered consecutively, so that
+    two reports never get the same step.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class StepCounter:
     def whole(self, step: float | None) -> int:
         """
         Args:
-            step: As the program says it, from 0; None where it says none.
+            step: Step that the program reports, from 0; None if it reports none.
         """
         if self.fraction is None and step is not None and step % 1:
             self.fraction = step
@@ -123,13 +123,13 @@ class StepCounter:
 
     @property
     def remark(self) -> str:
-        """What people should know of how steps are counted; empty where it is as they say."""
+        """Explains the numbering after a fractional step; empty before."""
         if self.fraction is None:
             return ""
         return (
-            f"The program counts in fractions (step {self.fraction:g}). Steps are whole numbers, "
-            "so that its reports are counted instead: 0, 1, 2. A pruner's arguments are numbers "
-            "of reports then."
+            f"The program reports fractional steps ({self.fraction:g}). The tuner stores whole "
+            "steps and numbers the reports instead. Arguments of the pruner, such as "
+            "min_resource, then count reports."
         )
 
 

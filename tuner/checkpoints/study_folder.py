@@ -29,10 +29,10 @@ from tuner.errors import ConfigError
 _LOCK_NAME = ".lock"
 #: Names of the files by which the tuner knows whose a folder is.
 NOTES = frozenset({_LOCK_NAME, OWNER_NAME, IDENTITY_NAME})
-#: Other dispatchers that start at the same moment hold the lock as long as it takes them to read
-#: whose the folder is.
+#: Dispatchers that start at the same moment hold the shared lock while they read the owner file.
 _PATIENCE_S = 5.0
-#: One that takes the folder over renames and syncs, which is slow on a busy or remote disk.
+#: A dispatcher that prepares the folder renames and syncs files, which is slow on a busy or remote
+#: disk.
 _TAKE_OVER_PATIENCE_S = 60.0
 _RETRY_S = 0.05
 
@@ -88,14 +88,26 @@ class StudyFolder:
             if self._try_lock(fcntl.LOCK_EX):
                 self._take_over()
                 continue
-            # Who keeps others from reading is about to say whose the folder is: maybe ours.
-            patience_s = _PATIENCE_S if can_read else _TAKE_OVER_PATIENCE_S
-            if time.monotonic() - begun_s >= patience_s:
-                raise ConfigError(
-                    "A study of this name in another database is running and has its files in "
-                    f"{self._files.root}. Wait for its end, or use another name: --study NEW_NAME."
-                )
+            waited_s = time.monotonic() - begun_s
+            # The exclusive lock may be held by a dispatcher of this study.
+            if can_read and waited_s >= _PATIENCE_S:
+                raise self._in_use()
+            if not can_read and waited_s >= _TAKE_OVER_PATIENCE_S:
+                raise self._being_prepared()
             time.sleep(_RETRY_S)
+
+    def _in_use(self) -> ConfigError:
+        return ConfigError(
+            "A study of this name in another database is running and has its files in "
+            f"{self._files.root}. Wait for its end, or use another name: --study NEW_NAME."
+        )
+
+    def _being_prepared(self) -> ConfigError:
+        return ConfigError(
+            f"Another dispatcher has been preparing {self._files.root} for "
+            f"{_TAKE_OVER_PATIENCE_S:g} s. Its disk may be slow or hang. Start the same command "
+            "again when the disk answers."
+        )
 
     def _is_ours(self) -> bool:
         is_ours = read_owner(self._files) == self._study.id

@@ -153,12 +153,8 @@ def open_study(
             sequence_seed=seed,
             transferred=begun_with.configurations,
         )
-    if n := len(recorder.tried_again):
-        trials = "1 failed trial is" if n == 1 else f"{n} failed trials are"
-        say(
-            f"No trial of this study has ended well yet. {trials} tried again first, and "
-            "the failures do not count."
-        )
+    if recorder.tried_again:
+        say(_retry_text(len(recorder.tried_again)))
     # What dispatchers that died have left waits again.
     search.sync()
     return OpenStudy(
@@ -168,6 +164,14 @@ def open_study(
         seed=seed,
         begun_with=begun_with,
         folder=folder,
+    )
+
+
+def _retry_text(n_trials: int) -> str:
+    trials = "1 failed trial" if n_trials == 1 else f"{n_trials} failed trials"
+    return (
+        f"No trial of this study has completed or been pruned yet. Retrying {trials} first. "
+        "Earlier failures do not count against the budget or as retries."
     )
 
 

@@ -130,7 +130,7 @@ def diagnose_exit(exit_code: int, output: str, *, n_oom_kills: int = 0) -> Endin
     return Ending(
         outcome=Outcome.FAILED,
         cause=Cause.NO_RESULT,
-        detail=f"It ended well, but without a result.\n{output}".rstrip(),
+        detail=f"The program exited without an error but reported no result.\n{output}".rstrip(),
     )
 
 

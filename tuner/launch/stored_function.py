@@ -2,8 +2,9 @@
 
 It is pickled by value into a file of the study's own folder, with a module beside it that loads
 it, so that everything else finds it like any other function, as `module:function`. To load a
-pickle is to run what it says: `load` takes a file only if this user owns it, nobody else may write
-it, and it has the digest that the module names. A later call removes it when no study uses it.
+pickle is to run what it says: `load` takes a file only if this user owns it, no other user may
+write it, and it has the digest that the module names. A later call removes it when no study uses
+it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """Dispatchers of one study that claim its folder at the same moment."""
 
+import contextlib
 import fcntl
 import json
 import multiprocessing
 import os
+from collections.abc import Callable, Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -42,40 +44,59 @@ def files(tmp_path: Path) -> StudyFiles:
     return StudyFiles(folder=tmp_path, study="small")
 
 
+@contextlib.contextmanager
+def another(
+    target: Callable[[StudyFiles, Event, Event], None], files: StudyFiles
+) -> Iterator[Event]:
+    """A second process that uses the folder; gives the event that ends it."""
+    context = multiprocessing.get_context("spawn")
+    has_begun, may_end = context.Event(), context.Event()
+    process = context.Process(target=target, args=(files, has_begun, may_end))
+    process.start()
+    try:
+        assert has_begun.wait(60)
+        yield may_end
+    finally:
+        may_end.set()
+        process.join(60)
+    assert process.exitcode == 0
+
+
 def test_waits_for_one_that_takes_the_folder_over(
     files: StudyFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three dispatchers started at once on a busy disk; one of them was refused, with code 2."""
-    context = multiprocessing.get_context("spawn")
-    has_begun, may_end = context.Event(), context.Event()
-    other = context.Process(target=_take_over_slowly, args=(files, has_begun, may_end))
-    other.start()
-    assert has_begun.wait(60)
-    # The other one's disk answers after this one has waited once, for longer than it waits for a
-    # folder that somebody else uses.
-    monkeypatch.setattr(study_folder, "_PATIENCE_S", 0.0)
-    monkeypatch.setattr(study_folder.time, "sleep", lambda _: may_end.set())
-    folder = StudyFolder(files, OURS, has_begun=False)
+    with another(_take_over_slowly, files) as may_end:
+        # The disk of the other dispatcher answers after this one has waited once, longer than it
+        # waits for a folder in use.
+        monkeypatch.setattr(study_folder, "_PATIENCE_S", 0.0)
+        monkeypatch.setattr(study_folder.time, "sleep", lambda _: may_end.set())
+        folder = StudyFolder(files, OURS, has_begun=False)
     assert folder.note == ""
     folder.close()
-    other.join(60)
-    assert other.exitcode == 0
+
+
+def test_a_take_over_without_an_end_is_no_study_of_another_database(
+    files: StudyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(study_folder, "_TAKE_OVER_PATIENCE_S", 0.0)
+    with (
+        another(_take_over_slowly, files),
+        pytest.raises(ConfigError, match=f"has been preparing {files.root} for 0 s") as refusal,
+    ):
+        StudyFolder(files, OURS, has_begun=False)
+    assert "another database" not in str(refusal.value)
 
 
 def test_a_folder_in_use_by_another_study_is_refused(
     files: StudyFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = multiprocessing.get_context("spawn")
-    has_begun, may_end = context.Event(), context.Event()
-    other = context.Process(target=_use, args=(files, has_begun, may_end))
-    other.start()
-    assert has_begun.wait(60)
     monkeypatch.setattr(study_folder, "_PATIENCE_S", 0.0)
-    with pytest.raises(ConfigError, match="another database is running and has its files in"):
+    with (
+        another(_use, files),
+        pytest.raises(ConfigError, match="another database is running and has its files in"),
+    ):
         StudyFolder(files, OURS, has_begun=False)
-    may_end.set()
-    other.join(60)
-    assert other.exitcode == 0
     folder = StudyFolder(files, OURS, has_begun=False)
     assert json.loads(files.owner_file.read_text()) == {"study": OURS.id}
     folder.close()

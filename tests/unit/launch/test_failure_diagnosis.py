@@ -46,7 +46,14 @@ def test_memory_cause(text, cause):
         (1, TORCH_CUDA, 0, "out_of_memory", "device_memory", "torch.OutOfMemoryError"),
         (-6, "std::bad_alloc", 0, "out_of_memory", "host_memory", "std::bad_alloc"),
         (3, "", 0, "failed", "exit_code", "Exit code 3."),
-        (0, "fine", 0, "failed", "no_result", "It ended well, but without a result.\nfine"),
+        (
+            0,
+            "fine",
+            0,
+            "failed",
+            "no_result",
+            "The program exited without an error but reported no result.\nfine",
+        ),
     ],
 )
 def test_diagnose_exit(exit_code, output, n_oom_kills, outcome, cause, begins):

@@ -61,7 +61,7 @@ def test_metric_whose_name_no_database_holds_is_left_out_and_told_once(
             None,
             ['{"step": 0.5, "accuracy": 1}', '{"step": 1.0, "accuracy": 1}'],
             RemarkTopic.FRACTIONAL_STEPS,
-            "counts in fractions (step 0.5)",
+            "reports fractional steps (0.5)",
         ),
     ],
     ids=["cut", "fractions"],

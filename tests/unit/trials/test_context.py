@@ -116,7 +116,7 @@ def test_reports_at_fractions_of_an_epoch_are_counted_and_said(
     ]
     ((topic, said),) = link.remarks
     assert topic is RemarkTopic.FRACTIONAL_STEPS
-    assert "counts in fractions (step 0.5)" in said
+    assert "reports fractional steps (0.5)" in said
 
 
 def test_report_names_the_objective(new_trial: NewTrial, link: RecordingLink) -> None:

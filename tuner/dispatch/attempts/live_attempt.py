@@ -386,7 +386,8 @@ def completed(values: Mapping[str, float], objectives: Sequence[str], output: st
     """
     missing = ", ".join(name for name in objectives if name not in values)
     if missing:
-        detail = f"It ended well, but gave no value of {missing}.\n{output}".rstrip()
+        told = f"The program exited without an error but reported no value of {missing}."
+        detail = f"{told}\n{output}".rstrip()
         return Ending(outcome=Outcome.FAILED, cause=Cause.NO_RESULT, detail=detail)
     bad = [name for name, value in values.items() if math.isnan(value)]
     if bad:

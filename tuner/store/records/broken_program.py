@@ -1,7 +1,7 @@
-"""Trials that failed before any trial of their study ended well.
+"""Retries of trials that failed before any trial of the study completed or was pruned.
 
-The program was broken, and not their configurations. Where somebody starts the study again, they
-are tried again first, and do not count against the budget.
+Then the program is broken, not the configurations. The next start of the study retries these
+trials first, and their failures do not count against the budget.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY
 from tuner.store.schema.models import AttemptRow, ClaimRow, DispatcherRow, table_of
 
 FORGIVEN_KEY = "tuner:forgiven_attempts"
-"""System attribute of a trial: how many of its first attempts failed with a broken program."""
+"""System attribute of a trial: number of its first attempts that failed with a broken program."""
 
 PROGRAM_CAUSES = frozenset(
     {Cause.EXCEPTION, Cause.EXIT_CODE, Cause.SIGNAL, Cause.NO_RESULT, Cause.LAUNCH, Cause.RANKS}
 )
-"""Causes of a failure that may be those of any configuration."""
+"""Causes of failures that do not depend on the configuration alone."""
 
 _ATTEMPTS = table_of(AttemptRow)
 _CLAIMS = table_of(ClaimRow)
@@ -32,7 +32,7 @@ _ENDED_WELL = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 def try_failed_again(connection: sa.Connection, study_id: int) -> list[int]:
-    """Lets the failed trials of a study wait, if none has ended well and nobody works on it.
+    """Queues failed trials again, if no trial has completed or been pruned and no dispatcher runs.
 
     Args:
         connection: In a transaction, in which `lock_study` was called and dead dispatchers were
@@ -56,7 +56,7 @@ def try_failed_again(connection: sa.Connection, study_id: int) -> list[int]:
 
 
 def n_forgiven(connection: sa.Connection, trial_id: int) -> int:
-    """How many of a trial's first attempts failed while the program was broken."""
+    """Number of a trial's first attempts that failed while the program was broken."""
     query = sa.select(SYSTEM_ATTRS.c.value_json).where(
         SYSTEM_ATTRS.c.trial_id == trial_id, SYSTEM_ATTRS.c.key == FORGIVEN_KEY
     )
