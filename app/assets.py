@@ -16,7 +16,7 @@ from pathlib import Path
 import streamlit
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.library import LIBRARY_PATH, library_file
+from tuner.app.library import LIBRARY_PATH, library_file
 
 _STATIC = Path(streamlit.__file__).with_name("static")
 _PREFIX = "/static/js/"

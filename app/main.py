@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from app.views import (
+from tuner.app.views import (
     best,
     control,
     convergence,

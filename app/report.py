@@ -11,17 +11,17 @@ from pathlib import Path
 
 import numpy as np
 
-from app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
-from app.charts.lineage import lineage_figure
-from app.charts.many_curves import CurveAxes, many_curves_figure
-from app.charts.parameters import MAX_TRIALS, Kind, importance_figure, parameter_figure
-from app.charts.style import Figure, to_json
-from app.data.convergence.hypervolume import hypervolume
-from app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
-from app.data.page_data import Look
-from app.data.trials.columns import TrialColumns
-from app.data.trials.curves import pick
-from app.data.trials.optuna_sample import (
+from tuner.app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
+from tuner.app.charts.lineage import lineage_figure
+from tuner.app.charts.many_curves import CurveAxes, many_curves_figure
+from tuner.app.charts.parameters import MAX_TRIALS, Kind, importance_figure, parameter_figure
+from tuner.app.charts.style import Figure, to_json
+from tuner.app.data.convergence.hypervolume import hypervolume
+from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
+from tuner.app.data.page_data import Look
+from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.curves import pick
+from tuner.app.data.trials.optuna_sample import (
     MAX_FOR_IMPORTANCE,
     importances,
     pick_rows,
@@ -29,7 +29,7 @@ from app.data.trials.optuna_sample import (
     spread_rows,
     study_of,
 )
-from app.library import figure_script, library_file
+from tuner.app.library import figure_script, library_file
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 from tuner.results.best import render

@@ -1,4 +1,4 @@
-"""The dashboard's server: `python -m app.server --host 127.0.0.1 --port 8501`.
+"""The dashboard's server: `python -m tuner.app.server --host 127.0.0.1 --port 8501`.
 
 It has imported and read what a first page needs before somebody asks, and it serves Plotly's
 program itself. Which database it shows stands in its environment
@@ -17,13 +17,13 @@ from pathlib import Path
 from starlette.middleware import Middleware
 from streamlit.starlette import App
 
-import app.main
-from app.assets import Assets
-from app.data.page_data import look_at
+import tuner.app.main
+from tuner.app.assets import Assets
+from tuner.app.data.page_data import look_at
 from tuner.errors import TunerError
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
-_MAIN = Path(app.main.__file__)
+_MAIN = Path(tuner.app.main.__file__)
 _LOG = logging.getLogger(__name__)
 
 

@@ -27,7 +27,7 @@ from tests.integration.app.device_week import add_week
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE
 from tuner.store.connection.database import open_database
 
-_SCRIPT = "from app.views import devices, shell\nshell.sidebar()\ndevices.page()"
+_SCRIPT = "from tuner.app.views import devices, shell\nshell.sidebar()\ndevices.page()"
 #: What Streamlit and Plotly import when they are used first.
 _IMPORTS = """
 import plotly.graph_objects as go
@@ -61,7 +61,7 @@ def measure(n_gpus: int, days: float, trial_s: float) -> Times:
     open_database(url).close()
     add_week(url, datetime.now(UTC), n_devices=n_gpus, days=days, trial_s=trial_s)
     os.environ[DATABASE_VARIABLE] = url
-    importlib.import_module("app.views.devices")
+    importlib.import_module("tuner.app.views.devices")
     AppTest.from_string(_IMPORTS, default_timeout=600).run()
     test = AppTest.from_string(_SCRIPT, default_timeout=600)
     first_s, first_processor_s = _timed(test)

@@ -24,7 +24,7 @@ STUDY = """\
 study: {name}
 storage: sqlite:///{name}.db
 objectives: {{accuracy: maximize}}
-trial: {{function: trials.digits_mlp:train, resources: {{gpus: {gpus}}}}}
+trial: {{function: tuner.trials.digits_mlp:train, resources: {{gpus: {gpus}}}}}
 search_space:
   lr: {{type: float, low: 1.0e-4, high: 1.0e-1, log: true}}
   width: {{type: int, low: 16, high: 256, log: true}}

@@ -1,9 +1,9 @@
 """Search spaces as Python values: what a study file declares, as Optuna distributions."""
 
-from search_spaces.compare import differences, from_json, to_json
-from search_spaces.load import load_ready_made, load_space, ready_made
-from search_spaces.schema import parse_space
-from search_spaces.space import (
+from tuner.search_spaces.compare import differences, from_json, to_json
+from tuner.search_spaces.load import load_ready_made, load_space, ready_made
+from tuner.search_spaces.schema import parse_space
+from tuner.search_spaces.space import (
     AnySpace,
     DefineByRunSpace,
     Parameter,

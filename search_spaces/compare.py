@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from search_spaces.schema import parse_stored_space
-from search_spaces.space import AnySpace, DefineByRunSpace, ParamValue, SearchSpace
+from tuner.search_spaces.schema import parse_stored_space
+from tuner.search_spaces.space import AnySpace, DefineByRunSpace, ParamValue, SearchSpace
 
 _DECLARED = "declared"
 _DEFINE_BY_RUN = "define_by_run"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from search_spaces.space import Parameter, ParamValue, Scalar, SpaceError, is_one_of, nearest
+from tuner.search_spaces.space import Parameter, ParamValue, Scalar, SpaceError, is_one_of, nearest
 
 
 def read_when(

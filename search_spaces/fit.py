@@ -13,7 +13,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from search_spaces.space import (
+from tuner.search_spaces.space import (
     Parameter,
     ParamValue,
     Scalar,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from search_spaces.strict_yaml import EXPONENT_WITHOUT_POINT
+from tuner.search_spaces.strict_yaml import EXPONENT_WITHOUT_POINT
 
 
 class _Dumper(yaml.SafeDumper):

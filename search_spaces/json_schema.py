@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from search_spaces.wandb_distributions import taken_distributions
+from tuner.search_spaces.wandb_distributions import taken_distributions
 
 _SCALAR = {"type": ["string", "number", "boolean", "null"]}
 #: YAML 1.1 reads `1e-4` as text, and so does the parser of a space.

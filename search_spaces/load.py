@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
-from search_spaces.schema import parse_space
-from search_spaces.space import AnySpace, DefineByRunSpace, SearchSpace, SpaceError, nearest
-from search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
+from tuner.search_spaces.schema import parse_space
+from tuner.search_spaces.space import AnySpace, DefineByRunSpace, SearchSpace, SpaceError, nearest
+from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _FORMS = "a mapping of parameters, the path of a .yaml file, or module:function"

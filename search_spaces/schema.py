@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from search_spaces.conditions import read_when
-from search_spaces.shorthands import (
+from tuner.search_spaces.conditions import read_when
+from tuner.search_spaces.shorthands import (
     Constant,
     Entry,
     FullForm,
@@ -16,7 +16,7 @@ from search_spaces.shorthands import (
     read_entry,
     stored_entry,
 )
-from search_spaces.space import (
+from tuner.search_spaces.space import (
     Distribution,
     Parameter,
     ParamValue,

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from search_spaces.flow import line
-from search_spaces.space import (
+from tuner.search_spaces.flow import line
+from tuner.search_spaces.space import (
     SIGNS_OF_A_PARAMETER,
     ParamValue,
     SpaceError,
@@ -22,7 +22,7 @@ from search_spaces.space import (
     is_wrapped,
     nearest,
 )
-from search_spaces.wandb_distributions import read_distribution
+from tuner.search_spaces.wandb_distributions import read_distribution
 
 #: W&B's word for each of ours.
 _RENAMED = {"low": "min", "high": "max", "choices": "values"}

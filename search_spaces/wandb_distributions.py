@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from search_spaces.flow import line
-from search_spaces.space import SpaceError, is_number, nearest
+from tuner.search_spaces.flow import line
+from tuner.search_spaces.space import SpaceError, is_number, nearest
 
 _TAKEN = {
     "uniform": ("low", "high"),

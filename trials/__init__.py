@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trials.context import TrialContext
-from trials.current import current
-from trials.params import Params
+from tuner.trials.context import TrialContext
+from tuner.trials.current import current
+from tuner.trials.params import Params
 
 __all__ = ["Params", "TrialContext", "current"]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from trials.context import TrialContext
+from tuner.trials.context import TrialContext
 
 context: TrialContext | None = None

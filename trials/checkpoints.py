@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from trials.background import Background
-from trials.states import (
+from tuner.checkpoints import layout
+from tuner.trials.background import Background
+from tuner.trials.states import (
     copy_to_cpu,
     refuse_unloadable,
     refuse_unloadable_values,
     with_checksums,
 )
-from tuner.checkpoints import layout
 
 _T = TypeVar("_T")
 
@@ -70,7 +70,7 @@ class CheckpointFolder:
 
     def save_sharded(self, state: Mapping[str, Any], step: int, rank: int) -> Path:
         """Every rank writes its own parts, into one folder; all must call it."""
-        from trials.sharded import save_sharded
+        from tuner.trials.sharded import save_sharded
 
         self.wait()
         final = layout.sharded_of(self._path, step)
@@ -143,7 +143,7 @@ class CheckpointFolder:
             RuntimeError: If a key of it is not in the checkpoint.
             ValueError: If a tensor has another shape there.
         """
-        from trials.sharded import check, load_into
+        from tuner.trials.sharded import check, load_into
 
         self.wait()
 
@@ -206,7 +206,7 @@ def load_state(path: Path) -> dict[str, Any]:
     import torch
 
     if path.is_dir():
-        from trials.sharded import load_whole
+        from tuner.trials.sharded import load_whole
 
         return load_whole(path)
     if damage := layout.damage_of(path):

@@ -20,12 +20,12 @@ from optuna.distributions import (
 )
 from optuna.trial import BaseTrial
 
-from trials.checkpoints import CheckpointFolder
-from trials.determinism import make_deterministic, seed_generators, seed_of_rank
-from trials.params import Params
-from trials.worker.link import Link
-from trials.worker.metrics import MAX_STEP, StepCounter, as_number
 from tuner.messages import MAX_KEY, MAX_METRIC_NAME, Assign, RemarkTopic, name_problem
+from tuner.trials.checkpoints import CheckpointFolder
+from tuner.trials.determinism import make_deterministic, seed_generators, seed_of_rank
+from tuner.trials.params import Params
+from tuner.trials.worker.link import Link
+from tuner.trials.worker.metrics import MAX_STEP, StepCounter, as_number
 
 if TYPE_CHECKING:
     import torch
@@ -309,7 +309,7 @@ class TrialContext(BaseTrial):
         """Saves a checkpoint atomically.
 
         Only rank 0 writes; on other ranks the call does nothing. If a model is split over ranks,
-        collect its state first (`trials.ddp.state_of`), or use `sharded=True`.
+        collect its state first (`tuner.ddp.state_of`), or use `sharded=True`.
 
         Args:
             state: Tensors, numbers, strings, and containers of them, such as

@@ -1,4 +1,4 @@
-"""`trials.current()`: one training script, under the tuner and alone."""
+"""`tuner.current()`: one training script, under the tuner and alone."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
-from trials import active
-from trials.context import TrialContext
-from trials.worker.link import DispatcherLink
-from trials.worker.termination import Termination
 from tuner.attempt import AttemptId
 from tuner.errors import ChannelClosed
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN
 from tuner.messages import Assign, Json, RemarkTopic
+from tuner.trials import active
+from tuner.trials.context import TrialContext
+from tuner.trials.worker.link import DispatcherLink
+from tuner.trials.worker.termination import Termination
 
 
 def current(
@@ -155,7 +155,7 @@ class _PrintingLink:
         """
         raise KeyError(
             f"This run has no tuner, and parameter {name!r} is in neither the defaults nor a "
-            "stored study. Give trials.current(defaults={...}) a value, or name a storage."
+            "stored study. Give tuner.current(defaults={...}) a value, or name a storage."
         )
 
     def remark(self, topic: RemarkTopic, text: str) -> None:

@@ -30,7 +30,7 @@ from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
-from trials.context import TrialContext
+from tuner.trials.context import TrialContext
 
 __all__ = ["AdvancingSampler", "group", "loader", "mean", "state_of", "unwrap", "wrap"]
 

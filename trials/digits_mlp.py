@@ -3,7 +3,7 @@
 The example of the study file in the root. Run it by the tuner, or alone with the best settings:
 
     python -m tuner.run study.yaml
-    TUNER_STORAGE=sqlite:///digits.db python -m trials.digits_mlp
+    TUNER_STORAGE=sqlite:///digits.db python -m tuner.trials.digits_mlp
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from trials import TrialContext, current
+from tuner import TrialContext, current
 
 N_PIXELS = 64
 N_CLASSES = 10

@@ -25,8 +25,8 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from trials.states import refuse_unloadable_values, with_checksums
 from tuner.checkpoints import layout
+from tuner.trials.states import refuse_unloadable_values, with_checksums
 
 #: Checksum of the record, beside it.
 _CHECKSUM_NAME = ".metadata.crc32"

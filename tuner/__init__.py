@@ -6,14 +6,14 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trials import ddp
-    from trials.context import TrialContext
-    from trials.current import current
-    from trials.params import Params
     from tuner.api.start import run, tune
     from tuner.api.study import Study, StudyInterrupted
     from tuner.results.best import BestConfiguration, load_best, load_top
     from tuner.results.schedule import Schedule, load_schedule
+    from tuner.trials import ddp
+    from tuner.trials.context import TrialContext
+    from tuner.trials.current import current
+    from tuner.trials.params import Params
 
 __all__ = [
     "BestConfiguration",
@@ -44,7 +44,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         """Imports on first use: a training process must not pay for the database."""
         if name == "ddp":
-            return importlib.import_module("trials.ddp")
+            return importlib.import_module("tuner.trials.ddp")
         for module, names in _MODULES.items():
             if name in names:
                 return getattr(importlib.import_module(module), name)

@@ -76,7 +76,7 @@ class Hello:
     attempt_id: AttemptId
     token: str
     pid: int
-    #: The worker itself, or a program that it started (`trials.current()` in a script).
+    #: The worker itself, or a program that it started (`tuner.current()` in a script).
     is_worker: bool = True
     #: Among the processes that evaluate the trial together.
     rank: int = 0

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
-from app.data.columns import Flags, Floats, Numbers
-from app.data.convergence.forecast import Forecast
-from app.data.convergence.hypervolume import Hypervolume
-from app.data.convergence.series import BestSoFar, Scale
-from app.data.outcome_words import ALL_WORDS, COMPLETED, PAUSED, shown
-from app.data.trials.columns import TrialColumns
+from tuner.app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
+from tuner.app.data.columns import Flags, Floats, Numbers
+from tuner.app.data.convergence.forecast import Forecast
+from tuner.app.data.convergence.hypervolume import Hypervolume
+from tuner.app.data.convergence.series import BestSoFar, Scale
+from tuner.app.data.outcome_words import ALL_WORDS, COMPLETED, PAUSED, shown
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.queries.studies import Objective
 
 #: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.

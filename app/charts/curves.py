@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from app.charts.style import OF_MANY, dress
+from tuner.app.charts.style import OF_MANY, dress
 
 
 def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.Figure:

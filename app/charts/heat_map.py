@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import bar_above, dress, instant
-from app.data.columns import Floats
-from app.data.devices.leases import HostDevice
-from app.data.devices.samples import Bins, Window
+from tuner.app.charts.style import bar_above, dress, instant
+from tuner.app.data.columns import Floats
+from tuner.app.data.devices.leases import HostDevice
+from tuner.app.data.devices.samples import Bins, Window
 
 _ROW_PX, _FRAME_PX = 26, 170
 #: From little to much, to be told apart with red-green blindness and on black (after Viridis).

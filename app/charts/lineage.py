@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.many_curves import CurveAxes
-from app.charts.style import BEST, OF_MANY, OTHER, dress, name_ticks
-from app.data.trials.curves import Curve, Curves
-from app.data.trials.lineage import Lineage, Taken, descent
+from tuner.app.charts.many_curves import CurveAxes
+from tuner.app.charts.style import BEST, OF_MANY, OTHER, dress, name_ticks
+from tuner.app.data.trials.curves import Curve, Curves
+from tuner.app.data.trials.lineage import Lineage, Taken, descent
 
 _LINK = "#8e99a8"
 

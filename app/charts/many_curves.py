@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
-from app.data.outcome_words import ALL_WORDS, COMPLETED, RUNNING, shown
-from app.data.trials.columns import TrialColumns
-from app.data.trials.curves import Curve, Curves
+from tuner.app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
+from tuner.app.data.outcome_words import ALL_WORDS, COMPLETED, RUNNING, shown
+from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.curves import Curve, Curves
 
 RUNG = OTHER
 #: How strong all the lines over a place are together, and the bounds of one.

@@ -17,7 +17,7 @@ from optuna.visualization import (
 )
 from plotly.colors import hex_to_rgb, label_rgb, sample_colorscale
 
-from app.charts.style import BEST, COLOURS, bar_above, dress, name_ticks
+from tuner.app.charts.style import BEST, COLOURS, bar_above, dress, name_ticks
 
 
 class Kind(Enum):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import plotly.graph_objects as go
 
-from app.data.devices.timeline import ABANDONED
+from tuner.app.data.devices.timeline import ABANDONED
 
 #: Chosen to be told apart on white and on black, also with red-green blindness (after Okabe and
 #: Ito, https://jfly.uni-koeln.de/color/); a failure is always warm.

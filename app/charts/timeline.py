@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import COLOURS, OF_MANY, dress, instant
-from app.data.devices.idle_time import IdleBar
-from app.data.devices.leases import HostDevice
-from app.data.devices.timeline import Bar
-from app.data.outcome_words import shown
+from tuner.app.charts.style import COLOURS, OF_MANY, dress, instant
+from tuner.app.data.devices.idle_time import IdleBar
+from tuner.app.data.devices.leases import HostDevice
+from tuner.app.data.devices.timeline import Bar
+from tuner.app.data.outcome_words import shown
 from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 from tuner.terminal.wording import duration
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from app.charts.style import OF_MANY, dress, instant
-from app.data.columns import Floats
-from app.data.convergence.series import unit_of
-from app.data.devices.trial_use import DeviceUse, TrialUse
+from tuner.app.charts.style import OF_MANY, dress, instant
+from tuner.app.data.columns import Floats
+from tuner.app.data.convergence.series import unit_of
+from tuner.app.data.devices.trial_use import DeviceUse, TrialUse
 
 _PANEL_PX, _FRAME_PX = 170, 110
 #: Of the height, between two panels.

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.data.convergence.series import pareto_front
-from app.data.trials.columns import TrialColumns
+from tuner.app.data.convergence.series import pareto_front
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.attempt import Outcome
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.studies import Objective

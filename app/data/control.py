@@ -1,7 +1,7 @@
 """What a page asks of a study: the same as the command line, recorded with who asked.
 
 The only part of the dashboard that writes. It opens a connection of its own for each request, and
-only after `app.data.permission` has said who asks.
+only after `tuner.app.data.permission` has said who asks.
 """
 
 from __future__ import annotations

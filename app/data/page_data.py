@@ -8,20 +8,20 @@ from datetime import datetime
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution
 
-from app.data.best import read_best
-from app.data.cache import Kept
-from app.data.connection import ReadOnlyDatabase
-from app.data.control import Asked, read_asked
-from app.data.convergence.rungs import read_rungs
-from app.data.devices.history import SETTLED_S, DeviceHistory
-from app.data.devices.leases import GrowingLeases, Leases
-from app.data.devices.trial_use import TrialUse, held_by, read_trial_use
-from app.data.overview import StudyLine, read_overview
-from app.data.trials.columns import GrowingTrials, TrialColumns
-from app.data.trials.curves import Curves, GrowingCurves
-from app.data.trials.lineage import Lineage, read_lineage
-from app.data.trials.one_trial import OneTrial, read_trial
-from app.data.trials.table import GrowingParams, Params
+from tuner.app.data.best import read_best
+from tuner.app.data.cache import Kept
+from tuner.app.data.connection import ReadOnlyDatabase
+from tuner.app.data.control import Asked, read_asked
+from tuner.app.data.convergence.rungs import read_rungs
+from tuner.app.data.devices.history import SETTLED_S, DeviceHistory
+from tuner.app.data.devices.leases import GrowingLeases, Leases
+from tuner.app.data.devices.trial_use import TrialUse, held_by, read_trial_use
+from tuner.app.data.overview import StudyLine, read_overview
+from tuner.app.data.trials.columns import GrowingTrials, TrialColumns
+from tuner.app.data.trials.curves import Curves, GrowingCurves
+from tuner.app.data.trials.lineage import Lineage, read_lineage
+from tuner.app.data.trials.one_trial import OneTrial, read_trial
+from tuner.app.data.trials.table import GrowingParams, Params
 from tuner.queries.locate import StoredStudy, stored_studies
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import Objective, read_objectives, read_studies

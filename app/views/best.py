@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.data.best import python_lines
-from app.data.convergence.spread import spread_of
-from app.views import shell
-from app.views.shell import Shown
+from tuner.app.data.best import python_lines
+from tuner.app.data.convergence.spread import spread_of
+from tuner.app.views import shell
+from tuner.app.views.shell import Shown
 from tuner.results.best import BestConfiguration, render
 from tuner.results.formats import Format
 from tuner.terminal.wording import values_text
@@ -56,7 +56,7 @@ def _best(shown: Shown, n: int) -> None:
     st.subheader("In Python")
     st.code(python_lines(shown.look.shown_url, shown.study.name), language="python")
     st.caption(
-        "In a training script `trials.current()` takes the same configuration when it runs alone."
+        "In a training script `tuner.current()` takes the same configuration when it runs alone."
     )
 
 

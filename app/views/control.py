@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import streamlit as st
 from optuna.trial import TrialState
 
-from app.data.control import Control
-from app.views import shell
-from app.views.permission import control_of, door, lock
-from app.views.shell import Shown
+from tuner.app.data.control import Control
+from tuner.app.views import shell
+from tuner.app.views.permission import control_of, door, lock
+from tuner.app.views.shell import Shown
 from tuner.errors import TunerError
 from tuner.store.records.commands import Order
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
-from app.charts.style import to_json
-from app.data.columns import Floats
-from app.data.convergence.forecast import MIN_TRIALS, Forecast, forecast, trials_left
-from app.data.convergence.hypervolume import hypervolume
-from app.data.convergence.series import (
+from tuner.app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
+from tuner.app.charts.style import to_json
+from tuner.app.data.columns import Floats
+from tuner.app.data.convergence.forecast import MIN_TRIALS, Forecast, forecast, trials_left
+from tuner.app.data.convergence.hypervolume import hypervolume
+from tuner.app.data.convergence.series import (
     Axis,
     BestSoFar,
     Scale,
@@ -21,10 +21,10 @@ from app.data.convergence.series import (
     pareto_front,
     scale_of,
 )
-from app.data.trials.columns import TrialColumns
-from app.views import shell
-from app.views.figure import show_figure
-from app.views.shell import Shown
+from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.views import shell
+from tuner.app.views.figure import show_figure
+from tuner.app.views.shell import Shown
 from tuner.queries.locate import StoredStudy
 
 _ALONE = "no other"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import streamlit as st
 
-from app.charts.lineage import lineage_figure
-from app.charts.many_curves import CurveAxes, many_curves_figure
-from app.charts.style import to_json
-from app.data.trials.columns import TrialColumns
-from app.data.trials.curves import MAX_CURVES, Curves, pick
-from app.views import shell
-from app.views.figure import show_figure
-from app.views.shell import Shown
+from tuner.app.charts.lineage import lineage_figure
+from tuner.app.charts.many_curves import CurveAxes, many_curves_figure
+from tuner.app.charts.style import to_json
+from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.curves import MAX_CURVES, Curves, pick
+from tuner.app.views import shell
+from tuner.app.views.figure import show_figure
+from tuner.app.views.shell import Shown
 
 _PICK_KEY = "trial_among_rivals"
 #: A click reruns the figure alone; the number above it, and the address, are others then.

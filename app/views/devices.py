@@ -9,14 +9,14 @@ from datetime import datetime
 import numpy as np
 import streamlit as st
 
-from app.charts.heat_map import heat_map_figure
-from app.charts.timeline import timeline_figure
-from app.data.devices.history import History
-from app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use
-from app.data.devices.leases import HostDevice, Leases
-from app.data.devices.now import devices_now, now_table
-from app.data.devices.samples import window_of
-from app.data.devices.timeline import (
+from tuner.app.charts.heat_map import heat_map_figure
+from tuner.app.charts.timeline import timeline_figure
+from tuner.app.data.devices.history import History
+from tuner.app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use
+from tuner.app.data.devices.leases import HostDevice, Leases
+from tuner.app.data.devices.now import devices_now, now_table
+from tuner.app.data.devices.samples import window_of
+from tuner.app.data.devices.timeline import (
     DeviceTotal,
     Spans,
     by_cause,
@@ -25,10 +25,10 @@ from app.data.devices.timeline import (
     spans_of,
     totals,
 )
-from app.data.outcome_words import shown as shown_word
-from app.views import shell
-from app.views.figure import show_figure
-from app.views.shell import Shown
+from tuner.app.data.outcome_words import shown as shown_word
+from tuner.app.views import shell
+from tuner.app.views.figure import show_figure
+from tuner.app.views.shell import Shown
 from tuner.devices.idle_causes import CAUSE_WORDS
 
 _HOUR_S = 3600.0

@@ -3,7 +3,8 @@
 Streamlit's own chart element (1.67) makes the chart anew when its data change, and forgets the
 zoom (streamlit#5107). This component hands new numbers to `Plotly.react`, which keeps them while
 `layout.uirevision` is the same (https://plotly.com/javascript/uirevision/). Plotly's program is
-that of the Python package, served by `app.server`: the page asks no other server for anything.
+that of the Python package, served by `tuner.app.server`: the page asks no other server for
+anything.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from functools import cache
 import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 
-from app.charts.style import Figure, to_json
-from app.library import LIBRARY_PATH, figure_script
+from tuner.app.charts.style import Figure, to_json
+from tuner.app.library import LIBRARY_PATH, figure_script
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import optuna
 import streamlit as st
 
-from app.charts.parameters import (
+from tuner.app.charts.parameters import (
     MAX_PAIRED,
     MAX_TRIALS,
     MIN_FOR_SURFACE,
@@ -13,10 +13,10 @@ from app.charts.parameters import (
     importance_figure,
     parameter_figure,
 )
-from app.charts.style import to_json
-from app.data.columns import Numbers
-from app.data.trials.columns import TrialColumns
-from app.data.trials.optuna_sample import (
+from tuner.app.charts.style import to_json
+from tuner.app.data.columns import Numbers
+from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.optuna_sample import (
     MAX_FOR_IMPORTANCE,
     dropped_params,
     importances,
@@ -25,9 +25,9 @@ from app.data.trials.optuna_sample import (
     spread_rows,
     study_of,
 )
-from app.views import shell
-from app.views.figure import show_figure
-from app.views.shell import Shown
+from tuner.app.views import shell
+from tuner.app.views.figure import show_figure
+from tuner.app.views.shell import Shown
 
 _PAIRED = (Kind.CONTOUR, Kind.RANK)
 _MIN_TRIALS = 2

@@ -9,9 +9,9 @@ from functools import cache
 import streamlit as st
 from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 
-from app.data.control import Control, place_of
-from app.data.permission import Doorkeeper
-from app.views.shell import Shown
+from tuner.app.data.control import Control, place_of
+from tuner.app.data.permission import Doorkeeper
+from tuner.app.views.shell import Shown
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE
 
 _WHO_KEY = "who controls"
@@ -88,7 +88,7 @@ def _log_in() -> None:
     try:
         st.login()
     except StreamlitMissingAuthlibError:
-        st.session_state[_PROBLEM_KEY] = "that needs `pip install 'tuner[login]'`."
+        st.session_state[_PROBLEM_KEY] = "that needs `pip install 'gpu-tuner[login]'`."
     except StreamlitAuthError as error:
         st.session_state[_PROBLEM_KEY] = str(error)
 

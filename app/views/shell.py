@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 import streamlit as st
 
-from app.data.page_data import Look, look_at
+from tuner.app.data.page_data import Look, look_at
 from tuner.config.sections.confirm import is_confirmation
 from tuner.errors import StoreError, TunerError
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE

@@ -5,9 +5,9 @@ from __future__ import annotations
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.data.convergence.spread import sparkline, time_left_s
-from app.data.overview import StudyLine, ago
-from app.views import shell
+from tuner.app.data.convergence.spread import sparkline, time_left_s
+from tuner.app.data.overview import StudyLine, ago
+from tuner.app.views import shell
 from tuner.queries.locate import StoredStudy
 from tuner.queries.study_state import Standing
 from tuner.terminal.studies import study_trials_text

@@ -8,21 +8,21 @@ import numpy as np
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
-from app.charts.curves import curve_figure
-from app.charts.trial_use import trial_use_figure
-from app.data.outcome_words import shown as shown_word
-from app.data.trials.filters import rows_where
-from app.data.trials.one_trial import OneTrial, log_tail
-from app.data.trials.table import Cell, chosen, table_of, words_of
-from app.views import shell
-from app.views.control import trial_buttons
-from app.views.figure import show_figure
-from app.views.shell import Shown
-from search_spaces import ParamValue
+from tuner.app.charts.curves import curve_figure
+from tuner.app.charts.trial_use import trial_use_figure
+from tuner.app.data.outcome_words import shown as shown_word
+from tuner.app.data.trials.filters import rows_where
+from tuner.app.data.trials.one_trial import OneTrial, log_tail
+from tuner.app.data.trials.table import Cell, chosen, table_of, words_of
+from tuner.app.views import shell
+from tuner.app.views.control import trial_buttons
+from tuner.app.views.figure import show_figure
+from tuner.app.views.shell import Shown
 from tuner.checkpoints.trial_folders import TrialKey
 from tuner.queries.attempts import StoredAttempt
 from tuner.queries.checkpoints import ShownCheckpoint
 from tuner.queries.usage import AttemptUse
+from tuner.search_spaces import ParamValue
 from tuner.terminal.wording import duration, values_text
 
 _TABLE_KEY, _NUMBERS_KEY = "trials_table", "trials_in_table"

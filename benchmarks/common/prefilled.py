@@ -13,8 +13,8 @@ from optuna.samplers import NSGAIISampler
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from search_spaces import Scalar, parse_space
-from search_spaces.space import Distribution
+from tuner.search_spaces import Scalar, parse_space
+from tuner.search_spaces.space import Distribution
 
 SPACE = parse_space(
     {

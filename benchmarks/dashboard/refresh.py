@@ -12,12 +12,12 @@ import optuna
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState, create_trial
 
-from app.charts.many_curves import CurveAxes
-from app.data.convergence.series import Axis
-from app.data.page_data import Look
-from app.views.convergence import Wish, draw
-from app.views.curves import draw_curves
-from app.views.shell import Shown
+from tuner.app.charts.many_curves import CurveAxes
+from tuner.app.data.convergence.series import Axis
+from tuner.app.data.page_data import Look
+from tuner.app.views.convergence import Wish, draw
+from tuner.app.views.curves import draw_curves
+from tuner.app.views.shell import Shown
 
 _NEW = 50
 

@@ -17,11 +17,11 @@ from optuna.samplers import RandomSampler
 from optuna.storages._rdb import models
 from optuna.trial import TrialState
 
-from search_spaces import parse_space
 from tuner.attempt import AttemptState, Outcome
 from tuner.config import Direction
 from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.search.study import StudySearch
+from tuner.search_spaces import parse_space
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.dispatcher_starts import device_id_of, host_id_of
 from tuner.store.records.provenance import host_facts

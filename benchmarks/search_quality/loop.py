@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
-from search_spaces import ParamValue
+from tuner.search_spaces import ParamValue
 from tuner.simulate.curves import Floats
 
 Value = TypeVar("Value")

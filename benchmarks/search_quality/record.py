@@ -28,8 +28,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from benchmarks.search_quality.tasks import LCBENCH_SPACE
-from search_spaces import parse_space
-from search_spaces.space import is_number
+from tuner.search_spaces import parse_space
+from tuner.search_spaces.space import is_number
 
 Array = NDArray[np.float64]
 

@@ -21,7 +21,6 @@ from benchmarks.search_quality.by_rung import RungFedTPE
 from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Next, Search, Verdict, play
 from benchmarks.search_quality.tasks import Task, read_task
-from search_spaces import ParamValue, SearchSpace
 from tuner.config import StudyConfig
 from tuner.config.study import Source, validate_study
 from tuner.search.defaults import pruner_of, sampler_of
@@ -34,6 +33,7 @@ from tuner.search.rungs.step_time import Pace
 from tuner.search.rungs.table import RungTable
 from tuner.search.samplers import tpe_speedup
 from tuner.search.samplers.transfer import N_TRANSFERRED
+from tuner.search_spaces import ParamValue, SearchSpace
 
 _Promoting: TypeAlias = AshaPruner | AsyncHyperbandPruner | FreezeThawPruner
 MakeSearch = Callable[[Task, int], Search[float]]

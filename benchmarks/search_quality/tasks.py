@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.search_quality.loop import Best, Largest, Recorded
-from search_spaces import ParamValue, SearchSpace, parse_space
+from tuner.search_spaces import ParamValue, SearchSpace, parse_space
 from tuner.simulate.curves import CurveTable, read_table
 
 #: Of LCBench (Zimmer, Lindauer and Hutter, 2021), as in `names` of the tables.

@@ -63,7 +63,7 @@ def read_package(name: str, elsewhere: Collection[str] = ()) -> Package:
     """Reads a package.
 
     Args:
-        name: Dotted, such as `trials.ddp`.
+        name: Dotted, such as `tuner.ddp`.
         elsewhere: Packages with a page of their own. What is imported from them is left out.
 
     Raises:
@@ -106,7 +106,7 @@ def _all_of(source: _Source) -> list[str]:
 def _is_imported_from(source: _Source, name: str, packages: Collection[str]) -> bool:
     return any(
         isinstance(each, ast.ImportFrom)
-        and (each.module or "").partition(".")[0] in packages
+        and any(f"{each.module}.".startswith(f"{package}.") for package in packages)
         and name in {alias.name for alias in each.names}
         for each in ast.walk(source.tree)
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from search_spaces.flow import flow
 from tuner.config.schema.json_schema import shipped_schema
 from tuner.config.schema.reference import Key, all_keys
+from tuner.search_spaces.flow import flow
 
 _INTRODUCTION = """\
 # Study file reference

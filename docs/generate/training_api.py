@@ -9,16 +9,18 @@ from docs.generate.source_reader import Class, Function, Member, Package, Value,
 
 #: Packages and modules whose `__all__` users may import, each with its heading.
 PACKAGES = {
-    "trials": "trials: inside a trial",
-    "trials.ddp": "trials.ddp: several ranks",
+    "tuner.trials": "tuner: inside a trial",
+    "tuner.trials.ddp": "tuner.ddp: several ranks",
     "tuner": "tuner: studies and results",
-    "search_spaces": "search_spaces: spaces in Python",
+    "tuner.search_spaces": "tuner.search_spaces: spaces in Python",
 }
+#: Under which name users import what stands in another module.
+_PUBLIC_NAMES = {"tuner.trials": "tuner", "tuner.trials.ddp": "tuner.ddp"}
 _HEAD = """\
 # Training code API
 
 Public names of the Python packages. A function that the tuner calls gets a
-[`TrialContext`](#trialcontext); a script gets it from [`trials.current`](#current). How they are
+[`TrialContext`](#trialcontext); a script gets it from [`tuner.current`](#current). How they are
 used is shown in [Tune your own program](your-program.md), [Checkpoints](checkpoints.md) and
 [Multi-GPU trials](multi-gpu.md).
 """
@@ -28,8 +30,8 @@ def training_api_page() -> str:
     """The page in Markdown, without the names of this module's packages being imported."""
     parts = [_HEAD]
     for name, heading in PACKAGES.items():
-        # `tuner` has the names of `trials` as well.
-        elsewhere = set(PACKAGES) - {name, name.partition(".")[0]}
+        # `tuner` has the names of `tuner.trials` as well.
+        elsewhere = set(PACKAGES) - {name} if name == "tuner" else set()
         parts.extend(_package(read_package(name, elsewhere), heading))
     return "\n".join(parts)
 
@@ -39,7 +41,7 @@ def _package(package: Package, heading: str) -> Iterator[str]:
     yield f"{package.docstring.text}\n"
     for member in package.members:
         yield f"### {member.name}\n"
-        yield from _member(package.name, member)
+        yield from _member(_PUBLIC_NAMES.get(package.name, package.name), member)
 
 
 def _member(package: str, member: Member) -> Iterator[str]:

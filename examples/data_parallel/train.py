@@ -9,7 +9,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from trials import TrialContext, ddp
+from tuner import TrialContext, ddp
 
 
 @cache

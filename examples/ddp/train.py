@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-import trials
-from trials import TrialContext, ddp
+import tuner
+from tuner import TrialContext, ddp
 
 DEFAULTS = {"lr": 3e-3, "width": 64, "batch_size": 64, "epochs": 6}
 
@@ -91,6 +91,6 @@ def train(trial: TrialContext) -> float:
 load_data()  # While this module is imported, once, and not in each process.
 
 if __name__ == "__main__":
-    trial = trials.current(DEFAULTS)
+    trial = tuner.current(DEFAULTS)
     trial.seed_everything()  # As the tuner did, so that the best trial comes out again.
     train(trial)

@@ -15,7 +15,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trials import TrialContext, ddp
+from tuner import TrialContext, ddp
 
 N_ROWS = 8
 N_FEATURES = 32

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from trials import TrialContext, ddp
+from tuner import TrialContext, ddp
 
 BATCH_SIZE_PER_DEVICE = 32
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import optuna
 import torch
 
-from trials import TrialContext
+from tuner import TrialContext
 
 N_STEPS = 60
 #: Of a step: something real takes longer than to launch a member.

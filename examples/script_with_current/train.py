@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-import trials
+import tuner
 
 DEFAULTS = {"lr": 1e-2, "width": 32, "dropout": 0.2, "epochs": 15}
 
@@ -29,7 +29,7 @@ def load_data(device: torch.device) -> list[torch.Tensor]:
 
 
 def main() -> None:
-    trial = trials.current(DEFAULTS)
+    trial = tuner.current(DEFAULTS)
     params = trial.params
     print(f"trial {trial.number} on {trial.device}: {params}")
     torch.manual_seed(trial.seed)

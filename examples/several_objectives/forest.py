@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from trials import TrialContext
+from tuner import TrialContext
 
 
 @cache

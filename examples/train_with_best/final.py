@@ -6,8 +6,8 @@ After python -m tuner.run study.yaml: python final.py
 import torch
 
 import tuner
-from trials import Params
-from trials.digits_mlp import Split, build_model, splits, train_epoch
+from tuner import Params
+from tuner.trials.digits_mlp import Split, build_model, splits, train_epoch
 
 FILE = "digits.pt"
 

@@ -129,7 +129,7 @@ def _group(trial: Any) -> Iterator[None]:
     if trial.world_size == 1:
         yield
         return
-    from trials import ddp
+    from tuner import ddp
 
     with ddp.group(trial):
         yield

@@ -8,7 +8,7 @@ from tests.e2e.study_folder import StudyFolder
 
 TRAIN = """
 import os, sys, time
-from trials import ddp
+from tuner import ddp
 
 def train(trial):
     with ddp.group(trial, timeout_s=6):

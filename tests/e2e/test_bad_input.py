@@ -276,7 +276,7 @@ def test_database_of_a_newer_schema(study_folder: StudyFolder) -> None:
     check_refused(
         study_folder.tune(*more),
         f"The database {url} was written by a newer tuner (schema 9999; this one knows "
-        f"{ours[0]}). Upgrade with `pip install -U tuner`, or name another storage.",
+        f"{ours[0]}). Upgrade with `pip install -U gpu-tuner`, or name another storage.",
         out=DEVICES_LINE,
     )
     study_folder.execute("update tuner_alembic_version set version_num = ?", *ours)
@@ -418,13 +418,13 @@ def test_module_that_does_not_exist(study_folder: StudyFolder) -> None:
     )
 
 
-def test_module_with_the_name_of_a_package_of_ours(study_folder: StudyFolder) -> None:
-    study_folder.write("search_spaces.py", "")
+def test_module_named_tuner(study_folder: StudyFolder) -> None:
+    study_folder.write("tuner.py", "")
     study_folder.study()
     check_refused(
-        study_folder.tune(),
-        f"The folder {study_folder.path} has a module 'search_spaces' of its own, which hides the "
-        "tuner's package of that name. Rename search_spaces.py.",
+        study_folder.tuner("run", "study.yaml"),
+        f"study.yaml: The folder {study_folder.path} has a module 'tuner' of its own, which hides the "
+        "installed package of that name. Rename tuner.py.",
     )
 
 

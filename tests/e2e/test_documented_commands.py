@@ -64,7 +64,7 @@ def accuracy_after(epoch): return 0.25 * epoch
 """
 AROUND_THE_CHECKPOINT = """
 import torch, trials
-epoch, trial, model = 3, trials.current(), torch.nn.Linear(2, 1)
+epoch, trial, model = 3, tuner.current(), torch.nn.Linear(2, 1)
 {block}
 assert state is None
 assert trial.load_checkpoint()["epoch"] == 3

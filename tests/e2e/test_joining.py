@@ -28,7 +28,7 @@ def test_a_trial_with_several_threads_does_not_wait_for_those_of_the_fork_server
 ) -> None:
     """GNU's OpenMP waits for ever for threads that were started before a fork."""
     study_folder.study(
-        trial={"function": "trials.digits_mlp:train"},
+        trial={"function": "tuner.trials.digits_mlp:train"},
         objectives={"accuracy": "maximize"},
         search_space={
             "lr": {"type": "float", "low": 1e-3, "high": 1e-2},

@@ -59,9 +59,9 @@ SCRIPT = (
     + """
 if __name__ == "__main__":
     import sys
-    import trials
+    import tuner
     try:
-        train(trials.current())
+        train(tuner.current())
     except optuna.TrialPruned:
         sys.exit({exit_code})
 """
@@ -92,7 +92,7 @@ WIDE = TRAINS.replace("def train(trial):", "def steps(trial):").replace(
     "trial.report(1.0, step)", "ddp.mean(1.0, trial); trial.report(1.0, step)"
 ) + (
     """
-from trials import ddp
+from tuner import ddp
 
 def train(trial):
     with ddp.group(trial):
@@ -126,7 +126,7 @@ from pathlib import Path
 
 import optuna
 
-from trials import ddp
+from tuner import ddp
 
 def train(trial):
     Path(f"pid-{trial.attempt_number}-{trial.rank}").write_text(str(__import__("os").getpid()))

@@ -206,9 +206,9 @@ def test_command_that_reports_once_more_after_sigterm(
 
 # Speaks for itself, asks seldom, and leaves its loop in peace when it is told to end.
 SCRIPT = """
-import trials
+import tuner
 
-trial = trials.current()
+trial = tuner.current()
 for step in range(1, 21):
     trial.report(trial.params["x"] * step, step)
     if step % 5 == 0 and trial.should_prune():

@@ -210,7 +210,7 @@ def test_keras_script_has_as_many_replicas_as_devices(example: Example) -> None:
 SCRIPT = """
 import optuna, trials
 
-trial = trials.current()
+trial = tuner.current()
 trial.set_user_attr("note", "of one rank")
 lr = trial.suggest_float("lr", 0, 1)
 for step in range(1, 4):

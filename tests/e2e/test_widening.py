@@ -24,7 +24,7 @@ TRAIN = """
 import os, time
 import optuna, torch
 import torch.distributed as dist
-from trials import ddp
+from tuner import ddp
 
 LAST, N_WIDE, WANTED, SAVES = 10_000, 5, int(os.environ["WANTED"]), os.environ["SAVES"] == "1"
 

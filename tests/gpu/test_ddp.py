@@ -1,4 +1,4 @@
-"""`trials.ddp` with NCCL: one rank on each GPU of this machine; some need two GPUs."""
+"""`tuner.ddp` with NCCL: one rank on each GPU of this machine; some need two GPUs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.integration.trials.ranks import Rank, run_ranks, values_of
-from trials import ddp
-from trials.context import TrialContext
+from tuner import ddp
+from tuner.trials.context import TrialContext
 
 pytestmark = pytest.mark.gpu
 

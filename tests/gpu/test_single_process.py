@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.integration.trials.ranks import run_ranks, values_of
-from trials.context import TrialContext
+from tuner.trials.context import TrialContext
 
 pytestmark = pytest.mark.gpu
 

@@ -17,9 +17,9 @@ ROOT = Path(__file__).parents[2]
 #: Folders, from the lowest line to the highest. A module imports from its own line and from those
 #: above it here; what stands in a folder's subfolders is on the folder's line.
 LAYERS = """
-search_spaces
+tuner.search_spaces
 tuner.errors tuner.attempt tuner.messages tuner.clock tuner.budget tuner.process_identity
-tuner.pareto_front
+tuner.distribution tuner.pareto_front
 tuner.checkpoints
 tuner.devices
 tuner.config
@@ -28,17 +28,17 @@ tuner.launch
 tuner.search
 tuner.dispatch
 tuner.results
-trials
+tuner.trials
 tuner.queries
 tuner.actions
 tuner.terminal
 tuner.monitoring
 tuner.compose
 tuner.simulate
-app.data app.library app.assets
-app.charts
-app.views
-app
+tuner.app.data tuner.app.library tuner.app.assets
+tuner.app.charts
+tuner.app.views
+tuner.app
 tuner.api
 tuner.cli
 tuner.run tuner.best
@@ -49,12 +49,16 @@ ALLOWED = {
     ("tuner", "tuner.results.schedule"): "the package's public names, imported on first use",
     ("tuner", "tuner.api.start"): "the package's public names, imported on first use",
     ("tuner", "tuner.api.study"): "the package's public names, imported on first use",
-    ("tuner", "trials.ddp"): "the package's public names, imported on first use",
-    ("tuner", "trials.context"): "the package's public names, imported on first use",
-    ("tuner", "trials.current"): "the package's public names, imported on first use",
-    ("tuner", "trials.params"): "the package's public names, imported on first use",
-    ("tuner.results.best", "trials.checkpoints"): "imported late, by who loads a state",
+    ("tuner", "tuner.trials.ddp"): "the package's public names, imported on first use",
+    ("tuner", "tuner.trials.context"): "the package's public names, imported on first use",
+    ("tuner", "tuner.trials.current"): "the package's public names, imported on first use",
+    ("tuner", "tuner.trials.params"): "the package's public names, imported on first use",
+    ("tuner.results.best", "tuner.trials.checkpoints"): "imported late, by who loads a state",
 }
+
+
+#: Folders of the top level that are subpackages of `tuner`, by a symbolic link.
+PARTS = ("search_spaces", "trials", "app")
 
 
 def level(module: str) -> int | None:
@@ -68,9 +72,13 @@ def level(module: str) -> int | None:
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for package in ("tuner", "search_spaces", "trials", "app"):
+    for package in ("tuner", *PARTS):
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
+            if package in PARTS:
+                parts = ("tuner", *parts)
+            elif parts[1] in PARTS:
+                continue
             yield ".".join(part for part in parts if part != "__init__"), path
 
 
@@ -129,10 +137,10 @@ def test_search_spaces_imports_optuna_only() -> None:
     outside = {
         target.partition(".")[0]
         for name, path in modules()
-        if name.partition(".")[0] == "search_spaces"
+        if name.startswith("tuner.search_spaces")
         for target in imported(path, set())
     }
-    assert outside - sys.stdlib_module_names == {"search_spaces", "optuna", "yaml"}
+    assert outside - sys.stdlib_module_names == {"tuner", "optuna", "yaml"}
 
 
 def test_private_names_of_optuna_are_imported_in_one_place() -> None:
@@ -157,25 +165,30 @@ def _names_of(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:
     outside = {
-        (".".join(name.split(".")[:2]), target.partition(".")[0])
+        (re.sub(r"^(tuner(?:\.app)?\.\w+).*", r"\1", name), target.partition(".")[0])
         for name, path in modules()
         for target in imported(path, set())
     }
     knowing = {each for each in outside if each[1] in ("streamlit", "plotly")}
     assert knowing == {
-        ("app.charts", "plotly"),
+        ("tuner.app.charts", "plotly"),
         ("tuner.simulate", "plotly"),
-        ("app.views", "streamlit"),
-        ("app.main", "streamlit"),
-        ("app.server", "streamlit"),
-        ("app.assets", "streamlit"),
-        ("app.library", "plotly"),
+        ("tuner.app.views", "streamlit"),
+        ("tuner.app.main", "streamlit"),
+        ("tuner.app.server", "streamlit"),
+        ("tuner.app.assets", "streamlit"),
+        ("tuner.app.library", "plotly"),
     }
 
 
 @pytest.mark.parametrize(
     "module",
-    ["tuner.compose.wiring", "tuner.compose.run_report", "trials.worker.function_worker", "trials"],
+    [
+        "tuner.compose.wiring",
+        "tuner.compose.run_report",
+        "tuner.trials.worker.function_worker",
+        "tuner.trials",
+    ],
 )
 def test_nothing_but_training_code_imports_torch(module: str) -> None:
     code = f"import {module}, sys; sys.exit('torch' in sys.modules)"

@@ -10,9 +10,8 @@ from typing import Any
 
 from typer.main import get_command
 
-import search_spaces
-import trials
 import tuner
+from tuner import search_spaces, trials
 from tuner.cli.main import app
 
 #: Each command with its options.

@@ -18,22 +18,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import IO
 
-from trials.context import TrialContext
-from trials.worker.environment import builtins_of, environment_of
-from trials.worker.function_worker import (
-    EXIT_DISPATCHER_GONE,
-    EXIT_OK,
-    EXIT_TERMINATED,
-    build_params,
-    cancelled,
-    connect,
-    leave,
-    settle,
-)
-from trials.worker.link import DispatcherLink
-from trials.worker.metrics import Curve, LineReader, Reading, line_reader
-from trials.worker.output_lines import LineSplitter
-from trials.worker.termination import Termination
 from tuner.attempt import Cause, Outcome
 from tuner.config.command_template import render_argv
 from tuner.errors import ChannelClosed
@@ -43,6 +27,22 @@ from tuner.launch.local_host.guardian import GRACE_S
 from tuner.launch.local_host.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
 from tuner.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, RemarkTopic, name_problem
+from tuner.trials.context import TrialContext
+from tuner.trials.worker.environment import builtins_of, environment_of
+from tuner.trials.worker.function_worker import (
+    EXIT_DISPATCHER_GONE,
+    EXIT_OK,
+    EXIT_TERMINATED,
+    build_params,
+    cancelled,
+    connect,
+    leave,
+    settle,
+)
+from tuner.trials.worker.link import DispatcherLink
+from tuner.trials.worker.metrics import Curve, LineReader, Reading, line_reader
+from tuner.trials.worker.output_lines import LineSplitter
+from tuner.trials.worker.termination import Termination
 
 #: From SIGTERM to SIGKILL for a command that was pruned.
 TERMINATE_TIMEOUT_S = 10.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces import ParamValue
-from trials.context import TrialContext
 from tuner.config.command_template import render_env
 from tuner.launch.request import trial_environment
+from tuner.search_spaces import ParamValue
+from tuner.trials.context import TrialContext
 
 
 def builtins_of(context: TrialContext) -> dict[str, ParamValue]:

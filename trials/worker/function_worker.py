@@ -21,11 +21,6 @@ from typing import Any, NoReturn
 
 from optuna import TrialPruned
 
-from trials import active
-from trials.context import TrialContext
-from trials.worker.environment import environment_of
-from trials.worker.link import DispatcherLink
-from trials.worker.termination import REASON, Termination
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, give_back_limit
@@ -39,6 +34,11 @@ from tuner.launch.request import (
     LaunchRequest,
 )
 from tuner.messages import ENDS_EARLY, RETURNED_PARAMS_ATTR, Action, Finished
+from tuner.trials import active
+from tuner.trials.context import TrialContext
+from tuner.trials.worker.environment import environment_of
+from tuner.trials.worker.link import DispatcherLink
+from tuner.trials.worker.termination import REASON, Termination
 
 EXIT_OK = 0
 EXIT_TERMINATED = 128 + signal.SIGTERM

@@ -21,13 +21,13 @@ from typing import Protocol, TypeVar
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
-from trials.worker.outbox import Outbox
-from trials.worker.termination import REASON, Termination
 from tuner import messages
 from tuner.attempt import AttemptId
 from tuner.clock import since_boot_s
 from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
 from tuner.launch.failure_diagnosis import readable
+from tuner.trials.worker.outbox import Outbox
+from tuner.trials.worker.termination import REASON, Termination
 
 _IS_GONE = "The dispatcher that launched this trial is gone."
 _M = TypeVar("_M", bound=messages.Message)
@@ -172,7 +172,7 @@ class DispatcherLink:
         """Hands over the values of a step; of a rank above 0, only which step it is at.
 
         Never waits. What a dispatcher that stands still does not take is kept in memory and sent
-        with a later call; see `trials.worker.outbox` for how much.
+        with a later call; see `tuner.trials.worker.outbox` for how much.
 
         Raises:
             MessageTooLarge: If the dispatcher would refuse it.

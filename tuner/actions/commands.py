@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
 
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.config.error_text import to_mistakes
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.confirm import confirmation_of
@@ -21,6 +20,7 @@ from tuner.errors import ConfigError
 from tuner.messages import Json
 from tuner.queries.dispatchers import StoredDispatcher, read_dispatchers
 from tuner.queries.locate import Place, choose_study, stored_studies, writing
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.records.commands import (
     OF_THE_WHOLE,

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.errors import ConfigError
 from tuner.queries.trials import PARAM_PREFIX
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

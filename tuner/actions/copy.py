@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.trial import TrialState
 
-from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, identity, to_json
 from tuner.actions.refit_trial import LeftOut, refitted
 from tuner.actions.row_transfer import Change, Row, Transfer, leave_out
 from tuner.actions.study_tables import study_tables
@@ -25,6 +24,7 @@ from tuner.queries.studies import Objective, read_objectives
 from tuner.queries.trial_params import read_space, read_whole_params
 from tuner.search.samplers.transfer import TRANSFER_ATTR
 from tuner.search.study_identity import IDENTITY_ATTR, OBJECTIVES_ATTR, SPACE_ATTR, to_optuna
+from tuner.search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, identity, to_json
 from tuner.store.connection.database import check_file, open_database, parse_url
 from tuner.store.optuna_tables.statements import (
     CONSTRAINTS_ATTR,

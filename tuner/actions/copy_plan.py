@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from search_spaces import AnySpace, SpaceError, load_space
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.actions.copy import Keep, NewSpace
 from tuner.config import StudyConfig, load_study_file
 from tuner.errors import ConfigError
 from tuner.queries.locate import Place, find_place, place_of
+from tuner.search_spaces import AnySpace, SpaceError, load_space
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

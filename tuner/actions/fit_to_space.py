@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from optuna.distributions import BaseDistribution
 
-from search_spaces import ParamValue, SearchSpace
-from search_spaces.fit import Misfits, fit, fit_distributions
 from tuner.actions.config_input import Given
 from tuner.errors import ConfigError
+from tuner.search_spaces import ParamValue, SearchSpace
+from tuner.search_spaces.fit import Misfits, fit, fit_distributions
 
 _MAX_LINES = 20
 

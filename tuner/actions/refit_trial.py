@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces import ParamValue, Scalar, SearchSpace
-from search_spaces.fit import Misfit, check_constant, convert
-from search_spaces.space import format_value
+from tuner.search_spaces import ParamValue, Scalar, SearchSpace
+from tuner.search_spaces.fit import Misfit, check_constant, convert
+from tuner.search_spaces.space import format_value
 
 
 class LeftOut(ValueError):

@@ -15,11 +15,11 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from search_spaces import SearchSpace
 from tuner.config import Source, StudyConfig
 from tuner.config.study import validate_study
 from tuner.config.study_file import parse_study
 from tuner.errors import ConfigError
+from tuner.search_spaces import SearchSpace
 
 CALL = "tuner.tune()"
 #: Keys of a study file that are called otherwise in a call.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
-from search_spaces import ParamValue
+from tuner.search_spaces import ParamValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from tuner.results.best import BestConfiguration, load_best
 from tuner.store.connection.database import shown_url
 
 if TYPE_CHECKING:
-    from app.charts.style import Figure
+    from tuner.app.charts.style import Figure
 
 _POLL_S = 0.2
 
@@ -97,7 +97,7 @@ class Study:
         from tuner.monitoring.dashboard_process import check_installed
 
         check_installed()
-        report = importlib.import_module("app.report")
+        report = importlib.import_module("tuner.app.report")
         place = self._place()
         with reading(place) as (_, connection):
             stored = choose_study(connection, place)

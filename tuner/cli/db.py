@@ -77,7 +77,7 @@ def _status_text(status: DatabaseStatus) -> str:
     if status.revision is not None and status.revision < SCHEMA_REVISION:
         revision += f", older than this tuner's {SCHEMA_REVISION}: tuner db upgrade"
     if status.revision is not None and status.revision > SCHEMA_REVISION:
-        revision += f", newer than this tuner's {SCHEMA_REVISION}: pip install -U tuner"
+        revision += f", newer than this tuner's {SCHEMA_REVISION}: pip install -U gpu-tuner"
     facts = {
         "database": status.url,
         "server": status.server,

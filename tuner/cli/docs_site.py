@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tuner.distribution import DISTRIBUTION
 from tuner.errors import ConfigError, LaunchError
 
 CONFIGURATION = "mkdocs.yml"
@@ -32,11 +33,11 @@ def find_sources() -> Path:
     checkout = Path(__file__).resolve().parents[2]
     if (checkout / CONFIGURATION).is_file():
         return checkout
-    for file in importlib.metadata.files("tuner") or ():
+    for file in importlib.metadata.files(DISTRIBUTION) or ():
         path = Path(str(file.locate()))
         if file.as_posix().endswith(_IN_A_WHEEL) and path.is_file():
             return path.resolve().parent
-    raise ConfigError("The documentation is not installed. Install tuner again with pip.")
+    raise ConfigError(f"The documentation is not installed. Install {DISTRIBUTION} again with pip.")
 
 
 def check_installed(sources: Path) -> None:
@@ -47,7 +48,7 @@ def check_installed(sources: Path) -> None:
     if any(importlib.util.find_spec(name) is None for name in _PACKAGES):
         raise LaunchError(
             "The documentation is built with MkDocs, which is not installed: "
-            f"pip install 'tuner[docs]'\nThe same pages as text are in {sources / 'docs'}"
+            f"pip install 'gpu-tuner[docs]'\nThe same pages as text are in {sources / 'docs'}"
         )
 
 

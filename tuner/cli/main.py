@@ -25,6 +25,7 @@ from tuner.cli.studies import A_STUDY
 from tuner.compose.start import run_study
 from tuner.config import load_study_file
 from tuner.config.storage_url import without_passwords
+from tuner.distribution import DISTRIBUTION
 from tuner.errors import EXIT_BAD_INPUT, ConfigError
 from tuner.results.formats import Format
 from tuner.terminal.output import lasting_output
@@ -247,7 +248,7 @@ logging.getLogger("tuner").addHandler(logging.NullHandler())
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
-        print(f"tuner {importlib.metadata.version('tuner')}")
+        print(f"tuner {importlib.metadata.version(DISTRIBUTION)}")
         raise typer.Exit
 
 

@@ -40,7 +40,7 @@ def report(
         place = find_place(source, study, os.environ)
         with reading(place) as (_, connection):
             chosen = choose_study(connection, place)
-        from app.report import write_report
+        from tuner.app.report import write_report
 
         try:
             write_report(place.url, chosen, output, datetime.now(UTC))

@@ -16,7 +16,6 @@ from optuna.pruners import NopPruner
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from search_spaces.strict_yaml import read_yaml
 from tuner.budget import Budget
 from tuner.compose.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 from tuner.config import BudgetConfig, PrunerConfig, SamplerConfig, StudyConfig
@@ -27,6 +26,7 @@ from tuner.launch.protocols import Events
 from tuner.monitoring.hooks import Hooks
 from tuner.results.confirmations import Leader, insert_runs
 from tuner.search.study import StudySearch
+from tuner.search_spaces.strict_yaml import read_yaml
 
 #: What a run of a leader does not have of its study.
 _NOT_OF_RUNS = (

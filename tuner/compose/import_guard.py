@@ -1,6 +1,6 @@
-"""Finds a user's module that has the name of a package of ours and so hides it.
+"""Finds a user's module named `tuner`, which hides the package.
 
-Imports the standard library only: it is asked before anything of ours that could be hidden.
+Imports the standard library only: it is called before any module that could be hidden.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-PACKAGES = ("tuner", "search_spaces", "trials")
+PACKAGE = "tuner"
 EXIT_BAD_INPUT = 2
 
 
@@ -17,13 +17,12 @@ def find_shadow(folders: Iterable[Path]) -> str:
     """What is wrong and what to do, where a folder has such a module; else empty."""
     ours = Path(__file__).resolve().parents[2]
     for folder in folders:
-        for package in PACKAGES:
-            for found in (folder / f"{package}.py", folder / package / "__init__.py"):
-                if found.exists() and not found.resolve().is_relative_to(ours / package):
-                    return (
-                        f"The folder {folder} has a module {package!r} of its own, which hides "
-                        f"the tuner's package of that name. Rename {found.relative_to(folder)}."
-                    )
+        for found in (folder / f"{PACKAGE}.py", folder / PACKAGE / "__init__.py"):
+            if found.exists() and not found.resolve().is_relative_to(ours / PACKAGE):
+                return (
+                    f"The folder {folder} has a module {PACKAGE!r} of its own, which hides the "
+                    f"installed package of that name. Rename {found.relative_to(folder)}."
+                )
     return ""
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import optuna
 import yaml
 
-from search_spaces import DefineByRunSpace, ParamValue, SearchSpace
 from tuner.attempt import Attempt
 from tuner.compose.start import open_launcher
 from tuner.compose.study_plan import (
@@ -36,6 +35,7 @@ from tuner.launch.inbox import Inbox
 from tuner.search.defaults import choose, sampler_of
 from tuner.search.samplers.transfer import Transferred
 from tuner.search.study_identity import to_optuna
+from tuner.search_spaces import DefineByRunSpace, ParamValue, SearchSpace
 from tuner.store.connection.database import open_database, shown_url
 from tuner.terminal import wording
 from tuner.terminal.studies import confirmation_lines

@@ -161,7 +161,7 @@ def _serve_metrics(
     try:
         from tuner.monitoring.prometheus import MetricsAddress, MetricsServer
     except ModuleNotFoundError as error:
-        problem = "needs the package prometheus-client: pip install 'tuner[metrics]'."
+        problem = "needs the package prometheus-client: pip install 'gpu-tuner[metrics]'."
         raise ConfigError(problem, key="--metrics-port") from error
     about = {
         "study": config.study,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from optuna.pruners import BasePruner
 
-from search_spaces import DefineByRunSpace
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.import_guard import find_shadow
 from tuner.config import StudyConfig
@@ -54,6 +53,7 @@ from tuner.launch.request import (
     Program,
 )
 from tuner.search.defaults import pruner_of, sampler_of
+from tuner.search_spaces import DefineByRunSpace
 
 if TYPE_CHECKING:
     from tuner.devices.nvidia.probe import NvmlProbe

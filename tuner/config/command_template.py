@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from search_spaces import ParamValue
-from search_spaces.space import format_value
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.space import format_value
 
 BUILTINS = {
     "trial_number": "number of the trial in its study, from 0",

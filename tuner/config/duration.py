@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from search_spaces.space import is_number
+from tuner.search_spaces.space import is_number
 
 _SECONDS = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
 _PART = r"(\d+(?:\.\d+)?)"

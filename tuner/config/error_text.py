@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from search_spaces import SpaceError
 from tuner.config.mistakes import Mistake, Refusal, join_key
+from tuner.search_spaces import SpaceError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -17,7 +17,7 @@ Keys: TypeAlias = Mapping[str, Sequence[str]]
 
 _MISSING = {
     "study": "Name the study, for example study: digits-mlp.",
-    "trial": "Say what to run, for example trial: {function: trials.digits_mlp:train}.",
+    "trial": "Say what to run, for example trial: {function: tuner.trials.digits_mlp:train}.",
     "trial.metrics.pattern": "Give a regular expression, or remove trial.metrics for JSON lines.",
 }
 _WANTED = {

@@ -10,8 +10,8 @@ import contextlib
 
 import yaml
 
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.config.storage_url import without_passwords
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 MASK = "***"
 

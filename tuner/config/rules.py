@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from search_spaces import AnySpace, DefineByRunSpace, SearchSpace
-from search_spaces.space import format_value, is_number
 from tuner.config.command_template import BUILTINS, TemplateError, places
 from tuner.config.metric_pattern import expand
 from tuner.config.mistakes import Mistake, Refusal, refuse
+from tuner.search_spaces import AnySpace, DefineByRunSpace, SearchSpace
+from tuner.search_spaces.space import format_value, is_number
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
@@ -62,7 +62,7 @@ def check_function(target: str) -> str:
         return target
     hint = " Write the module's name, not the path of its file." if ".py" in target else ""
     raise ValueError(
-        f"is {target!r}, but must be module:function, such as trials.digits_mlp:train.{hint}"
+        f"is {target!r}, but must be module:function, such as tuner.trials.digits_mlp:train.{hint}"
     )
 
 
@@ -168,7 +168,7 @@ def check_trial(
     mistakes = []
     if has_function == has_command:
         given = "both function and command" if has_function else "neither function nor command"
-        example = "function: trials.digits_mlp:train, or command: [python, train.py]"
+        example = "function: tuner.trials.digits_mlp:train, or command: [python, train.py]"
         problem = f"has {given}. Give one of them: {example}."
         mistakes.append(Mistake(key="", problem=problem))
     if has_metrics and not has_command:

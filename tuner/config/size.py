@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from search_spaces.space import is_number
+from tuner.search_spaces.space import is_number
 
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4} | {
     "ki": 1024,

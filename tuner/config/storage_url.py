@@ -166,7 +166,7 @@ def _check_driver(url: URL, *, shown: str) -> None:
         ) from None
     except ImportError as error:
         extra = _EXTRAS.get(url.get_backend_name())
-        advice = f"pip install 'tuner[{extra}]'" if extra else f"Install {error.name}"
+        advice = f"pip install 'gpu-tuner[{extra}]'" if extra else f"Install {error.name}"
         raise ValueError(
             f"is {shown!r}, whose driver is not installed ({error}). {advice}."
         ) from error

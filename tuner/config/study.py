@@ -27,8 +27,6 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
-from search_spaces import AnySpace, load_space
-from search_spaces.json_schema import SPACE
 from tuner.config import rules
 from tuner.config.error_text import Keys, to_mistakes
 from tuner.config.fields import Hook, WholeNumber
@@ -46,6 +44,8 @@ from tuner.config.sections.usage import UsageConfig
 from tuner.config.sections.widen import widen_mistakes
 from tuner.config.storage_url import default_storage, resolve_storage
 from tuner.devices.request import CpuSlots, DeviceRequest, parse_device_request
+from tuner.search_spaces import AnySpace, load_space
+from tuner.search_spaces.json_schema import SPACE
 
 
 class Direction(Enum):
@@ -155,7 +155,7 @@ class StudyConfig(Model):
     )
     trial: TrialConfig = Field(
         description="What to run for one trial, and its limits.",
-        examples=[{"function": "trials.digits_mlp:train"}],
+        examples=[{"function": "tuner.trials.digits_mlp:train"}],
     )
     search_space: Annotated[AnySpace | None, _SPACE_SCHEMA] = Field(
         default=None,

@@ -6,9 +6,9 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 from tuner.config.study import Source, StudyConfig, validate_study
 from tuner.errors import ConfigError
+from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 
 _SHORT_FORMS = ("sampler", "pruner")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from search_spaces import ParamValue
 from tuner.attempt import Attempt, Ending
 from tuner.search.incumbent import BestTrial
+from tuner.search_spaces import ParamValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,12 +55,14 @@ _SHARED_MEMORY_FULL = re.compile(
 _PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 
 #: Where every traceback of a user's program begins.
-_PACKAGES = Path(__file__).parents[2]
-_MACHINERY = {
-    _PACKAGES / "tuner" / "launch" / "entry.py",
-    _PACKAGES / "trials" / "function_worker.py",
-    _PACKAGES / "trials" / "command_worker.py",
-}
+_TUNER = Path(__file__).parents[1]
+MACHINERY = frozenset(
+    {
+        _TUNER / "launch" / "local_host" / "entry.py",
+        _TUNER / "trials" / "worker" / "function_worker.py",
+        _TUNER / "trials" / "worker" / "command_worker.py",
+    }
+)
 
 
 def memory_cause(text: str) -> Cause | None:
@@ -150,7 +152,7 @@ def _is_machinery(frame: traceback.FrameSummary) -> bool:
     path = Path(frame.filename)
     if frame.filename.startswith("<frozen") or path.parent.name == "importlib":
         return True
-    return path in _MACHINERY
+    return path in MACHINERY
 
 
 def signal_name(number: int) -> str:

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from search_spaces import ParamValue
 from tuner.attempt import Attempt
 from tuner.checkpoints.paths import StudyFiles
 from tuner.devices.allocation.pool import Lease
@@ -22,6 +21,7 @@ from tuner.launch.request import (
     Program,
 )
 from tuner.messages import Assign
+from tuner.search_spaces import ParamValue
 
 ENV_DEVICES = "TUNER_DEVICES"
 #: All ranks of a trial are on this host, and nobody else shall reach them.

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from search_spaces import ParamValue
-from search_spaces.space import format_value
 from tuner.attempt import AttemptId
 from tuner.messages import Assign
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.space import format_value
 
 #: Characters that an environment variable's name may not have.
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")

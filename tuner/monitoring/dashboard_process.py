@@ -38,7 +38,7 @@ def check_installed() -> None:
         LaunchError: If the dashboard's own packages are not there.
     """
     if any(importlib.util.find_spec(name) is None for name in ("streamlit", "plotly")):
-        raise LaunchError("The dashboard needs Streamlit: pip install 'tuner[dashboard]'")
+        raise LaunchError("The dashboard needs Streamlit: pip install 'gpu-tuner[dashboard]'")
 
 
 def read_token(file: Path | None, environ: Mapping[str, str]) -> str:
@@ -71,7 +71,7 @@ def read_token(file: Path | None, environ: Mapping[str, str]) -> str:
 def command(*, host: str, port: int) -> list[str]:
     """What is started. It names no database."""
     # -P: what lies in the folder where the user stands must not shadow the dashboard's modules.
-    return [sys.executable, "-P", "-m", "app.server", "--host", host, "--port", str(port)]
+    return [sys.executable, "-P", "-m", "tuner.app.server", "--host", host, "--port", str(port)]
 
 
 def environment(place: Place, environ: Mapping[str, str], token: str = "") -> dict[str, str]:

@@ -21,7 +21,6 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from search_spaces import ParamValue
 from tuner.attempt import Outcome
 from tuner.dispatch.notices import Ended, Notice, Said, Snapshot, View
 from tuner.dispatch.terms import Result
@@ -30,6 +29,7 @@ from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.launch.local_host.processes import signal_group
 from tuner.launch.protocols import Guard
 from tuner.search.incumbent import BestTrial
+from tuner.search_spaces import ParamValue
 
 _MAX_AT_ONCE = 2
 _MAX_WAITING = 100

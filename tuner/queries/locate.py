@@ -9,11 +9,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from search_spaces.space import nearest
 from tuner.config import StudyConfig, load_study_file
 from tuner.config.sections.confirm import only_study
 from tuner.config.storage_url import resolve_storage
 from tuner.errors import EXIT_BAD_INPUT, ConfigError, StoreError
+from tuner.search_spaces.space import nearest
 from tuner.store.connection.database import Database, open_database, shown_url, store_errors
 from tuner.store.optuna_tables.statements import STUDIES
 

@@ -14,8 +14,6 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
 
-from search_spaces import Scalar
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.budget import Budget, Spent, typical_use
 from tuner.config import BudgetConfig
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
@@ -30,6 +28,8 @@ from tuner.queries.trials import BY_VALUE, Choice, StoredTrial, read_trials
 from tuner.queries.usage import read_energy_kwh
 from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.search.samplers.grid_points import GridPoints
+from tuner.search_spaces import Scalar
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS, ids_of, read_values
 from tuner.store.records.commands import paused_by

@@ -11,8 +11,6 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from search_spaces import ParamValue
-from search_spaces.space import nearest
 from tuner.attempt import Outcome
 from tuner.errors import ConfigError
 from tuner.queries.attempt_times import AttemptTimes, read_attempt_times, times_of
@@ -20,6 +18,8 @@ from tuner.queries.attempts import StoredAttempt, read_attempts
 from tuner.queries.last_reports import read_last_reports
 from tuner.queries.studies import Objective
 from tuner.queries.trial_params import read_fixed, read_whole_params
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.space import nearest
 from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import (

@@ -17,8 +17,6 @@ import optuna
 import yaml
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import ParamValue
-from search_spaces.space import format_value
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
@@ -33,6 +31,8 @@ from tuner.search.study_identity import (
     key_of,
     load_space_of,
 )
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.space import format_value
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.records.queries import Origin, find_study, origin_of
@@ -95,7 +95,7 @@ class BestConfiguration:
         """
         if self.checkpoint is None:
             return None
-        from trials.checkpoints import CheckpointFolder
+        from tuner.trials.checkpoints import CheckpointFolder
 
         return CheckpointFolder(Path(self.checkpoint).parent).load()
 

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from search_spaces import ParamValue
 from tuner.config.sections.confirm import confirmation_of
 from tuner.search.winner_confidence import Confirmed, judge_confirmed
+from tuner.search_spaces import ParamValue
 from tuner.store.optuna_tables.statements import (
     DIRECTIONS,
     FIXED_PARAMS_ATTR,

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from search_spaces import ParamValue
 from tuner.errors import ConfigError
+from tuner.search_spaces import ParamValue
 
 _VERSION = 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from search_spaces import ParamValue
+from tuner.search_spaces import ParamValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

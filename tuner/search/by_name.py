@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 import numpy as np
 from optuna.exceptions import ExperimentalWarning
 
-from search_spaces.space import is_number, nearest
 from tuner.errors import ConfigError
+from tuner.search_spaces.space import is_number, nearest
 
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ def require_packages(
     missing = [package for package in packages if not is_installed(package)]
     if missing:
         needs = " and ".join(missing)
-        problem = f"is '{name}', which needs {needs}. Run: pip install 'tuner[samplers]'"
+        problem = f"is '{name}', which needs {needs}. Run: pip install 'gpu-tuner[samplers]'"
         raise place.error(problem)
 
 
@@ -304,4 +304,4 @@ def _construct(cls: type[T], arguments: Mapping[str, object], *, name: str, plac
             raise place.error(f"is refused by {whose}{name}: {error}") from error
         except ImportError as error:
             problem = f"is '{name}', which needs {error.name or error}."
-            raise place.error(f"{problem} Run: pip install 'tuner[samplers]'") from error
+            raise place.error(f"{problem} Run: pip install 'gpu-tuner[samplers]'") from error

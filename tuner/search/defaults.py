@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 
-from search_spaces import ParamValue, SearchSpace
-from search_spaces.space import nearest
 from tuner.config import PrunerConfig, SamplerConfig, StudyConfig
 from tuner.config.sections.search import AUTO
 from tuner.search.by_name import Place
@@ -17,6 +15,8 @@ from tuner.search.population.pbt import PbtPruner
 from tuner.search.pruners.registry import build_pruner, is_population_based
 from tuner.search.samplers.prior import PriorSampler
 from tuner.search.samplers.registry import build_sampler
+from tuner.search_spaces import ParamValue, SearchSpace
+from tuner.search_spaces.space import nearest
 
 #: With more, a Gaussian process that looks at some hundred of them has nothing ahead of TPE.
 _MANY_TRIALS = 2000

@@ -9,8 +9,8 @@ import optuna
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from search_spaces import ParamValue
 from tuner.pareto_front import ParetoFront
+from tuner.search_spaces import ParamValue
 from tuner.store.optuna_compat import trial_id_of
 
 

@@ -14,7 +14,6 @@ from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import StudyKey
 from tuner.config import Direction
@@ -40,6 +39,7 @@ from tuner.search.study_identity import (
     to_optuna,
     write_trials,
 )
+from tuner.search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.ownership import NoTrialLeft

@@ -12,11 +12,11 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
 from tuner.checkpoints.trial_folders import StudyKey, is_study_id
 from tuner.config import Direction
 from tuner.errors import StudyMismatch
 from tuner.messages import RETURNED_PARAMS_ATTR
+from tuner.search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 SPACE_ATTR = "tuner:space"

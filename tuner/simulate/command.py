@@ -10,7 +10,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from search_spaces import SearchSpace
 from tuner.compose.transfer import NOTHING, begins_with, told
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
 from tuner.config.sections.search import AUTO
@@ -18,6 +17,7 @@ from tuner.errors import ConfigError, TunerError
 from tuner.queries.locate import Place, find_place, is_sqlite, place_of
 from tuner.search.pruners.registry import is_population_based
 from tuner.search.samplers.transfer import Transferred
+from tuner.search_spaces import SearchSpace
 from tuner.simulate.compare import recorded_lines, speed_of, table_of, write_picture
 from tuner.simulate.curves import CurveTable, read_table
 from tuner.simulate.processes import play_all

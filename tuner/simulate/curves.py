@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from optuna.distributions import CategoricalDistribution, IntDistribution
 
-from search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.errors import ConfigError
+from tuner.search_spaces import Parameter, ParamValue, SearchSpace
 
 Floats = npt.NDArray[np.float64]
 

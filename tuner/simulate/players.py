@@ -14,12 +14,12 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from search_spaces import ParamValue
 from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.clock import Instant
 from tuner.launch.inbox import Event, Received, SourceId, WorkerExited
 from tuner.launch.request import LaunchRequest
 from tuner.messages import Action, Finished, FromWorker, Hello, Report, ToWorker, Verdict
+from tuner.search_spaces import ParamValue
 from tuner.simulate.curves import Curve
 
 _BEGIN = datetime(2000, 1, 1, tzinfo=UTC)

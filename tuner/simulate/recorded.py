@@ -13,13 +13,13 @@ import sqlalchemy as sa
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.config import Direction
 from tuner.errors import ConfigError
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, choose_study
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.study_identity import to_optuna
+from tuner.search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.simulate.curves import Curve
 from tuner.store.connection.database import Database, open_database, store_errors
 from tuner.store.optuna_compat import trial_id_of

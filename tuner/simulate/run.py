@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 
 import sqlalchemy as sa
 
-from search_spaces import ParamValue
 from tuner.budget import Budget
 from tuner.checkpoints.paths import StudyFiles
 from tuner.config import Direction, PrunerConfig, StudyConfig
@@ -34,6 +33,7 @@ from tuner.search.asked_trial import AskedTrial
 from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search.scheduler import Verdict
 from tuner.search.study import StudySearch
+from tuner.search_spaces import ParamValue
 from tuner.simulate.curves import Curves
 from tuner.simulate.null_recorder import UnwrittenRecorder
 from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far

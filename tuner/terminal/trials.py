@@ -6,9 +6,9 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from search_spaces.space import format_value
 from tuner.queries.studies import Objective
 from tuner.queries.trials import PARAM_PREFIX, PAUSED, WORDS, StoredTrial
+from tuner.search_spaces.space import format_value
 from tuner.terminal import wording
 from tuner.terminal.tables import as_json_lines, instant, plain, seconds, table
 

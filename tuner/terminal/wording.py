@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from search_spaces import ParamValue
-from search_spaces.space import format_value
 from tuner.attempt import Ending, Outcome
 from tuner.dispatch.notices import Ended, Notice, Said, Started
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.space import format_value
 
 _MINUTE_S = 60
 _HOUR_S = 3600

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.queries import forecast as ahead
 from tuner.queries.forecast import MIN_TRIALS, Forecast, trials_left
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.data.columns import Floats, Numbers
-from app.data.convergence.series import pareto_front
-from app.data.trials.columns import TrialColumns
+from tuner.app.data.columns import Floats, Numbers
+from tuner.app.data.convergence.series import pareto_front
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.store.optuna_compat import compute_hypervolume
 
 #: It is looked at so many times: each look costs a front.

@@ -6,7 +6,6 @@ import sqlalchemy as sa
 from optuna.pruners import BasePruner, HyperbandPruner, PatientPruner, SuccessiveHalvingPruner
 from pydantic import ValidationError
 
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.config import PrunerConfig
 from tuner.config.sections.search import AUTO
 from tuner.errors import ConfigError
@@ -15,6 +14,7 @@ from tuner.search.defaults import picked_pruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.pruners.registry import build_pruner
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.schema.models import DispatcherRow
 
 _MAX_RUNGS = 20

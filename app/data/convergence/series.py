@@ -8,9 +8,9 @@ from enum import Enum
 
 import numpy as np
 
-from app.data.columns import Flags, Floats, Numbers
-from app.data.devices.leases import Leases
-from app.data.trials.columns import TrialColumns
+from tuner.app.data.columns import Flags, Floats, Numbers
+from tuner.app.data.devices.leases import Leases
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.pareto_front import is_on_front
 
 _SECONDS_PER_HOUR = 3600.0

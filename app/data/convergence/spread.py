@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.columns import TrialColumns
 
 N_TOP = 10
 

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import sqlalchemy as sa
 
-from app.data.columns import Columns, Floats, Numbers, joined
-from app.data.connection import ReadOnlyDatabase
-from app.data.devices.samples import Bins, Present, Window, bins_of, read_bins, read_present
-from app.data.trials.columns import seconds
+from tuner.app.data.columns import Columns, Floats, Numbers, joined
+from tuner.app.data.connection import ReadOnlyDatabase
+from tuner.app.data.devices.samples import Bins, Present, Window, bins_of, read_bins, read_present
+from tuner.app.data.trials.columns import seconds
 from tuner.devices.idle_causes import IdleCause
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import StoredStudy

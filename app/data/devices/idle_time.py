@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from app.data.devices.history import CAUSES, IdleColumns
-from app.data.devices.samples import Bins
-from app.data.devices.timeline import MAX_BARS_OF_A_DEVICE, DeviceTotal
+from tuner.app.data.devices.history import CAUSES, IdleColumns
+from tuner.app.data.devices.samples import Bins
+from tuner.app.data.devices.timeline import MAX_BARS_OF_A_DEVICE, DeviceTotal
 from tuner.devices.idle_causes import IdleCause
 
 

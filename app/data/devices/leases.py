@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
-from app.data.columns import Columns, Floats, Numbers, joined
-from app.data.outcome_words import CODES, RUNNING
-from app.data.trials.columns import seconds
+from tuner.app.data.columns import Columns, Floats, Numbers, joined
+from tuner.app.data.outcome_words import CODES, RUNNING
+from tuner.app.data.trials.columns import seconds
 from tuner.devices.device import Device, DeviceId
 from tuner.queries.dispatchers import has_our_tables, read_dispatchers
 from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS
@@ -48,7 +48,7 @@ class LeaseColumns(Columns):
     #: Attempts that share a device are numbered.
     slots: Numbers
     shares: Floats
-    #: Codes of `app.data.outcome_words`.
+    #: Codes of `tuner.app.data.outcome_words`.
     words: Numbers
     #: Seconds since the epoch; NaN while it is held.
     started_at_s: Floats

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.data.devices.history import CAUSES, IdleColumns
-from app.data.devices.leases import HostDevice, Leases
-from app.data.devices.samples import Present
+from tuner.app.data.devices.history import CAUSES, IdleColumns
+from tuner.app.data.devices.leases import HostDevice, Leases
+from tuner.app.data.devices.samples import Present
 from tuner.devices.idle_causes import CAUSE_WORDS, FRESH_S, IdleCause
 
 _NOTHING = Present(

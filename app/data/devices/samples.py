@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from app.data.columns import Columns, Floats, Numbers
+from tuner.app.data.columns import Columns, Floats, Numbers
 from tuner.devices.usage.tally import MIB, MJ_PER_KWH
 from tuner.store.records.usage.roll_up import LEVELS
 from tuner.store.schema.models import UsageRow, table_of

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from app.data.columns import Columns, Floats, Numbers
-from app.data.devices.leases import HostDevice, Leases
-from app.data.outcome_words import ALL_WORDS, RUNNING
+from tuner.app.data.columns import Columns, Floats, Numbers
+from tuner.app.data.devices.leases import HostDevice, Leases
+from tuner.app.data.outcome_words import ALL_WORDS, RUNNING
 from tuner.devices.idle_causes import IdleCause
 
 #: A timeline is some 1,200 pixels wide: what is shorter than three is drawn with its neighbours.

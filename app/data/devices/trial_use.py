@@ -14,9 +14,9 @@ from datetime import datetime
 import numpy as np
 import sqlalchemy as sa
 
-from app.data.columns import Floats
-from app.data.devices.leases import HostDevice, Leases
-from app.data.devices.samples import Bins, read_bins, window_of
+from tuner.app.data.columns import Floats
+from tuner.app.data.devices.leases import HostDevice, Leases
+from tuner.app.data.devices.samples import Bins, read_bins, window_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ import numpy as np
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from app.data.columns import Columns, Flags, Floats, Numbers, joined
-from app.data.outcome_words import COMPLETED, PAUSED, PRUNED, code_of
+from tuner.app.data.columns import Columns, Flags, Floats, Numbers, joined
+from tuner.app.data.outcome_words import COMPLETED, PAUSED, PRUNED, code_of
 from tuner.queries.attempt_times import AttemptTimes, read_attempt_times
 from tuner.queries.last_reports import read_last_reports
 from tuner.store.optuna_tables.feasibility import infeasible_trials
@@ -32,7 +32,7 @@ class TrialColumns(Columns):
 
     ids: Numbers
     numbers: Numbers
-    #: Codes of `app.data.outcome_words`.
+    #: Codes of `tuner.app.data.outcome_words`.
     words: Numbers
     #: Seconds since the epoch; NaN where it has not begun or not ended. Of the first attempt and of
     #: the last one, where there are attempts.

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import sqlalchemy as sa
 
-from app.data.columns import Floats, Numbers
-from app.data.trials.columns import TrialColumns
+from tuner.app.data.columns import Floats, Numbers
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.store.optuna_tables.statements import CURVES, MAX_LISTED
 
 MAX_CURVES = 1000

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from app.data.columns import Flags
-from app.data.trials.table import Cell
+from tuner.app.data.columns import Flags
+from tuner.app.data.trials.table import Cell
 from tuner.errors import ConfigError
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {

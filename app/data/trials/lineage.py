@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.data.convergence.rungs import read_pruner
+from tuner.app.data.convergence.rungs import read_pruner
 from tuner.queries.schedules import read_origins
 from tuner.queries.trial_params import read_whole_params
 from tuner.search.population.pbt import PbtPruner

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from app.data.trials.run_alone import read_command_alone
+from tuner.app.data.trials.run_alone import read_command_alone
 from tuner.checkpoints.paths import FOLDER_NAME
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.queries.attempts import StoredAttempt

@@ -16,11 +16,11 @@ from optuna.distributions import BaseDistribution
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from app.data.columns import Numbers
-from app.data.trials.columns import TrialColumns
-from app.data.trials.table import Params
-from search_spaces import ParamValue
+from tuner.app.data.columns import Numbers
+from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.table import Params
 from tuner.queries.studies import Objective
+from tuner.search_spaces import ParamValue
 from tuner.store.optuna_compat import can_hold
 
 #: A second of the server's time, at a quarter of a millisecond each.

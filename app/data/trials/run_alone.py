@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from search_spaces import ParamValue
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.config.command_template import TemplateError, render_argv
 from tuner.launch.request import trial_environment
 from tuner.queries.attempts import StoredAttempt
 from tuner.queries.dispatchers import has_our_tables
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.schema.models import DispatcherRow
 
 #: Its own: what the trial itself has saved stays as it is.
@@ -92,5 +92,5 @@ def _command(
 
 def _function(function: str, params: Mapping[str, ParamValue]) -> str:
     module, _, name = function.partition(":")
-    code = f"import trials, {module}; print({module}.{name}(trials.current({dict(params)!r})))"
+    code = f"import tuner, {module}; print({module}.{name}(tuner.current({dict(params)!r})))"
     return shlex.join(["python", "-c", code])

@@ -10,11 +10,11 @@ from typing import TypeAlias, cast
 import numpy as np
 import sqlalchemy as sa
 
-from app.data.outcome_words import ALL_WORDS, CODES, WAITING, shown
-from app.data.trials.columns import TrialColumns
-from search_spaces import ParamValue
+from tuner.app.data.outcome_words import ALL_WORDS, CODES, WAITING, shown
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.queries.studies import Objective
 from tuner.queries.trial_params import read_fixed, read_whole_params
+from tuner.search_spaces import ParamValue
 
 #: By trial id.
 Params: TypeAlias = Mapping[int, Mapping[str, ParamValue]]

@@ -18,7 +18,6 @@ from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
 from docs.generate.__main__ import schema
-from search_spaces.strict_yaml import YamlError, read_yaml
 from tests.unit.config import test_mistakes
 from tests.unit.config.study_mutations import SEEDS, spoilt_values
 from tests.unit.config.wrong_values import RAW
@@ -29,6 +28,7 @@ from tuner.config.schema.reference import all_keys
 from tuner.config.schema.template import schema_line, study_template
 from tuner.config.study import _KEYS, Source, validate_study
 from tuner.errors import ConfigError
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 ROOT = Path(__file__).parents[3]
 SCHEMA = shipped_schema()

@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 from streamlit.testing.v1 import AppTest
 
-from app.views import permission
 from tests.databases import new_database
 from tests.integration.stored_studies import seeded
+from tuner.app.views import permission
 from tuner.monitoring.dashboard_process import (
     DATABASE_VARIABLE,
     STUDY_VARIABLE,
@@ -38,7 +38,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def opened(page: str, **state: object) -> AppTest:
-    script = f"from app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
+    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
     test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
     for key, value in state.items():
         test.session_state[key] = value

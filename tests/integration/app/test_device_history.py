@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from app.data.devices.history import CAUSES, DeviceHistory, History
-from app.data.devices.samples import Window
-from app.data.page_data import Look
 from tests.integration.app.device_week import add_week
 from tests.integration.stored_studies import seeded
+from tuner.app.data.devices.history import CAUSES, DeviceHistory, History
+from tuner.app.data.devices.samples import Window
+from tuner.app.data.page_data import Look
 from tuner.devices.idle_causes import IdleCause
 from tuner.store.schema.models import DeviceRow, DispatcherRow, IdleRow, UsageRow, table_of
 

@@ -16,7 +16,7 @@ from tests.integration.app.device_week import add_week
 from tests.integration.stored_studies import seeded
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
-_SCRIPT = "from app.views import devices, shell\nshell.sidebar()\ndevices.page()"
+_SCRIPT = "from tuner.app.views import devices, shell\nshell.sidebar()\ndevices.page()"
 
 
 @pytest.fixture

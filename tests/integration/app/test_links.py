@@ -71,7 +71,7 @@ def _shown(studies: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(page: str, address: Mapping[str, str | list[str]]) -> AppTest:
-    script = f"from app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
+    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
     test = AppTest.from_string(script, default_timeout=60)
     test.query_params.update(address)
     return fine(test.run())

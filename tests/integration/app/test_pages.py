@@ -38,7 +38,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def opened(page: str, **state: object) -> AppTest:
-    script = f"from app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
+    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
     test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
     for key, value in state.items():
         test.session_state[key] = value
@@ -273,7 +273,7 @@ def test_a_trial_without_a_saved_state_has_no_table_of_them(url: str) -> None:
 def test_the_address_names_the_trial(url: str) -> None:
     seeded.add_first_study(url)
     test = AppTest.from_string(
-        "from app.views import shell, trials\nshell.sidebar()\ntrials.page()",
+        "from tuner.app.views import shell, trials\nshell.sidebar()\ntrials.page()",
         default_timeout=_TIMEOUT_S,
     )
     test.query_params["trial"] = "0"

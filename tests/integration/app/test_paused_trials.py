@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.report import write_report
 from tests.integration.app.charts import numbers_of
 from tests.integration.app.paused_study import PausedStudy
 from tests.integration.app.test_pages import figures, fine, opened
 from tests.integration.stored_studies import seeded
+from tuner.app.report import write_report
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import read_objectives

@@ -15,14 +15,14 @@ import pytest
 import sqlalchemy as sa
 from optuna.trial import TrialState, create_trial
 
-from app.data.connection import ReadOnlyDatabase
-from app.data.convergence.series import pareto_front
-from app.data.devices.timeline import bars_of
-from app.data.outcome_words import ALL_WORDS
-from app.data.page_data import Look
-from app.data.trials.one_trial import log_tail
 from tests.integration.stored_studies import seeded
 from tuner.actions.delete import delete_study
+from tuner.app.data.connection import ReadOnlyDatabase
+from tuner.app.data.convergence.series import pareto_front
+from tuner.app.data.devices.timeline import bars_of
+from tuner.app.data.outcome_words import ALL_WORDS
+from tuner.app.data.page_data import Look
+from tuner.app.data.trials.one_trial import log_tail
 from tuner.attempt import Outcome
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.study_folder import StudyFolder

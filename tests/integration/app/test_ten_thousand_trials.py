@@ -9,11 +9,11 @@ import pytest
 import sqlalchemy as sa
 from streamlit.testing.v1 import AppTest
 
-from app.charts.parameters import MAX_TRIALS, Kind
-from app.data.devices.timeline import MAX_BARS_OF_A_DEVICE
-from app.data.trials.curves import MAX_CURVES
 from benchmarks.database.stored import STUDY, make_study
 from tests.integration.stored_studies import seeded
+from tuner.app.charts.parameters import MAX_TRIALS, Kind
+from tuner.app.data.devices.timeline import MAX_BARS_OF_A_DEVICE
+from tuner.app.data.trials.curves import MAX_CURVES
 from tuner.attempt import Outcome
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.store.schema.models import AttemptRow
@@ -43,7 +43,7 @@ def _shown(large: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(page: str, **address: str) -> AppTest:
-    script = f"from app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
+    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
     test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
     test.query_params.update(address)
     test.run()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from app.data.devices.trial_use import TrialUse
-from app.data.page_data import Look
 from tests.integration.stored_studies import seeded
+from tuner.app.data.devices.trial_use import TrialUse
+from tuner.app.data.page_data import Look
 from tuner.attempt import Outcome
 from tuner.store.schema.models import AttemptRow, DeviceRow, LeaseRow, UsageRow, table_of
 

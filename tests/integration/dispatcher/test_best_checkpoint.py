@@ -10,7 +10,7 @@ import pytest
 
 import tuner
 from tests.integration.dispatcher.world import FakeWorker, World
-from trials.checkpoints import CheckpointFolder
+from tuner.trials.checkpoints import CheckpointFolder
 
 VALUES = (0.2, 0.9, 0.4, 0.1)
 

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from search_spaces import parse_space
 from tests.fakes import a_gpu
 from tests.integration.dispatcher.world import FakeWorker, completes, sleeps
 from tuner.budget import Budget
 from tuner.devices.device import DeviceStatus
 from tuner.errors import DeviceError
 from tuner.search.samplers.resumable import GridSampler
+from tuner.search_spaces import parse_space
 from tuner.store.schema.models import AttemptRow, LeaseRow
 
 GIB = 1024**3

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from search_spaces import parse_space
 from tests.fakes import GIB, a_gpu
 from tests.integration.dispatcher.world import FakeWorker, World
 from tuner.attempt import Cause, Outcome
@@ -20,6 +19,7 @@ from tuner.devices.allocation.width import (
     parts_of,
 )
 from tuner.devices.device import Holder
+from tuner.search_spaces import parse_space
 from tuner.store.schema.models import AttemptRow, LeaseRow
 
 QUARTER = Share(parts=parts_of(0.25))

@@ -8,13 +8,13 @@ import optuna
 import pytest
 import sqlalchemy as sa
 
-from search_spaces import parse_space
 from tests.fakes import a_gpu
 from tests.integration.dispatcher.world import FakeWorker, World, sleeps
 from tuner.attempt import Cause, Outcome
 from tuner.devices.allocation.width import Devices, FixedWidth, Share, WidthByParameter, parts_of
 from tuner.errors import DeviceError
 from tuner.messages import Action, Decided
+from tuner.search_spaces import parse_space
 from tuner.store.schema.models import AttemptRow, LeaseRow
 
 TWO = Devices(n_devices=2)

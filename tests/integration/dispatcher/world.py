@@ -13,7 +13,6 @@ import optuna
 import sqlalchemy as sa
 from optuna.trial import FrozenTrial
 
-from search_spaces import AnySpace, parse_space
 from tests.databases import new_database
 from tests.fakes import (
     FakeChannel,
@@ -63,6 +62,7 @@ from tuner.messages import (
     Verdict,
 )
 from tuner.search.study import StudySearch
+from tuner.search_spaces import AnySpace, parse_space
 from tuner.store.connection.database import Database, open_database, store_errors
 from tuner.store.records.dispatcher_starts import StartRecord
 from tuner.store.records.provenance import GitState, HostFacts

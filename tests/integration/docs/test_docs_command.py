@@ -104,7 +104,7 @@ def test_no_browser_is_opened_on_request(environ: dict[str, str], tmp_path: Path
 def test_without_the_extra_it_says_what_to_install(environ: dict[str, str], missing: str) -> None:
     ended = docs(environ, start=f"import sys; sys.modules[{missing!r}] = None; {START}")
     assert ended.returncode == EXIT_BAD_INPUT
-    assert "pip install 'tuner[docs]'" in ended.stderr
+    assert "pip install 'gpu-tuner[docs]'" in ended.stderr
     assert str(DOCS) in ended.stderr
     assert "Traceback" not in ended.stderr
 

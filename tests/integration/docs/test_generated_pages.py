@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-import trials
 from docs.generate.__main__ import pages
 from docs.generate.training_api import PACKAGES
 from tests.docs_site import DOCS
+from tuner import trials
 from tuner.cli.main import app
 
 PAGES = pages()
@@ -29,7 +29,7 @@ def test_every_public_name_has_a_section(package: str) -> None:
     page = PAGES["training-api.md"]
     section = page.partition(f"\n## {PACKAGES[package]}\n")[2].partition("\n## ")[0]
     module = import_module(package)
-    # The names of `trials` are in `tuner` too, and have one section.
+    # The names of `tuner.trials` are in `tuner` too, and have one section.
     elsewhere = {"ddp", *trials.__all__} if package == "tuner" else set()
     names = [name for name in module.__all__ if name not in elsewhere]
     assert re.findall(r"^### (.*)$", section, re.MULTILINE) == names

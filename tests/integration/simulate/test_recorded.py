@@ -9,10 +9,10 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from search_spaces import SearchSpace, parse_space
 from tests.integration.stored_studies import seeded
 from tuner.config import Direction
 from tuner.errors import ConfigError, StoreError
+from tuner.search_spaces import SearchSpace, parse_space
 from tuner.simulate.command import simulate_study
 from tuner.simulate.recorded import RecordedCurves, read_recorded
 

@@ -159,7 +159,7 @@ def test_newer_schema_is_refused(new_url: str):
         connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
     text = str(refusal(new_url))
     assert "newer tuner (schema 9999; this one knows " + SCHEMA_REVISION in text
-    assert "pip install -U tuner" in text
+    assert "pip install -U gpu-tuner" in text
 
 
 def test_file_that_is_no_database_is_refused(tmp_path: Path):

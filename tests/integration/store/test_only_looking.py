@@ -12,10 +12,10 @@ import optuna
 import pytest
 import sqlalchemy as sa
 
-from app.data.connection import ReadOnlyDatabase
 from tests.contract.store.old_schema import write_database_of_0001
 from tests.e2e.study_folder import Ended, StudyFolder
 from tests.integration.stored_studies.seeded import add_first_study
+from tuner.app.data.connection import ReadOnlyDatabase
 from tuner.checkpoints.paths import StudyFiles
 from tuner.errors import StoreError
 from tuner.queries.locate import stored_studies

@@ -17,7 +17,6 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from search_spaces import SearchSpace, parse_space, to_json
 from tuner.actions.study_tables import study_tables
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.budget import Budget
@@ -26,6 +25,7 @@ from tuner.devices.idle_causes import IdleCause
 from tuner.process_identity import own_process
 from tuner.queries.locate import Place, snapshot
 from tuner.search.study_identity import OBJECTIVES_ATTR, SPACE_ATTR
+from tuner.search_spaces import SearchSpace, parse_space, to_json
 from tuner.store.connection.database import open_database
 from tuner.store.optuna_tables.statements import METRIC_NAMES_ATTR
 from tuner.store.schema.models import (

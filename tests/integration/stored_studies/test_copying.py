@@ -11,7 +11,6 @@ import yaml
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from search_spaces import SearchSpace, from_json, parse_space
 from tests.integration.stored_studies.seeded import (
     SPACE,
     a_trial,
@@ -28,6 +27,7 @@ from tests.integration.stored_studies.seeded import (
 from tuner.actions.copy import COPIED_ATTR, Copied, Keep, copy_study
 from tuner.actions.copy_plan import CopyPlan, plan_copy
 from tuner.errors import ConfigError, StoreError
+from tuner.search_spaces import SearchSpace, from_json, parse_space
 
 NARROW = parse_space(
     {

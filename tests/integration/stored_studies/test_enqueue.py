@@ -9,7 +9,6 @@ import pytest
 import yaml
 from optuna.trial import TrialState
 
-from search_spaces import SearchSpace
 from tests.integration.stored_studies.seeded import (
     SPACE,
     a_trial,
@@ -24,6 +23,7 @@ from tuner.actions.config_input import Given
 from tuner.actions.enqueue import Enqueued, enqueue
 from tuner.errors import ConfigError, StoreError, StudyMismatch
 from tuner.queries.locate import Place, find_place
+from tuner.search_spaces import SearchSpace
 
 
 def put(where: Place, *configurations: dict[str, object], skip_existing: bool = False) -> Enqueued:

@@ -6,8 +6,6 @@ import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from app.data.outcome_words import ALL_WORDS
-from app.data.trials.columns import GrowingTrials
 from tests.integration.stored_studies.seeded import (
     NOW,
     add_attempt,
@@ -16,6 +14,8 @@ from tests.integration.stored_studies.seeded import (
     looking,
     place,
 )
+from tuner.app.data.outcome_words import ALL_WORDS
+from tuner.app.data.trials.columns import GrowingTrials
 from tuner.attempt import Outcome
 from tuner.queries.locate import choose_study
 from tuner.queries.studies import read_objectives, read_studies

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from trials.context import TrialContext
 from tuner.messages import Assign, Json
+from tuner.trials.context import TrialContext
 
 _TIMEOUT_S = 110.0
-_PRELOADED = ("torch", "torch.distributed.fsdp", "torch._dynamo", "trials.ddp")
+_PRELOADED = ("torch", "torch.distributed.fsdp", "torch._dynamo", "tuner.trials.ddp")
 
 Program = Callable[[TrialContext], Any]
 

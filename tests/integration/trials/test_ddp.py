@@ -1,4 +1,4 @@
-"""What `trials.ddp` gives a program on several ranks, with two real processes and gloo."""
+"""What `tuner.ddp` gives a program on several ranks, with two real processes and gloo."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from torch.utils.data import IterableDataset, TensorDataset
 
 from tests.integration.trials.ranks import environment_of_rank, run_ranks, values_of
 from tests.unit.trials.conftest import NewTrial
-from trials import ddp
-from trials.context import TrialContext
+from tuner import ddp
+from tuner.trials.context import TrialContext
 
 #: A rank that waits as long is ended by the test's own limit before.
 _FOREVER_S = 1000.0

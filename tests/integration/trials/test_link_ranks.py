@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from optuna.distributions import FloatDistribution
 
-import trials
+import tuner
 from tests.unit.trials.recording_link import ATTEMPT
 from tests.unit.trials.test_link import ASSIGN, TOKEN
-from trials import active
-from trials.worker import link as link_module
-from trials.worker.link import DispatcherLink
 from tuner import messages
 from tuner.errors import ChannelClosed, RanksDisagree
 from tuner.messages import Action, Decided, Verdict
+from tuner.trials import active
+from tuner.trials.worker import link as link_module
+from tuner.trials.worker.link import DispatcherLink
 
 Link = DispatcherLink
 LR = FloatDistribution(0.0, 1.0)
@@ -331,7 +331,7 @@ def test_scripts_on_all_ranks_are_pruned_at_the_same_step(
     for name, value in {**environment, "RANK": "1", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     with group.accepting():
-        script = trials.current()
+        script = tuner.current()
     assert script.number == ASSIGN.trial_number
     hello = group.heard_of(messages.Hello)[-1]
     assert isinstance(hello, messages.Hello)

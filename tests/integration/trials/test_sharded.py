@@ -13,9 +13,9 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.fsdp import fully_shard
 
 from tests.integration.trials.ranks import run_ranks, values_of
-from trials import ddp
-from trials.checkpoints import CheckpointFolder
-from trials.context import TrialContext
+from tuner import ddp
+from tuner.trials.checkpoints import CheckpointFolder
+from tuner.trials.context import TrialContext
 
 
 def _split_model() -> tuple[nn.Module, torch.optim.Optimizer]:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from trials.checkpoints import CheckpointFolder
+from tuner.trials.checkpoints import CheckpointFolder
 
 REPOSITORY = Path(__file__).parents[3]
 N_SAVES = 120
 #: Saves, and loads what is there, as fast as it can; an error ends it.
 WRITER = """
 import sys, pathlib, torch
-from trials.checkpoints import CheckpointFolder
+from tuner.trials.checkpoints import CheckpointFolder
 
 folder, attempt, n_saves, kind = sys.argv[1:]
 checkpoints = CheckpointFolder(pathlib.Path(folder), attempt_number=int(attempt))

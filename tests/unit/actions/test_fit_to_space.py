@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from search_spaces import parse_space
-from search_spaces.fit import Misfit, Misfits, convert
 from tuner.actions.config_input import Given
 from tuner.actions.fit_to_space import fit_all, fitted, fitted_freely
 from tuner.errors import ConfigError
+from tuner.search_spaces import parse_space
+from tuner.search_spaces.fit import Misfit, Misfits, convert
 
 SPACE = parse_space(
     {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from search_spaces import parse_space
 from tuner.actions.refit_trial import LeftOut, refitted
+from tuner.search_spaces import parse_space
 
 LR = {"type": "float", "low": 0.01, "high": 1.0}
 OPTIMIZER = {"type": "categorical", "choices": ["sgd", "adamw"]}

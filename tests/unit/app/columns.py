@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from optuna.study import StudyDirection
 
-from app.data.devices.leases import HostDevice, Leases, lease_columns
-from app.data.outcome_words import CODES
-from app.data.trials.columns import TrialColumns
+from tuner.app.data.devices.leases import HostDevice, Leases, lease_columns
+from tuner.app.data.outcome_words import CODES
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.attempt import AttemptState, Outcome
 from tuner.queries.attempts import StoredAttempt
 from tuner.queries.studies import Objective

@@ -9,16 +9,16 @@ import plotly.graph_objects as go
 import pytest
 from optuna.distributions import BaseDistribution, FloatDistribution
 
-from app.charts.convergence import convergence_figure, pareto_figure
-from app.charts.curves import curve_figure
-from app.charts.parameters import Kind, parameter_figure
-from app.charts.style import BEST, COLOURS
-from app.charts.timeline import timeline_figure
-from app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
-from app.data.devices.timeline import ABANDONED, bars_of
-from app.data.outcome_words import ALL_WORDS
-from app.data.trials.columns import TrialColumns
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, device, lease, leases, trials
+from tuner.app.charts.convergence import convergence_figure, pareto_figure
+from tuner.app.charts.curves import curve_figure
+from tuner.app.charts.parameters import Kind, parameter_figure
+from tuner.app.charts.style import BEST, COLOURS
+from tuner.app.charts.timeline import timeline_figure
+from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
+from tuner.app.data.devices.timeline import ABANDONED, bars_of
+from tuner.app.data.outcome_words import ALL_WORDS
+from tuner.app.data.trials.columns import TrialColumns
 
 
 def convergence(columns: TrialColumns, axis: Axis = Axis.TRIALS, *, log: bool = False) -> go.Figure:

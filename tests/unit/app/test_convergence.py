@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.data.convergence.series import (
+from tests.unit.app.columns import NAN, lease, leases, trials
+from tuner.app.data.convergence.series import (
     Axis,
     best_so_far,
     can_be_logarithmic,
@@ -16,7 +17,6 @@ from app.data.convergence.series import (
     unit_of,
     used_device_s,
 )
-from tests.unit.app.columns import NAN, lease, leases, trials
 
 
 def steps(

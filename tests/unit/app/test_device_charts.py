@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.charts.heat_map import heat_map_figure
-from app.charts.style import COLOURS
-from app.charts.timeline import timeline_figure
-from app.data.devices.idle_time import IdleBar
-from app.data.devices.samples import Bins, Window
-from app.data.devices.timeline import bars_of
 from tests.unit.app.columns import NAN, device, lease, leases
+from tuner.app.charts.heat_map import heat_map_figure
+from tuner.app.charts.style import COLOURS
+from tuner.app.charts.timeline import timeline_figure
+from tuner.app.data.devices.idle_time import IdleBar
+from tuner.app.data.devices.samples import Bins, Window
+from tuner.app.data.devices.timeline import bars_of
 from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 
 DEVICES = [device(0), device(1)]

@@ -7,12 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from app.data.devices.history import CAUSES, IdleColumns
-from app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use
-from app.data.devices.leases import Leases
-from app.data.devices.now import devices_now, now_table
-from app.data.devices.samples import Bins, Present, window_of
-from app.data.devices.timeline import (
+from tests.unit.app.columns import NAN, device, lease, leases
+from tuner.app.data.devices.history import CAUSES, IdleColumns
+from tuner.app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use
+from tuner.app.data.devices.leases import Leases
+from tuner.app.data.devices.now import devices_now, now_table
+from tuner.app.data.devices.samples import Bins, Present, window_of
+from tuner.app.data.devices.timeline import (
     ABANDONED,
     bars_of,
     by_cause,
@@ -21,7 +22,6 @@ from app.data.devices.timeline import (
     spans_of,
     totals,
 )
-from tests.unit.app.columns import NAN, device, lease, leases
 from tuner.devices.idle_causes import IdleCause
 
 

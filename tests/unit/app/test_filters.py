@@ -6,10 +6,10 @@ import shlex
 
 import pytest
 
-from app.data.trials.filters import rows_where
-from app.data.trials.run_alone import command_alone
-from app.data.trials.table import Cell
 from tests.unit.app.columns import stored_attempt
+from tuner.app.data.trials.filters import rows_where
+from tuner.app.data.trials.run_alone import command_alone
+from tuner.app.data.trials.table import Cell
 from tuner.errors import ConfigError
 
 TABLE: dict[str, list[Cell]] = {
@@ -57,7 +57,7 @@ def test_a_function_alone_is_called_with_a_trial_that_has_the_parameters() -> No
     line = command_alone("trial: {function: a.b:train}", "/a", 3, {"lr": 0.01}, stored_attempt())
     assert line is not None
     code = shlex.split(line)[-1]
-    assert code == "import trials, a.b; print(a.b.train(trials.current({'lr': 0.01})))"
+    assert code == "import tuner, a.b; print(a.b.train(tuner.current({'lr': 0.01})))"
 
 
 @pytest.mark.parametrize("file", ["", "[", "trial: 3", "trial: {}", "trial: {command: ['{']}"])

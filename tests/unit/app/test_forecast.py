@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.data.cache import Kept
-from app.data.convergence.forecast import MIN_TRIALS, forecast, trials_left
-from app.data.convergence.hypervolume import hypervolume
 from tests.unit.app.columns import trials
+from tuner.app.data.cache import Kept
+from tuner.app.data.convergence.forecast import MIN_TRIALS, forecast, trials_left
+from tuner.app.data.convergence.hypervolume import hypervolume
 
 
 def test_forecast_holds_as_often_as_it_says() -> None:

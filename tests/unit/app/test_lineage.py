@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from app.charts.lineage import lineage_figure
-from app.charts.many_curves import CurveAxes
-from app.data.trials.curves import Curve
-from app.data.trials.lineage import Taken, descent
+from tuner.app.charts.lineage import lineage_figure
+from tuner.app.charts.many_curves import CurveAxes
+from tuner.app.data.trials.curves import Curve
+from tuner.app.data.trials.lineage import Taken, descent
 from tuner.store.records.population_rows import Origin
 
 AXES = CurveAxes(name="loss", log_x=False, log_y=False)

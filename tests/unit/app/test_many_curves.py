@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from app.charts.many_curves import CurveAxes, many_curves_figure
-from app.data.convergence.rungs import rungs_of
-from app.data.trials.curves import MAX_CURVES, Curve, pick, thinned
 from tests.unit.app.columns import NAN, trials
+from tuner.app.charts.many_curves import CurveAxes, many_curves_figure
+from tuner.app.data.convergence.rungs import rungs_of
+from tuner.app.data.trials.curves import MAX_CURVES, Curve, pick, thinned
 
 AXES = CurveAxes(name="loss", log_x=False, log_y=False)
 

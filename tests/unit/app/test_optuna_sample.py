@@ -7,15 +7,15 @@ import optuna
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
-from app.charts.parameters import MAX_TRIALS, Kind, importance_figure, parameter_figure
-from app.data.trials.optuna_sample import (
+from tests.unit.app.columns import LOSS, trials
+from tuner.app.charts.parameters import MAX_TRIALS, Kind, importance_figure, parameter_figure
+from tuner.app.data.trials.optuna_sample import (
     importances,
     pick_rows,
     shared_names,
     spread_rows,
     study_of,
 )
-from tests.unit.app.columns import LOSS, trials
 
 SPACE: dict[str, BaseDistribution] = {"x": FloatDistribution(0, 1), "y": FloatDistribution(0, 1)}
 

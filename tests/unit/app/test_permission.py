@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.data.permission import Doorkeeper
+from tuner.app.data.permission import Doorkeeper
 
 TOKEN = "correct horse battery"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.data.convergence.spread import sparkline, spread_of, time_left_s
 from tests.unit.app.columns import trials
+from tuner.app.data.convergence.spread import sparkline, spread_of, time_left_s
 
 
 def test_spread_of_the_best() -> None:

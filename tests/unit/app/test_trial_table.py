@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from app.data.trials.table import chosen, table_of, words_of
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, trials
+from tuner.app.data.trials.table import chosen, table_of, words_of
 
 NOW = datetime.fromtimestamp(100, UTC)
 

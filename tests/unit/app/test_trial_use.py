@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from app.charts.trial_use import trial_use_figure
-from app.data.devices.leases import HostDevice
-from app.data.devices.trial_use import DeviceUse, TrialUse, held_by
 from tests.unit.app.columns import NAN, device, lease, leases
+from tuner.app.charts.trial_use import trial_use_figure
+from tuner.app.data.devices.leases import HostDevice
+from tuner.app.data.devices.trial_use import DeviceUse, TrialUse, held_by
 
 
 def a_use(

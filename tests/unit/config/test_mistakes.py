@@ -93,7 +93,7 @@ KEYS = [
     pytest.param(
         "study: x\ntrial:",
         "trial is missing. Say what to run, for example "
-        "trial: {function: trials.digits_mlp:train}.",
+        "trial: {function: tuner.trials.digits_mlp:train}.",
         id="no-trial",
     ),
 ]
@@ -192,13 +192,13 @@ TRIAL = [
     pytest.param(
         trial("retries: 1"),
         "trial has neither function nor command. Give one of them: "
-        "function: trials.digits_mlp:train, or command: [python, train.py].",
+        "function: tuner.trials.digits_mlp:train, or command: [python, train.py].",
         id="nothing-to-run",
     ),
     pytest.param(
         trial("function: m:f, command: [a]"),
         "trial has both function and command. Give one of them: "
-        "function: trials.digits_mlp:train, or command: [python, train.py].",
+        "function: tuner.trials.digits_mlp:train, or command: [python, train.py].",
         id="both",
     ),
     pytest.param(
@@ -220,7 +220,7 @@ TRIAL = [
     pytest.param(
         trial("function: train.py"),
         "trial.function is 'train.py', but must be module:function, such as "
-        "trials.digits_mlp:train. Write the module's name, not the path of its file.",
+        "tuner.trials.digits_mlp:train. Write the module's name, not the path of its file.",
         id="function-path",
     ),
     pytest.param(

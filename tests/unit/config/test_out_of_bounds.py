@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from search_spaces.strict_yaml import MAX_BYTES
 from tuner.config.machine_checks import check_command_exists
 from tuner.config.study_file import load_study_file
 from tuner.errors import ConfigError
+from tuner.search_spaces.strict_yaml import MAX_BYTES
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
 INT = "search_space: {n: {type: int, "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from search_spaces.strict_yaml import read_yaml
 from tuner.config.recorded import recorded_text
+from tuner.search_spaces.strict_yaml import read_yaml
 
 BEFORE = "study: s  # a comment\ntrial:\n  command: [a, b]\n"
 AFTER = "  retries: 1\nbudget: {trials: 3}\n"

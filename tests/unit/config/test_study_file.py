@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import tuner
-from search_spaces import DefineByRunSpace, load_ready_made
 from tuner.config import Direction, StudyConfig
 from tuner.config.schema.template import study_template
 from tuner.config.study_file import load_study_file
 from tuner.devices.request import AutoDevices, CpuSlots
+from tuner.search_spaces import DefineByRunSpace, load_ready_made
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
 COMMAND = """
@@ -154,7 +154,7 @@ def load_in_tree(path: Path) -> StudyConfig:
 def test_template_of_init_is_valid(folder: Path) -> None:
     (folder / "study.yaml").write_text(study_template(folder))
     config = load_in_tree(folder / "study.yaml")
-    assert config.trial.function == "trials.digits_mlp:train"
+    assert config.trial.function == "tuner.trials.digits_mlp:train"
     assert config.budget.time_s == 1800
 
 

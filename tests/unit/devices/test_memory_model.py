@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces import ParamValue
 from tests.fakes import GIB
 from tuner.devices.packing.memory_model import MemoryModel
+from tuner.search_spaces import ParamValue
 
 Params = Mapping[str, ParamValue]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.server import settings
+from tuner.app.server import settings
 from tuner.errors import ConfigError, LaunchError
 from tuner.monitoring import dashboard_process
 from tuner.queries.locate import Place
@@ -51,7 +51,7 @@ def test_where_streamlit_is_missing_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(LaunchError, match=r"pip install 'tuner\[dashboard\]'"):
+    with pytest.raises(LaunchError, match=r"pip install 'gpu-tuner\[dashboard\]'"):
         dashboard_process.check_installed()
 
 

@@ -20,7 +20,6 @@ from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from search_spaces import parse_space
 from tuner.config import SamplerConfig
 from tuner.search.samplers.bounded import BoundedSampler, bounded
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
@@ -33,6 +32,7 @@ from tuner.search.samplers.history_views import (
     history_for_tpe,
 )
 from tuner.search.samplers.registry import build_sampler
+from tuner.search_spaces import parse_space
 
 SPACE = parse_space(
     {

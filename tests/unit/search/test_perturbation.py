@@ -15,8 +15,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from search_spaces import Scalar, SearchSpace, parse_space
 from tuner.search.population.perturbation import Exploration, drawn, perturbed
+from tuner.search_spaces import Scalar, SearchSpace, parse_space
 
 LOT = random.Random(0)
 

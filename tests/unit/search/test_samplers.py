@@ -6,11 +6,11 @@ import optuna
 import pytest
 from optuna import samplers
 
-from search_spaces import SearchSpace, parse_space
 from tuner.config import SamplerConfig
 from tuner.errors import ConfigError
 from tuner.search.by_name import Place, require_packages
 from tuner.search.samplers.registry import SAMPLERS, build_sampler
+from tuner.search_spaces import SearchSpace, parse_space
 
 DISCRETE = parse_space(
     {
@@ -204,7 +204,7 @@ def test_missing_package_is_named_with_its_cure() -> None:
     with pytest.raises(ConfigError) as caught:
         require_packages("gp", ("torch", "scipy"), place, is_installed=lambda name: name == "torch")
     assert str(caught.value) == (
-        "study.yaml: sampler is 'gp', which needs scipy. Run: pip install 'tuner[samplers]'"
+        "study.yaml: sampler is 'gp', which needs scipy. Run: pip install 'gpu-tuner[samplers]'"
     )
 
 

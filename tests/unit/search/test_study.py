@@ -10,13 +10,13 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from search_spaces import AnySpace, parse_space
 from tests.databases import new_database
 from tuner.config import Direction
 from tuner.errors import StudyMismatch
 from tuner.messages import Action
 from tuner.search.samplers.resumable import GridSampler
 from tuner.search.study import StudySearch
+from tuner.search_spaces import AnySpace, parse_space
 from tuner.store.connection.database import Database, open_database
 
 X = {"x": {"type": "float", "low": 0.0, "high": 1.0}}

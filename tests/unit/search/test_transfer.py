@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from search_spaces import parse_space
 from tuner.search.samplers.transfer import N_TRANSFERRED, Transferred, transferred
+from tuner.search_spaces import parse_space
 
 SPACE = parse_space(
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from search_spaces import (
+from tuner.search_spaces import (
     DefineByRunSpace,
     differences,
     from_json,

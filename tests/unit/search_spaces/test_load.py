@@ -7,7 +7,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from search_spaces import (
+from tuner.search_spaces import (
     DefineByRunSpace,
     SearchSpace,
     SpaceError,

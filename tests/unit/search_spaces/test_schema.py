@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from search_spaces import SpaceError, parse_space
-from search_spaces.strict_yaml import read_yaml
+from tuner.search_spaces import SpaceError, parse_space
+from tuner.search_spaces.strict_yaml import read_yaml
 
 OPTIMIZER = "optimizer: {type: categorical, choices: [sgd, adamw]}\n"
 

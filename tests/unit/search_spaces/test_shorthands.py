@@ -8,8 +8,8 @@ import re
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from search_spaces import SearchSpace, SpaceError, from_json, parse_space, to_json
-from search_spaces.strict_yaml import read_yaml
+from tuner.search_spaces import SearchSpace, SpaceError, from_json, parse_space, to_json
+from tuner.search_spaces.strict_yaml import read_yaml
 
 TAKEN = [
     ("x: [1, 2.5, a, null]", CategoricalDistribution([1, 2.5, "a", None])),

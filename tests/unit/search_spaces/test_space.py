@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search_spaces import Parameter, SearchSpace, identity, parse_space
-from search_spaces.schema import parse_stored_space
-from search_spaces.space import is_one_of
+from tuner.search_spaces import Parameter, SearchSpace, identity, parse_space
+from tuner.search_spaces.schema import parse_stored_space
+from tuner.search_spaces.space import is_one_of
 
 CONDITIONAL = {
     "epochs": 20,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 
 @pytest.mark.parametrize(

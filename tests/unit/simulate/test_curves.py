@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from search_spaces import SearchSpace, parse_space
 from tuner.errors import ConfigError
+from tuner.search_spaces import SearchSpace, parse_space
 from tuner.simulate.curves import CurveTable, read_table
 
 

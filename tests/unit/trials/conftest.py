@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.trials.recording_link import RecordingLink
-from trials.context import TrialContext
 from tuner.attempt import AttemptId
 from tuner.messages import Assign, Json
+from tuner.trials.context import TrialContext
 
 NewTrial = Callable[..., TrialContext]
 

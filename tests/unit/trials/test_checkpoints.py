@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 
-from trials.checkpoints import CheckpointFolder
+from tuner.trials.checkpoints import CheckpointFolder
 
 
 @pytest.fixture

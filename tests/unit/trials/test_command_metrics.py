@@ -10,11 +10,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from trials.worker.command_worker import _Minder
-from trials.worker.metrics import line_reader
 from tuner.attempt import Outcome
 from tuner.config.metric_pattern import expand
 from tuner.messages import Assign, RemarkTopic
+from tuner.trials.worker.command_worker import _Minder
+from tuner.trials.worker.metrics import line_reader
 
 ASSIGN = Assign(
     attempt_id=ATTEMPT,

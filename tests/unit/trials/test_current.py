@@ -1,4 +1,4 @@
-"""`trials.current()` in a script that nobody started but the user."""
+"""`tuner.current()` in a script that nobody started but the user."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import optuna
 import pytest
 
-import trials
-from trials import active
+import tuner
 from tuner.errors import StoreError
+from tuner.trials import active
 
 
 @pytest.fixture(autouse=True)
@@ -34,18 +34,18 @@ def storage() -> str:
 
 
 def test_defaults_are_its_parameters() -> None:
-    trial = trials.current({"lr": 0.1})
+    trial = tuner.current({"lr": 0.1})
     assert dict(trial.params) == {"lr": 0.1}
     assert (trial.number, trial.attempt_number) == (0, 0)
     assert not trial.should_prune()
 
 
 def test_every_call_gives_the_same_trial() -> None:
-    assert trials.current({"lr": 0.1}) is trials.current()
+    assert tuner.current({"lr": 0.1}) is tuner.current()
 
 
 def test_best_parameters_win_over_defaults(storage: str) -> None:
-    trial = trials.current({"lr": 0.1, "epochs": 3}, storage=storage, study="tall")
+    trial = tuner.current({"lr": 0.1, "epochs": 3}, storage=storage, study="tall")
     assert dict(trial.params) == {"lr": 0.2, "epochs": 3}
     assert trial.suggest_float("lr", 0, 1) == 0.2
 
@@ -55,16 +55,16 @@ def test_storage_and_study_come_from_the_environment(
 ) -> None:
     monkeypatch.setenv("TUNER_STORAGE", storage)
     monkeypatch.setenv("TUNER_STUDY", "small")
-    assert trials.current().params.lr == 0.5
+    assert tuner.current().params.lr == 0.5
 
 
 def test_several_studies_are_listed_where_none_is_named(storage: str) -> None:
     with pytest.raises(StoreError, match="holds small, tall"):
-        trials.current(storage=storage)
+        tuner.current(storage=storage)
 
 
 def test_reports_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    trials.current().report(0.5, step=3, loss=0.25)
+    tuner.current().report(0.5, step=3, loss=0.25)
     assert capsys.readouterr().out == "step 3: value 0.5, loss 0.25\n"
 
 
@@ -73,7 +73,7 @@ def test_under_torchrun_alone_rank_0_alone_prints(
 ) -> None:
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    trial = trials.current()
+    trial = tuner.current()
     trial.report(0.5, step=3)
     assert not trial.should_prune()
     assert capsys.readouterr().out == ""
@@ -81,17 +81,17 @@ def test_under_torchrun_alone_rank_0_alone_prints(
 
 def test_unknown_parameter_says_what_to_do() -> None:
     with pytest.raises(KeyError, match=r"parameter 'lr' is in neither .*defaults=\{"):
-        trials.current({"width": 8}).suggest_float("lr", 0, 1)
+        tuner.current({"width": 8}).suggest_float("lr", 0, 1)
 
 
 def test_attributes_are_kept_for_the_script() -> None:
-    trial = trials.current()
+    trial = tuner.current()
     trial.set_user_attr("note", 1)
     trial.set_constraint("memory", -1)
     assert (trial.user_attrs, trial.constraints) == ({"note": 1}, {"memory": -1.0})
 
 
 def test_each_configuration_has_its_own_checkpoints(storage: str) -> None:
-    trials.current().save_checkpoint({"width": 8}, step=1)
+    tuner.current().save_checkpoint({"width": 8}, step=1)
     active.context = None
-    assert trials.current(storage=storage, study="tall").load_checkpoint() is None
+    assert tuner.current(storage=storage, study="tall").load_checkpoint() is None

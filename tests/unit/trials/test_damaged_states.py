@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from trials.checkpoints import CheckpointFolder
+from tuner.trials.checkpoints import CheckpointFolder
 
 SECTOR_BYTES = 512
 N_STATES = 120

@@ -15,11 +15,11 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from trials.worker.link import DispatcherLink, Link
 from tuner import messages
 from tuner.attempt import AttemptId, Outcome
 from tuner.errors import ChannelClosed
 from tuner.messages import Action, Assign, Verdict
+from tuner.trials.worker.link import DispatcherLink, Link
 
 TOKEN = "secret"
 ASSIGN = Assign(

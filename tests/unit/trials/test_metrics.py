@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trials.worker.metrics import Curve, Reading, line_reader, read_json
 from tuner.config.metric_pattern import expand
+from tuner.trials.worker.metrics import Curve, Reading, line_reader, read_json
 
 ONE = ("accuracy",)
 TWO = ("accuracy", "size")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trials.worker.output_lines import MAX_LINE_BYTES, LineSplitter
+from tuner.trials.worker.output_lines import MAX_LINE_BYTES, LineSplitter
 
 
 def lines_of(*chunks: bytes) -> list[bytes]:

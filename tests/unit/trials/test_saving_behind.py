@@ -16,10 +16,10 @@ import torch
 
 from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from trials.states import copy_to_cpu
-from trials.worker.function_worker import finish_saving
 from tuner.attempt import Cause, Outcome
 from tuner.messages import Finished
+from tuner.trials.states import copy_to_cpu
+from tuner.trials.worker.function_worker import finish_saving
 
 ROOT = Path(__file__).parents[3]
 COMPLETED = Finished(attempt_id=ATTEMPT, outcome=Outcome.COMPLETED, values={"accuracy": 1.0})
@@ -178,7 +178,7 @@ def test_sigterm_does_not_interrupt_the_last_save(
 def test_script_alone_waits_at_its_end(tmp_path: Path, is_full: bool) -> None:
     if is_full:
         (tmp_path / "checkpoints").write_text("no folder")
-    code = "import trials; trials.current().save_checkpoint({'step': 1}, step=1, wait=False)"
+    code = "import tuner; tuner.current().save_checkpoint({'step': 1}, step=1, wait=False)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from search_spaces.flow import flow, line
 from tuner.config.rules import STEP
 from tuner.config.schema.template import schema_line
+from tuner.search_spaces.flow import flow, line
 
 _WIDTH = 100
 _UNFIT_FOR_A_NAME = re.compile(r"[^\w.+-]+")

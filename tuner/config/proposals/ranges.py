@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from search_spaces.space import is_number
+from tuner.search_spaces.space import is_number
 
 _SHARE = re.compile(r"drop|ratio|fraction|prob|smoothing|subsample|colsample|momentum|beta|gamma$")
 _ON_A_LOG_SCALE = re.compile(r"(^|[._-])(lr|wd|eta|alpha|eps|lambda)|learning_?rate|decay|reg|temp")

@@ -8,12 +8,12 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-from search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 from tuner.config.proposals.configuration import propose_from_configuration
 from tuner.config.proposals.proposal import Proposal
 from tuner.config.proposals.train_script import hydra_config, propose_from_script
 from tuner.config.proposals.wandb_sweep import is_sweep, propose_from_sweep
 from tuner.errors import ConfigError
+from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 
 
 def propose(source: Path, folder: Path) -> Proposal:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from search_spaces import ParamValue, SearchSpace, SpaceError, parse_space
 from tuner.config.proposals.proposal import (
     Proposal,
     literal,
@@ -18,6 +17,7 @@ from tuner.config.proposals.proposal import (
     shown,
     study_name,
 )
+from tuner.search_spaces import ParamValue, SearchSpace, SpaceError, parse_space
 
 _COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 _MACRO = re.compile(r"\$\{([a-z_]+)(?::([^}]*))?\}")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from search_spaces.flow import flow
 from tuner.config.schema.json_schema import Json, JsonObject
+from tuner.search_spaces.flow import flow
 
 #: Before what an absent key means, at the end of a description.
 _DEFAULT = " Default: "

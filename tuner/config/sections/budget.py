@@ -8,10 +8,10 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from search_spaces.space import is_number
 from tuner.budget import Budget
 from tuner.config.fields import ENERGY, Duration, PositiveNumber, WholeNumber
 from tuner.config.model import Model
+from tuner.search_spaces.space import is_number
 
 _ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M)?Wh")
 _KWH = {None: 1e-3, "k": 1.0, "M": 1e3}

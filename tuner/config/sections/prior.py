@@ -8,9 +8,9 @@ from typing import Annotated, TypeAlias
 from optuna.distributions import CategoricalDistribution
 from pydantic import BeforeValidator
 
-from search_spaces import AnySpace, Parameter, ParamValue, SearchSpace
-from search_spaces.space import is_number, nearest
 from tuner.config.mistakes import Mistake
+from tuner.search_spaces import AnySpace, Parameter, ParamValue, SearchSpace
+from tuner.search_spaces.space import is_number, nearest
 
 #: Samplers that need no say in where each trial comes from. The others count generations, walk a
 #: grid or carry a distribution along.

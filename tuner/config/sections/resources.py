@@ -10,7 +10,6 @@ from typing import Annotated, Self, TypeAlias
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from search_spaces import AnySpace, Parameter, SearchSpace
 from tuner.config.fields import SIZE, Size, one_or_several
 from tuner.config.mistakes import Mistake
 from tuner.config.model import Model
@@ -26,6 +25,7 @@ from tuner.devices.allocation.width import (
     n_devices_of,
     width_of_number,
 )
+from tuner.search_spaces import AnySpace, Parameter, SearchSpace
 
 _PLACE = re.compile(r"\{(\w+)\}")
 _AUTO = "auto"

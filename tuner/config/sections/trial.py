@@ -17,7 +17,7 @@ from tuner.config.sections.resources import ResourcesConfig
 
 _FUNCTION = {
     "title": "module:function",
-    **text(r"^[^:\s/]+:[^:\s/]+$", "module:function, such as trials.digits_mlp:train"),
+    **text(r"^[^:\s/]+:[^:\s/]+$", "module:function, such as tuner.trials.digits_mlp:train"),
 }
 
 
@@ -67,7 +67,7 @@ class TrialConfig(Model):
         description="Training function as `module:function`. The module is looked up from the "
         "folder of the study file. The function takes the trial, or is an unmodified Optuna "
         "objective. Give either `function` or `command`.",
-        examples=["trials.digits_mlp:train"],
+        examples=["tuner.trials.digits_mlp:train"],
     )
     command: Command | None = Field(
         default=None,

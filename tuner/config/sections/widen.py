@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from search_spaces import AnySpace
 from tuner.config.command_template import places
 from tuner.config.mistakes import Mistake
 from tuner.config.sections.resources import ResourcesConfig, possible_widths
 from tuner.devices.allocation.width import Devices, LearnedWidth
+from tuner.search_spaces import AnySpace
 
 #: Where a command says how many processes it starts.
 _PLACE = "gpus"

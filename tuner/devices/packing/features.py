@@ -12,8 +12,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces import ParamValue
-from search_spaces.space import is_number
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.space import is_number
 
 Array: TypeAlias = NDArray[np.float64]
 

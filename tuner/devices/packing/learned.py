@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from search_spaces import ParamValue
 from tuner.devices.allocation.width import ONE, MemoryShare, Width
 from tuner.devices.device import Device
 from tuner.devices.packing.admission import fits
 from tuner.devices.packing.level import Packing
 from tuner.devices.packing.memory_model import MemoryModel
+from tuner.search_spaces import ParamValue
 
 #: Estimates are rounded up to this many steps between two powers of two, for few widths in all.
 _STEPS = 8

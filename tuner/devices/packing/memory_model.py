@@ -18,8 +18,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces import ParamValue
 from tuner.devices.packing.features import Array, Encoding, Point, encoding_of, key_of, point_of
+from tuner.search_spaces import ParamValue
 
 _Pairs: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 

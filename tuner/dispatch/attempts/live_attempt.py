@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from search_spaces import ParamValue
 from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome
 from tuner.clock import Instant
 from tuner.devices.device import DeviceKind
@@ -22,6 +21,7 @@ from tuner.launch.failure_diagnosis import (
 )
 from tuner.launch.inbox import SourceId
 from tuner.messages import ENDS_EARLY, Action, Decided, Finished
+from tuner.search_spaces import ParamValue
 
 _OUTCOME_OF_STOP: Mapping[Cause, Outcome] = {
     Cause.TIMEOUT: Outcome.TIMED_OUT,

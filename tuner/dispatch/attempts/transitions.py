@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from search_spaces import ParamValue
 from tuner.attempt import AttemptState, advance
 from tuner.clock import Instant
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.search_spaces import ParamValue
 from tuner.store.records.recorder import Recorder
 
 

@@ -17,8 +17,8 @@ from tuner.launch.failure_diagnosis import user_traceback
 from tuner.launch.local_host import announced_stop, lifeline, preload
 from tuner.launch.request import CommandProgram, LaunchRequest, Program
 
-FUNCTION_WORKER = "trials.worker.function_worker"
-COMMAND_WORKER = "trials.worker.command_worker"
+FUNCTION_WORKER = "tuner.trials.worker.function_worker"
+COMMAND_WORKER = "tuner.trials.worker.command_worker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from search_spaces import Scalar, SearchSpace
-from search_spaces.space import is_number
+from tuner.search_spaces import Scalar, SearchSpace
+from tuner.search_spaces.space import is_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from optuna.trial import FrozenTrial
 
-from search_spaces import AnySpace, ParamValue, Scalar, SearchSpace
 from tuner.checkpoints.hand_over import StateCopies
 from tuner.messages import Action
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.perturbation import Exploration
 from tuner.search.population.ranking import Mark
 from tuner.search.scheduler import Verdict
+from tuner.search_spaces import AnySpace, ParamValue, Scalar, SearchSpace
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.population_rows import Replacement
 

@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from search_spaces import Parameter, Scalar, SearchSpace
-from search_spaces.space import is_number, nearest
 from tuner.search.by_name import Place
+from tuner.search_spaces import Parameter, Scalar, SearchSpace
+from tuner.search_spaces.space import is_number, nearest
 
 MAX_POINTS = 100_000
 """Optuna keeps every point of a grid in memory."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from search_spaces import Scalar
+from tuner.search_spaces import Scalar
 
 #: System attribute of a trial: the point that it tries, by name of the parameter.
 POINT_ATTR = "tuner:grid_point"

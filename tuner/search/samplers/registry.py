@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import optuna
 from optuna.samplers import BaseSampler, TPESampler, nsgaii
 
-from search_spaces import AnySpace, SearchSpace
 from tuner.config import SamplerConfig
 from tuner.search.by_name import (
     Catalogue,
@@ -29,6 +28,7 @@ from tuner.search.samplers import grid, tpe_speedup
 from tuner.search.samplers.bounded import bounded
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.resumable import GridSampler, QMCSampler
+from tuner.search_spaces import AnySpace, SearchSpace
 
 _OPTUNAS: Catalogue[BaseSampler] = catalogue(
     optuna.samplers, BaseSampler, aliases={"cmaes": "cma_es"}

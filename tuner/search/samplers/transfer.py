@@ -8,8 +8,8 @@ from itertools import chain, zip_longest
 
 from optuna.distributions import CategoricalDistribution
 
-from search_spaces import AnySpace, Parameter, ParamValue, SearchSpace
-from search_spaces.space import is_number, is_one_of
+from tuner.search_spaces import AnySpace, Parameter, ParamValue, SearchSpace
+from tuner.search_spaces.space import is_number, is_one_of
 
 #: Attribute of the study.
 TRANSFER_ATTR = "tuner:transfer"

@@ -103,7 +103,7 @@ def _told(error: exc.DBAPIError) -> tuple[str, str]:
 
 def missing_driver(error: ModuleNotFoundError) -> str:
     extra = _DRIVERS.get(error.name or "")
-    install = f"pip install 'tuner[{extra}]'" if extra else f"pip install {error.name}"
+    install = f"pip install 'gpu-tuner[{extra}]'" if extra else f"pip install {error.name}"
     return f"storage needs the Python package {error.name!r}, which is not installed. {install}"
 
 

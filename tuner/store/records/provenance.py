@@ -11,9 +11,17 @@ from pathlib import Path
 
 import psutil
 
+from tuner.distribution import DISTRIBUTION
 from tuner.process_identity import ProcessIdentity, own_process
 
-_PACKAGES = ("tuner", "optuna", "torch", "numpy", "sqlalchemy")
+#: Imported packages, each with the name of its distribution.
+_DISTRIBUTIONS = {
+    "tuner": DISTRIBUTION,
+    "optuna": "optuna",
+    "torch": "torch",
+    "numpy": "numpy",
+    "sqlalchemy": "sqlalchemy",
+}
 _GIT_TIMEOUT_S = 5.0
 
 
@@ -55,9 +63,9 @@ def host_facts() -> HostFacts:
 
 def package_versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
+    for package, distribution in _DISTRIBUTIONS.items():
         try:
-            versions[package] = importlib.metadata.version(package)
+            versions[package] = importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions

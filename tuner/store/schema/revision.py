@@ -82,7 +82,7 @@ def check_not_newer(found: str | None, shown_url: str) -> None:
     if found is not None and found > SCHEMA_REVISION:
         raise StoreError(
             f"The database {shown_url} was written by a newer tuner (schema {found}; this one "
-            f"knows {SCHEMA_REVISION}). Upgrade with `pip install -U tuner`, or name another "
+            f"knows {SCHEMA_REVISION}). Upgrade with `pip install -U gpu-tuner`, or name another "
             "storage."
         )
 
