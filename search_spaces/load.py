@@ -41,13 +41,13 @@ def load_space(source: object, base_dir: Path) -> AnySpace:
 
 def ready_made() -> tuple[str, ...]:
     """Returns the names of the ready-made spaces, such as `mlp`."""
-    files = resources.files("search_spaces").iterdir()
+    files = resources.files(__package__).iterdir()
     return tuple(sorted(file.name.removesuffix(".yaml") for file in files if _is_yaml(file.name)))
 
 
 def load_ready_made(name: str) -> SearchSpace:
     """Loads a ready-made space by its name."""
-    text = (resources.files("search_spaces") / f"{name}.yaml").read_text(encoding="utf-8")
+    text = (resources.files(__package__) / f"{name}.yaml").read_text(encoding="utf-8")
     return _parse_file(text, file=f"search_spaces/{name}.yaml")
 
 

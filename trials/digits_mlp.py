@@ -13,12 +13,17 @@ from functools import cache
 
 import optuna
 import torch
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tuner import TrialContext, current
+
+try:
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+except ModuleNotFoundError as error:
+    needed = "The digits example needs scikit-learn: pip install 'gpu-tuner[examples]'"
+    raise ModuleNotFoundError(needed, name=error.name) from None
 
 N_PIXELS = 64
 N_CLASSES = 10

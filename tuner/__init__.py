@@ -36,7 +36,7 @@ _MODULES = {
     "tuner.api.study": ("Study", "StudyInterrupted"),
     "tuner.results.best": ("BestConfiguration", "load_best", "load_top"),
     "tuner.results.schedule": ("Schedule", "load_schedule"),
-    "trials": ("Params", "TrialContext", "current"),
+    "tuner.trials": ("Params", "TrialContext", "current"),
 }
 
 if not TYPE_CHECKING:

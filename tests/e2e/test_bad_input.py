@@ -423,8 +423,8 @@ def test_module_named_tuner(study_folder: StudyFolder) -> None:
     study_folder.study()
     check_refused(
         study_folder.tuner("run", "study.yaml"),
-        f"study.yaml: The folder {study_folder.path} has a module 'tuner' of its own, which hides the "
-        "installed package of that name. Rename tuner.py.",
+        f"study.yaml: The folder {study_folder.path} has a module 'tuner' of its own, which hides "
+        "the installed package of that name. Rename tuner.py.",
     )
 
 

@@ -63,7 +63,7 @@ def build(width): return torch.nn.Linear(width, 1)
 def accuracy_after(epoch): return 0.25 * epoch
 """
 AROUND_THE_CHECKPOINT = """
-import torch, trials
+import torch, tuner
 epoch, trial, model = 3, tuner.current(), torch.nn.Linear(2, 1)
 {block}
 assert state is None

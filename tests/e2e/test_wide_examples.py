@@ -208,7 +208,7 @@ def test_keras_script_has_as_many_replicas_as_devices(example: Example) -> None:
 # -- scripts that hold their trial ---------------------------------------------------------------
 
 SCRIPT = """
-import optuna, trials
+import optuna, tuner
 
 trial = tuner.current()
 trial.set_user_attr("note", "of one rank")

@@ -144,11 +144,17 @@ def test_sources_of_this_checkout_are_found() -> None:
 def test_sources_of_an_installed_package(is_shipped: bool, tmp_path: Path) -> None:
     installed = tmp_path / "lib"
     (installed / "tuner" / "cli").mkdir(parents=True)
-    for name in ("__init__.py", "errors.py", "cli/__init__.py", "cli/docs_site.py"):
+    for name in (
+        "__init__.py",
+        "distribution.py",
+        "errors.py",
+        "cli/__init__.py",
+        "cli/docs_site.py",
+    ):
         shutil.copy(ROOT / "tuner" / name, installed / "tuner" / name)
-    record = installed / "tuner-0.1.0.dist-info"
+    record = installed / "gpu_tuner-0.1.0.dist-info"
     record.mkdir()
-    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: tuner\nVersion: 0.1.0\n")
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: gpu-tuner\nVersion: 0.1.0\n")
     (record / "RECORD").write_text("tuner/__init__.py,,\n../share/doc/tuner/mkdocs.yml,,\n")
     share = tmp_path / "share" / "doc" / "tuner"
     if is_shipped:

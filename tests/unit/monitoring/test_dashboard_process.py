@@ -35,7 +35,7 @@ def test_server_is_headless_and_tells_nobody() -> None:
 def test_modules_are_found_from_every_folder() -> None:
     paths = dashboard_process.environment(SECRET, {"PYTHONPATH": "/mine"})["PYTHONPATH"]
     first, *others = paths.split(os.pathsep)
-    assert (Path(first) / "app" / "main.py").is_file()
+    assert (Path(first) / "tuner" / "app" / "main.py").is_file()
     assert others == ["/mine"]
 
 

@@ -39,7 +39,6 @@ _NEEDS_TORCH = re.compile(
 _NEEDS_DYNAMO = re.compile(rb"optim|ddp\.wrap|DistributedDataParallel")
 #: multiprocessing imports it in each forked process, to find what it was forked for: 1 ms a trial.
 _OF_A_FORK = "multiprocessing.popen_forkserver"
-_OURS = frozenset({"tuner", "trials", "search_spaces"})
 _INSTALLED = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -104,7 +103,7 @@ def _import_all(names: Sequence[str]) -> None:
 def _is_users(name: str, named: Sequence[str]) -> bool:
     """Whether a module is the user's own: named in the study file, or not an installed one."""
     path = getattr(sys.modules[name], "__file__", None)
-    if path is None or name.partition(".")[0] in _OURS:
+    if path is None or name.partition(".")[0] == "tuner":
         return False
     return name in named or not _is_installed(Path(path))
 
