@@ -41,11 +41,11 @@ docs: $(VENV)/ready
 pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
-test: $(VENV)/ready-keras servers
+test: $(VENV)/ready-keras $(VENV)/ready-trackers servers
 	FUZZ_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The marker expression replaces the one in pyproject.toml, which leaves nightly tests out.
-nightly: $(VENV)/ready-keras servers
+nightly: $(VENV)/ready-keras $(VENV)/ready-trackers servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
 # Types and tests side by side: neither keeps two processors busy to its end.
@@ -78,6 +78,12 @@ lock:
 	( echo "# Every version that CI tests with. Written by 'make lock'."; \
 	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable \
 	    | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | grep -vi '^nvidia-c\|^triton' ) > requirements.lock
+	$(VENV)-lock/bin/python -m pip install --quiet --dry-run --report $(VENV)-lock/trackers.json \
+	  --constraint requirements.lock 'gpu-tuner[trackers]'
+	( echo "# What 'track' needs beside requirements.lock; for the tests only. Written by 'make lock'."; \
+	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
+	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \
+	    $(VENV)-lock/trackers.json ) > requirements-trackers.lock
 	$(VENV)-lock/bin/python -m pip install --quiet tensorflow-cpu --constraint requirements.lock
 	( echo "# What the Keras example needs beside requirements.lock; for the tests only. Written by 'make lock'."; \
 	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable | grep -vixFf requirements.lock | grep -v '^torch=' \
@@ -96,6 +102,11 @@ $(VENV)/ready: requirements.lock pyproject.toml
 # TensorFlow is large, and only the Keras example and its test want it.
 $(VENV)/ready-keras: $(VENV)/ready requirements-keras.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-keras.lock --constraint requirements.lock
+	@touch $@
+
+# Trackers of experiments, of which a user has one or none.
+$(VENV)/ready-trackers: $(VENV)/ready requirements-trackers.lock
+	$(BIN)/python -m pip install --quiet --requirement requirements-trackers.lock --constraint requirements.lock
 	@touch $@
 
 clean:

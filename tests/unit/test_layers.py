@@ -32,7 +32,7 @@ tuner.trials
 tuner.queries
 tuner.actions
 tuner.terminal
-tuner.monitoring
+tuner.monitoring tuner.tracking
 tuner.compose
 tuner.simulate
 tuner.app.data tuner.app.library tuner.app.assets

@@ -68,6 +68,16 @@ class StudyFiles:
         return self.root / "hooks.log"
 
     @property
+    def trackers(self) -> Path:
+        """How far each tracker of `track` is written."""
+        return self.root / "trackers"
+
+    @property
+    def trackers_log(self) -> Path:
+        """What the processes of the trackers print."""
+        return self.root / "trackers.log"
+
+    @property
     def owner_file(self) -> Path:
         """Says which study the folder belongs to."""
         return self.root / OWNER_NAME

@@ -54,6 +54,7 @@ from tuner.launch.request import (
 )
 from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search_spaces import DefineByRunSpace
+from tuner.tracking.registry import check_trackers
 
 if TYPE_CHECKING:
     from tuner.devices.nvidia.probe import NvmlProbe
@@ -95,6 +96,7 @@ def check_study(config: StudyConfig) -> BasePruner:
         raise ConfigError(problem, file=config.file, key="study")
     if problem := find_shadow({config.folder, Path.cwd()}):
         raise ConfigError(problem, file=config.file)
+    check_trackers(config.track, file=config.file)
     sampler_of(config, seed=config.sampler.seed or 0)
     return pruner_of(config)
 

@@ -60,6 +60,8 @@ from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database, open_database, store_errors, watched
 from tuner.terminal.live import LiveView
 from tuner.terminal.plain import PlainView
+from tuner.tracking.process import Trackers
+from tuner.tracking.worker import Job
 
 if TYPE_CHECKING:
     from tuner.monitoring.prometheus import MetricsServer
@@ -128,8 +130,11 @@ def dispatch(
         )
         view = stack.enter_context(other_view or view_of(config, console))
         shown = view if metrics is None else FiguresView(view, metrics.publish)
-        hooks = stack.enter_context(Hooks(_hook_terms(config), shown, groups=launcher.guard))
-        result = _run(study, workplace, view, hooks, inbox)
+        log = StudyFiles(folder=config.folder, study=config.study).trackers_log
+        trackers = stack.enter_context(Trackers(shown, log, groups=launcher.guard))
+        hooks = stack.enter_context(Hooks(_hook_terms(config), trackers, groups=launcher.guard))
+        trackers.start(_tracker_jobs(study))
+        result = _run(study, workplace, view, hooks, trackers, inbox)
         confirmation = None
         if config.confirm is not None:
             read = partial(read_confirmation, study=config.study)
@@ -162,8 +167,15 @@ def _open_study(
     return study
 
 
-def _run(study: OpenStudy, workplace: Workplace, view: View, hooks: Hooks, inbox: Inbox) -> Result:
-    """Dispatches until the end, runs the leaders again where that is wanted, and ends the hooks."""
+def _run(
+    study: OpenStudy,
+    workplace: Workplace,
+    view: View,
+    hooks: Hooks,
+    trackers: Trackers,
+    inbox: Inbox,
+) -> Result:
+    """Dispatches until the end, confirms if asked to, and ends trackers and hooks."""
     dispatcher = make_dispatcher(study, workplace, hooks)
     confirm_config = study.config.confirm
     with SignalSource(inbox):
@@ -172,6 +184,7 @@ def _run(study: OpenStudy, workplace: Workplace, view: View, hooks: Hooks, inbox
         if confirm_config is not None and not result.is_cut_short:
             beside = HookedView(view, hooks)
             result = confirm(study, confirm_config, workplace, beside, inbox, result)
+        trackers.finish(partial(_is_signalled, inbox))
         hooks.finish(result, study.search.best, partial(_is_signalled, inbox))
     return result
 
@@ -289,6 +302,27 @@ def _hook_terms(config: StudyConfig) -> HookTerms:
         folder=config.folder,
         log=files.hooks_log,
     )
+
+
+def _tracker_jobs(study: OpenStudy) -> list[Job]:
+    config, search = study.config, study.search
+    files = StudyFiles(folder=config.folder, study=config.study)
+    return [
+        Job(
+            tracker=name,
+            target=tracker.target,
+            arguments=tracker.arguments,
+            storage=config.storage,
+            study_id=search.study_id,
+            study=config.study,
+            study_key=search.key.id,
+            objectives=tuple(config.objectives),
+            dispatcher_id=study.recorder.dispatcher_id,
+            folder=str(config.folder),
+            state_folder=str(files.trackers),
+        )
+        for name, tracker in config.track.items()
+    ]
 
 
 def _is_signalled(inbox: Inbox, patience_s: float) -> bool:

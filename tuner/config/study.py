@@ -38,6 +38,7 @@ from tuner.config.sections.confirm import ConfirmConfig
 from tuner.config.sections.prior import Prior, prior_mistakes
 from tuner.config.sections.resources import ResourcesConfig, width_mistakes
 from tuner.config.sections.search import AUTO, PrunerConfig, SamplerConfig
+from tuner.config.sections.track import Track
 from tuner.config.sections.transfer import Transfer, transfer_mistakes
 from tuner.config.sections.trial import MetricsConfig, TrialConfig, ValueRule
 from tuner.config.sections.usage import UsageConfig
@@ -232,6 +233,12 @@ class StudyConfig(Model):
         description="Program that runs when a trial has failed and has no retries left. Otherwise "
         "like `on_finish`.",
         examples=[["python", "notify.py"]],
+    )
+    track: Track = Field(
+        default_factory=dict,
+        description="Experiment trackers in which each trial is a run: `tensorboard` with a "
+        "folder. A mapping instead of the text holds further arguments of the tracker.",
+        examples=[{"tensorboard": "runs/"}],
     )
     checkpoints: CheckpointsConfig = Field(
         default_factory=CheckpointsConfig,

@@ -68,6 +68,7 @@ sampler:
   fixed_params: {n: 1}
   base_sampler: {name: nsgaii, population_size: 4}
 pruner: {name: patient, wrapped_pruner: {name: asha, min_resource: 1}, patience: 2}
+track: {tensorboard: runs/, other: {file: a, n: 3}}
 budget: {time: 90}
 """
 

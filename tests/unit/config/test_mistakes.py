@@ -82,7 +82,7 @@ KEYS = [
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
         "sampler, prior, transfer, pruner, devices, max_gpus, budget, on_finish, on_best, "
-        "on_failure, checkpoints, usage, widen, confirm.",
+        "on_failure, track, checkpoints, usage, widen, confirm.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -316,6 +316,21 @@ TRIAL = [
         trial("function: m:f, max_log: 10kB"),
         "trial.max_log is '10kB', but must be 1MiB or more.",
         id="max-log-too-small",
+    ),
+    pytest.param(
+        SMALL + "track: runs/",
+        "track must be a mapping of trackers, such as {tensorboard: runs/}.",
+        id="track-no-mapping",
+    ),
+    pytest.param(
+        SMALL + "track: {tensorboard: 1}",
+        "track.tensorboard is 1, but must be text, such as {tensorboard: runs/}, or a mapping.",
+        id="track-number",
+    ),
+    pytest.param(
+        SMALL + "track: {tensorboard: ''}",
+        "track.tensorboard is '', but must be text, such as {tensorboard: runs/}, or a mapping.",
+        id="track-nowhere",
     ),
     pytest.param(
         SMALL + "usage: {every: 100ms}",

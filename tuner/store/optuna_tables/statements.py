@@ -82,6 +82,32 @@ def read_curves(
     return found
 
 
+def read_curve_rows(
+    connection: sa.Connection, trial_ids: Collection[int], after: int
+) -> list[tuple[int, int, int, float]]:
+    """Row id, trial id, step and value of reports that were first stored after a row.
+
+    Args:
+        connection: The database.
+        trial_ids: Whose reports; at most `MAX_LISTED`.
+        after: Id of that row.
+    """
+    read = models.TrialIntermediateValueModel.stored_repr_to_intermediate_value
+    row_id = CURVES.c.trial_intermediate_value_id
+    query = (
+        sa.select(CURVES).where(CURVES.c.trial_id.in_(trial_ids), row_id > after).order_by(row_id)
+    )
+    return [
+        (
+            row.trial_intermediate_value_id,
+            row.trial_id,
+            row.step,
+            read(row.intermediate_value, row.intermediate_value_type),
+        )
+        for row in connection.execute(query)
+    ]
+
+
 def read_user_attributes(
     connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None = None
 ) -> dict[int, dict[str, object]]:

@@ -205,6 +205,11 @@ class Recorder:
         return self._database.rescue()
 
     @property
+    def dispatcher_id(self) -> int:
+        """Id of this dispatcher's own row."""
+        return self._dispatcher_id
+
+    @property
     def url(self) -> sa.URL:
         """Of the database."""
         return self._database.engine.url
