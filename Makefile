@@ -9,6 +9,8 @@ ARGS ?=
 WORKERS ?= 3
 # Where TensorFlow has a wheel for the CPU.
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
+# What a real server needs beside mlflow-skinny; the package mlflow does not take our pyarrow.
+MLFLOW_SERVER := flask 'flask-cors<7' 'graphene<4' 'huey<4'
 
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -79,7 +81,7 @@ lock:
 	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable \
 	    | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | grep -vi '^nvidia-c\|^triton' ) > requirements.lock
 	$(VENV)-lock/bin/python -m pip install --quiet --dry-run --report $(VENV)-lock/trackers.json \
-	  --constraint requirements.lock 'gpu-tuner[trackers]'
+	  --constraint requirements.lock 'gpu-tuner[trackers]' $(MLFLOW_SERVER)
 	( echo "# What 'track' needs beside requirements.lock; for the tests only. Written by 'make lock'."; \
 	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
 	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \

@@ -237,8 +237,9 @@ class StudyConfig(Model):
     track: Track = Field(
         default_factory=dict,
         description="Experiment trackers in which each trial is a run: `tensorboard` with a "
-        "folder. A mapping instead of the text holds further arguments of the tracker.",
-        examples=[{"tensorboard": "runs/"}],
+        "folder, `mlflow` with a tracking URI. A mapping instead of the text holds further "
+        "arguments of the tracker.",
+        examples=[{"tensorboard": "runs/", "mlflow": "http://mlflow.example:5000"}],
     )
     checkpoints: CheckpointsConfig = Field(
         default_factory=CheckpointsConfig,

@@ -12,16 +12,17 @@ from importlib.util import find_spec
 from tuner.config.sections.track import TrackerConfig
 from tuner.search.by_name import Catalogue, Place, make
 from tuner.search_spaces.space import nearest
+from tuner.tracking.mlflow_runs import MLflowTracker
 from tuner.tracking.port import Tracker
 from tuner.tracking.tensorboard_runs import TensorBoardTracker
 
 TRACKERS: Catalogue[Tracker] = Catalogue(
-    classes={"tensorboard": TensorBoardTracker},
+    classes={"mlflow": MLflowTracker, "tensorboard": TensorBoardTracker},
     base=Tracker,
     group="tuner.trackers",
 )
 #: What has to be installed for each of ours; the name of the extra is that of the tracker.
-_PACKAGES = {"tensorboard": "tensorboard"}
+_PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboard"}
 
 
 def check_trackers(

@@ -37,7 +37,8 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 _NICENESS = 10
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 #: One try and one more: the next round is soon enough.
-_PATIENCE = {
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "WANDB_SILENT": "true",
@@ -97,7 +98,7 @@ def main() -> None:
     """Works until the study has ended and everything is written, or standard input closes."""
     reports = int(sys.argv[1])
     os.nice(_NICENESS)
-    for name, value in _PATIENCE.items():
+    for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     job = Job.from_line(_first_line(sys.stdin.fileno()))
     _Worker(job, reports).work()
