@@ -41,11 +41,10 @@ def _optuna(pruner: BasePruner, context: SchedulerContext) -> Scheduler:
 
 
 def _halving(pruner: AshaPruner | AsyncHyperbandPruner, context: SchedulerContext) -> Scheduler:
-    if len(context.objectives) > 1:
-        return Promotion(pruner, context)
-    if not pruner.promotes:
+    # Optuna's pruner knows its first rung only when a trial has completed.
+    if not pruner.least_rung and len(context.objectives) == 1:
         return OptunaPruning(pruner, context)
-    return Promotion(pruner, context, after_pausing=OptunaPruning(pruner, context))
+    return Promotion(pruner, context)
 
 
 def _slices(pruner: FreezeThawPruner, context: SchedulerContext) -> Scheduler:

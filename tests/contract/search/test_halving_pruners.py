@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from tests.contract.search.halving_study import (
 )
 from tests.databases import new_database
 from tuner.config import Direction
+from tuner.messages import Action
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
@@ -168,6 +170,48 @@ def test_a_study_of_two_trials_has_a_winner(make_pruner: MakePruner, url: str) -
     completed = [each.number for each in trials if each.state is TrialState.COMPLETE]
     assert completed
     assert max(map(player.paused.count, completed)) <= 1, "then it goes on to its end"
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"min_resource": 1, "reduction_factor": 2},
+        {"min_resource": 2, "reduction_factor": 3},
+        {"min_resource": 1, "reduction_factor": 3, "min_early_stopping_rate": 1},
+        {"min_resource": 1, "reduction_factor": 2, "bootstrap_count": 4},
+    ],
+    ids=lambda each: " ".join(map(str, each.values())),
+)
+def test_stopping_decides_like_optunas_pruner(
+    arguments: dict[str, int], direction: Direction, url: str
+) -> None:
+    """Trials in turns, which skip steps, and report equal values now and then."""
+    draw = random.Random(0)
+    theirs = optuna.create_study(
+        direction=direction.value, pruner=optuna.pruners.SuccessiveHalvingPruner(**arguments)
+    )
+    n_pruned = 0
+    with searches(url, partial(AshaPruner, mode="stop", **arguments), direction=direction) as views:
+        running: dict[int, tuple[optuna.Trial, int]] = {}
+        for _ in range(400):
+            if len(running) < 4:
+                asked = views[0].ask()
+                assert asked is not None
+                running[asked.trial_id] = (theirs.ask(), 0)
+            trial_id = draw.choice(list(running))
+            expected, step = running[trial_id]
+            step, value = step + draw.choice([1, 1, 1, 2, 5]), draw.randrange(20) / 20
+            running[trial_id] = (expected, step)
+            expected.report(value, step)
+            is_pruned = views[0].report(trial_id, step, {"accuracy": value}).action is Action.PRUNE
+            assert is_pruned == expected.should_prune(), (expected.number, step, value)
+            if is_pruned:
+                n_pruned += 1
+                views[0].prune(trial_id)
+                theirs.tell(expected, state=TrialState.PRUNED)
+                del running[trial_id]
+    assert n_pruned > 30
 
 
 # -- what programs do --------------------------------------------------------------------------

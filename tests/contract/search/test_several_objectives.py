@@ -157,8 +157,8 @@ def test_people_hear_what_a_trial_was_compared_with(url: str) -> None:
     with searching(url, AshaPruner) as search:
         assert reported(search, 0.9, 5.0) == (
             Action.PAUSE,
-            "at rung 0 (step 1), accuracy 0.9, latency_ms 5: nobody goes on before 3 trials came "
-            "there",
+            "at rung 0 (step 1), accuracy 0.9, latency_ms 5: no trial continues before 3 trials "
+            "reached this rung",
         )
         reported(search, 0.5, 1.0)
         assert reported(search, 0.4, 6.0) == (

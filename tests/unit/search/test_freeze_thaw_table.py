@@ -190,7 +190,7 @@ def test_what_ends_counts_and_is_bettered() -> None:
 def test_where_nobody_can_wait_only_ends_count() -> None:
     """The best by far would hardly better its own value, but is lost if it does not go on."""
     table = a_table({number: None for number in range(8)})
-    table.n_least = 1
+    table.is_final = True
     for number in range(7):
         table.come(number, 0, 10.0 + number)
     table.completes(0, N_STEPS, 9.9)
@@ -203,7 +203,7 @@ def test_where_nobody_can_wait_only_ends_count() -> None:
 
 def test_the_first_ones_go_on_where_nobody_can_wait() -> None:
     table = a_table({0: 0.5})
-    table.n_least = 1
+    table.is_final = True
     table.come(0, 0, 1.0)
     assert standing_of(table, 0).goes_on
 

@@ -6,9 +6,7 @@ from collections import Counter
 
 import optuna
 import pytest
-from optuna.trial import TrialState
 
-from tuner.search.pruners.explain import why_pruned
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY, AsyncHyperbandPruner
 from tuner.search.rungs.brackets import NEVER
 
@@ -72,14 +70,7 @@ def test_where_trials_stop_a_bracket_is_for_itself() -> None:
     assert not in_bracket(study, 1, 0.9).should_prune()
     assert not in_bracket(study, 3, 0.5).should_prune(), "the first of its bracket"
     assert not in_bracket(study, NEVER, 0.1).should_prune()
-    worse = in_bracket(study, 3, 0.4)
-    assert worse.should_prune()
-    study.tell(worse, state=TrialState.PRUNED)
-    reason = why_pruned(study, pruner, study.trials[worse.number], "accuracy")
-    assert reason == (
-        "AsyncHyperband pruned it at step 3 (accuracy 0.4) in the bracket from step 3: rung 0 is "
-        "passed with accuracy at least 0.5, by the best 1 in 3 of the 2 trials that have come to it"
-    )
+    assert in_bracket(study, 3, 0.4).should_prune()
 
 
 def test_nobody_is_stopped_at_the_last_step() -> None:

@@ -76,7 +76,7 @@ def test_the_highest_rung_comes_first() -> None:
 def test_the_first_passes_where_nobody_can_wait() -> None:
     made = table([(1, 1)])
     assert not made.standing(0, 0).goes_on
-    made.n_least = 1
+    made.is_final = True
     assert made.standing(0, 0).goes_on
 
 
@@ -157,15 +157,15 @@ KINDS: Mapping[str, Callable[[np.random.Generator, int], Losses]] = {
     n_objectives=st.integers(2, 4),
     kind=st.sampled_from(sorted(KINDS)),
     factor=st.integers(2, 4),
-    n_least=st.integers(0, 1),
+    is_final=st.booleans(),
 )
 def test_decisions_are_those_of_the_plain_computation(
-    seed: int, n_objectives: int, kind: str, factor: int, n_least: int
+    seed: int, n_objectives: int, kind: str, factor: int, is_final: bool
 ) -> None:
     """Trials come to two rungs in any order, some of them diverged; one is looked at after each."""
     rng = np.random.default_rng(seed)
     made = ParetoTable(first=1, factor=factor)
-    made.n_least = n_least
+    made.is_final = is_final
     vectors: list[dict[int, Sequence[float]]] = [{}, {}]
     for number in rng.permutation(80).tolist():
         rung = int(rng.random() < 0.3)
@@ -178,13 +178,13 @@ def test_decisions_are_those_of_the_plain_computation(
         made.pause(number)
         if rng.random() < 0.7:
             continue  # Nobody asks, so that several are new at a time.
-        n_going = max(n_least, len(vectors[rung]) // factor)
+        n_going = max(int(is_final), len(vectors[rung]) // factor)
         expected = plainly(vectors[rung], max(1, n_going))
         for other in vectors[rung]:
             standing = made.standing(other, rung)
             assert (standing.place, made.front_of(other, rung)) == expected[other]
             assert standing.goes_on == (expected[other][0] < n_going)
-        assert_the_right_ones_go_on(made, vectors, factor=factor, n_least=n_least)
+        assert_the_right_ones_go_on(made, vectors, factor=factor, is_final=is_final)
         if (next_one := next(made.promotable(), None)) is not None and rng.random() < 0.7:
             made.unpause(next_one)
 
@@ -194,14 +194,14 @@ def assert_the_right_ones_go_on(
     vectors: Sequence[Mapping[int, Sequence[float]]],
     *,
     factor: int,
-    n_least: int,
+    is_final: bool,
 ) -> None:
     expected, leaders = [], []
     for rung in (1, 0):
         waiting = [each for each in made.paused if made.rung_of(each) == rung]
         if not waiting:
             continue
-        n_going = max(n_least, len(vectors[rung]) // factor)
+        n_going = max(int(is_final), len(vectors[rung]) // factor)
         order = plainly(vectors[rung], max(1, n_going))
         best = min(waiting, key=lambda each: order[each])
         leaders.append(best)

@@ -50,6 +50,7 @@ class AshaPruner(SuccessiveHalvingPruner):
         super().__init__(min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count)
         self.reduction_factor = reduction_factor
         self.promotes = mode == "promote"
+        self.bootstrap_count = 0 if self.promotes else bootstrap_count
 
     def new_table(self, first: int) -> RungTable:
         """Rungs from a step on."""

@@ -10,7 +10,6 @@ from optuna.pruners import BasePruner, SuccessiveHalvingPruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.pruners.percentile import RankedPruner
 
 
@@ -36,9 +35,6 @@ def why_pruned(study: optuna.Study, pruner: BasePruner, trial: FrozenTrial, name
     if isinstance(pruner, SuccessiveHalvingPruner):
         others = study.get_trials(deepcopy=False)
         return f"{told}{_at_rung(others, study.direction, pruner, trial, name)}"
-    if isinstance(pruner, AsyncHyperbandPruner) and (its := pruner.bracket_of(study, trial)):
-        reason = _at_rung(its.trials, study.direction, its.halving, trial, name)
-        return f"{told} in the bracket from step {its.first}{reason}"
     return told
 
 

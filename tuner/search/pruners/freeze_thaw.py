@@ -38,6 +38,7 @@ class FreezeThawPruner(BasePruner):
     promotes = True
     has_brackets = False
     has_slices = True
+    bootstrap_count = 0
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class FreezeThawPruner(BasePruner):
 def _table_of(pruner: FreezeThawPruner, trials: list[FrozenTrial], sign: float) -> SliceTable:
     """Nobody of whom can wait."""
     table = pruner.new_table(pruner.min_resource)
-    table.n_least = 1
+    table.is_final = True
     table.length = pruner.max_resource
     for trial in trials:
         rung = 0

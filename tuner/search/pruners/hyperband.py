@@ -61,7 +61,7 @@ class AsyncHyperbandPruner(BasePruner):
         self.min_resource = min_resource
         self.reduction_factor = reduction_factor
         self.promotes = mode == "promote"
-        self._bootstrap_count = bootstrap_count
+        self.bootstrap_count = 0 if self.promotes else bootstrap_count
         self._seed = seed
         #: By first rung. Optuna's checks the other values.
         self._halvings = {min_resource: self._new_halving(min_resource)}
@@ -148,7 +148,7 @@ class AsyncHyperbandPruner(BasePruner):
         return bool(step >= first * self.reduction_factor**rung)
 
     def _new_halving(self, first: int) -> SuccessiveHalvingPruner:
-        return SuccessiveHalvingPruner(first, self.reduction_factor, 0, self._bootstrap_count)
+        return SuccessiveHalvingPruner(first, self.reduction_factor, 0, self.bootstrap_count)
 
     def _length(self, trials: Sequence[FrozenTrial]) -> int | None:
         # The first that completed is as good as any, and need not be looked for again.

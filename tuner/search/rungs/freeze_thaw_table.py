@@ -126,7 +126,7 @@ class SliceTable(RungTable):
     def standing(self, number: int, rung: int) -> SliceStanding:
         entry = (self._losses[number][rung], number)
         came = self._rungs[rung].came
-        can_wait = not self.n_least
+        can_wait = not self.is_final
         mine = best = math.nan
         other = None
         if self._is_enough:
@@ -218,7 +218,7 @@ class SliceTable(RungTable):
         """Of slices, up to the end of a training."""
         last = self._last_step
         rung, ends = self.rung_at(step) + 1, []
-        while self.step_of(rung) < last and not self.n_least:
+        while self.step_of(rung) < last and not self.is_final:
             ends.append(self.step_of(rung))
             rung += 1
         return [*ends, last] if step < last else []
@@ -232,7 +232,7 @@ class SliceTable(RungTable):
 
     def _learn(self) -> None:
         """Takes in what has become known since."""
-        if self._learned_at == (self._n_known, self.n_least):
+        if self._learned_at == (self._n_known, self.is_final):
             return
         best = {number for rung in self._rungs for _, number in rung.paused[:_N_BEST]}
         chosen = self._chosen(_MAX_POINTS, {*best, self._latest})
@@ -244,12 +244,12 @@ class SliceTable(RungTable):
             self._model.fit(*self._points(few or chosen), steps)
             self._n_fitted = self._n_known
         self._model.learn(*self._points(chosen), steps, -self._bar)
-        self._learned_at = self._n_known, self.n_least
+        self._learned_at = self._n_known, self.is_final
 
     @property
     def _bar(self) -> float:
         """The loss that is to be bettered."""
-        if not self.n_least:
+        if not self.is_final:
             return self._best
         # Nothing is won before a training has come to its end.
         worst = max(loss for loss, _ in self._rungs[0].came if math.isfinite(loss))

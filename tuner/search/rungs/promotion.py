@@ -46,6 +46,8 @@ class RungPruner(Protocol):
     max_resource: int | None
     #: One in so many goes on from a rung.
     reduction_factor: int
+    #: Nobody passes a rung before more than so many came there.
+    bootstrap_count: int
 
     def new_table(self, first: int) -> RungTable:
         """The rungs of the bracket that begins at a step."""
@@ -70,17 +72,9 @@ class Promotion(Scheduler):
     Args:
         pruner: Says where the rungs are.
         context: The study.
-        after_pausing: Judges reports instead of the rungs after `stop_pausing`; None for the
-            rungs themselves.
     """
 
-    def __init__(
-        self,
-        pruner: RungPruner,
-        context: SchedulerContext,
-        *,
-        after_pausing: Scheduler | None = None,
-    ) -> None:
+    def __init__(self, pruner: RungPruner, context: SchedulerContext) -> None:
         self._storage = storage = context.storage
         self._study_id = study_id = context.study_id
         self._names = context.objectives
@@ -88,7 +82,6 @@ class Promotion(Scheduler):
             -1.0 if each is StudyDirection.MAXIMIZE else 1.0 for each in context.directions
         ]
         self._pruner = pruner
-        self._after_pausing = after_pausing
         #: Whether trials end where others would pause.
         self._stops = not pruner.promotes
         #: By trial number: the last report, where the storage has none (several objectives).
@@ -165,7 +158,7 @@ class Promotion(Scheduler):
         """Prunes trials at the rungs where they would pause."""
         self._stops = True
         for table in self.brackets.tables:
-            table.n_least = 1
+            table.is_final = True
         return super().stop_pausing()
 
     def report(
@@ -175,8 +168,6 @@ class Promotion(Scheduler):
 
         A value that is not a number ends a trial at a rung.
         """
-        if self._has_stopped_pausing and self._after_pausing is not None:
-            return self._after_pausing.report(trial_id, step, values, held_s=held_s)
         trial = self._storage.get_trial(trial_id)
         if self._pruner.has_slices and held_s is not None:
             self._pace.reported(trial.number, step, held_s, known=trial.intermediate_values)
@@ -197,21 +188,37 @@ class Promotion(Scheduler):
         if self._has_several:
             self._last_steps[trial.number] = step
         table = self._table_of(trial)
-        rung = -1 if table is None else table.rung_at(step)
-        if table is None or rung < 0:
+        if table is None or (self._pruner.promotes and self._is_last(table, step)):
             return None
-        new = self._come(table, trial.number, rung, values)
-        has_ended = table.length is not None and step >= table.length
-        if not new or has_ended or table.is_end(rung):
-            return None
+        standing = None
+        for rung in self._new_rungs(table, trial.number, step):
+            standing = self._come_noted(table, trial, rung, values)
+            if self._stops and not standing.goes_on:
+                break
+        return None if trial.number in self._unbound else standing
+
+    def _new_rungs(self, table: RungTable, number: int, step: int) -> Sequence[int]:
+        """The rungs to come to one after the other.
+
+        A trial that may wait is judged at the highest rung alone; one that may end, at each.
+        """
+        highest = table.rung_at(step)
+        new = range(table.rung_of(number) + 1, highest + 1)
+        return new if self._stops else new[-1:]
+
+    def _come_noted(
+        self, table: RungTable, trial: FrozenTrial, rung: int, values: Sequence[float]
+    ) -> Standing:
         noted = list(values) if self._has_several else values[0]
-        for each in new:
+        for each in self._come(table, trial.number, rung, values):
             self._storage.set_trial_system_attr(trial_id_of(trial), f"{RUNG_KEY}{each}", noted)
         if isinstance(table, SliceTable):
             self._note_pace(trial)
-        if trial.number in self._unbound:
-            return None
         return table.standing(trial.number, rung)
+
+    def _is_last(self, table: RungTable, step: int) -> bool:
+        """Whether a trial has nothing left to do but to end."""
+        return table.length is not None and step >= table.length
 
     def pause(self, trial_id: int) -> None:
         """Lets a trial that has no device any more wait at its rung."""
@@ -283,8 +290,9 @@ class Promotion(Scheduler):
         told = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, values, strict=True))
         told = f"{where}, {told}"
         best = f"the best 1 in {table.factor} of the {standing.n_came} trials that came there"
-        if standing.n_came < table.factor and not self._stops:
-            return f"{told}: nobody goes on before {table.factor} trials came there"
+        n_needed = table.n_bootstrap + 1 if self._stops else table.factor
+        if standing.n_came < n_needed:
+            return f"{told}: no trial continues before {n_needed} trials reached this rung"
         if isinstance(table, ParetoTable):
             front = table.front_of(number, standing.rung) + 1
             return f"{told}: on Pareto front {front} of those there, and not among {best}"
@@ -303,7 +311,8 @@ class Promotion(Scheduler):
             table = ParetoTable(first=first, factor=self._pruner.reduction_factor)
         if isinstance(table, SliceTable):
             table.trial_of, table.pace = self._trial, self._pace
-        table.n_least = int(self._stops)
+        table.is_final = self._stops
+        table.n_bootstrap = self._pruner.bootstrap_count
         return table
 
     def _come(self, table: RungTable, number: int, rung: int, values: Sequence[float]) -> list[int]:

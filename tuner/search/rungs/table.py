@@ -55,8 +55,11 @@ class RungTable:
         self.factor = factor
         #: The last step of a trial, once one has completed: nobody waits there.
         self.length: int | None = None
-        #: As many pass a rung however few came there: 1 where nobody can wait for others.
-        self.n_least = 0
+        #: Whether trials that do not pass a rung end there. The best then passes however few came,
+        #: as nobody waits for others, and so do all that equal the last one that passes.
+        self.is_final = False
+        #: Nobody passes a rung before more than so many came there.
+        self.n_bootstrap = 0
         self._rungs: list[_Rung] = []
         #: By trial number: its loss at each rung that it came to.
         self._losses: dict[int, list[float]] = {}
@@ -149,19 +152,22 @@ class RungTable:
         return next(iter(self._rungs[rung].paused), None)
 
     def _n_going(self, n_came: int) -> int:
-        return max(self.n_least, n_came // self.factor)
+        if n_came <= self.n_bootstrap:
+            return 0
+        return max(int(self.is_final), n_came // self.factor)
 
     def _standing(self, rung: int, entry: Entry) -> Standing:
         came = self._rungs[rung].came
         place = bisect_left(came, entry)
         n_going = self._n_going(len(came))
+        bar = came[n_going - 1][0] if n_going else math.nan
         return Standing(
             rung=rung,
             loss=entry[0],
             place=place,
             n_came=len(came),
-            bar=came[n_going - 1][0] if n_going else math.nan,
-            goes_on=place < n_going,
+            bar=bar,
+            goes_on=place < n_going or (self.is_final and entry[0] <= bar),
         )
 
 

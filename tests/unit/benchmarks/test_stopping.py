@@ -1,0 +1,12 @@
+"""The benchmark of stopping: both systems play the same trials."""
+
+import pytest
+
+from benchmarks.stopping import SYSTEMS, measure
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_each_tenth_is_measured(system: str) -> None:
+    measured = measure(system, 20)
+    assert [n_stored for n_stored, _ in measured] == list(range(2, 21, 2))
+    assert all(spent_ms > 0 for _, spent_ms in measured)
