@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from tuner.errors import EXIT_BAD_INPUT
+from tuner.app.data.file_identity import identity_of, log_of
+from tuner.errors import EXIT_BAD_INPUT, StoreError
 from tuner.queries.locate import snapshot
 from tuner.store.connection.database import check_file, parse_url, shown_url, store_errors
 from tuner.store.connection.engine import engine_options, limit_statements
@@ -40,6 +41,11 @@ class ReadOnlyDatabase:
         self.shown_url = shown_url(url)
         parsed = parse_url(url)
         check_file(parsed, must_exist=True)
+        path = path_of(parsed)
+        self._path = path.resolve() if path is not None else None
+        # Before the file is opened: a file that replaces it meanwhile is noticed at the first read.
+        self._file = identity_of(self._path) if self._path else None
+        self._log = identity_of(log_of(self._path)) if self._path else None
         with store_errors(url, exit_code=EXIT_BAD_INPUT):
             self._engine = _open(parsed)
             with self._engine.connect() as connection:
@@ -49,13 +55,34 @@ class ReadOnlyDatabase:
     def read(self, work: Callable[[sa.Connection], T]) -> T:
         """
         Raises:
-            StoreError: If the database can't be read now.
+            StoreError: If the database can't be read now, or its file was deleted or replaced.
         """
+        if not self.is_current:
+            raise StoreError(f"The database {self.shown_url} was deleted or replaced.")
+        self._follow_log()
         with store_errors(self._url), snapshot(self._engine) as connection:
             return work(connection)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the path still names the file that is open; always true for a server."""
+        if self._path is not None and identity_of(self._path) != self._file:
+            # For good: once no connection holds the old file, a new one may get its inode.
+            self._file = None
+        return self._path is None or self._file is not None
+
+    def _follow_log(self) -> None:
+        """Opens new connections if another write-ahead log has replaced the one that they read."""
+        if self._path is None:
+            return
+        log = identity_of(log_of(self._path))
+        if self._log is not None and log != self._log:
+            self._engine.dispose()
+        self._log = log
+
     def close(self) -> None:
         """Lets every connection go. Safe to call twice."""
+        self._file = None
         self._engine.dispose()
 
 

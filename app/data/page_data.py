@@ -35,10 +35,14 @@ _looks_lock = threading.Lock()
 def look_at(url: str) -> Look:
     """The one of this process: several browsers share what was read.
 
+    A file that was replaced is read anew, with nothing kept from the old one.
+
     Raises:
         StoreError: If the database is not there or can't be read.
     """
     with _looks_lock:
+        if url in _looks and not _looks[url].is_current:
+            _looks.pop(url).close()
         if url not in _looks:
             _looks[url] = Look(url)
         return _looks[url]
@@ -64,6 +68,11 @@ class Look:
     @property
     def shown_url(self) -> str:
         return self._database.shown_url
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the database's path still names the file that is open."""
+        return self._database.is_current
 
     def studies(self) -> dict[str, StoredStudy]:
         """By name, the oldest first."""

@@ -28,6 +28,7 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     _begin_with_a_trial()
+    shell.warn_of_bad_trial(shown)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         st.number_input(
             "Trial among its rivals (number)",
@@ -63,6 +64,8 @@ def _curves(shown: Shown, *, log_x: bool, log_y: bool) -> None:
     drawn = draw_curves(shown, axes, picked)
     if not drawn.n_curves:
         st.info("No trial has reported anything yet.")
+        if picked is not None:
+            _why(shown, picked)
         return
     if drawn.n_trials > MAX_CURVES:
         st.caption(

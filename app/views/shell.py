@@ -25,7 +25,13 @@ STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
 #: Where the page of trials is kept, for those that lead to it.
 TRIALS_PAGE_KEY = "page of trials"
 _LEAVE_KEY = "leave for the page of trials"
+#: What the address names, where the database has no such study, or it is no trial's number.
+_MISSING_KEY, _BAD_TRIAL_KEY = "missing study", "bad trial"
+_FIRST_LOOK_KEY = "first look for the database"
 _REFRESH_S = 2.0
+#: A browser's numbers are exact up to 16 digits; a larger one is no trial's.
+_MAX_DIGITS = 15
+_MAX_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,13 @@ def look() -> Look:
     return look_at(url)
 
 
+def _look_or_none() -> Look | None:
+    try:
+        return look()
+    except StoreError:
+        return None
+
+
 def now() -> datetime:
     return datetime.now(UTC)
 
@@ -72,9 +85,12 @@ def guarded(part: Callable[[], None]) -> Callable[[], None]:
 def live(key: str, part: Callable[[], None]) -> None:
     """Shows a part of a page, and again every few seconds, without the rest."""
     is_live = st.session_state.get(LIVE_KEY, True)
+    held = _look_or_none()
 
     def shown() -> None:
         _leave()
+        if look() is not held:  # The file was replaced: nothing of the page is about the new one.
+            st.rerun()
         part()
 
     st.fragment(guarded(shown), run_every=_REFRESH_S if is_live else None, key=key)()
@@ -84,15 +100,37 @@ def page_of_a_study(page: Callable[[Shown], None]) -> None:
     """Shows a page about the chosen study, or why there is none."""
 
     def whole() -> None:
-        name = st.session_state.get(STUDY_KEY)
-        study = look().studies().get(name) if name else None
+        studies = look().studies()
+        if missing := st.session_state.get(_MISSING_KEY):
+            st.warning(f"This database has no study {missing!r}. Choose a study at the left.")
+            return
+        study = studies.get(st.session_state.get(STUDY_KEY) or "")
         if study is None:
             st.info("The database holds no study yet. Run one: `python -m tuner.run study.yaml`")
             return
         objectives = look().objectives(study)
         page(Shown(look=look(), study=study, objectives=objectives))
 
-    guarded(whole)()
+    try:
+        whole()
+    except StoreError as error:
+        st.error(str(error))
+        _come_back()
+
+
+def _come_back() -> None:
+    """Shows the page as soon as the database can be read again."""
+
+    def look_again() -> None:
+        try:
+            look().studies()
+        except TunerError:
+            return
+        if not st.session_state.pop(_FIRST_LOOK_KEY, False):
+            st.rerun()
+
+    st.session_state[_FIRST_LOOK_KEY] = True
+    st.fragment(look_again, run_every=_REFRESH_S, key="come back")()
 
 
 def choice(label: str, words: Sequence[str], *, key: str) -> str:
@@ -117,8 +155,16 @@ def sidebar() -> None:
     with st.sidebar:
         if names:
             _begin_with_a_study(names)
-            st.selectbox("Study", names, key=STUDY_KEY, on_change=forget_trial)
-            st.query_params[STUDY_KEY] = st.session_state[STUDY_KEY]
+            missing = st.session_state.get(_MISSING_KEY)
+            st.selectbox(
+                "Study",
+                names,
+                index=None if missing else 0,
+                placeholder="Choose a study",
+                key=STUDY_KEY,
+                on_change=_change_study,
+            )
+            st.query_params[STUDY_KEY] = missing or st.session_state[STUDY_KEY]
         st.toggle(
             "Live",
             value=True,
@@ -134,12 +180,24 @@ def sidebar() -> None:
 def _begin_with_a_study(names: list[str]) -> None:
     if st.session_state.get(STUDY_KEY) in names:
         return
-    wanted = (st.query_params.get(STUDY_KEY), os.environ.get(STUDY_VARIABLE))
+    linked = st.query_params.get(STUDY_KEY)
+    is_missing = linked is not None and linked not in names
+    st.session_state[_MISSING_KEY] = linked if is_missing else None
+    if is_missing:
+        st.session_state[STUDY_KEY] = None
+        return
+    wanted = (linked, os.environ.get(STUDY_VARIABLE))
     st.session_state[STUDY_KEY] = next((each for each in wanted if each in names), names[0])
+
+
+def _change_study() -> None:
+    st.session_state[_MISSING_KEY] = None
+    forget_trial()
 
 
 def forget_trial() -> None:
     st.session_state[TRIAL_KEY] = None
+    st.session_state.pop(_BAD_TRIAL_KEY, None)
     st.query_params.pop(TRIAL_KEY, None)
 
 
@@ -147,8 +205,10 @@ def choose_trial(number: int | None) -> None:
     """Shows one trial on the page of trials, or all."""
     st.session_state[TRIAL_KEY] = number
     if number is None:
-        st.query_params.pop(TRIAL_KEY, None)
+        if _BAD_TRIAL_KEY not in st.session_state:
+            st.query_params.pop(TRIAL_KEY, None)
     else:
+        st.session_state.pop(_BAD_TRIAL_KEY, None)
         st.query_params[TRIAL_KEY] = str(number)
 
 
@@ -166,7 +226,17 @@ def _leave() -> None:
 def chosen_trial() -> int | None:
     """As the address says when a page is opened, and as was clicked since."""
     if TRIAL_KEY not in st.session_state:
-        told = st.query_params.get(TRIAL_KEY, "")
-        st.session_state[TRIAL_KEY] = int(told) if told.isdecimal() else None
+        linked = st.query_params.get(TRIAL_KEY, "")
+        is_number = linked.isdecimal() and len(linked) <= _MAX_DIGITS
+        st.session_state[TRIAL_KEY] = int(linked) if is_number else None
+        if linked and not is_number:
+            st.session_state[_BAD_TRIAL_KEY] = linked
     number: int | None = st.session_state[TRIAL_KEY]
     return number
+
+
+def warn_of_bad_trial(shown: Shown) -> None:
+    """Says so where the address names a trial that no study can have."""
+    if bad := st.session_state.get(_BAD_TRIAL_KEY):
+        text = bad if len(bad) <= _MAX_SHOWN else f"{bad[:_MAX_SHOWN]}..."
+        st.warning(f"There is no trial {text!r} in study {shown.study.name}.")

@@ -48,6 +48,7 @@ def _page(shown: Shown) -> None:
 
 def _all_trials(shown: Shown) -> None:
     st.title("Trials")
+    shell.warn_of_bad_trial(shown)
     known = words_of(shown.look.trials(shown.study))
     if not known:
         st.info("The study has no trial yet.")
