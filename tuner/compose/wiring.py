@@ -131,7 +131,7 @@ def dispatch(
         view = stack.enter_context(other_view or view_of(config, console))
         shown = view if metrics is None else FiguresView(view, metrics.publish)
         log = StudyFiles(folder=config.folder, study=config.study).trackers_log
-        trackers = stack.enter_context(Trackers(shown, log, groups=launcher.guard))
+        trackers = stack.enter_context(Trackers(shown, log))
         hooks = stack.enter_context(Hooks(_hook_terms(config), trackers, groups=launcher.guard))
         trackers.start(_tracker_jobs(study))
         result = _run(study, workplace, view, hooks, trackers, inbox)

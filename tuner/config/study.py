@@ -237,9 +237,12 @@ class StudyConfig(Model):
     track: Track = Field(
         default_factory=dict,
         description="Experiment trackers in which each trial is a run: `tensorboard` with a "
-        "folder, `mlflow` with a tracking URI. A mapping instead of the text holds further "
-        "arguments of the tracker.",
-        examples=[{"tensorboard": "runs/", "mlflow": "http://mlflow.example:5000"}],
+        "folder, `mlflow` with a tracking URI, `wandb` with a project. A mapping "
+        "instead of the text holds further arguments of the tracker.",
+        examples=[
+            {"tensorboard": "runs/", "mlflow": "http://mlflow.example:5000"},
+            {"wandb": "digits"},
+        ],
     )
     checkpoints: CheckpointsConfig = Field(
         default_factory=CheckpointsConfig,

@@ -16,7 +16,6 @@ from pathlib import Path
 from tuner.dispatch.notices import Notice, Said, Snapshot, View
 from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.launch.local_host.processes import signal_group
-from tuner.launch.protocols import Guard
 from tuner.tracking.worker import FINISH, Job, Report
 
 #: At the end of the study.
@@ -51,7 +50,6 @@ class Trackers:
     Args:
         view: Shows what happens.
         log: Where the trackers' own output goes.
-        groups: Ends the processes should this one be killed; None where nothing does.
         now: The time, in seconds.
     """
 
@@ -59,12 +57,10 @@ class Trackers:
         self,
         view: View,
         log: Path,
-        groups: Guard | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._view = view
         self._log = log
-        self._groups = groups
         self._now = now
         self._processes: list[_Process] = []
 
@@ -150,8 +146,8 @@ class Trackers:
             raise
         finally:
             os.close(write_end)
-        if self._groups is not None:
-            self._groups.watch(process.pid)
+        # If this process is killed, standard input closes: the tracker then writes what it buffers
+        # and ends within seconds.
         assert process.stdin is not None
         with suppress(BrokenPipeError):
             process.stdin.write(f"{job.to_line()}\n".encode())
@@ -207,8 +203,6 @@ class Trackers:
             if each.process.stdin is not None:
                 with suppress(OSError):
                     each.process.stdin.close()
-            if self._groups is not None:
-                self._groups.release(each.process.pid)
             os.close(each.reports)
             each.reports = -1
 

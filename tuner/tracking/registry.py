@@ -15,14 +15,19 @@ from tuner.search_spaces.space import nearest
 from tuner.tracking.mlflow_runs import MLflowTracker
 from tuner.tracking.port import Tracker
 from tuner.tracking.tensorboard_runs import TensorBoardTracker
+from tuner.tracking.wandb_runs import WandbTracker
 
 TRACKERS: Catalogue[Tracker] = Catalogue(
-    classes={"mlflow": MLflowTracker, "tensorboard": TensorBoardTracker},
+    classes={
+        "mlflow": MLflowTracker,
+        "tensorboard": TensorBoardTracker,
+        "wandb": WandbTracker,
+    },
     base=Tracker,
     group="tuner.trackers",
 )
 #: What has to be installed for each of ours; the name of the extra is that of the tracker.
-_PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboard"}
+_PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
 
 
 def check_trackers(

@@ -11,9 +11,11 @@ import os
 import re
 import select
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -35,6 +37,8 @@ _ROUND_EVERY_S = 2.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 #: Training has the processor first.
 _NICENESS = 10
+#: After the dispatcher was killed.
+_LEAVING_S = 10.0
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 #: One try and one more: the next round is soon enough.
 _ENVIRONMENT = {
@@ -101,6 +105,7 @@ def main() -> None:
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     job = Job.from_line(_first_line(sys.stdin.fileno()))
+    threading.Thread(target=_end_with_dispatcher, daemon=True).start()
     _Worker(job, reports).work()
     # Threads of a library that waits for its server must not hold up the end.
     sys.stdout.flush()
@@ -114,6 +119,16 @@ def _first_line(descriptor: int) -> str:
     while (byte := os.read(descriptor, 1)) not in (b"\n", b""):
         line += byte
     return line.decode()
+
+
+def _end_with_dispatcher() -> None:
+    """Ends this process some seconds after the dispatcher, also while a tracker hangs."""
+    closed = select.poll()
+    # No other event: what the dispatcher says is not for this thread.
+    closed.register(sys.stdin.fileno(), 0)
+    closed.poll()
+    time.sleep(_LEAVING_S)
+    os._exit(1)
 
 
 class _Worker:
@@ -189,11 +204,17 @@ class _Worker:
             readable, _, _ = select.select([sys.stdin], [], [], left_s)
             if not readable:
                 return
-            word = os.read(sys.stdin.fileno(), 1024)
-            if not word:
-                os._exit(1)
+            if not os.read(sys.stdin.fileno(), 1024):
+                self._leave()
             self._is_finishing = True
             return
+
+    def _leave(self) -> None:
+        """After the end of the dispatcher: nothing new is written, but what is buffered is."""
+        with suppress(TrackerFailed):
+            if self._sync is not None:
+                self._sync.close()
+        os._exit(1)
 
     def _report(self, report: Report) -> None:
         os.write(self._reports, report.to_line().encode())
