@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
@@ -19,6 +19,7 @@ from tuner.queries.studies import Objective
 #: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.
 _MAX_SVG_POINTS = 2000
 #: Where the strip of trials without a value ends, and the points begin, in parts of the height.
+STRIP = "y2"
 _STRIP_TOP, _POINTS_BOTTOM = 0.06, 0.12
 
 
@@ -91,10 +92,10 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
     codes = np.unique(trials.words[trials.is_placed]).tolist()
     for code in sorted(codes, key=lambda each: each == COMPLETED):
         own = (trials.words == code) & trials.is_placed & ~np.isnan(x)
-        for chosen, axis in ((own & has_value, "y"), (own & ~has_value, "y2")):
+        for chosen, axis in ((own & has_value, "y"), (own & ~has_value, STRIP)):
             if not chosen.any():
                 continue
-            in_strip = axis == "y2"
+            in_strip = axis == STRIP
             has_strip |= in_strip
             word = ALL_WORDS[code]
             figure.add_trace(
@@ -110,8 +111,8 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
                         word, in_strip=in_strip, infeasible=trials.is_infeasible[chosen]
                     ),
                     customdata=trials.numbers[chosen],
-                    hovertemplate=_hover(in_strip=in_strip, is_paused=code == PAUSED),
-                    **_steps(trials, chosen, is_paused=code == PAUSED),
+                    hovertemplate=_hover(in_strip=in_strip),
+                    text=_texts(trials, chosen, values, is_paused=code == PAUSED),
                 )
             )
     return has_strip
@@ -127,15 +128,23 @@ def _marker(word: str, *, in_strip: bool, infeasible: Flags) -> dict[str, object
     return {"color": COLOURS[word], "size": size, "opacity": opacity, "symbol": symbol}
 
 
-def _steps(trials: TrialColumns, chosen: Flags, *, is_paused: bool) -> dict[str, object]:
-    """The step at which each trial is paused."""
-    if not is_paused:
-        return {}
-    steps = trials.last_steps[chosen].tolist()
-    return {"text": ["" if np.isnan(each) else f" at step {each:.0f}" for each in steps]}
+def _texts(
+    trials: TrialColumns, chosen: Flags, values: Floats, *, is_paused: bool
+) -> list[str] | None:
+    """The step at which each trial is paused, and values that have no place on an axis."""
+    is_infinite = np.isinf(values[chosen]).tolist()
+    if not is_paused and not any(is_infinite):
+        return None
+    steps = trials.last_steps[chosen].tolist() if is_paused else [np.nan] * len(is_infinite)
+    at = ["" if np.isnan(each) else f" at step {each:.0f}" for each in steps]
+    said = [f"<br>value {each}" for each in values[chosen].tolist()]
+    return [
+        f"{step}{value if infinite else ''}"
+        for step, value, infinite in zip(at, said, is_infinite, strict=True)
+    ]
 
 
-def _hover(*, in_strip: bool, is_paused: bool) -> str:
+def _hover(*, in_strip: bool) -> str:
     value = "" if in_strip else "<br>%{y:.6g}"
     return (
         f"trial %{{customdata}}%{{text}}{value}<br>at %{{x:.6g}}<extra>%{{fullData.name}}</extra>"
@@ -211,12 +220,8 @@ def pareto_figure(
     kind = go.Scattergl if len(trials) > _MAX_SVG_POINTS else go.Scatter
     x, y = trials.values[:, places[0]], trials.values[:, places[1]]
     there = np.isfinite(x) & np.isfinite(y) & trials.is_finished & ~front
-    for chosen, name, colour in (
-        (there & trials.is_candidate, "completed", COLOURS["completed"]),
-        (there & ~trials.is_candidate, "pruned or infeasible", COLOURS["pruned"]),
-    ):
-        if chosen.any():
-            figure.add_trace(_cloud(kind, x, y, chosen, trials, name, colour))
+    for chosen, name, colour in _clouds(trials, there):
+        figure.add_trace(_cloud(kind, x, y, chosen, trials, name, colour))
     if front.any():
         at = np.flatnonzero(front)
         at = at[np.argsort(x[at])]
@@ -228,6 +233,21 @@ def pareto_figure(
     figure.update_xaxes(title_text=titles[0])
     figure.update_yaxes(title_text=titles[1])
     return figure
+
+
+def _clouds(trials: TrialColumns, there: Flags) -> Iterator[tuple[Flags, str, str]]:
+    """Trials outside of the front by what became of them: which, name and colour."""
+    is_whole = trials.words == COMPLETED
+    for code in np.unique(trials.words[there]).tolist():
+        own = there & (trials.words == code)
+        word = ALL_WORDS[code]
+        for chosen, name in (
+            (own & ~(is_whole & trials.is_infeasible), shown(word)),
+            (own & is_whole & trials.is_infeasible, f"{shown(word)}, infeasible"),
+        ):
+            if chosen.any():
+                is_faded = name != shown(word)
+                yield chosen, name, COLOURS["pruned" if is_faded else word]
 
 
 def _cloud(

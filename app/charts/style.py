@@ -20,6 +20,7 @@ COLOURS: Mapping[str, str] = {
     "paused": "#c0c7d0",
     "failed": "#e34948",
     "out_of_memory": "#b0307a",
+    "not_a_number": "#d05ba8",
     "timed_out": "#eda100",
     "failed_to_start": "#eb6834",
     "lost": "#7d5a3c",

@@ -14,7 +14,7 @@ from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.studies import Objective
 from tuner.queries.trials import BY_VALUE, Choice, StoredTrial, read_trials
 from tuner.results.best import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
-from tuner.results.confirmations import read_confirmation
+from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.store.schema.models import DispatcherRow
 
 
@@ -76,6 +76,38 @@ def _configuration(
         git_commit=commit,
         git_is_dirty=is_dirty,
         confirmed=confirmed,
+    )
+
+
+def why_confirmed(confirmation: Confirmation, objective: Objective, trials: TrialColumns) -> str:
+    """Why the trial that confirmation runs name is the best, and not the best single value.
+
+    Args:
+        confirmation: With a leader at least.
+        objective: The first one of the study.
+        trials: All of the study.
+    """
+    first = confirmation.leaders[0]
+    extreme = "highest" if objective.is_maximized else "lowest"
+    text = (
+        f"Trial {first.trial_number} is the best: its mean {objective.name} over "
+        f"{len(first.values)} confirmation runs with new seeds is the {extreme} of "
+        f"{len(confirmation.leaders)} configurations"
+    )
+    left = confirmation.n_runs - confirmation.n_ended
+    so_far = f" so far ({left} of {confirmation.n_runs} runs have not ended)" if left else ""
+    able = trials.where(trials.is_candidate)
+    if not len(able):
+        return f"{text}{so_far}."
+    sign = -1.0 if objective.is_maximized else 1.0
+    at = int((sign * able.values[:, 0]).argmin())
+    number, value = int(able.numbers[at]), float(able.values[at, 0])
+    if number == first.trial_number:
+        return f"{text}{so_far}. It also has the {extreme} single value, {value:.4g}."
+    return (
+        f"{text}{so_far}; trial {number}, which the other pages show as the best, has the "
+        f"{extreme} single value, {value:.4g}, which is biased because it was selected among "
+        f"{len(able)} trials."
     )
 
 

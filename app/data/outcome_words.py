@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from optuna.trial import TrialState
 
-from tuner.attempt import Outcome
-from tuner.queries.trials import WORDS, word_of
+from tuner.attempt import Cause, Outcome
+from tuner.queries.trials import NOT_A_NUMBER, WORDS, word_of
 
 #: The places of the words are their codes in columns.
 ALL_WORDS: tuple[str, ...] = (
     *WORDS.values(),
     *(outcome.value for outcome in Outcome if outcome.value not in WORDS.values()),
+    NOT_A_NUMBER,
 )
 CODES = {word: code for code, word in enumerate(ALL_WORDS)}
 COMPLETED = CODES[WORDS[TrialState.COMPLETE]]
@@ -20,9 +21,11 @@ WAITING = CODES[WORDS[TrialState.WAITING]]
 PAUSED = CODES[Outcome.PAUSED.value]
 
 
-def code_of(state: TrialState, outcome: Outcome | None, *, is_paused: bool) -> int:
-    """A trial's; the outcome of its last attempt where that says more."""
-    return CODES[word_of(state, outcome, is_paused=is_paused)]
+def code_of(
+    state: TrialState, outcome: Outcome | None, cause: Cause | None, *, is_paused: bool
+) -> int:
+    """The code of a trial's word: see `word_of`."""
+    return CODES[word_of(state, outcome, cause, is_paused=is_paused)]
 
 
 def shown(word: str) -> str:

@@ -27,6 +27,7 @@ from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import Objective, read_objectives, read_studies
 from tuner.queries.trial_params import read_distributions
 from tuner.results.best import BestConfiguration
+from tuner.results.confirmations import Confirmation, read_confirmation
 
 _looks: dict[str, Look] = {}
 _looks_lock = threading.Lock()
@@ -115,6 +116,12 @@ class Look:
             lambda: self._database.read(lambda connection: growing.refresh(connection, trials)),
         )
 
+    def trials_without_curve(self, study: StoredStudy, trials: TrialColumns) -> list[int]:
+        """Numbers of trials all of whose reports are infinite or NaN; after `curves`."""
+        with self._lock:
+            growing = self._curves.setdefault(study, GrowingCurves())
+        return growing.without_values(trials)
+
     def rungs(self, study: StoredStudy, last_step: int) -> list[int]:
         return self._database.read(lambda connection: read_rungs(connection, study.id, last_step))
 
@@ -153,6 +160,10 @@ class Look:
 
     def asked(self, study: StoredStudy) -> list[Asked]:
         return self._database.read(lambda connection: read_asked(connection, study.id))
+
+    def confirmation(self, study: StoredStudy) -> Confirmation | None:
+        """What fresh runs of the leaders gave; None where none is run again."""
+        return self._database.read(lambda connection: read_confirmation(connection, study.name))
 
     def best(self, study: StoredStudy, *, n: int, now: datetime) -> list[BestConfiguration]:
         objectives, growing = self.objectives(study), self._growing_trials(study)

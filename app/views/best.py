@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import streamlit as st
 
-from tuner.app.data.best import python_lines
+from tuner.app.data.best import python_lines, why_confirmed
 from tuner.app.data.convergence.spread import spread_of
+from tuner.app.data.outcome_words import COMPLETED
 from tuner.app.views import shell
 from tuner.app.views.shell import Shown
-from tuner.results.best import BestConfiguration, render
+from tuner.results.best import render
 from tuner.results.formats import Format
 from tuner.terminal.wording import values_text
 
@@ -40,8 +39,9 @@ def _page(shown: Shown) -> None:
 def _best(shown: Shown, n: int) -> None:
     found = shown.look.best(shown.study, n=n, now=shell.now())
     if not found:
-        st.info("No trial has completed yet: there is no best configuration.")
+        st.info(_why_none(shown))
         return
+    _confirmed(shown)
     best = found[0]
     st.markdown(f"Trial **{best.trial_number}**: {values_text(best.values)}")
     for tab, (title, (form, language)) in zip(st.tabs(list(_FORMS)), _FORMS.items(), strict=True):
@@ -51,7 +51,6 @@ def _best(shown: Shown, n: int) -> None:
             st.download_button(
                 "Download", text, f"{shown.study.name}.{language}", key=f"download {title}"
             )
-    _confirmed(found)
     _spread(shown)
     st.subheader("In Python")
     st.code(python_lines(shown.look.shown_url, shown.study.name), language="python")
@@ -60,24 +59,41 @@ def _best(shown: Shown, n: int) -> None:
     )
 
 
-def _confirmed(found: Sequence[BestConfiguration]) -> None:
-    """What fresh runs gave, where the study file asks for them."""
-    known = [(each.trial_number, each.confirmed) for each in found if each.confirmed]
-    if not known:
-        return
-    st.subheader("Run again")
-    st.caption(
-        "Fresh runs with other seeds. The probability is that the configuration's mean is the best "
-        "of all that were run again."
+def _why_none(shown: Shown) -> str:
+    trials = shown.look.trials(shown.study)
+    n = int((trials.words == COMPLETED).sum())
+    if not n:
+        return "No trial has completed yet: there is no best configuration."
+    return (
+        f"There is no best configuration: {n} trials completed, but each returned an infinite "
+        "value or NaN, or violates a constraint."
     )
-    columns = {
-        "trial": [number for number, _ in known],
-        "runs": [each.n_runs for _, each in known],
-        "mean": [each.mean for _, each in known],
-        "deviation": [each.deviation for _, each in known],
-        "probability": [each.probability_best for _, each in known],
+
+
+def _confirmed(shown: Shown) -> None:
+    """What confirmation runs gave, where the study file asks for them."""
+    confirmation = shown.look.confirmation(shown.study)
+    if confirmation is None or not confirmation.leaders:
+        return
+    trials = shown.look.trials(shown.study)
+    single = dict(zip(trials.numbers.tolist(), trials.values[:, 0].tolist(), strict=True))
+    leaders = confirmation.leaders
+    name = shown.objectives[0].name
+    columns: dict[str, list[float | int | None]] = {
+        "trial": [each.trial_number for each in leaders],
+        f"mean {name}": [each.mean for each in leaders],
+        "standard deviation": [each.deviation for each in leaders],
+        "confirmation runs": [len(each.values) for each in leaders],
+        "probability of the best mean": [each.p_best for each in leaders],
+        f"single {name}": [single.get(each.trial_number) for each in leaders],
     }
-    st.dataframe(columns, hide_index=True, width=520, key="confirmed")
+    st.dataframe(
+        columns,
+        hide_index=True,
+        key="confirmed",
+        column_config=shell.four_digits(columns),
+    )
+    st.markdown(why_confirmed(confirmation, shown.objectives[0], trials))
 
 
 def _spread(shown: Shown) -> None:
@@ -94,9 +110,10 @@ def _spread(shown: Shown) -> None:
         f"{100 * found.share:.1f} % of the range of all completed values. Where that is less than "
         "a second try of the same trial would differ, they are equally good."
     )
-    columns = {
+    columns: dict[str, list[float | int]] = {
         "trial": list(found.numbers),
         objective.name: list(found.values),
         "behind the best": [abs(each - found.values[0]) for each in found.values],
     }
-    st.dataframe(columns, hide_index=True, width=420, key="spread")
+    config = shell.four_digits(columns)
+    st.dataframe(columns, hide_index=True, width=420, key="spread", column_config=config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
 from tuner.app.views.shell import Shown
 
+_MAX_NAMED = 10
 _PICK_KEY = "trial_among_rivals"
 #: A click reruns the figure alone; the number above it, and the address, are others then.
 _REDRAW_KEY = "curves_redraw"
@@ -62,8 +64,11 @@ def _curves(shown: Shown, *, log_x: bool, log_y: bool) -> None:
     name = shown.objectives[0].name if len(shown.objectives) == 1 else "reported value"
     axes = CurveAxes(name=f"{name} (as reported)", log_x=log_x, log_y=log_y)
     drawn = draw_curves(shown, axes, picked)
+    if drawn.without_values:
+        st.caption(_about_lost(drawn.without_values))
     if not drawn.n_curves:
-        st.info("No trial has reported anything yet.")
+        if not drawn.without_values:
+            st.info("No trial has reported anything yet.")
         if picked is not None:
             _why(shown, picked)
         return
@@ -93,7 +98,16 @@ class Drawn:
     #: Empty where the study has no population.
     population: str
     n_curves: int
+    #: Numbers of trials that reported nothing but infinite values and NaN.
+    without_values: tuple[int, ...]
     n_trials: int
+
+
+def _about_lost(numbers: Sequence[int]) -> str:
+    some = ", ".join(map(str, numbers[:_MAX_NAMED]))
+    more = f" and {len(numbers) - _MAX_NAMED} more" if len(numbers) > _MAX_NAMED else ""
+    trials = "Trial" if len(numbers) == 1 else "Trials"
+    return f"{trials} {some}{more} reported only infinite values or NaN: no curve."
 
 
 def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> Drawn:
@@ -126,6 +140,7 @@ def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> Drawn:
             curves=to_json(figure),
             population=_draw_population(shown, curves, axes, picked),
             n_curves=len(curves),
+            without_values=tuple(look.trials_without_curve(shown.study, some)),
             n_trials=len(trials),
         )
 

@@ -8,11 +8,12 @@ the trial, which clicks and the command line choose as well, are put there by th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from tuner.app.data.page_data import Look, look_at
 from tuner.config.sections.confirm import is_confirmation
@@ -131,6 +132,16 @@ def _come_back() -> None:
 
     st.session_state[_FIRST_LOOK_KEY] = True
     st.fragment(look_again, run_every=_REFRESH_S, key="come back")()
+
+
+def four_digits(columns: Mapping[str, Sequence[object]]) -> dict[str, ColumnConfig]:
+    """How tables show floats: a learning rate of 0.00003 is not 0."""
+    precise = st.column_config.NumberColumn(format="%.4g")
+    return {
+        title: precise
+        for title, cells in columns.items()
+        if any(isinstance(cell, float) for cell in cells)
+    }
 
 
 def choice(label: str, words: Sequence[str], *, key: str) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import streamlit as st
-from streamlit.elements.lib.column_types import ColumnConfig
 
 from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.trial_use import trial_use_figure
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.data.trials.filters import rows_where
 from tuner.app.data.trials.one_trial import OneTrial, log_tail
-from tuner.app.data.trials.table import Cell, chosen, table_of, words_of
+from tuner.app.data.trials.table import chosen, table_of, words_of
 from tuner.app.views import shell
 from tuner.app.views.control import trial_buttons
 from tuner.app.views.figure import show_figure
@@ -99,19 +99,9 @@ def _table(shown: Shown, wanted: list[str], where: str) -> None:
         on_select=_open_selected,
         selection_mode="single-row",
         height=600 if len(numbers) > 15 else "auto",
-        column_config=_formats(table),
+        column_config=shell.four_digits(table),
     )
     st.caption(f"{len(numbers)} of {len(trials)} trials. Select one at its left to open it.")
-
-
-def _formats(table: Mapping[str, list[Cell]]) -> dict[str, ColumnConfig]:
-    """A learning rate of 0.00003 is not 0."""
-    precise = st.column_config.NumberColumn(format="%.4g")
-    return {
-        title: precise
-        for title, cells in table.items()
-        if any(isinstance(cell, float) for cell in cells)
-    }
 
 
 def _open_selected() -> None:
@@ -130,6 +120,9 @@ def _one_trial(shown: Shown, number: int) -> None:
     _facts(found)
     trial_buttons(shown, number, found.trial.state)
     for name, curve in found.curves.items():
+        if not any(map(math.isfinite, curve.values())):
+            st.caption(f"All {len(curve)} reported values of {name} are infinite or NaN.")
+            continue
         figure = curve_figure(name, curve, revision=f"{shown.revision} {number} {name}")
         show_figure(figure, key=f"curve {number} {name}")
     _use(shown, number)

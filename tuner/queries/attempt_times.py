@@ -12,7 +12,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from tuner.attempt import Outcome
+from tuner.attempt import Cause, Outcome
 from tuner.queries.attempts import StoredAttempt
 from tuner.queries.dispatchers import has_our_tables
 from tuner.store.optuna_tables.statements import in_zone, of_trials
@@ -35,6 +35,8 @@ class AttemptTimes:
     open_since: datetime | None = None
     #: Of the last attempt; None while it runs.
     outcome: Outcome | None = None
+    #: Of the last attempt; None while it runs, and where its program returned a result.
+    cause: Cause | None = None
 
     def duration_s(self, now: datetime | None) -> float:
         """Seconds in attempts.
@@ -47,11 +49,15 @@ class AttemptTimes:
         return self.ended_s + max(0.0, (now - self.open_since).total_seconds())
 
     def then(
-        self, begun_at: datetime, ended_at: datetime | None, outcome: Outcome | None
+        self,
+        begun_at: datetime,
+        ended_at: datetime | None,
+        outcome: Outcome | None,
+        cause: Cause | None,
     ) -> AttemptTimes:
         """With one more attempt."""
         if ended_at is None:
-            return replace(self, open_since=begun_at, outcome=outcome)
+            return replace(self, open_since=begun_at, outcome=outcome, cause=cause)
         took_s = max(0.0, (ended_at - begun_at).total_seconds())
         return replace(
             self,
@@ -59,6 +65,7 @@ class AttemptTimes:
             ended_s=self.ended_s + took_s,
             open_since=None,
             outcome=outcome,
+            cause=cause,
         )
 
 
@@ -68,7 +75,8 @@ def times_of(attempts: Iterable[StoredAttempt]) -> AttemptTimes | None:
     for each in attempts:
         if each.leased_at is not None:
             times = times or AttemptTimes(begun_at=each.leased_at)
-            times = times.then(each.leased_at, each.ended_at or each.finished_at, each.outcome)
+            left_at = each.ended_at or each.finished_at
+            times = times.then(each.leased_at, left_at, each.outcome, each.cause)
     return times
 
 
@@ -90,14 +98,16 @@ def read_attempt_times(
         .with_only_columns(
             columns.trial_id,
             columns.outcome,
+            columns.cause,
             columns.leased_at,
             sa.func.coalesce(columns.ended_at, columns.finished_at).label("left_at"),
         )
         .order_by(columns.trial_id, columns.number)
     )
     found: dict[int, AttemptTimes] = {}
-    for trial_id, outcome, leased_at, left_at in connection.execute(query):
+    for trial_id, outcome, cause, leased_at, left_at in connection.execute(query):
         begun_at = in_zone(leased_at)
         times = found.get(trial_id) or AttemptTimes(begun_at=begun_at)
-        found[trial_id] = times.then(begun_at, in_zone(left_at) if left_at else None, outcome)
+        ended_at = in_zone(left_at) if left_at else None
+        found[trial_id] = times.then(begun_at, ended_at, outcome, cause)
     return found

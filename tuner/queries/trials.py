@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from tuner.attempt import Outcome
+from tuner.attempt import Cause, Outcome
 from tuner.errors import ConfigError
 from tuner.queries.attempt_times import AttemptTimes, read_attempt_times, times_of
 from tuner.queries.attempts import StoredAttempt, read_attempts
@@ -47,7 +47,12 @@ TELLING = (
     (TrialState.FAIL, Outcome.OUT_OF_MEMORY),
     (TrialState.FAIL, Outcome.TIMED_OUT),
     (TrialState.FAIL, Outcome.FAILED_TO_START),
+    # An infeasible configuration is stored as pruned, with a constraint.
+    (TrialState.PRUNED, Outcome.OUT_OF_MEMORY),
 )
+#: A failure whose cause says more than its outcome.
+NOT_A_NUMBER = Cause.NOT_A_NUMBER.value
+_NAN_STATES = (TrialState.FAIL, TrialState.PRUNED)
 PAUSED = Outcome.PAUSED.value
 BY_NUMBER, BY_VALUE, BY_DURATION = "number", "value", "duration"
 
@@ -117,20 +122,27 @@ class StoredTrial:
 
     @property
     def word(self) -> str:
-        return word_of(self.state, self.outcome, is_paused=self.is_paused)
+        cause = self.attempts[-1].cause if self.attempts else None
+        return word_of(self.state, self.outcome, cause, is_paused=self.is_paused)
 
 
-def word_of(state: TrialState, outcome: Outcome | None, *, is_paused: bool) -> str:
-    """What became of a trial; the outcome of its last attempt where that says more."""
+def word_of(
+    state: TrialState, outcome: Outcome | None, cause: Cause | None, *, is_paused: bool
+) -> str:
+    """What became of a trial; the outcome or the cause of its last attempt where that says more."""
     if is_paused:
         return PAUSED
+    is_failure = outcome is not None and outcome.is_failure
+    if is_failure and cause is Cause.NOT_A_NUMBER and state in _NAN_STATES:
+        return NOT_A_NUMBER
     if outcome is not None and (state, outcome) in TELLING:
         return outcome.value
     return WORDS[state]
 
 
 def known_states() -> list[str]:
-    return [*WORDS.values(), *(outcome.value for _, outcome in TELLING), PAUSED]
+    telling = dict.fromkeys(outcome.value for _, outcome in TELLING)
+    return [*WORDS.values(), *telling, NOT_A_NUMBER, PAUSED]
 
 
 def check_choice(choice: Choice, objectives: Sequence[Objective]) -> None:
@@ -208,6 +220,8 @@ def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list
     query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
     states = {state for state, word in WORDS.items() if word in choice.wanted}
     states |= {state for state, outcome in TELLING if outcome.value in choice.wanted}
+    if NOT_A_NUMBER in choice.wanted:
+        states.update(_NAN_STATES)
     if PAUSED in choice.wanted:
         states.add(TrialState.WAITING)
     if choice.numbers is not None:
@@ -227,10 +241,11 @@ def _of_outcomes(
     paused = read_paused(connection, study_id)
     kept = []
     for row in rows:
-        outcome = attempts[row.trial_id][-1].outcome if row.trial_id in attempts else None
+        last = attempts[row.trial_id][-1] if row.trial_id in attempts else None
+        outcome, cause = (last.outcome, last.cause) if last else (None, None)
         is_paused = row.trial_id in paused
         is_of_state = WORDS[row.state] in states and not is_paused
-        if is_of_state or word_of(row.state, outcome, is_paused=is_paused) in states:
+        if is_of_state or word_of(row.state, outcome, cause, is_paused=is_paused) in states:
             kept.append(row)
     return kept
 

@@ -246,7 +246,8 @@ def _of(at: datetime | None) -> float:
 
 
 def _word(row: sa.Row[Any], times: AttemptTimes | None, is_paused: bool) -> int:
-    return code_of(row.state, times.outcome if times else None, is_paused=is_paused)
+    outcome, cause = (times.outcome, times.cause) if times else (None, None)
+    return code_of(row.state, outcome, cause, is_paused=is_paused)
 
 
 def _started(row: sa.Row[Any], times: AttemptTimes | None) -> float:

@@ -84,6 +84,7 @@ class GrowingCurves:
 
     def __init__(self) -> None:
         self._finished: Curves = {}
+        self._without_values: frozenset[int] = frozenset()
         self._lock = threading.Lock()
 
     def refresh(self, connection: sa.Connection, trials: TrialColumns) -> Curves:
@@ -96,6 +97,10 @@ class GrowingCurves:
         with self._lock:
             wanted = [each for each in trials.ids.tolist() if each not in self._finished]
             read = _read(connection, wanted)
+            own = set(trials.ids.tolist())
+            of_others = self._without_values - set(wanted)
+            empty = {trial_id for trial_id, curve in read.items() if not len(curve.steps)}
+            self._without_values = frozenset((of_others | empty) & (own | set(self._finished)))
             ended = trials.ids[trials.is_finished].tolist()
             nothing = Curve(steps=np.empty(0), values=np.empty(0))
             for trial_id in ended:
@@ -108,6 +113,11 @@ class GrowingCurves:
             for trial_id, number in pairs
             if trial_id in both and len(both[trial_id].steps)
         }
+
+    def without_values(self, trials: TrialColumns) -> list[int]:
+        """Numbers of trials all of whose reports are infinite or NaN, as of the last refresh."""
+        is_lost = np.isin(trials.ids, list(self._without_values))
+        return [int(number) for number in trials.numbers[is_lost]]
 
 
 def _read(connection: sa.Connection, trial_ids: list[int]) -> Curves:

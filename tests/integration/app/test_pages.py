@@ -293,10 +293,18 @@ def test_best_tells_of_fresh_runs(url: str) -> None:
     ]
     seeded.add_study(url, "tried.confirm", runs)
     page = opened("best")
-    (table,) = [each.value for each in page.dataframe if "probability" in each.value]
-    assert table["trial"].tolist() == [1]
-    assert table["mean"].tolist() == [pytest.approx(0.75)]
-    assert 0.5 < table["probability"].tolist()[0] < 1.0
+    table = page.dataframe[0].value
+    assert table["trial"].tolist() == [1, 0]
+    assert table["mean accuracy"].tolist() == [pytest.approx(0.75), pytest.approx(0.55)]
+    assert table["single accuracy"].tolist() == [0.8, 0.9]
+    assert 0.5 < table["probability of the best mean"].tolist()[0] < 1.0
+    said = [each.value for each in page.markdown]
+    assert said[:2] == [
+        "Trial 1 is the best: its mean accuracy over 2 confirmation runs with new seeds is the "
+        "highest of 2 configurations; trial 0, which the other pages show as the best, has the "
+        "highest single value, 0.9, which is biased because it was selected among 2 trials.",
+        "Trial **1**: accuracy 0.8",
+    ]
 
 
 def test_best_as_text_in_each_form(url: str) -> None:

@@ -177,6 +177,7 @@ def add_attempt(
     *,
     number: int = 1,
     outcome: Outcome | None = Outcome.COMPLETED,
+    cause: Cause = Cause.EXCEPTION,
     device: int = 0,
     is_held: bool = True,
 ) -> None:
@@ -196,7 +197,7 @@ def add_attempt(
             number=number,
             state=AttemptState.RUNNING if is_open else AttemptState.FINISHED,
             outcome=outcome,
-            cause=None if outcome in (None, Outcome.COMPLETED) else Cause.EXCEPTION,
+            cause=None if outcome in (None, Outcome.COMPLETED) else cause,
             detail="" if is_open else "the last line",
             params={"lr": 0.01, "odd": None},
             seed=11,
