@@ -30,6 +30,12 @@ _CALLBACK = "/oauth2callback"
 #: Else Streamlit looks for its server below the address of the page that is opened first, where it
 #: is not: two errors in the browser's console, and a way there and back before anything is seen.
 _WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location).href };</script>"
+#: Its own "Stop" ends a page's script, not a study; and what is read again every two seconds is no
+#: less true while it is: Streamlit would make it grey.
+_STYLE = """<style>
+[data-testid="stStatusWidget"] { display: none !important; }
+[data-stale="true"], details, summary { opacity: 1 !important; transition: none !important; }
+</style>"""
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 
 
@@ -92,7 +98,7 @@ def _page_with_preloads() -> bytes | None:
         for name in dict.fromkeys(_early())
         if name not in text
     ]
-    return text.replace("</head>", "\n".join([_WHERE, *links, "</head>"]), 1).encode()
+    return text.replace("</head>", "\n".join([_WHERE, _STYLE, *links, "</head>"]), 1).encode()
 
 
 def _early() -> Iterator[str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from tuner.app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
+from tuner.app.charts.palette import BEST, COLOURS, OTHER, SYMBOLS
+from tuner.app.charts.style import dress, name_ticks
 from tuner.app.data.columns import Flags, Floats, Numbers
 from tuner.app.data.convergence.forecast import Forecast
 from tuner.app.data.convergence.hypervolume import Hypervolume
@@ -121,10 +122,11 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
 def _marker(word: str, *, in_strip: bool, infeasible: Flags) -> dict[str, object]:
     if in_strip:
         return {"color": COLOURS[word], "symbol": "line-ns-open", "size": 9}
-    symbols = ["x-thin-open" if each else "circle" for each in infeasible.tolist()]
-    symbol: object = symbols if any(infeasible.tolist()) else "circle"
+    plain = SYMBOLS[word]
+    symbols = ["x-thin-open" if each else plain for each in infeasible.tolist()]
+    symbol: object = symbols if any(infeasible.tolist()) else plain
     is_completed = ALL_WORDS[COMPLETED] == word
-    size, opacity = (6, 0.75) if is_completed else (5, 0.6)
+    size, opacity = (6, 0.8) if is_completed else (7, 0.9)
     return {"color": COLOURS[word], "size": size, "opacity": opacity, "symbol": symbol}
 
 

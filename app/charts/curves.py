@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from tuner.app.charts.style import OF_MANY, dress
+from tuner.app.charts.palette import OF_MANY
+from tuner.app.charts.style import dress
 
 
 def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.Figure:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from tuner.app.charts.style import bar_above, dress, instant
+from tuner.app.charts.palette import REVERSED_IN_THE_DARK, SEQUENTIAL
+from tuner.app.charts.style import bar_above, dress
+from tuner.app.charts.zone import IN_UTC, Zone
 from tuner.app.data.columns import Floats
 from tuner.app.data.devices.leases import HostDevice
 from tuner.app.data.devices.samples import Bins, Window
 
 _ROW_PX, _FRAME_PX = 26, 170
-#: From little to much, to be told apart with red-green blindness and on black (after Viridis).
-_SCALE = ((0.0, "#e8eef7"), (0.25, "#a9c8ee"), (0.6, "#2a78d6"), (1.0, "#0b2e5c"))
 
 
 def heat_map_figure(
@@ -27,6 +27,7 @@ def heat_map_figure(
     unit: str,
     most: float,
     revision: str,
+    zone: Zone = IN_UTC,
 ) -> go.Figure:
     """A row for each device of one host, the first one on top; where nobody looked it is empty.
 
@@ -39,6 +40,7 @@ def heat_map_figure(
         unit: Of the figures.
         most: The end of the colours.
         revision: While it stays the same a refresh keeps the zoom.
+        zone: Of the axis.
     """
     rows = {device.id: row for row, device in enumerate(devices)}
     places = np.array([rows.get(each, -1) for each in bins.device_ids.tolist()], dtype=np.int64)
@@ -49,22 +51,23 @@ def heat_map_figure(
     figure = go.Figure(
         go.Heatmap(
             # The middle of each column: Plotly draws around it.
-            x=[instant(start + window.width_s / 2) for start in window.starts_s.tolist()],
+            x=[zone.instant(start + window.width_s / 2) for start in window.starts_s.tolist()],
             y=[device.label for device in devices],
             z=cells,
             zmin=0,
             zmax=most,
-            colorscale=[list(step) for step in _SCALE],
+            colorscale=[list(step) for step in SEQUENTIAL],
+            meta=REVERSED_IN_THE_DARK,
             colorbar=bar_above(f"{title} ({unit})"),
             hoverongaps=False,
-            hovertemplate=f"%{{y}}<br>%{{x}}<br>%{{z:.3g}} {unit}<extra></extra>",
+            hovertemplate=f"%{{y}}<br>%{{x}} {zone.name}<br>%{{z:.3g}} {unit}<extra></extra>",
         )
     )
     dress(figure, revision=revision, height_px=_FRAME_PX + _ROW_PX * len(devices))
     figure.update_xaxes(
-        title_text="Time (UTC)",
+        title_text=f"Time ({zone.name})",
         type="date",
-        range=[instant(window.start_s), instant(window.end_s)],
+        range=[zone.instant(window.start_s), zone.instant(window.end_s)],
     )
     figure.update_yaxes(title_text="Device", autorange="reversed", fixedrange=True, showgrid=False)
     return figure

@@ -9,11 +9,12 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tuner.app.charts.many_curves import CurveAxes
-from tuner.app.charts.style import BEST, OF_MANY, OTHER, dress, name_ticks
+from tuner.app.charts.palette import BEST, COLOURS, OF_MANY, OTHER
+from tuner.app.charts.style import dress, name_ticks
 from tuner.app.data.trials.curves import Curve, Curves
 from tuner.app.data.trials.lineage import Lineage, Taken, descent
 
-_LINK = "#8e99a8"
+_LINK = COLOURS["pruned"]
 
 
 def lineage_figure(

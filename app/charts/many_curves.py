@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from tuner.app.charts.style import BEST, COLOURS, OTHER, dress, name_ticks
+from tuner.app.charts.palette import BEST, COLOURS, OTHER
+from tuner.app.charts.style import dress, name_ticks
 from tuner.app.data.outcome_words import ALL_WORDS, COMPLETED, RUNNING, shown
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.curves import Curve, Curves

@@ -17,7 +17,8 @@ from optuna.visualization import (
 )
 from plotly.colors import hex_to_rgb, label_rgb, sample_colorscale
 
-from tuner.app.charts.style import BEST, COLOURS, bar_above, dress, name_ticks
+from tuner.app.charts.palette import COLOURS, REVERSED_IN_THE_DARK, TO_THE_BEST
+from tuner.app.charts.style import bar_above, dress, name_ticks
 
 
 class Kind(Enum):
@@ -41,11 +42,7 @@ _DRAW = {
     Kind.CONTOUR: plot_contour,
     Kind.RANK: plot_rank,
 }
-#: From the worst value.
-_TO_THE_BEST = [
-    [at, label_rgb(hex_to_rgb(colour))]
-    for at, colour in ((0.0, "#97a1ad"), (0.6, COLOURS["completed"]), (1.0, BEST))
-]
+_TO_THE_BEST = [[at, label_rgb(hex_to_rgb(colour))] for at, colour in TO_THE_BEST]
 _HEIGHTS_PX = {Kind.PARALLEL: 460, Kind.SLICE: 420}
 
 
@@ -77,8 +74,11 @@ def parameter_figure(
     for trace in figure.data:
         if trace.type == "contour":
             _lay_down(trace.colorbar, value_name)
+            trace.meta = REVERSED_IN_THE_DARK
         elif trace.marker.showscale:
             _lay_down(trace.marker.colorbar, value_name)
+        if kind is Kind.SLICE:
+            trace.meta = REVERSED_IN_THE_DARK
     return figure
 
 

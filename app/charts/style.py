@@ -1,40 +1,12 @@
-"""What all figures have in common: colours that tell outcomes apart, light and dark."""
+"""The layout that all figures share. Their colours: `tuner.app.charts.palette`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 import plotly.graph_objects as go
 
-from tuner.app.data.devices.timeline import ABANDONED
-
-#: Chosen to be told apart on white and on black, also with red-green blindness (after Okabe and
-#: Ito, https://jfly.uni-koeln.de/color/); a failure is always warm.
-COLOURS: Mapping[str, str] = {
-    "completed": "#2a78d6",
-    "pruned": "#8e99a8",
-    "running": "#1baf7a",
-    "waiting": "#c0c7d0",
-    "paused": "#c0c7d0",
-    "failed": "#e34948",
-    "out_of_memory": "#b0307a",
-    "not_a_number": "#d05ba8",
-    "timed_out": "#eda100",
-    "failed_to_start": "#eb6834",
-    "lost": "#7d5a3c",
-    "cancelled": "#a8873f",
-    ABANDONED: "#7d5a3c",
-}
-BEST = "#eb6834"
-#: Of a study that another one is held against.
-OTHER = "#9068e0"
-#: Of trials or devices in turn: the same one on every figure, and those next to each other differ.
-OF_MANY = (
-    *("#2a78d6", "#e6a23c", "#1baf7a", "#9b6dd7", "#d9643a", "#4bb8cf"),
-    *("#b8a04a", "#c95d9c", "#6f8f3f", "#5b6fb5", "#a86a52", "#7f95a8"),
-)
 Figure: TypeAlias = go.Figure
 _HEIGHT_PX = 460
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from tuner.app.charts.style import COLOURS, OF_MANY, dress, instant
+from tuner.app.charts.palette import COLOURS, HATCHINGS, OF_MANY
+from tuner.app.charts.style import dress
+from tuner.app.charts.zone import IN_UTC, Zone
 from tuner.app.data.devices.idle_time import IdleBar
 from tuner.app.data.devices.leases import HostDevice
 from tuner.app.data.devices.timeline import Bar
@@ -17,23 +19,11 @@ from tuner.terminal.wording import duration
 
 _ROW_PX, _FRAME_PX = 34, 110
 #: Of the height of a row. What a wide trial holds touches, so that it looks like one thing.
-_NARROW, _WIDE, _IDLE = 0.78, 1.0, 0.3
+_NARROW, _WIDE, _IDLE = 0.78, 1.0, 0.4
+_HATCH_PX = 5
 _MAX_NAMED_BARS = 400
 #: A number that would have to be smaller to fit into its bar is left out.
 _LEAST_TEXT_PX = 8
-_CAUSE_COLOURS: Mapping[IdleCause, str] = {
-    IdleCause.NO_SUGGESTION: "#f2c84b",
-    IdleCause.STARTING: "#9fc5e8",
-    IdleCause.CLEARING: "#d5a6bd",
-    IdleCause.GATHERING: "#b4a7d6",
-    IdleCause.TAKEN: "#e69138",
-    IdleCause.PAUSED: "#76a5af",
-    IdleCause.QUARANTINED: "#cc4125",
-    IdleCause.NOTHING_LEFT: "#b7bdc6",
-    IdleCause.DATABASE: "#a61c00",
-    IdleCause.DISK_FULL: "#7a7a3a",
-    IdleCause.LOST: "#5b3a29",
-}
 
 
 def timeline_figure(
@@ -45,6 +35,7 @@ def timeline_figure(
     revision: str,
     idle: Sequence[IdleBar] = (),
     by_trial: bool = False,
+    zone: Zone = IN_UTC,
 ) -> go.Figure:
     """A row for each device of one host, the first one on top; gaps are idle time.
 
@@ -56,16 +47,17 @@ def timeline_figure(
         revision: While it stays the same a refresh keeps the zoom.
         idle: Why these devices had no trial.
         by_trial: Whether each trial has a colour, with its outcome as a frame; else the outcome.
+        zone: Of the axis. Hover texts say UTC as well.
     """
     rows = {device.id: row for row, device in enumerate(devices)}
     figure = go.Figure()
     for cause in IdleCause:
         gaps = [bar for bar in idle if bar.cause is cause and bar.device_id in rows]
         if gaps:
-            figure.add_trace(_gaps(cause, gaps, rows))
+            figure.add_trace(_gaps(cause, gaps, rows, zone))
     for word in dict.fromkeys(bar.word for bar in bars):
         own = [bar for bar in bars if bar.word == word]
-        trace = _trace(word, own, rows, is_named=len(bars) <= _MAX_NAMED_BARS)
+        trace = _trace(word, own, rows, zone, is_named=len(bars) <= _MAX_NAMED_BARS)
         if by_trial:
             colours = [OF_MANY[bar.trial % len(OF_MANY)] for bar in own]
             trace.marker = {"color": colours, "line": {"width": 2, "color": COLOURS[word]}}
@@ -75,7 +67,9 @@ def timeline_figure(
         barmode="overlay", bargap=0, uniformtext={"minsize": _LEAST_TEXT_PX, "mode": "hide"}
     )
     figure.update_xaxes(
-        title_text="Time (UTC)", type="date", range=[instant(start_s), instant(end_s)]
+        title_text=f"Time ({zone.name})",
+        type="date",
+        range=[zone.instant(start_s), zone.instant(end_s)],
     )
     figure.update_yaxes(
         title_text="Device",
@@ -88,7 +82,9 @@ def timeline_figure(
     return figure
 
 
-def _trace(word: str, bars: Sequence[Bar], rows: Mapping[int, int], *, is_named: bool) -> go.Bar:
+def _trace(
+    word: str, bars: Sequence[Bar], rows: Mapping[int, int], zone: Zone, *, is_named: bool
+) -> go.Bar:
     heights = np.array([_WIDE if len(bar.devices) > 1 else _NARROW for bar in bars])
     shares, slots = (
         np.array(each) for each in zip(*((b.share, b.slot) for b in bars), strict=True)
@@ -98,7 +94,7 @@ def _trace(word: str, bars: Sequence[Bar], rows: Mapping[int, int], *, is_named:
         name=shown(word),
         y=np.array([rows[bar.device_id] for bar in bars]),
         # Numbers: instants in milliseconds on an axis of dates, and much faster than texts.
-        base=np.array([bar.start_s * 1000 for bar in bars]),
+        base=np.array([(bar.start_s + zone.offset_s) * 1000 for bar in bars]),
         x=np.array([bar.duration_s * 1000 for bar in bars]),
         width=heights * shares,
         offset=heights * (slots * shares - 0.5),
@@ -108,25 +104,32 @@ def _trace(word: str, bars: Sequence[Bar], rows: Mapping[int, int], *, is_named:
         insidetextanchor="middle",
         textangle=0,
         constraintext="inside",
-        customdata=[_told(bar) for bar in bars],
+        customdata=[_told(bar, zone) for bar in bars],
         hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
     )
 
 
-def _gaps(cause: IdleCause, gaps: Sequence[IdleBar], rows: Mapping[int, int]) -> go.Bar:
+def _gaps(cause: IdleCause, gaps: Sequence[IdleBar], rows: Mapping[int, int], zone: Zone) -> go.Bar:
+    hatching = HATCHINGS[cause]
     return go.Bar(
         orientation="h",
         name=f"idle: {CAUSE_WORDS[cause]}",
         y=np.array([rows[gap.device_id] for gap in gaps]),
-        base=np.array([gap.start_s * 1000 for gap in gaps]),
+        base=np.array([(gap.start_s + zone.offset_s) * 1000 for gap in gaps]),
         x=np.array([gap.duration_s * 1000 for gap in gaps]),
         width=_IDLE,
         offset=-_IDLE / 2,
-        marker={"color": _CAUSE_COLOURS[cause], "line": {"width": 0}},
-        customdata=[
-            f"{duration(gap.duration_s)} from {instant(gap.start_s):%Y-%m-%d %H:%M:%S} UTC"
-            for gap in gaps
-        ],
+        marker={
+            "color": hatching.colour,
+            "line": {"width": 0.5, "color": hatching.colour},
+            "pattern": {
+                "shape": hatching.shape,
+                "fillmode": "replace",
+                "fgcolor": hatching.colour,
+                "size": _HATCH_PX,
+            },
+        },
+        customdata=[f"{duration(gap.duration_s)} from {_from(gap.start_s, zone)}" for gap in gaps],
         hovertemplate="%{customdata}<extra>%{fullData.name}</extra>",
     )
 
@@ -135,12 +138,20 @@ def _name(bar: Bar) -> str:
     return str(bar.trial) if bar.n_attempts == 1 else ""
 
 
-def _told(bar: Bar) -> str:
+def _told(bar: Bar, zone: Zone) -> str:
     if bar.n_attempts > 1:
         return f"{bar.n_attempts} attempts, from trial {bar.trial} on, {duration(bar.duration_s)}"
     share = f", {bar.share:g} of the device" if bar.share < 1 else ""
     return (
         f"trial {bar.trial}, attempt {bar.attempt}<br>"
         f"{', '.join(bar.devices)}{share}<br>"
-        f"{duration(bar.duration_s)} from {instant(bar.start_s):%Y-%m-%d %H:%M:%S} UTC"
+        f"{duration(bar.duration_s)} from {_from(bar.start_s, zone)}"
     )
+
+
+def _from(at_s: float, zone: Zone) -> str:
+    """`2026-03-01 14:00:00, 12:00:00 UTC`"""
+    utc = IN_UTC.instant(at_s)
+    if zone == IN_UTC:
+        return f"{utc:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{zone.instant(at_s):%Y-%m-%d %H:%M:%S}<br>({utc:%Y-%m-%d %H:%M:%S} UTC)"

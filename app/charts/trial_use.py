@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from tuner.app.charts.style import OF_MANY, dress, instant
+from tuner.app.charts.palette import OF_MANY
+from tuner.app.charts.style import dress, instant
 from tuner.app.data.columns import Floats
 from tuner.app.data.convergence.series import unit_of
 from tuner.app.data.devices.trial_use import DeviceUse, TrialUse

@@ -28,6 +28,7 @@ from tuner.app.data.devices.timeline import (
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
+from tuner.app.views.local_time import browser_zone
 from tuner.app.views.shell import Shown
 from tuner.devices.idle_causes import CAUSE_WORDS
 
@@ -144,6 +145,7 @@ def _timeline(
         revision=asked.revision(shown, host),
         idle=idle_bars(idle_within(history.idle, *edges), *edges),
         by_trial=asked.colour == _TRIAL,
+        zone=browser_zone(),
     )
     show_figure(figure, key=f"timeline {host}")
 
@@ -166,6 +168,7 @@ def _heat_map(
         unit="GiB" if is_memory else "%",
         most=max(float(np.nanmax(figures)), 1e-3) if is_memory else 100.0,
         revision=f"{asked.revision(shown, host)} {asked.heat}",
+        zone=browser_zone(),
     )
     show_figure(figure, key=f"heat map {host}")
 

@@ -18,13 +18,46 @@ function library(url) {
   return loading;
 }
 
-function dressed(layout, element) {
+function isNarrow(element) {
+  return element.clientWidth < 500;
+}
+
+// Whether a page's background is dark: of its own colour, which a reader may have chosen.
+function isDark(element) {
+  const told = getComputedStyle(element).getPropertyValue("--st-background-color").trim() || "#ffffff";
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.fillStyle = told;
+  pen.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = pen.getImageData(0, 0, 1, 1).data;
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 128;
+}
+
+// Scales from little to much end in what stands out most: the darkest on white, the palest on black.
+function shaded(data, element) {
+  if (!data.some((each) => each.meta === "reversed in the dark") || !isDark(element)) return data;
+  return data.map((each) => {
+    if (each.meta !== "reversed in the dark") return each;
+    if (each.colorscale) return { ...each, reversescale: !each.reversescale };
+    if (!each.marker?.colorscale) return each;
+    return { ...each, marker: { ...each.marker, reversescale: !each.marker.reversescale } };
+  });
+}
+
+// On a phone the names stand below, where they take nothing from the figure.
+function below(done, data) {
+  const n = data.filter((each) => each.showlegend !== false && each.name).length;
+  if (done.showlegend === false || n < 2) return;
+  done.legend = { ...done.legend, yref: "container", y: 0, yanchor: "bottom" };
+  done.height = (done.height ?? 450) + 22 * Math.ceil(n / 2);
+}
+
+function dressed(layout, element, data) {
   const style = getComputedStyle(element);
   const value = (name, other) => style.getPropertyValue(name).trim() || other;
   const text = value("--st-text-color", "#31333f");
   const line = value("--st-border-color", "rgba(128, 128, 128, 0.25)");
   const background = value("--st-background-color", "#ffffff");
-  const narrow = element.clientWidth < 500;
+  const narrow = isNarrow(element);
   const font = { color: text, size: narrow ? 10 : 12, family: value("--st-font", "sans-serif") };
   const done = { ...layout, font, width: element.clientWidth || undefined };
   done.hoverlabel = { bgcolor: background, bordercolor: text, font: { color: text } };
@@ -34,6 +67,7 @@ function dressed(layout, element) {
     // Plotly writes a zoom into the range that it was given.
     if (layout[name].range) done[name].range = [...layout[name].range];
   }
+  if (narrow) below(done, data);
   if (layout.meta?.own_background) done.paper_bgcolor = done.plot_bgcolor = background;
   return done;
 }
@@ -86,6 +120,7 @@ function buttons(part) {
   const html = { name: "html", title: "Save as HTML", icon, click: () => saved(part) };
   return {
     displaylogo: false,
+    displayModeBar: isNarrow(part.div) ? false : "hover",
     modeBarButtonsToAdd: part.url ? [html] : [],
     modeBarButtonsToRemove: ["select2d", "lasso2d"],
     toImageButtonOptions: { format: "png", filename: part.name, scale: 2 },
@@ -95,7 +130,7 @@ function buttons(part) {
 async function draw(part) {
   const { data, layout } = part.figure;
   if (!window.Plotly && !part.sketched) {
-    const { font, modebar } = dressed(layout, part.div);
+    const { font, modebar } = dressed(layout, part.div, data);
     part.sketched = sketch(part.div, part.figure, { text: font.color, line: modebar.color });
     if (part.sketched) part.div.dataset.drawn = "sketch";
     // The picture is on the screen before the browser is busy with the program.
@@ -106,10 +141,12 @@ async function draw(part) {
   if (!part.div._fullLayout) part.div.replaceChildren();
   part.width = part.div.clientWidth;
   // The same object each time: with another configuration Plotly begins anew, without the zoom.
-  part.buttons ??= buttons(part);
-  const look = dressed(zoomed(part, layout), part.div);
-  await Plotly.react(part.div, data, look, part.buttons);
+  if (part.narrow !== isNarrow(part.div)) part.buttons = buttons(part);
+  part.narrow = isNarrow(part.div);
+  const look = dressed(zoomed(part, layout), part.div, data);
+  await Plotly.react(part.div, shaded(data, part.div), look, part.buttons);
   remember(part, layout);
+  speak(part);
   part.div.dataset.drawn = "plotly";
   part.div.dataset.colour = part.div._fullLayout.font.color;
   if (part.hears) return;
@@ -144,6 +181,7 @@ function ended(parentElement, part) {
   part.scheme.removeEventListener("change", part.recolour);
   window.Plotly?.purge(part.div);
   part.div.remove();
+  part.table?.remove();
   PARTS.delete(parentElement);
 }
 

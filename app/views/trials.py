@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.trial_use import trial_use_figure
@@ -26,6 +27,8 @@ from tuner.search_spaces import ParamValue
 from tuner.terminal.wording import duration, values_text
 
 _TABLE_KEY, _NUMBERS_KEY = "trials_table", "trials_in_table"
+_STARTED = "started (UTC)"
+_STARTED_HELP = "When the first attempt started. A click on the title sorts by the instant."
 #: A click into the table reruns the table alone; the page is another one then.
 _REDRAW_KEY = "trials_redraw"
 
@@ -99,9 +102,13 @@ def _table(shown: Shown, wanted: list[str], where: str) -> None:
         on_select=_open_selected,
         selection_mode="single-row",
         height=600 if len(numbers) > 15 else "auto",
-        column_config=shell.four_digits(table),
+        column_config=shell.four_digits(table) | {_STARTED: _started_column()},
     )
     st.caption(f"{len(numbers)} of {len(trials)} trials. Select one at its left to open it.")
+
+
+def _started_column() -> ColumnConfig:
+    return st.column_config.DatetimeColumn("started", format="distance", help=_STARTED_HELP)
 
 
 def _open_selected() -> None:

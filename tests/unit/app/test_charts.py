@@ -12,8 +12,8 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, device, lease, leases, trials
 from tuner.app.charts.convergence import convergence_figure, pareto_figure
 from tuner.app.charts.curves import curve_figure
+from tuner.app.charts.palette import BEST, COLOURS
 from tuner.app.charts.parameters import Kind, parameter_figure
-from tuner.app.charts.style import BEST, COLOURS
 from tuner.app.charts.timeline import timeline_figure
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
 from tuner.app.data.devices.timeline import ABANDONED, bars_of

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import numpy as np
 
 from tests.unit.app.columns import NAN, device, lease, leases
 from tuner.app.charts.heat_map import heat_map_figure
-from tuner.app.charts.style import COLOURS
+from tuner.app.charts.palette import COLOURS
 from tuner.app.charts.timeline import timeline_figure
+from tuner.app.charts.zone import Zone
 from tuner.app.data.devices.idle_time import IdleBar
 from tuner.app.data.devices.samples import Bins, Window
 from tuner.app.data.devices.timeline import bars_of
@@ -31,13 +34,15 @@ def test_idle_times_lie_below_the_trials_with_their_cause() -> None:
     ]
     paused = figure.data[1]
     assert (list(paused.y), list(paused.base), list(paused.x)) == ([0], [10_000], [10_000])
-    assert len({trace.marker.color for trace in figure.data}) == 3
+    assert all(trace.marker.pattern.fillmode == "replace" for trace in figure.data[:2])
+    assert len({trace.marker.pattern.shape for trace in figure.data}) == 3
 
 
 def test_every_cause_has_a_colour_and_words_of_its_own() -> None:
     idle = [IdleBar(device_id=0, cause=each, start_s=0, end_s=1) for each in IdleCause]
     figure = timeline_figure([], DEVICES, start_s=0, end_s=1, revision="s", idle=idle)
-    assert len({trace.marker.color for trace in figure.data}) == len(IdleCause)
+    looks = {(trace.marker.color, trace.marker.pattern.shape) for trace in figure.data}
+    assert len(looks) == len(IdleCause)
     assert len(set(CAUSE_WORDS.values())) == len(IdleCause)
 
 
@@ -77,3 +82,22 @@ def test_heat_map_has_a_cell_for_each_device_and_time() -> None:
     assert np.array_equal(cells.z, [[NAN, 75, NAN], [50, NAN, NAN]], equal_nan=True)
     assert cells.colorbar.title.text == "Utilization (%)"
     assert figure.layout.xaxis.title.text == "Time (UTC)"
+
+
+def test_a_timeline_in_local_time_says_utc_in_its_hover_text() -> None:
+    idle = [IdleBar(device_id=1, cause=IdleCause.PAUSED, start_s=0, end_s=20)]
+    figure = timeline_figure(
+        bars_of(leases(lease(1, 0, 10, 20))),
+        DEVICES,
+        start_s=0,
+        end_s=20,
+        revision="s",
+        idle=idle,
+        zone=Zone(offset_s=-3.5 * 3600),
+    )
+    paused, completed = figure.data
+    assert list(completed.base) == [(10 - 3.5 * 3600) * 1000]
+    assert figure.layout.xaxis.range[0] == datetime(1969, 12, 31, 20, 30)
+    assert figure.layout.xaxis.title.text == "Time (UTC-03:30)"
+    assert "1969-12-31 20:30:10<br>(1970-01-01 00:00:10 UTC)" in completed.customdata[0]
+    assert "1969-12-31 20:30:00<br>(1970-01-01 00:00:00 UTC)" in paused.customdata[0]

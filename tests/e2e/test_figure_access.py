@@ -1,0 +1,77 @@
+"""Figures on a phone, in the dark and for a screen reader, in a real browser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.e2e.browser import DRAWN, errors_of
+from tests.e2e.ended_studies import address
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["address"]
+
+_BACKGROUND = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+_LEGEND_IS_BELOW = """() => {
+  const top = name => document.querySelector(name).getBoundingClientRect();
+  return top(".js-plotly-plot .legend").top >= top(".js-plotly-plot .nsewdrag").bottom;
+}"""
+
+
+def test_a_figure_has_a_name_and_a_table_for_screen_readers(address: str, page: Page) -> None:
+    page.goto(f"{address}/convergence?study=first")
+    page.wait_for_selector(DRAWN)
+    name = "Convergence: accuracy (maximize) against Trial (number)"
+    page.get_by_role("group", name=name).wait_for()
+    table = page.get_by_role("table", name=name)
+    rows = [each.inner_text().split("\t") for each in table.get_by_role("row").all()]
+    assert rows[0] == ["Series", "Trial (number)", "accuracy (maximize)"]
+    # As the database says: trial 1 completed with 0.9.
+    assert ["completed", "1", "0.9"] in rows
+
+
+def test_on_a_phone_there_are_no_buttons_and_the_legend_is_below(
+    address: str, browser: Browser
+) -> None:
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    errors = errors_of(page)
+    page.goto(f"{address}/convergence?study=digits")
+    page.wait_for_selector(DRAWN)
+    assert page.locator(".modebar-btn").count() == 0
+    assert page.evaluate(_LEGEND_IS_BELOW)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_selector(".modebar-btn", state="attached")
+    page.wait_for_function(f"!({_LEGEND_IS_BELOW})()")
+    assert errors == []
+
+
+def test_a_scale_is_reversed_in_the_dark(address: str, browser: Browser) -> None:
+    found = {}
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        page.goto(f"{address}/parameters?study=digits&figure=slices")
+        page.wait_for_function("document.querySelectorAll('[data-drawn=plotly]').length == 2")
+        shown = "[...document.querySelectorAll('.js-plotly-plot')].at(-1)._fullData[0].marker"
+        found[scheme] = page.evaluate(f"{shown}.reversescale"), page.evaluate(_BACKGROUND)
+        page.close()
+    # The palette's contrast was computed for these.
+    backgrounds = found["light"][1], found["dark"][1]
+    assert backgrounds == ("rgb(255, 255, 255)", "rgb(23, 22, 20)")
+    assert found["light"][0] != found["dark"][0]
+
+
+def test_times_are_those_of_the_browser_with_utc_beside_them(
+    address: str, browser: Browser
+) -> None:
+    context = browser.new_context(timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.goto(f"{address}/devices?study=week")
+    page.wait_for_selector(DRAWN)
+    page.wait_for_function("document.querySelectorAll('[data-drawn=plotly]').length == 2")
+    axis = "each => each.layout.xaxis.title.text"
+    titles = f"[...document.querySelectorAll('.js-plotly-plot')].map({axis})"
+    assert page.evaluate(titles) == ["Time (UTC+05:30)"] * 2
+    hover = page.evaluate("document.querySelector('.js-plotly-plot')._fullData[0].customdata[0]")
+    assert "UTC)" in hover
+    context.close()
