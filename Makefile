@@ -11,6 +11,8 @@ WORKERS ?= 3
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 # What a real server needs beside mlflow-skinny; the package mlflow does not take our pyarrow.
 MLFLOW_SERVER := flask 'flask-cors<7' 'graphene<4' 'huey<4'
+# Frameworks that have a page; xgboost-cpu is xgboost without 300 MB of NVIDIA's libraries.
+FRAMEWORKS := lightning transformers accelerate lightgbm optuna-integration xgboost-cpu
 
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -43,11 +45,11 @@ docs: $(VENV)/ready
 pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
-test: $(VENV)/ready-keras $(VENV)/ready-trackers servers
+test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks servers
 	FUZZ_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The marker expression replaces the one in pyproject.toml, which leaves nightly tests out.
-nightly: $(VENV)/ready-keras $(VENV)/ready-trackers servers
+nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
 # Types and tests side by side: neither keeps two processors busy to its end.
@@ -90,6 +92,13 @@ lock:
 	( echo "# What the Keras example needs beside requirements.lock; for the tests only. Written by 'make lock'."; \
 	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable | grep -vixFf requirements.lock | grep -v '^torch=' \
 	    | sed 's/$$/$(KERAS_WHEELS)/' ) > requirements-keras.lock
+	$(VENV)-lock/bin/python -m pip install --quiet --dry-run --report $(VENV)-lock/frameworks.json \
+	  --constraint requirements.lock --constraint requirements-keras.lock \
+	  --constraint requirements-trackers.lock $(FRAMEWORKS)
+	( echo "# What the frameworks need beside requirements.lock; for the tests only. Written by 'make lock'."; \
+	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
+	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \
+	    $(VENV)-lock/frameworks.json ) > requirements-frameworks.lock
 	rm -rf $(VENV)-lock
 
 $(VENV)/ready: requirements.lock pyproject.toml
@@ -109,6 +118,11 @@ $(VENV)/ready-keras: $(VENV)/ready requirements-keras.lock
 # Trackers of experiments, of which a user has one or none.
 $(VENV)/ready-trackers: $(VENV)/ready requirements-trackers.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-trackers.lock --constraint requirements.lock
+	@touch $@
+
+# Lightning, Hugging Face, XGBoost, LightGBM: for the tests of their pages.
+$(VENV)/ready-frameworks: $(VENV)/ready requirements-frameworks.lock
+	$(BIN)/python -m pip install --quiet --requirement requirements-frameworks.lock --constraint requirements.lock
 	@touch $@
 
 clean:

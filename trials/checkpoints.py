@@ -6,11 +6,12 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from tuner.checkpoints import layout
+from tuner.trials import files
 from tuner.trials.background import Background
 from tuner.trials.states import (
     copy_to_cpu,
@@ -83,6 +84,38 @@ class CheckpointFolder:
             self._remove_old()
         return final
 
+    @contextlib.contextmanager
+    def new(self, step: int, rank: int, meet: Callable[[], None]) -> Iterator[Path]:
+        """A folder that becomes the checkpoint of a step when the block has ended.
+
+        Args:
+            step: The step.
+            rank: Rank of this process; rank 0 makes the folder and renames it.
+            meet: Waits for all ranks.
+        """
+        self.wait()
+        final = layout.sharded_of(self._path, step)
+        partial = layout.partial_of(final, f"{self._attempt_number}-files")
+        if rank == 0:
+            self._path.mkdir(parents=True, exist_ok=True)
+            self._sync_identity()
+            layout.remove(partial)
+            partial.mkdir()
+        meet()
+        try:
+            yield partial
+        except BaseException:
+            if rank == 0:
+                layout.remove(partial)
+            raise
+        meet()
+        if rank == 0:
+            files.write_list(partial)
+            replaced = layout.replaced_of(final, f"{self._attempt_number}-files")
+            files.rename(partial, final, replaced)
+            self._remove_old()
+        meet()
+
     @property
     def is_busy(self) -> bool:
         """Whether something was begun whose end nobody has heard of yet."""
@@ -134,7 +167,20 @@ class CheckpointFolder:
         Each state that is skipped is named on the standard error stream.
         """
         self.wait()
-        return self._first(load_state)
+        # Folders of a framework are not for torch.load.
+        return self._first(lambda p: None if layout.is_of_framework(p) else load_state(p))
+
+    def newest(self) -> Path | None:
+        """The newest undamaged checkpoint that is a folder of a framework, or None."""
+        self.wait()
+
+        def checked(path: Path) -> Path | None:
+            if not layout.is_of_framework(path):
+                return None
+            files.check(path)
+            return path
+
+        return self._first(checked)
 
     def load_into(self, state: dict[str, Any]) -> dict[str, Any] | None:
         """Fills a state with the newest undamaged one that ranks wrote together, or gives None.
@@ -148,7 +194,7 @@ class CheckpointFolder:
         self.wait()
 
         def checked(path: Path) -> Path | None:
-            if path.is_dir():
+            if path.is_dir() and not layout.is_of_framework(path):
                 check(path)
                 return path
             return None
@@ -205,6 +251,8 @@ def load_state(path: Path) -> dict[str, Any]:
     """
     import torch
 
+    if layout.is_of_framework(path):
+        raise RuntimeError(f"{path} has the files of a framework. Load them with the framework.")
     if path.is_dir():
         from tuner.trials.sharded import load_whole
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -362,9 +363,38 @@ class TrialContext(BaseTrial):
         """
         return self.checkpoints.load() if into is None else self.checkpoints.load_into(into)
 
+    def new_checkpoint(self, step: int) -> AbstractContextManager[Path]:
+        """Saves files of any format as a checkpoint: `with trial.new_checkpoint(9) as folder:`.
+
+        The block writes its files into the folder. After the block, the folder gets its final
+        name and counts like a checkpoint of `save_checkpoint`. If the block raises, nothing is
+        kept. With several ranks every rank must enter the block, inside `ddp.group`; all get the
+        same folder.
+
+        Args:
+            step: The step that the files belong to.
+
+        Raises:
+            OSError: If the files cannot be written. Earlier checkpoints are intact.
+        """
+        return self.checkpoints.new(step, self.rank, self._meet)
+
+    def newest_checkpoint(self) -> Path | None:
+        """Returns the folder of the newest undamaged checkpoint of `new_checkpoint`, or None.
+
+        A damaged checkpoint is skipped, and the log of the trial names it.
+        """
+        return self.checkpoints.newest()
+
     def wait_for_checkpoint(self) -> None:
         """Waits until the save of `save_checkpoint(wait=False)` is on disk; raises its error."""
         self.checkpoints.wait()
+
+    def _meet(self) -> None:
+        if self.world_size > 1:
+            from tuner.trials.sharded import meet
+
+            meet()
 
     def _has_gpu(self) -> bool:
         return any(not label.startswith("cpu") for label in self._assign.devices)

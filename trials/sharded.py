@@ -8,7 +8,6 @@ tensors, plain values and the format's own records.
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import pickle
@@ -26,11 +25,11 @@ from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from tuner.checkpoints import layout
+from tuner.trials.files import rename
 from tuner.trials.states import refuse_unloadable_values, with_checksums
 
 #: Checksum of the record, beside it.
 _CHECKSUM_NAME = ".metadata.crc32"
-_N_RENAMES = 10
 _RECORDS_MODULE = "torch.distributed.checkpoint.metadata"
 _PLAIN_NAMES = {
     *(("collections", "OrderedDict"), ("builtins", "set"), ("builtins", "frozenset")),
@@ -62,7 +61,7 @@ def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bo
         # Of an earlier save of the same attempt that raised.
         layout.remove(partial)
         partial.mkdir(parents=True)
-    _meet()
+    meet()
     with warnings.catch_warnings():
         # One process alone is told that it is alone.
         warnings.simplefilter("ignore", UserWarning)
@@ -70,8 +69,8 @@ def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bo
             save(state, storage_writer=FileSystemWriter(partial, sync_files=True))
     if is_main:
         _write_checksum(partial)
-        _rename(partial, final, layout.replaced_of(final, writer))
-    _meet()
+        rename(partial, final, layout.replaced_of(final, writer))
+    meet()
 
 
 def _write_checksum(partial: Path) -> None:
@@ -83,26 +82,8 @@ def _write_checksum(partial: Path) -> None:
         os.fsync(file.fileno())
 
 
-def _rename(partial: Path, final: Path, replaced: Path) -> None:
-    layout.sync_folder(partial)
-    os.utime(partial)
-    for n_left in reversed(range(_N_RENAMES)):
-        try:
-            # An older state of the same step; another attempt may put one there at any moment.
-            if final.exists():
-                final.rename(replaced)
-            partial.rename(final)
-            break
-        except OSError as error:
-            is_taken = error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT)
-            if not n_left or not is_taken or not partial.exists():
-                raise
-            layout.remove(replaced)
-    layout.sync_folder(final.parent)
-    layout.remove(replaced)
-
-
-def _meet() -> None:
+def meet() -> None:
+    """Waits for the other ranks, where there is a process group."""
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
 

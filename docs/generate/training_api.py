@@ -11,6 +11,7 @@ from docs.generate.source_reader import Class, Function, Member, Package, Value,
 PACKAGES = {
     "tuner.trials": "tuner: inside a trial",
     "tuner.trials.ddp": "tuner.ddp: several ranks",
+    "tuner.frameworks.lightning": "tuner.frameworks.lightning",
     "tuner": "tuner: studies and results",
     "tuner.search_spaces": "tuner.search_spaces: spaces in Python",
 }

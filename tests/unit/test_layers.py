@@ -29,6 +29,7 @@ tuner.search
 tuner.dispatch
 tuner.results
 tuner.trials
+tuner.frameworks
 tuner.queries
 tuner.actions
 tuner.terminal

@@ -6,11 +6,13 @@ The lists below are literal on purpose. Change one only together with CHANGELOG.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
 import tuner
+from docs.generate.source_reader import read_package
 from tuner import search_spaces, trials
 from tuner.cli.main import app
 
@@ -71,6 +73,21 @@ def test_names_of_the_package_trials() -> None:
     assert all(hasattr(trials, name) for name in trials.__all__)
 
 
+FRAMEWORKS = {
+    "lightning": ["TrialCallback", "resume_path", "trainer_arguments"],
+}
+
+
+def test_names_of_the_frameworks() -> None:
+    folder = Path(tuner.__file__).parent / "frameworks"
+    modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    found = {}
+    for module in modules:
+        package = read_package(f"tuner.frameworks.{module}", set())
+        found[module] = sorted(member.name for member in package.members)
+    assert found == FRAMEWORKS
+
+
 def test_what_training_code_calls() -> None:
     assert sorted(_public(trials.TrialContext)) == [
         "attempt_number",
@@ -86,6 +103,8 @@ def test_what_training_code_calls() -> None:
         "is_main",
         "load_checkpoint",
         "local_rank",
+        "new_checkpoint",
+        "newest_checkpoint",
         "number",
         "objectives",
         "params",

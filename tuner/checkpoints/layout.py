@@ -1,6 +1,7 @@
 """How checkpoints lie on disk, for those who look for them without torch.
 
-`step-<n>.pt` is a state that one process wrote, `step-<n>/` one that several ranks wrote together.
+`step-<n>.pt` is a state that one process wrote, `step-<n>/` one that several ranks wrote together,
+or the files of a framework, with a list of them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import IO
 
 #: torch.distributed.checkpoint writes it last.
 METADATA_NAME = ".metadata"
+#: List of the files of a framework's checkpoint; written last.
+FILES_NAME = ".files.json"
 #: Beside the folder of checkpoints: says which trial they belong to.
 IDENTITY_NAME = "trial.json"
 _NAME = re.compile(r"step--?\d+(\.pt)?")
@@ -92,11 +95,16 @@ def newest_whole(folder: Path) -> Path | None:
 def is_whole(path: Path) -> bool:
     """Whether a checkpoint has its end, which is written last."""
     if path.is_dir():
-        return (path / METADATA_NAME).is_file()
+        return (path / METADATA_NAME).is_file() or is_of_framework(path)
     try:
         return zipfile.is_zipfile(path)
     except OSError:
         return False
+
+
+def is_of_framework(path: Path) -> bool:
+    """Whether a checkpoint is a folder with the files of a framework, and complete."""
+    return (path / FILES_NAME).is_file()
 
 
 def damage_of(file: Path | IO[bytes]) -> str:

@@ -10,7 +10,7 @@ import numpy
 import pytest
 import torch
 
-from tuner.trials.checkpoints import CheckpointFolder
+from tuner.trials.checkpoints import CheckpointFolder, load_state
 
 
 @pytest.fixture
@@ -171,3 +171,64 @@ def test_what_is_half_written_is_no_state_and_is_left_to_who_writes_it(
     folder.save({"step": 2}, 2)
     assert _names(folder) == {"step-1.partial-1-elsewhere-12345", "step-2.pt"}
     assert folder.load() == {"step": 2}
+
+
+# -- folders with the files of a framework -------------------------------------------------------
+
+
+def _alone() -> None:
+    """One process has nobody to wait for."""
+
+
+def _save_files(folder: CheckpointFolder, step: int, text: str) -> None:
+    with folder.new(step, 0, _alone) as target:
+        (target / "inner").mkdir()
+        (target / "inner" / "model.txt").write_text(text)
+
+
+def test_newest_folder_of_files_is_found(folder: CheckpointFolder) -> None:
+    assert folder.newest() is None
+    for step in (1, 2, 3):
+        _save_files(folder, step, f"of step {step}")
+    assert _names(folder) == {"step-2", "step-3"}
+    newest = folder.newest()
+    assert newest == folder.path / "step-3"
+    assert (newest / "inner" / "model.txt").read_text() == "of step 3"
+
+
+def test_folder_of_files_is_replaced_by_a_new_one_of_its_step(folder: CheckpointFolder) -> None:
+    _save_files(folder, 1, "old")
+    _save_files(folder, 1, "new")
+    assert _names(folder) == {"step-1"}
+    assert (folder.path / "step-1" / "inner" / "model.txt").read_text() == "new"
+
+
+def test_block_that_raises_leaves_the_older_files(folder: CheckpointFolder) -> None:
+    _save_files(folder, 1, "old")
+    with pytest.raises(FileNotFoundError), folder.new(2, 0, _alone) as target:
+        (target / "absent" / "half.txt").write_text("half")
+    assert _names(folder) == {"step-1"}
+
+
+@pytest.mark.parametrize("damage", ["other", "shorter", "gone"])
+def test_damaged_folder_of_files_is_skipped(
+    folder: CheckpointFolder, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _save_files(folder, 1, "of step 1")
+    _save_files(folder, 2, "of step 2")
+    file = folder.path / "step-2" / "inner" / "model.txt"
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_text("of step 3" if damage == "other" else "of")
+    assert folder.newest() == folder.path / "step-1"
+    assert "step-2 is damaged" in capsys.readouterr().err
+
+
+def test_files_and_states_do_not_disturb_each_other(folder: CheckpointFolder) -> None:
+    folder.save({"epoch": 1}, step=1)
+    _save_files(folder, 2, "of step 2")
+    assert folder.load() == {"epoch": 1}
+    assert folder.newest() == folder.path / "step-2"
+    with pytest.raises(RuntimeError, match="Load them with the framework"):
+        load_state(folder.path / "step-2")

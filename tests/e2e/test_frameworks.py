@@ -1,0 +1,140 @@
+"""The programs of the framework pages, with the real frameworks: paused, killed and resumed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import optuna
+import pytest
+
+from tests.e2e.study_folder import REPOSITORY, AttemptRecord, StudyFolder
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+#: On a machine that many share: each framework takes seconds to import.
+PATIENCE_S = 240.0
+_NAMED = re.compile(r"```\w+\n(# (\w+\.\w+)\n.*?)```", re.DOTALL)
+
+#: The page's program, whose steps are written down. The first attempt that resumes is killed after
+#: its first report, before it can save.
+WRAPPER = """
+import os, signal, train
+
+def main(trial):
+    report = trial.report
+
+    def write_down(value, step, **metrics):
+        report(value, step, **metrics)
+        if not trial.is_main:
+            return
+        with open("steps.txt", "a") as file:
+            file.write(f"{trial.number} {trial.attempt_number} {step}\\n")
+        if trial.attempt_number > 1 and not os.path.exists("killed"):
+            open("killed", "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    trial.report = write_down
+    return train.main(trial)
+"""
+SCRIPT = """
+import tuner, wrapper
+
+wrapper.main(tuner.current())
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A page, and what its program does when it is paused at the first rung and killed later."""
+
+    page: str
+    #: Of each attempt of the best trial.
+    first_steps: Sequence[int]
+    last_step: int
+    keys: Mapping[str, str] = field(default_factory=dict)
+    is_script: bool = False
+
+
+CASES = {
+    "lightning": Case(page="lightning.md", first_steps=[1, 2, 2, 4], last_step=6),
+    "lightning-ddp": Case(
+        page="lightning.md",
+        first_steps=[1, 2, 2, 4],
+        last_step=6,
+        keys={"trial.resources": "{cpus: 2}", "trial.parallel": "ddp"},
+    ),
+    "lightning-script": Case(
+        page="lightning.md",
+        first_steps=[1, 2, 2, 4],
+        last_step=6,
+        is_script=True,
+        keys={"trial.resources": "{cpus: 2}", "trial.parallel": "ddp"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_program_of_a_page_is_paused_killed_and_resumed(
+    case: Case, study_folder: StudyFolder
+) -> None:
+    _write_page(case.page, study_folder)
+    study_folder.write("wrapper.py", WRAPPER)
+    study_folder.write("script.py", SCRIPT)
+    keys = {
+        "trial.function": "wrapper:main",
+        "trial.retries": "1",
+        "devices": "cpu:2" if "trial.resources" in case.keys else "cpu:1",
+        "storage": "sqlite:///small.db",
+        "pruner": "{name: asha, min_resource: 1, reduction_factor: 3}",
+        **case.keys,
+    }
+    if case.is_script:
+        keys["trial.function"] = "null"
+        keys["trial.command"] = "[python, script.py]"
+    words = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+    running = study_folder.start("--trials", "3", *words)
+    ended = running.wait(PATIENCE_S)
+    assert ended.code == 0, ended.text
+
+    study = optuna.load_study(
+        study_name=None, storage=f"sqlite:///{study_folder.path / 'small.db'}"
+    )
+    assert sorted(trial.state.name for trial in study.trials) == ["COMPLETE", "PRUNED", "PRUNED"]
+    best = study.best_trial
+    steps = _steps_by_attempt(study_folder, best.number)
+    assert [each[0] for each in steps] == list(case.first_steps), steps
+    assert all(each == list(range(each[0], each[-1] + 1)) for each in steps), steps
+    assert steps[-1][-1] == case.last_step
+    assert sorted(best.intermediate_values) == list(range(case.first_steps[0], case.last_step + 1))
+    outcomes = _outcomes(study_folder.attempts(), best.number)
+    assert (outcomes[:2], outcomes[-1]) == (["paused", "failed"], "completed")
+
+
+@pytest.mark.parametrize("page", sorted({case.page for case in CASES.values()}))
+def test_program_of_a_page_is_pruned(page: str, study_folder: StudyFolder) -> None:
+    _write_page(page, study_folder)
+    hopeless = "{name: threshold, lower: 2.0}"
+    words = ["--set", f"pruner={hopeless}", "--set", "devices=cpu:1"]
+    words += ["--set", "storage=sqlite:///small.db"]
+    study_folder.start("--trials", "1", *words).wait(PATIENCE_S)
+    (attempt,) = study_folder.attempts()
+    assert (attempt.outcome, attempt.cause) == ("pruned", "pruner"), attempt.detail
+
+
+def _write_page(page: str, folder: StudyFolder) -> None:
+    for text, name in _NAMED.findall((REPOSITORY / "docs" / page).read_text()):
+        folder.write(name, text)
+
+
+def _steps_by_attempt(folder: StudyFolder, trial: int) -> list[list[int]]:
+    lines = (folder.path / "steps.txt").read_text().splitlines()
+    rows = [tuple(map(int, line.split())) for line in lines]
+    own = [(attempt, step) for number, attempt, step in rows if number == trial]
+    return [[step for _, step in rows] for _, rows in groupby(own, key=lambda row: row[0])]
+
+
+def _outcomes(attempts: Sequence[AttemptRecord], trial: int) -> list[str | None]:
+    return [each.outcome for each in attempts if each.trial == trial]

@@ -1,0 +1,1 @@
+"""Callbacks and arguments for training frameworks, one module for each framework."""
