@@ -16,6 +16,7 @@ from tuner.app.charts.lineage import lineage_figure
 from tuner.app.charts.many_curves import CurveAxes, many_curves_figure
 from tuner.app.charts.parameters import MAX_TRIALS, Kind, importance_figure, parameter_figure
 from tuner.app.charts.style import Figure, to_json
+from tuner.app.data.convergence.best_part import best_part
 from tuner.app.data.convergence.hypervolume import hypervolume
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
 from tuner.app.data.page_data import Look
@@ -171,8 +172,15 @@ def _convergence(subject: _Subject, place: int) -> Iterator[tuple[str, Figure]]:
     for axis in (Axis.TRIALS, Axis.TIME):
         scale = scale_of(trials, axis, None)
         best = best_so_far(trials, scale, place, is_maximized=objective.is_maximized)
-        figure = convergence_figure(trials, scale, best, objective, place=place, revision="report")
-        yield f"Convergence of {objective.name} against {axis.value}", figure
+        values = trials.shown_values[trials.is_placed, place]
+        part = best_part(
+            values, best.y[len(best.y) // 2 :], is_maximized=objective.is_maximized, is_log=False
+        )
+        figure = convergence_figure(
+            trials, scale, best, objective, place=place, revision="report", part=part
+        )
+        outside = f", without {part.n_outside} far values (zoom out)" if part else ""
+        yield f"Convergence of {objective.name} against {axis.value}{outside}", figure
 
 
 def _several(subject: _Subject) -> Iterator[tuple[str, Figure]]:

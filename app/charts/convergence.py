@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,11 +11,13 @@ import plotly.graph_objects as go
 from tuner.app.charts.palette import BEST, COLOURS, OTHER, SYMBOLS
 from tuner.app.charts.style import dress, name_ticks
 from tuner.app.data.columns import Flags, Floats, Numbers
+from tuner.app.data.convergence.best_part import BestPart
 from tuner.app.data.convergence.forecast import Forecast
 from tuner.app.data.convergence.hypervolume import Hypervolume
 from tuner.app.data.convergence.series import BestSoFar, Scale
 from tuner.app.data.outcome_words import ALL_WORDS, COMPLETED, PAUSED, shown
 from tuner.app.data.trials.columns import TrialColumns
+from tuner.pareto_front import is_on_front
 from tuner.queries.studies import Objective
 
 #: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.
@@ -36,6 +39,7 @@ def convergence_figure(
     log_y: bool = False,
     other: tuple[str, BestSoFar] | None = None,
     ahead: tuple[float, Forecast] | None = None,
+    part: BestPart | None = None,
 ) -> go.Figure:
     """Trials that have no value stand in a strip of their own, below.
 
@@ -50,6 +54,7 @@ def convergence_figure(
         log_y: The same.
         other: Another study's name, and its best so far on the same axes.
         ahead: Where the horizontal axis will end, and the best value there.
+        part: The vertical range; None: of all values.
     """
     figure = go.Figure()
     values = trials.shown_values[:, place]
@@ -60,13 +65,16 @@ def convergence_figure(
         figure.add_trace(_staircase(best, "best so far", BEST))
         if ahead is not None:
             figure.add_trace(_expected(float(best.x[-1]), float(best.y[-1]), *ahead))
-    dress(figure, revision=f"{revision} {scale.title} {log_x} {log_y}")
+    dress(figure, revision=f"{revision} {scale.title} {log_x} {log_y} {part is None}")
     figure.update_xaxes(title_text=scale.title, type="log" if log_x else "linear")
     figure.update_yaxes(
         title_text=f"{objective.name} ({objective.direction.name.lower()})",
         type="log" if log_y else "linear",
     )
     name_ticks(figure)
+    if part is not None:
+        ends = (part.low, part.high)
+        figure.update_yaxes(range=[math.log10(each) for each in ends] if log_y else ends)
     if has_strip:
         figure.update_layout(
             yaxis={"domain": [_POINTS_BOTTOM, 1.0]},
@@ -194,18 +202,18 @@ def hypervolume_figure(
     figure = go.Figure(
         go.Scatter(
             x=volume.numbers,
-            y=volume.volumes,
+            y=volume.shares,
             mode="lines",
             line={"color": BEST, "width": 2.5, "shape": "hv"},
             name="hypervolume",
             customdata=volume.numbers,
-            hovertemplate="trial %{x}<br>%{y:.6g}<extra></extra>",
+            hovertemplate="trial %{x}<br>%{y:.4g} of the box<extra></extra>",
         )
     )
     dress(figure, revision=revision, height_px=300)
     figure.update_xaxes(title_text="Trial (number)")
     names = " x ".join(each.name for each in objectives)
-    figure.update_yaxes(title_text=f"Hypervolume ({names})")
+    figure.update_yaxes(title_text=f"Hypervolume ({names}, 0 to 1)", rangemode="tozero")
     return figure
 
 
@@ -227,14 +235,34 @@ def pareto_figure(
     if front.any():
         at = np.flatnonzero(front)
         at = at[np.argsort(x[at])]
-        edge = _cloud(go.Scatter, x, y, at, trials, "Pareto front", BEST)
-        edge.update(mode="lines+markers", line={"color": BEST, "width": 1.5, "dash": "dot"})
-        figure.add_trace(edge)
+        figure.add_trace(_edge(x[at], y[at], objectives))
+        figure.add_trace(_cloud(go.Scatter, x, y, at, trials, "Pareto front", BEST))
     dress(figure, revision=revision)
     titles = [f"{each.name} ({each.direction.name.lower()})" for each in objectives]
     figure.update_xaxes(title_text=titles[0])
     figure.update_yaxes(title_text=titles[1])
     return figure
+
+
+def _edge(x: Floats, y: Floats, objectives: tuple[Objective, Objective]) -> go.Scatter:
+    """The border of what the front dominates, a staircase: no trial reached what is between.
+
+    With more objectives than these two some trials of the front are not at the border.
+    """
+    signs = [-1.0 if each.is_maximized else 1.0 for each in objectives]
+    outer = is_on_front(np.column_stack([signs[0] * x, signs[1] * y]))
+    return go.Scatter(
+        x=x[outer],
+        y=y[outer],
+        mode="lines",
+        line={
+            "color": BEST,
+            "width": 1.5,
+            "shape": "vh" if objectives[0].is_maximized else "hv",
+        },
+        showlegend=False,
+        hoverinfo="skip",
+    )
 
 
 def _clouds(trials: TrialColumns, there: Flags) -> Iterator[tuple[Flags, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +11,9 @@ import streamlit as st
 from tuner.app.charts.convergence import convergence_figure, hypervolume_figure, pareto_figure
 from tuner.app.charts.style import to_json
 from tuner.app.data.columns import Floats
+from tuner.app.data.convergence.best_part import BestPart, best_part
 from tuner.app.data.convergence.forecast import MIN_TRIALS, Forecast, forecast, trials_left
-from tuner.app.data.convergence.hypervolume import hypervolume
+from tuner.app.data.convergence.hypervolume import Hypervolume, hypervolume
 from tuner.app.data.convergence.series import (
     Axis,
     BestSoFar,
@@ -26,6 +28,7 @@ from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
 from tuner.app.views.shell import Shown
 from tuner.queries.locate import StoredStudy
+from tuner.queries.studies import Objective
 
 _ALONE = "no other"
 
@@ -38,6 +41,8 @@ class Wish:
     place: int
     log_x: bool
     log_y: bool
+    #: Whether the vertical axis holds every value, and not only the best part.
+    all_values: bool
     beside: StoredStudy | None
     is_forecast: bool
 
@@ -91,6 +96,12 @@ def _wish(shown: Shown, names: list[str]) -> Wish:
             beside = studies.get(chosen)
         log_x = st.toggle("log x", key="log_x", bind="query-params")
         log_y = st.toggle("log y", key="log_y", bind="query-params")
+        all_values = st.toggle(
+            "all values",
+            help="Else the Y axis shows the better half of the values.",
+            key="all_values",
+            bind="query-params",
+        )
         is_forecast = st.toggle(
             "forecast",
             help="Where the study ends if trials go on like that.",
@@ -102,6 +113,7 @@ def _wish(shown: Shown, names: list[str]) -> Wish:
         place=place,
         log_x=log_x,
         log_y=log_y,
+        all_values=all_values,
         beside=beside,
         is_forecast=is_forecast,
     )
@@ -214,6 +226,16 @@ def _drawn(
         is_maximized = objective.is_maximized
         told = forecast(trials, wish.place, is_maximized=is_maximized, n_more=n_more)
         notes.append(_about(told, n_more))
+    part = None
+    if not wish.all_values:
+        part = _part(
+            trials, wish, best, beside, told, is_maximized=objective.is_maximized, log_y=log_y
+        )
+    if part is not None and part.n_outside:
+        notes.append(
+            f"The Y axis shows the best values; {part.n_outside} trials are outside of it. "
+            "*all values* shows them."
+        )
     figure = convergence_figure(
         trials,
         scale,
@@ -226,12 +248,35 @@ def _drawn(
         log_y=log_y,
         other=beside,
         ahead=(_end_of(scale.values, trials, n_more), told) if told else None,
+        part=part,
     )
     return Drawn(
         figure=to_json(figure),
         best=float(best.y[-1]) if len(best.y) else None,
         ahead=told,
         notes=tuple(notes),
+    )
+
+
+def _part(
+    trials: TrialColumns,
+    wish: Wish,
+    best: BestSoFar,
+    beside: tuple[str, BestSoFar] | None,
+    ahead: Forecast | None,
+    *,
+    is_maximized: bool,
+    log_y: bool,
+) -> BestPart | None:
+    values = trials.shown_values[trials.is_placed, wish.place]
+    theirs = beside[1].y if beside else np.empty(0)
+    # The other study's end and the forecast are on the axis, too.
+    ends = [*theirs[-1:], *([ahead.cautious, ahead.hopeful] if ahead else [])]
+    if log_y:
+        ends = [each for each in ends if each > 0]
+    stairs = np.concatenate([ends, best.y[len(best.y) // 2 :]])
+    return best_part(
+        np.concatenate([values, ends]), stairs, is_maximized=is_maximized, is_log=log_y
     )
 
 
@@ -261,14 +306,14 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
     pair = (shown.objectives[places[0]], shown.objectives[places[1]])
     is_maximized = [each.is_maximized for each in shown.objectives]
 
-    def make() -> tuple[int, str, str, tuple[float, ...]]:
+    def make() -> tuple[int, str, str, str]:
         front = pareto_front(trials, is_maximized)
         revision = f"{shown.revision} {places}"
         figure = to_json(pareto_figure(trials, front, pair, places, revision=revision))
         volume = hypervolume(trials, is_maximized)
         assert volume is not None, "there are candidates"
         grown = hypervolume_figure(volume, shown.objectives, revision=revision)
-        return int(front.sum()), figure, to_json(grown), volume.reference
+        return int(front.sum()), figure, to_json(grown), reference_text(volume, shown.objectives)
 
     n, figure, grown, reference = shown.look.kept.get(
         ("front", shown.study, places), (trials,), make
@@ -276,5 +321,16 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
     st.subheader(f"Pareto front: {n} trials")
     show_figure(figure, key="pareto", on_trial=shell.open_trial)
     st.subheader("Hypervolume")
-    st.caption(f"Against the worst completed values: {', '.join(f'{v:.4g}' for v in reference)}.")
+    st.caption(reference)
     show_figure(grown, key="hypervolume")
+
+
+def reference_text(volume: Hypervolume, objectives: Sequence[Objective]) -> str:
+    """What the shares of a hypervolume are shares of."""
+    names = [each.name for each in objectives]
+    worst = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.reference, strict=True))
+    best = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.ideal, strict=True))
+    return (
+        "Share that the Pareto front dominates of the box between the reference point, the worst "
+        f"completed values ({worst}), and the best ones ({best})."
+    )

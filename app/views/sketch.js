@@ -11,13 +11,15 @@ function numbers(column) {
 function scale(values, axis, from, to) {
   const isLog = axis?.type === "log";
   const put = (value) => (isLog ? Math.log10(value) : value);
-  let low = Infinity, high = -Infinity;
-  for (const each of values) {
+  // A range of a logarithmic axis holds logarithms.
+  let [low, high] = typeof axis?.range?.[0] === "number" ? axis.range : [Infinity, -Infinity];
+  const given = low < high;
+  for (const each of given ? [] : values) {
     const at = put(each);
     if (Number.isFinite(at)) { low = Math.min(low, at); high = Math.max(high, at); }
   }
   if (!(high > low)) { low -= 0.5; high += 0.5; }
-  const margin = 0.04 * (high - low);
+  const margin = given ? 0 : 0.04 * (high - low);
   low -= margin; high += margin;
   const at = (value) => from + ((put(value) - low) / (high - low)) * (to - from);
   return { at, ticks: ticks(low, high, isLog) };
@@ -42,6 +44,7 @@ function trace(pen, each, x, y) {
     pen.beginPath();
     xs.forEach((at, i) => {
       if (i && each.line?.shape === "hv") pen.lineTo(x(at), y(ys[i - 1]));
+      if (i && each.line?.shape === "vh") pen.lineTo(x(xs[i - 1]), y(ys[i]));
       pen.lineTo(x(at), y(ys[i]));
     });
     pen.stroke();
@@ -82,7 +85,9 @@ function sketch(div, { data, layout }, colours) {
   }
   pen.textAlign = "center";
   pen.fillText(layout.xaxis?.title?.text ?? "", width / 2, height - 12);
+  pen.save(); pen.beginPath(); pen.rect(70, 40, width - 82, height - 90); pen.clip();
   for (const each of main) trace(pen, each, x.at, y.at);
+  pen.restore();
   pen.save(); pen.translate(14, height / 2); pen.rotate(-Math.PI / 2); pen.fillStyle = colours.text;
   pen.fillText(layout.yaxis?.title?.text ?? "", 0, 0); pen.restore();
   div.replaceChildren(canvas);

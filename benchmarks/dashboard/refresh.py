@@ -48,7 +48,15 @@ def measure(path: Path, folder: Path, n_repeats: int) -> list[Refresh]:
     look = Look(url)
     (study,) = look.studies().values()
     shown = Shown(look=look, study=study, objectives=look.objectives(study))
-    wish = Wish(axis=Axis.TRIALS, place=0, log_x=False, log_y=False, beside=None, is_forecast=False)
+    wish = Wish(
+        axis=Axis.TRIALS,
+        place=0,
+        log_x=False,
+        log_y=False,
+        all_values=False,
+        beside=None,
+        is_forecast=False,
+    )
     axes = CurveAxes(name="loss", log_x=False, log_y=False)
     stored = optuna.load_study(storage=RDBStorage(url), study_name=study.name)
     pages: dict[str, Callable[[], object]] = {

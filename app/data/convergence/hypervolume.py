@@ -24,6 +24,14 @@ class Hypervolume:
     volumes: Floats
     #: The worst value of each objective among trials that have completed.
     reference: tuple[float, ...]
+    #: The best value of each objective among trials that have completed.
+    ideal: tuple[float, ...]
+
+    @property
+    def shares(self) -> Floats:
+        """The volumes as shares of the box between the reference and the ideal, 0 to 1."""
+        box = float(np.prod(np.abs(np.subtract(self.reference, self.ideal))))
+        return self.volumes / box if box > 0 else np.zeros(len(self.volumes))
 
 
 def hypervolume(trials: TrialColumns, is_maximized: Sequence[bool]) -> Hypervolume | None:
@@ -50,4 +58,5 @@ def hypervolume(trials: TrialColumns, is_maximized: Sequence[bool]) -> Hypervolu
         numbers=able.numbers[ends - 1],
         volumes=volumes,
         reference=tuple((worst * signs).tolist()),
+        ideal=tuple(((able.values * signs).min(axis=0) * signs).tolist()),
     )

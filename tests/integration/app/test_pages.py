@@ -152,7 +152,7 @@ def test_convergence_beside_another_study_and_with_a_forecast(url: str) -> None:
     seeded.add_study(url, "new", [create_trial(value=0.1 * i) for i in range(30)])
     test = opened("convergence")
     test.main.selectbox[0].set_value("old")
-    test.main.toggle[2].set_value(True)
+    test.main.toggle(key="forecast").set_value(True)
     assert "the budget is open" in fine(test.run()).main.caption[0].value
     (figure,) = figures(test)
     assert [each["name"] for each in figure["data"]] == ["completed", "best of old", "best so far"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import optuna
 import plotly.graph_objects as go
 import pytest
 from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.study import StudyDirection
 
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, device, lease, leases, trials
 from tuner.app.charts.convergence import convergence_figure, pareto_figure
@@ -15,10 +17,12 @@ from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.palette import BEST, COLOURS
 from tuner.app.charts.parameters import Kind, parameter_figure
 from tuner.app.charts.timeline import timeline_figure
+from tuner.app.data.convergence.best_part import BestPart, best_part
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
 from tuner.app.data.devices.timeline import ABANDONED, bars_of
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.trials.columns import TrialColumns
+from tuner.queries.studies import Objective
 
 
 def convergence(columns: TrialColumns, axis: Axis = Axis.TRIALS, *, log: bool = False) -> go.Figure:
@@ -78,9 +82,58 @@ def test_front_stands_out() -> None:
     columns = trials([[1.0, 1.0], [2.0, 3.0], [3.0, 2.0]])
     front = pareto_front(columns, [False, True])
     figure = pareto_figure(columns, front, (LOSS, ACCURACY), (0, 1), revision="study")
-    assert names(figure) == ["completed", "Pareto front"]
-    assert list(figure.data[1].customdata) == [0, 1]
+    assert names(figure) == ["completed", None, "Pareto front"]
+    assert list(figure.data[2].customdata) == [0, 1]
     assert figure.layout.yaxis.title.text == "accuracy (maximize)"
+
+
+LATENCY = Objective(name="latency", direction=StudyDirection.MINIMIZE)
+SCORE = Objective(name="score", direction=StudyDirection.MAXIMIZE)
+
+
+@pytest.mark.parametrize(
+    ("pair", "shape"),
+    [
+        ((LOSS, LATENCY), "hv"),
+        ((LOSS, SCORE), "hv"),
+        ((SCORE, LOSS), "vh"),
+        ((ACCURACY, SCORE), "vh"),
+    ],
+)
+def test_no_corner_of_the_front_is_better_than_every_trial(
+    pair: tuple[Objective, Objective], shape: str
+) -> None:
+    signs = [-1.0 if each.is_maximized else 1.0 for each in pair]
+    columns = trials([[signs[0] * at, signs[1] * (5 - at) ** 2] for at in range(5)])
+    front = pareto_front(columns, [each.is_maximized for each in pair])
+    figure = pareto_figure(columns, front, pair, (0, 1), revision="study")
+    line = figure.data[0]
+    assert (line.mode, line.line.shape) == ("lines", shape)
+    x, y = list(line.x), list(line.y)
+    corners = zip(x[1:], y[:-1], strict=True) if shape == "hv" else zip(x[:-1], y[1:], strict=True)
+    for corner in corners:
+        losses = [sign * each for sign, each in zip(signs, corner, strict=True)]
+        # A trial is as good as the corner or better in both: the line claims nothing unreached.
+        assert any((row * signs <= losses).all() for row in columns.values)
+
+
+def test_the_best_part_is_shown_where_one_value_is_far_off() -> None:
+    values = [1.0 + 0.01 * at for at in range(20)] + [1e9]
+    part = best_part(np.array(values), np.array([1.0]), is_maximized=False, is_log=False)
+    assert part is not None
+    assert part.low < 1.0 < 1.09 < part.high < 1.2
+    assert part.n_outside == sum(each > part.high for each in values) > 0
+    mirrored = best_part(-np.array(values), np.array([-1.0]), is_maximized=True, is_log=False)
+    assert mirrored == BestPart(low=-part.high, high=-part.low, n_outside=part.n_outside)
+    log = best_part(np.array(values), np.array([1.0]), is_maximized=False, is_log=True)
+    assert log is not None
+    assert 0 < log.low < 1.0 < log.high < 1.2
+
+
+@pytest.mark.parametrize("values", [[1.0] * 30, [1.0, 2.0, 1e9], [float(at) for at in range(30)]])
+def test_all_values_are_shown_where_none_is_far_off_or_few_are_known(values: list[float]) -> None:
+    stairs = np.array(values[:1])
+    assert best_part(np.array(values), stairs, is_maximized=False, is_log=False) is None
 
 
 def test_timeline_has_a_row_for_each_device_and_a_colour_for_each_outcome() -> None:

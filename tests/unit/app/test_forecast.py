@@ -62,6 +62,14 @@ def test_hypervolume_of_a_square() -> None:
     assert found.reference == (5.0, 5.0)
     assert found.volumes.tolist() == pytest.approx([9.0, 14.0, 22.5, 22.5])
     assert found.numbers.tolist() == [0, 1, 2, 3]
+    assert found.ideal == (0.0, 0.5)
+    assert found.shares.tolist() == pytest.approx([9 / 22.5, 14 / 22.5, 1.0, 1.0])
+
+
+def test_hypervolume_of_one_trial_has_no_box() -> None:
+    found = hypervolume(trials([[2.0, 3.0]]), [True, False])
+    assert found is not None
+    assert found.shares.tolist() == [0.0]
 
 
 def test_hypervolume_of_what_is_maximized() -> None:
