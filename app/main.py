@@ -39,6 +39,7 @@ def main() -> None:
     st.session_state[shell.TRIALS_PAGE_KEY] = pages[titles.index("Trials")]
     chosen = st.navigation(pages)
     shell.guarded(shell.sidebar)()
+    st.set_page_config(page_title=shell.tab_title(chosen.title), layout="wide")
     chosen.run()
 
 

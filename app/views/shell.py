@@ -8,6 +8,7 @@ the trial, which clicks and the command line choose as well, are put there by th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,9 @@ _LEAVE_KEY = "leave for the page of trials"
 #: What the address names, where the database has no such study, or it is no trial's number.
 _MISSING_KEY, _BAD_TRIAL_KEY = "missing study", "bad trial"
 _FIRST_LOOK_KEY = "first look for the database"
+#: The trial as this module has last put it into the address: another one there came from the
+#: browser's Back or Forward.
+_WRITTEN_KEY = "trial in the address"
 _REFRESH_S = 2.0
 #: A browser's numbers are exact up to 16 digits; a larger one is no trial's.
 _MAX_DIGITS = 15
@@ -65,6 +69,17 @@ def _look_or_none() -> Look | None:
         return look()
     except StoreError:
         return None
+
+
+def escaped(text: str) -> str:
+    """Text as Markdown that shows just these characters."""
+    return re.sub(r"([\\`*_{}\[\]()#+\-.!|<>~$:&^=])", r"\\\1", text)
+
+
+def tab_title(page: str) -> str:
+    """The title of a browser's tab: the study's name first, because tabs are narrow."""
+    study = st.session_state.get(STUDY_KEY)
+    return f"{study}: {page}" if study else page
 
 
 def now() -> datetime:
@@ -109,6 +124,7 @@ def page_of_a_study(page: Callable[[Shown], None]) -> None:
         if study is None:
             st.info("The database holds no study yet. Run one: `python -m tuner.run study.yaml`")
             return
+        st.caption(f"Study **{escaped(study.name)}**")
         objectives = look().objectives(study)
         page(Shown(look=look(), study=study, objectives=objectives))
 
@@ -208,6 +224,7 @@ def _change_study() -> None:
 
 def forget_trial() -> None:
     st.session_state[TRIAL_KEY] = None
+    st.session_state[_WRITTEN_KEY] = None
     st.session_state.pop(_BAD_TRIAL_KEY, None)
     st.query_params.pop(TRIAL_KEY, None)
 
@@ -215,6 +232,7 @@ def forget_trial() -> None:
 def choose_trial(number: int | None) -> None:
     """Shows one trial on the page of trials, or all."""
     st.session_state[TRIAL_KEY] = number
+    st.session_state[_WRITTEN_KEY] = None if number is None else str(number)
     if number is None:
         if _BAD_TRIAL_KEY not in st.session_state:
             st.query_params.pop(TRIAL_KEY, None)
@@ -231,15 +249,25 @@ def open_trial(number: int) -> None:
 
 def _leave() -> None:
     if st.session_state.pop(_LEAVE_KEY, False) and TRIALS_PAGE_KEY in st.session_state:
-        st.switch_page(st.session_state[TRIALS_PAGE_KEY])
+        address = {STUDY_KEY: st.session_state[STUDY_KEY], TRIAL_KEY: str(_chosen())}
+        st.switch_page(st.session_state[TRIALS_PAGE_KEY], query_params=address)
+
+
+def _chosen() -> int:
+    number: int = st.session_state[TRIAL_KEY]
+    return number
 
 
 def chosen_trial() -> int | None:
     """As the address says when a page is opened, and as was clicked since."""
-    if TRIAL_KEY not in st.session_state:
-        linked = st.query_params.get(TRIAL_KEY, "")
+    linked = st.query_params.get(TRIAL_KEY, "")
+    is_other = (linked or None) != st.session_state.get(_WRITTEN_KEY)
+    has_moved = is_other and _WRITTEN_KEY in st.session_state
+    if has_moved or TRIAL_KEY not in st.session_state:
         is_number = linked.isdecimal() and len(linked) <= _MAX_DIGITS
         st.session_state[TRIAL_KEY] = int(linked) if is_number else None
+        st.session_state[_WRITTEN_KEY] = linked or None
+        st.session_state.pop(_BAD_TRIAL_KEY, None)
         if linked and not is_number:
             st.session_state[_BAD_TRIAL_KEY] = linked
     number: int | None = st.session_state[TRIAL_KEY]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
@@ -29,6 +31,7 @@ def _table() -> None:
         return
     columns: dict[str, list[object]] = {
         "study": [line.study.name for line in lines],
+        "open": [f"convergence?study={quote(line.study.name, safe='')}" for line in lines],
         "state": [line.progress.standing.value for line in lines],
         "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
         "time left": [_time_left(line) for line in lines],
@@ -49,6 +52,7 @@ def _table() -> None:
         max_value=100,
     )
     shapes: dict[str, ColumnConfig] = {
+        "open": st.column_config.LinkColumn(display_text="open", width="small"),
         "progress": progress,
         "best so far": st.column_config.LineChartColumn(help="Over the trials, first objective."),
     }

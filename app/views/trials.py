@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import streamlit as st
-from streamlit.elements.lib.column_types import ColumnConfig
 
 from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.trial_use import trial_use_figure
 from tuner.app.data.outcome_words import shown as shown_word
+from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.filters import rows_where
 from tuner.app.data.trials.one_trial import OneTrial, log_tail
 from tuner.app.data.trials.table import chosen, table_of, words_of
@@ -26,7 +27,11 @@ from tuner.queries.usage import AttemptUse
 from tuner.search_spaces import ParamValue
 from tuner.terminal.wording import duration, values_text
 
-_TABLE_KEY, _NUMBERS_KEY = "trials_table", "trials_in_table"
+_TABLE_KEY, _ROWS_KEY, _COUNT_KEY = "trials_table", "rows of trials", "lists of trials"
+#: The container of the list, and the study whose list the page holds.
+_LIST_KEY, _LIST_OF_KEY = "trials-list", "list of trials"
+#: A list without a size would forget its place.
+_OUT_OF_SIGHT = "position: absolute; left: -200vw; visibility: hidden; width: 100%;"
 _STARTED = "started (UTC)"
 _STARTED_HELP = "When the first attempt started. A click on the title sorts by the instant."
 #: A click into the table reruns the table alone; the page is another one then.
@@ -39,23 +44,31 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     number = shell.chosen_trial()
+    is_alone = number is not None and st.session_state.get(_LIST_OF_KEY) != shown.study.name
+    # The list stays on the page, out of sight, while a trial of it is shown: so Back finds the
+    # sort and the place that only the browser knows.
+    with st.container(key=_LIST_KEY):
+        if not is_alone:
+            _all_trials(shown, is_hidden=number is not None)
     if number is None:
-        _all_trials(shown)
-    else:
-        shell.choose_trial(number)
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.title(f"Trial {number}")
-            st.button("All trials", on_click=shell.choose_trial, args=(None,))
-        shell.live("one trial", lambda: _one_trial(shown, number))
+        return
+    st.html(f"<style>.st-key-{_LIST_KEY} {{ {_OUT_OF_SIGHT} }}</style>")
+    shell.choose_trial(number)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.title(f"Trial {number}")
+        st.button("All trials", on_click=shell.choose_trial, args=(None,))
+    shell.live("one trial", lambda: _one_trial(shown, number))
 
 
-def _all_trials(shown: Shown) -> None:
+def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
     st.title("Trials")
-    shell.warn_of_bad_trial(shown)
+    if not is_hidden:
+        shell.warn_of_bad_trial(shown)
     known = words_of(shown.look.trials(shown.study))
     if not known:
         st.info("The study has no trial yet.")
         return
+    st.session_state[_LIST_OF_KEY] = shown.study.name
     with st.container(horizontal=True, vertical_alignment="bottom"):
         wanted = st.pills(
             "Outcome",
@@ -66,12 +79,15 @@ def _all_trials(shown: Shown) -> None:
             bind="query-params",
         )
         where = st.text_input(
-            "Where",
+            "Filter",
             placeholder="lr < 0.01 and optimizer == sgd",
             width=360,
             key="where",
             bind="query-params",
         )
+    if is_hidden:
+        shell.guarded(lambda: _table(shown, wanted, where))()
+        return
     shell.live("trials", lambda: _table(shown, wanted, where))
     with (
         st.form("open_trial", border=False),
@@ -83,39 +99,101 @@ def _all_trials(shown: Shown) -> None:
             st.rerun()
 
 
+@dataclass(kw_only=True)
+class _Rows:
+    """The trials of the table by row. A row keeps its trial: what was drawn is what a click opens.
+
+    New trials come at the end, until the list is made anew under another key.
+    """
+
+    of: tuple[object, ...]
+    key: str
+    numbers: list[int] = field(default_factory=list)
+    n_at_first: int = 0
+    #: Its row stays selected in the browser: another click there takes the selection away.
+    opened: int | None = None
+
+    def follow(self, found: Sequence[int], known: frozenset[int]) -> int:
+        """Appends new trials; returns how many rows the filter does not let pass any more.
+
+        Args:
+            found: Trials that pass the filter, the newest first.
+            known: All trials of the study.
+        """
+        if not self.numbers or not known.issuperset(self.numbers):
+            self.numbers = list(found)
+            self.n_at_first = len(found)
+            return 0
+        held = set(self.numbers)
+        self.numbers += [each for each in reversed(found) if each not in held]
+        return len(held.difference(found))
+
+
+def _rows_for(of: tuple[object, ...]) -> _Rows:
+    rows: _Rows | None = st.session_state.get(_ROWS_KEY)
+    if rows is None or rows.of != of:
+        rows = _new_rows(of)
+    return rows
+
+
+def _begin_anew(of: tuple[object, ...]) -> None:
+    _new_rows(of)
+
+
+def _new_rows(of: tuple[object, ...]) -> _Rows:
+    count = st.session_state.get(_COUNT_KEY, 0) + 1
+    st.session_state[_COUNT_KEY] = count
+    rows = _Rows(of=of, key=f"{_TABLE_KEY} {count}")
+    st.session_state[_ROWS_KEY] = rows
+    return rows
+
+
 def _table(shown: Shown, wanted: list[str], where: str) -> None:
     if st.session_state.pop(_REDRAW_KEY, False):
         st.rerun()
     trials = shown.look.trials(shown.study)
-    rows = chosen(trials, wanted)
+    rows = _rows_for((shown.study, tuple(wanted), where))
+    passed = _passed(shown, trials, wanted, where)
+    n_left_out = rows.follow(passed, frozenset(trials.numbers.tolist()))
+    drawn = trials.where(np.searchsorted(trials.numbers, rows.numbers))
     params = shown.look.params(shown.study, trials)
-    table = table_of(rows, shown.objectives, params, shell.now())
-    if where:
-        passed = np.flatnonzero(rows_where(where, table, len(rows))).tolist()
-        table = {title: [cells[at] for at in passed] for title, cells in table.items()}
-    numbers = table["trial"]
-    st.session_state[_NUMBERS_KEY] = numbers
+    table = table_of(drawn, shown.objectives, params, shell.now())
     st.dataframe(
         table,
         hide_index=True,
-        key=_TABLE_KEY,
-        on_select=_open_selected,
+        key=rows.key,
+        on_select=lambda: _open_selected(rows),
         selection_mode="single-row",
-        height=600 if len(numbers) > 15 else "auto",
-        column_config=shell.four_digits(table) | {_STARTED: _started_column()},
+        height=600 if len(rows.numbers) > 15 else "auto",
+        column_config=shell.four_digits(table),
     )
-    st.caption(f"{len(numbers)} of {len(trials)} trials. Select one at its left to open it.")
+    st.caption(f"{len(passed)} of {len(trials)} trials. Select one at its left to open it.")
+    n_new = len(rows.numbers) - rows.n_at_first
+    if n_new or n_left_out:
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button("Newest first", on_click=_begin_anew, args=(rows.of,))
+            st.caption(
+                f"Rows keep their places: {n_new} newer trials are at the end, and {n_left_out} "
+                "rows do not pass the filter any more."
+            )
 
 
-def _started_column() -> ColumnConfig:
-    return st.column_config.DatetimeColumn("started", format="distance", help=_STARTED_HELP)
+def _passed(shown: Shown, trials: TrialColumns, wanted: list[str], where: str) -> list[int]:
+    """Numbers of the trials that pass the filter, the newest first."""
+    some = chosen(trials, wanted)
+    if not where:
+        return [int(each) for each in some.numbers]
+    params = shown.look.params(shown.study, trials)
+    table = table_of(some, shown.objectives, params, shell.now())
+    return [int(each) for each in some.numbers[rows_where(where, table, len(some))]]
 
 
-def _open_selected() -> None:
-    rows = st.session_state[_TABLE_KEY]["selection"]["rows"]
-    numbers = st.session_state[_NUMBERS_KEY]
-    if rows and rows[0] < len(numbers):
-        shell.choose_trial(numbers[rows[0]])
+def _open_selected(rows: _Rows) -> None:
+    selected = st.session_state[rows.key]["selection"]["rows"]
+    if selected and selected[0] < len(rows.numbers):
+        rows.opened = rows.numbers[selected[0]]
+    if rows.opened is not None:
+        shell.choose_trial(rows.opened)
         st.session_state[_REDRAW_KEY] = True
 
 

@@ -153,7 +153,7 @@ def test_convergence_beside_another_study_and_with_a_forecast(url: str) -> None:
     test = opened("convergence")
     test.main.selectbox[0].set_value("old")
     test.main.toggle(key="forecast").set_value(True)
-    assert "the budget is open" in fine(test.run()).main.caption[0].value
+    assert "the budget is open" in fine(test.run()).main.caption[1].value
     (figure,) = figures(test)
     assert [each["name"] for each in figure["data"]] == ["completed", "best of old", "best so far"]
 
@@ -164,7 +164,7 @@ def test_a_study_of_another_objective_is_not_drawn_on_this_axis(url: str) -> Non
     seeded.add_study(url, "shown", [create_trial(value=0.1 * i) for i in range(5)])
     test = opened("convergence", beside="other")
     notes = [each.value for each in test.main.caption]
-    assert notes == ["Study other is not drawn: it has no objective accuracy, only loss."]
+    assert notes[1:] == ["Study other is not drawn: it has no objective accuracy, only loss."]
     (figure,) = figures(test)
     assert "best of other" not in [each["name"] for each in figure["data"]]
 

@@ -1,0 +1,109 @@
+"""The table of trials in a real browser, while the study that it shows goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.browser import assert_no_error_is_shown, dashboard, errors_of
+from tests.e2e.study_folder import StudyFolder, wait_until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PROGRAM = """
+import time
+from pathlib import Path
+
+def train(trial):
+    while not Path(f"go-{trial.number}").exists():
+        time.sleep(0.02)
+    return trial.params["x"]
+"""
+_COMPLETE = "select count(*) from trials where state = 'COMPLETE'"
+#: The column next to the one that selects.
+_NUMBER = '[data-testid="glide-cell-1-{row}"]'
+_N_TRIALS = 12
+
+
+@pytest.fixture
+def folder(study_folder: StudyFolder) -> StudyFolder:
+    study_folder.write("forecast.py", PROGRAM)
+    study_folder.study(devices="cpu:1", budget={"trials": _N_TRIALS})
+    return study_folder
+
+
+def let_end(folder: StudyFolder, n: int) -> None:
+    for number in range(n):
+        folder.write(f"go-{number}", "")
+    wait_until(lambda: folder.rows(_COMPLETE) == [(n,)], f"{n} trials have ended")
+
+
+def drawn(page: Page, row: int) -> str:
+    """The number of the trial that a row shows."""
+    return page.locator(_NUMBER.format(row=row)).inner_text()
+
+
+def select(page: Page, row: int) -> None:
+    box = page.get_by_test_id("stDataFrame").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 18, box["y"] + 52 + 35 * row)
+
+
+def test_a_click_opens_what_was_drawn_and_back_returns_to_the_list(
+    folder: StudyFolder, page: Page
+) -> None:
+    errors = errors_of(page)
+    running = folder.start()
+    wait_until(lambda: "trial 0: started" in running.out, "there is a study")
+    let_end(folder, 3)
+    _, where = dashboard(folder, "study.yaml")
+    page.goto(f"{where}/trials?where=trial+>=+1")
+    page.locator(_NUMBER.format(row=1)).wait_for(state="attached")
+    first = drawn(page, 0)
+    let_end(folder, 7)
+    page.get_by_text("newer trials are at the end").wait_for()
+    assert drawn(page, 0) == first
+    wanted = drawn(page, 1)
+    select(page, 1)
+    page.get_by_role("heading", name=f"Trial {wanted}", exact=True).wait_for()
+    assert f"trial={wanted}" in page.url
+    let_end(folder, 9)
+    page.go_back()
+    page.get_by_role("heading", name="Trials", exact=True).wait_for()
+    page.get_by_role("heading", name=f"Trial {wanted}", exact=True).wait_for(state="detached")
+    assert page.get_by_label("Filter").input_value() == "trial >= 1"
+    assert drawn(page, 0) == first
+    page.go_forward()
+    page.get_by_role("heading", name=f"Trial {wanted}", exact=True).wait_for()
+    page.get_by_role("button", name="All trials").click()
+    page.get_by_role("button", name="Newest first").click()
+    page.wait_for_function(
+        "([cell, old]) => document.querySelector(cell)?.innerText > old",
+        arg=[_NUMBER.format(row=0), first],
+    )
+    assert page.title() == "small: Trials"
+    assert_no_error_is_shown(page)
+    assert errors == []
+
+
+def test_a_row_of_studies_leads_to_its_study(folder: StudyFolder, page: Page) -> None:
+    running = folder.start()
+    wait_until(lambda: "trial 0: started" in running.out, "there is a study")
+    let_end(folder, 1)
+    _, where = dashboard(folder, "study.yaml")
+    page.goto(where)
+    box = page.get_by_test_id("stDataFrame").bounding_box()
+    assert box is not None
+    page.locator('[data-testid="glide-cell-1-0"]').wait_for(state="attached")
+    x = page.evaluate("() => document.querySelector('[data-testid=\"stDataFrame\"] canvas').width")
+    assert x > 0
+    with page.context.expect_page() as opened:
+        for offset in range(60, 200, 20):
+            page.mouse.click(box["x"] + offset, box["y"] + 52)
+    study = opened.value
+    study.get_by_role("heading", name="Convergence", exact=True).wait_for()
+    assert "study=small" in study.url
+    study.set_viewport_size({"width": 390, "height": 844})
+    assert study.get_by_text("Study small").is_visible()
