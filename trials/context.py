@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ from tuner.trials.worker.metrics import MAX_STEP, StepCounter, as_number
 
 if TYPE_CHECKING:
     import torch
+
+    from tuner.trials.profiling import TraceRecorder
 
 
 class TrialContext(BaseTrial):
@@ -62,6 +64,8 @@ class TrialContext(BaseTrial):
         #: What was reported last, by objective; a program that returns None is judged by it.
         self.last_values: Mapping[str, float] = {}
         self._steps = StepCounter()
+        #: For the worker, which begins and finishes it; None where nothing is recorded.
+        self.trace: TraceRecorder | None = None
 
     # -- what optuna.Trial has ---------------------------------------------------------------
 
@@ -149,6 +153,8 @@ class TrialContext(BaseTrial):
         if self._steps.fraction == step:
             self._link.remark(RemarkTopic.FRACTIONAL_STEPS, self._steps.remark)
         self._link.report(whole, self.last_values, numbers)
+        if self.trace is not None:
+            self.trace.reported(whole)
 
     def should_prune(self) -> bool:
         """Whether to end now, because the trial is pruned or paused, or the study is stopped.
@@ -263,6 +269,15 @@ class TrialContext(BaseTrial):
             has_bfloat16 = not self._has_gpu() or torch.cuda.is_bf16_supported(False)
             dtype = torch.bfloat16 if has_bfloat16 else torch.float16
         return torch.autocast(self.device.type, dtype)
+
+    def profile(self) -> AbstractContextManager[None]:
+        """Marks what the torch profiler records: `with trial.profile(): train_some_steps()`.
+
+        Does nothing unless the study file selects this trial with `trial: {profile: {trial: 0}}`
+        without `steps`. The trace of the first block of each attempt goes into the folder of the
+        trial and is shown on its page of the dashboard. With several ranks, rank 0 records.
+        """
+        return nullcontext() if self.trace is None else self.trace.block()
 
     @property
     def device_labels(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUD
 from tuner.messages import Assign, Json, RemarkTopic
 from tuner.trials import active
 from tuner.trials.context import TrialContext
+from tuner.trials.profiling import begin_trace
 from tuner.trials.worker.link import DispatcherLink
 from tuner.trials.worker.termination import Termination
 
@@ -48,6 +49,7 @@ def current(
     if active.context is None:
         if ENV_CHANNEL in os.environ:
             active.context = _assigned()
+            begin_trace(active.context)
         else:
             active.context = _alone(
                 defaults or {},
@@ -59,6 +61,8 @@ def current(
 
 
 def _finish_saving(context: TrialContext) -> None:
+    if context.trace is not None:
+        context.trace.finish()
     if (error := context.checkpoints.settle()) is not None:
         print(f"The last checkpoint could not be saved: {error}", file=sys.stderr)
 

@@ -15,6 +15,7 @@ from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.filters import rows_where
 from tuner.app.data.trials.one_trial import OneTrial, log_tail
+from tuner.app.data.trials.profiles import find_profiles, read_operations
 from tuner.app.data.trials.table import chosen, table_of, words_of
 from tuner.app.views import shell
 from tuner.app.views.control import trial_buttons
@@ -213,6 +214,7 @@ def _one_trial(shown: Shown, number: int) -> None:
     _use(shown, number)
     if found.checkpoints:
         _checkpoints(number, found.checkpoints)
+    _profiles(found)
     _run_alone(found)
     st.subheader("Why")
     st.code(found.why, language=None, wrap_lines=True)
@@ -266,6 +268,27 @@ def _checkpoints(number: int, found: Sequence[ShownCheckpoint]) -> None:
     }
     config = {"size (MiB)": st.column_config.NumberColumn(format="%.4g")}
     st.dataframe(columns, hide_index=True, column_config=config, key=f"checkpoints {number}")
+
+
+def _profiles(found: OneTrial) -> None:
+    for path in find_profiles(found.trial.attempts, found.key):
+        st.subheader("Profile")
+        try:
+            rows, content = read_operations(path), path.read_bytes()
+        except (OSError, ValueError) as error:
+            st.caption(f"The profile can't be read: {error}")
+            continue
+        columns: dict[str, list[object]] = {
+            "operation": [each.name for each in rows],
+            "on": [each.where for each in rows],
+            "calls": [each.n_calls for each in rows],
+            "total (ms)": [each.total_ms for each in rows],
+        }
+        precise = {"total (ms)": st.column_config.NumberColumn(format="%.4g")}
+        key = f"profile {found.trial.number} {path.name}"
+        st.dataframe(columns, hide_index=True, column_config=precise, key=key)
+        st.caption(f"{path}. Open the trace in ui.perfetto.dev or chrome://tracing.")
+        st.download_button("Download the trace", content, path.name, key=f"{key} download")
 
 
 def _run_alone(found: OneTrial) -> None:

@@ -108,6 +108,7 @@ def test_what_training_code_calls() -> None:
         "number",
         "objectives",
         "params",
+        "profile",
         "rank",
         "rank_seed",
         "report",

@@ -36,6 +36,7 @@ from tuner.launch.request import (
 from tuner.messages import ENDS_EARLY, RETURNED_PARAMS_ATTR, Action, Finished
 from tuner.trials import active
 from tuner.trials.context import TrialContext
+from tuner.trials.profiling import begin_trace
 from tuner.trials.worker.environment import environment_of
 from tuner.trials.worker.link import DispatcherLink
 from tuner.trials.worker.termination import REASON, Termination
@@ -131,6 +132,7 @@ def prepare(context: TrialContext, request: LaunchRequest) -> None:
         if request.memory_fraction is not None and torch.cuda.is_available():
             torch.cuda.set_per_process_memory_fraction(request.memory_fraction, 0)
     active.context = context
+    begin_trace(context)
 
 
 def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLink) -> Finished:
@@ -159,7 +161,12 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
 
 
 def finish_saving(context: TrialContext, link: DispatcherLink, finished: Finished) -> Finished:
-    """Waits for what `save_checkpoint(wait=False)` began; without it a result is not complete."""
+    """Waits for what `save_checkpoint(wait=False)` began; without it a result is not complete.
+
+    A trace that is being recorded is written, too.
+    """
+    if context.trace is not None:
+        context.trace.finish()
     if not context.checkpoints.is_busy:
         return finished
     # The trial ends anyway; whoever cannot wait any longer kills.

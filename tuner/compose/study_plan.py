@@ -44,7 +44,13 @@ from tuner.devices.selection import Selection, select_devices
 from tuner.devices.usage.readings import Telemetry
 from tuner.errors import ConfigError, DeviceError
 from tuner.launch.descriptors import check_descriptors
-from tuner.launch.plan import OPENMP_THREADS, THREAD_VARIABLES, TrialPlan
+from tuner.launch.plan import (
+    OPENMP_THREADS,
+    THREAD_VARIABLES,
+    ProfiledSteps,
+    ProfilePlan,
+    TrialPlan,
+)
 from tuner.launch.request import (
     ENV_OPENMP_THREADS,
     OPENMP_VARIABLES,
@@ -193,7 +199,20 @@ def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
         and (config.widen or max(map(n_devices_of, widths_of(config))) > 1),
         guards_memory=not isinstance(rule_of(config), LearnedWidth),
         n_newest_kept=config.checkpoints.newest,
+        profile=_profile_of(config),
     )
+
+
+def _profile_of(config: StudyConfig) -> ProfilePlan | None:
+    wanted = config.trial.profile
+    if wanted is None:
+        return None
+    steps = None
+    if wanted.steps is not None:
+        first, last = wanted.steps
+        steps = ProfiledSteps(first=first, last=last)
+    trial = wanted.trial if isinstance(wanted.trial, int) else None
+    return ProfilePlan(trial=trial, steps=steps)
 
 
 def rule_of(config: StudyConfig) -> WidthRule:

@@ -26,6 +26,7 @@ from tuner.compose.transfer import told
 from tuner.compose.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import resolve_argv
+from tuner.config.sections.profile import BEST
 from tuner.devices.allocation.pool import DevicePool
 from tuner.devices.allocation.standby import Standby
 from tuner.devices.allocation.watch import DeviceWatch
@@ -50,6 +51,7 @@ from tuner.errors import (
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, SignalReceived, SignalSource
 from tuner.launch.protocols import Guard, StudyLauncher
+from tuner.monitoring.best_profile import BestProfile
 from tuner.monitoring.counters import FiguresView
 from tuner.monitoring.hooks import Hook, Hooks, HookTerms
 from tuner.results.confirmations import Confirmation, read_confirmation
@@ -129,8 +131,12 @@ def dispatch(
             stack, config, database, host, locks, inbox, launcher, reselection
         )
         view = stack.enter_context(other_view or view_of(config, console))
-        shown = view if metrics is None else FiguresView(view, metrics.publish)
-        log = StudyFiles(folder=config.folder, study=config.study).trackers_log
+        shown: View = view if metrics is None else FiguresView(view, metrics.publish)
+        files = StudyFiles(folder=config.folder, study=config.study)
+        if config.trial.profile is not None and config.trial.profile.trial == BEST:
+            best = search.best.number if search.best is not None else None
+            shown = BestProfile(shown, files.trial, best)
+        log = files.trackers_log
         trackers = stack.enter_context(Trackers(shown, log))
         hooks = stack.enter_context(Hooks(_hook_terms(config), trackers, groups=launcher.guard))
         trackers.start(_tracker_jobs(study))

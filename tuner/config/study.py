@@ -36,6 +36,7 @@ from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.checkpoints import CheckpointsConfig
 from tuner.config.sections.confirm import ConfirmConfig
 from tuner.config.sections.prior import Prior, prior_mistakes
+from tuner.config.sections.profile import BEST, ProfileConfig
 from tuner.config.sections.resources import ResourcesConfig, width_mistakes
 from tuner.config.sections.search import AUTO, PrunerConfig, SamplerConfig
 from tuner.config.sections.track import Track
@@ -298,6 +299,13 @@ class StudyConfig(Model):
                 "is the best. Remove it, or return the values from the function."
             )
             refuse([Mistake(key="trial.value", problem=problem)])
+        profile = self.trial.profile
+        if profile is not None and profile.trial == BEST and len(self.objectives) > 1:
+            problem = (
+                f"is 'best', but the study has {len(self.objectives)} objectives, so that no trial "
+                "is the best. Give the number of a trial."
+            )
+            refuse([Mistake(key="trial.profile.trial", problem=problem)])
         if self.confirm is not None and len(self.objectives) > 1:
             problem = (
                 f"is for one objective, but the study has {len(self.objectives)}, so that no trial "
@@ -353,6 +361,7 @@ _KEYS: Keys = {
     "trial": TrialConfig.yaml_keys(),
     "trial.resources": ResourcesConfig.yaml_keys(),
     "trial.metrics": MetricsConfig.yaml_keys(),
+    "trial.profile": ProfileConfig.yaml_keys(),
     "budget": BudgetConfig.yaml_keys(),
     "checkpoints": CheckpointsConfig.yaml_keys(),
     "usage": UsageConfig.yaml_keys(),

@@ -24,6 +24,8 @@ from tuner.messages import Assign
 from tuner.search_spaces import ParamValue
 
 ENV_DEVICES = "TUNER_DEVICES"
+#: `10:20` for steps that are profiled, empty for what the program marks; absent: nothing is.
+ENV_PROFILE = "TUNER_PROFILE"
 #: All ranks of a trial are on this host, and nobody else shall reach them.
 _THIS_HOST = "127.0.0.1"
 #: Each names the threads of a library: OpenMP, MKL, OpenBLAS, Accelerate, numexpr.
@@ -35,6 +37,42 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledSteps:
+    """Steps of a trial that the profiler records."""
+
+    first: int
+    last: int
+
+    def to_text(self) -> str:
+        """For the environment."""
+        return f"{self.first}:{self.last}"
+
+    @classmethod
+    def from_text(cls, text: str) -> ProfiledSteps | None:
+        """The inverse of `to_text`; None for an empty text."""
+        if not text:
+            return None
+        first, _, last = text.partition(":")
+        return cls(first=int(first), last=int(last))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilePlan:
+    """Which trial is profiled."""
+
+    #: None: every trial.
+    trial: int | None
+    #: None: what the program marks.
+    steps: ProfiledSteps | None
+
+    def environment(self, trial: int) -> dict[str, str]:
+        """What a process of a trial is told; nothing where it is not profiled."""
+        if self.trial not in (None, trial):
+            return {}
+        return {ENV_PROFILE: "" if self.steps is None else self.steps.to_text()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +91,8 @@ class TrialPlan:
     guards_memory: bool = True
     #: Checkpoints that one trial keeps, the newest.
     n_newest_kept: int = 2
+    #: None: no trial is profiled.
+    profile: ProfilePlan | None = None
 
     def seed_of(self, trial_number: int, attempt_number: int) -> int:
         """Below 2**31, which every library takes."""
@@ -86,6 +126,8 @@ class TrialPlan:
             ENV_ATTEMPT: attempt.id,
             ENV_STUDY: self.study,
         }
+        if self.profile is not None:
+            common |= self.profile.environment(attempt.trial_number)
         assign = self.assign(attempt, devices, params)
         groups = [(device,) for device in devices] if self.is_ddp else [devices]
         fraction = lease.parts / WHOLE

@@ -53,6 +53,8 @@ ONLY_THE_TUNER = {
         "transfer-of-itself",
         "transfer-with-a-sampler-of-its-own",
         "confirm-of-several-objectives",
+        "profile-of-several-objectives",
+        "profile-backwards",
         "pattern-without-objective",
         "pattern-with-another-group",
     },

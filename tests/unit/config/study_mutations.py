@@ -61,7 +61,7 @@ max_gpus: 3
 """
 NESTED_SAMPLER = """
 study: nested
-trial: {function: "m:train", resources: {memory: 512MiB}}
+trial: {function: "m:train", resources: {memory: 512MiB}, profile: {trial: best, steps: [1, 2]}}
 search_space: {n: {type: int, low: 1, high: 3}, kind: {type: categorical, choices: [a, b]}}
 sampler:
   name: partial_fixed

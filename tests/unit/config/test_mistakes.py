@@ -318,6 +318,28 @@ TRIAL = [
         id="max-log-too-small",
     ),
     pytest.param(
+        "study: x\ntrial: {function: m:f, profile: {trial: worst}}",
+        "trial.profile.trial is 'worst', but must be best or the number of a trial.",
+        id="profile-of-no-trial",
+    ),
+    pytest.param(
+        "study: x\ntrial: {function: m:f, profile: {trial: 0, steps: 10}}",
+        "trial.profile.steps must be the first and the last step, such as [10, 20].",
+        id="profile-of-one-step",
+    ),
+    pytest.param(
+        "study: x\ntrial: {function: m:f, profile: {trial: 0, steps: [9, 3]}}",
+        "trial.profile.steps is [9, 3], but the first step must not be after the last.",
+        id="profile-backwards",
+    ),
+    pytest.param(
+        "study: x\nobjectives: {a: minimize, b: minimize}\n"
+        "trial: {function: m:f, profile: {trial: best}}",
+        "trial.profile.trial is 'best', but the study has 2 objectives, so that no trial is the "
+        "best. Give the number of a trial.",
+        id="profile-of-several-objectives",
+    ),
+    pytest.param(
         SMALL + "track: runs/",
         "track must be a mapping of trackers, such as {tensorboard: runs/}.",
         id="track-no-mapping",

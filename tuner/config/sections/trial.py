@@ -13,6 +13,7 @@ from tuner.config.fields import Command, Duration, Environment, WholeNumber, tex
 from tuner.config.metric_pattern import expand
 from tuner.config.model import Model
 from tuner.config.sections.logs import MaxLog
+from tuner.config.sections.profile import ProfileConfig
 from tuner.config.sections.resources import ResourcesConfig
 
 _FUNCTION = {
@@ -154,6 +155,14 @@ class TrialConfig(Model):
         description="Environment variables of each trial. `{name}` is replaced as in `command`. "
         "The values are not stored in the database.",
         examples=[{"OMP_NUM_THREADS": "2", "RUN_NAME": "trial-{trial_number}"}],
+    )
+
+    profile: ProfileConfig | None = Field(
+        default=None,
+        description="Records a trace of the torch profiler into the folder of one trial. The "
+        "program must report through the trial object (a function, or a script with "
+        "`tuner.current`).",
+        examples=[{"trial": "best", "steps": [10, 20]}],
     )
 
     @model_validator(mode="after")
