@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 import streamlit
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tuner.app.library import LIBRARY_PATH, library_file
 
@@ -25,6 +25,8 @@ _PREFIX = "/static/js/"
 _EARLY = ("BidiComponent", "Metric", "Selectbox", "Checkbox", "ButtonGroup", "Block", "App")
 _IMPORTED = re.compile(r'(?:from|import)\s*"\./([\w.~-]+\.js)"')
 _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
+#: Another site's page can't lay the dashboard's buttons under its own.
+_FRAMES = (b"content-security-policy", b"frame-ancestors 'self'")
 #: Where a provider sends somebody who has logged in: no page, though it looks like one.
 _CALLBACK = "/oauth2callback"
 #: Else Streamlit looks for its server below the address of the page that is opened first, where it
@@ -49,9 +51,9 @@ class Assets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, headers = self._found(scope)
         if body is None:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, _without_frames(send))
             return
-        headers = [*headers, (b"content-length", str(len(body)).encode())]
+        headers = [*headers, (b"content-length", str(len(body)).encode()), _FRAMES]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -69,6 +71,15 @@ class Assets:
             html = (b"content-type", b"text/html; charset=utf-8")
             return self._page, [html, (b"cache-control", b"no-cache")]
         return None, []
+
+
+def _without_frames(send: Send) -> Send:
+    async def send_with_policy(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), _FRAMES]}
+        await send(message)
+
+    return send_with_policy
 
 
 @cache

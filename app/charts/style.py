@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -11,10 +12,15 @@ Figure: TypeAlias = go.Figure
 _HEIGHT_PX = 460
 
 
+#: Plotly takes tags in any text for its own, also those in a parameter's name. As Plotly writes
+#: them into JSON; those that the figures themselves use are left.
+_TAG = re.compile(r"(?:<|\\u003c)(?!(?:/|\\u002f)?(?:br|b|i|extra)(?:>|\\u003e))")
+
+
 def to_json(figure: Figure) -> str:
     """For a browser; arrays are in it as numbers of their own kind, not as text."""
     text: str = figure.to_json(validate=False)
-    return text
+    return _TAG.sub("&lt;", text)
 
 
 def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> go.Figure:

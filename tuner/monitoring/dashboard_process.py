@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import ipaddress
 import os
 import signal
 import subprocess
@@ -92,6 +93,32 @@ def address(*, host: str, port: int) -> str:
     return f"http://{shown}:{port}"
 
 
+def exposure(host: str, *, has_control: bool) -> str:
+    """What becomes public if the dashboard listens on an address; empty for this machine's own.
+
+    Args:
+        host: Where it listens.
+        has_control: Whether a token or a login lets users change studies.
+    """
+    if host == "localhost" or _is_loopback(host):
+        return ""
+    control = (
+        "A token or a login is needed to change studies." if has_control else "It is read-only."
+    )
+    return (
+        f"Listening on {host}, not on 127.0.0.1 only: everyone who can reach this port can read "
+        "all studies of the database, with parameters, results, logs, paths and host names, over "
+        f"unencrypted HTTP. {control}"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def serve(
     place: Place, *, host: str, port: int, environ: Mapping[str, str], token: str = ""
 ) -> int:
@@ -110,6 +137,8 @@ def serve(
     Raises:
         LaunchError: If it doesn't answer.
     """
+    if warning := exposure(host, has_control=bool(token or environ.get(USERS_VARIABLE))):
+        print(warning, flush=True)
     # Of a session of its own: Ctrl-C reaches this process alone, which then ends it in order.
     server = subprocess.Popen(
         command(host=host, port=port),

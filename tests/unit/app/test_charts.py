@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -16,6 +17,7 @@ from tuner.app.charts.convergence import convergence_figure, pareto_figure
 from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.palette import BEST, COLOURS
 from tuner.app.charts.parameters import Kind, parameter_figure
+from tuner.app.charts.style import to_json
 from tuner.app.charts.timeline import timeline_figure
 from tuner.app.data.convergence.best_part import BestPart, best_part
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
@@ -39,6 +41,20 @@ def names(figure: go.Figure) -> list[str]:
 
 def test_every_outcome_has_a_colour() -> None:
     assert {*ALL_WORDS, ABANDONED} == set(COLOURS)
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a<b", "<a href='x'>y</a>"])
+def test_a_name_is_no_tag(name: str) -> None:
+    columns = trials([3.0, 2.0])
+    scale = scale_of(columns, Axis.TRIALS, None)
+    best = best_so_far(columns, scale, 0, is_maximized=False)
+    named = Objective(name=name, direction=StudyDirection.MINIMIZE)
+    figure = convergence_figure(columns, scale, best, named, place=0, revision="study")
+    drawn = json.loads(to_json(figure))
+    title = drawn["layout"]["yaxis"]["title"]["text"]
+    assert title == f"{name} (minimize)".replace("<", "&lt;")
+    assert "<br>" in drawn["data"][0]["hovertemplate"]
+    assert drawn["data"][0]["hovertemplate"].endswith("</extra>")
 
 
 def test_points_by_outcome_and_the_best_so_far() -> None:

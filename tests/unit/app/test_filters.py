@@ -16,6 +16,9 @@ TABLE: dict[str, list[Cell]] = {
     "trial": [0, 1, 2],
     "lr": [0.1, 0.01, None],
     "optimizer": ["sgd", "adamw", "sgd"],
+    "state": ["out of memory", "this, or (that)", "pruned"],
+    "duration (s)": [1.5, 9, None],
+    "order": ["a", "b", "c"],
 }
 
 
@@ -27,7 +30,20 @@ TABLE: dict[str, list[Cell]] = {
         ("lr >= 0.01 and optimizer = SGD", [True, False, False]),
         ("optimizer != 'sgd'", [False, True, False]),
         ("Trial > 0, optimizer == sgd", [False, False, True]),
-        ("lr < much", [False, False, False]),
+        ("lr < 0.05 or trial == 0", [True, True, False]),
+        ("trial == 2 or lr > 0.05 and optimizer == sgd", [True, False, True]),
+        ("(trial == 2 or lr > 0.05) and optimizer == adamw", [False, False, False]),
+        ("trial in (0, 2)", [True, False, True]),
+        ("trial not in (0,2)", [False, True, False]),
+        ("optimizer in ('sgd', \"other\")", [True, False, True]),
+        ("lr not in (0.1)", [False, True, False]),
+        ("state == out of memory", [True, False, False]),
+        ("state == 'this, or (that)' and trial < 9", [False, True, False]),
+        ("duration (s) > 5", [False, True, False]),
+        ("'duration (s)' <= 5 OR Order = b", [True, True, False]),
+        ("order in (a)", [True, False, False]),
+        ("lr<0.05", [False, True, False]),
+        ("lr > -inf", [True, True, False]),
     ],
 )
 def test_rows_that_pass(text: str, passed: list[bool]) -> None:
@@ -36,7 +52,21 @@ def test_rows_that_pass(text: str, passed: list[bool]) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("lr", "COLUMN SIGN VALUE"), ("width < 3", "no column 'width'. There are: trial, lr")],
+    [
+        ("lr", "COLUMN SIGN VALUE"),
+        ("width < 3", "no column 'width'. There are: trial, lr"),
+        ("'width' < 3", "no column 'width'. There are: trial, lr"),
+        ("lr < abc", "compares 'lr', which is a number, with 'abc'"),
+        ("trial in (1, x)", "compares 'trial', which is a number, with 'x'"),
+        ("lr <", "can't be read at 'nothing more'"),
+        ("lr < 1 trial > 2", "which is a number, with '1 trial > 2'"),
+        ("(lr < 1", "lacks a \\) before 'its end'"),
+        ("lr < 1)", "can't be read at '\\)'"),
+        ("trial in ()", "can't be read at '\\)'"),
+        ("and", "can't be read at 'and'"),
+        ("lr < 1 or", "can't be read at 'nothing more'"),
+        ("(" * 200 + "lr < 1", "more than 50 parentheses"),
+    ],
 )
 def test_what_is_no_filter_is_refused_in_words(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -76,3 +76,17 @@ def test_a_token_that_protects_nothing_is_refused(tmp_path: Path, text: str | No
         file.write_text(text)
     with pytest.raises(ConfigError, match="--token-file"):
         dashboard_process.read_token(file, {})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
+def test_this_machine_alone_is_not_public(host: str) -> None:
+    assert dashboard_process.exposure(host, has_control=True) == ""
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "gpu-box.example.org"])
+def test_another_address_says_what_becomes_public(host: str) -> None:
+    text = dashboard_process.exposure(host, has_control=False)
+    assert f"Listening on {host}" in text
+    assert "can read all studies of the database" in " ".join(text.split())
+    assert text.endswith("It is read-only.")
+    assert "needed to change" in dashboard_process.exposure(host, has_control=True)
