@@ -6,6 +6,7 @@ import streamlit as st
 
 from tuner.app.views import (
     best,
+    compare,
     control,
     convergence,
     curves,
@@ -23,6 +24,7 @@ _PAGES = (
     (curves.page, "Learning curves", "curves"),
     (parameters.page, "Parameters", "parameters"),
     (trials.page, "Trials", "trials"),
+    (compare.page, "Compare", "compare"),
     (devices.page, "Devices", "devices"),
     (best.page, "Best", "best"),
     (control.page, "Control", "control"),

@@ -22,7 +22,7 @@ from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
 PAGES = (
     *("studies", "convergence", "curves", "parameters"),
-    *("trials", "devices", "best", "control"),
+    *("trials", "compare", "devices", "best", "control"),
 )
 _TIMEOUT_S = 30
 FLOAT = optuna.distributions.FloatDistribution(0, 1)

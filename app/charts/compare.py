@@ -1,0 +1,129 @@
+"""Figures in which several trials or studies are lines of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+from plotly.colors import hex_to_rgb
+
+from tuner.app.charts.palette import OF_MANY
+from tuner.app.charts.style import dress, name_ticks
+from tuner.app.data.compare.studies import Band
+from tuner.app.data.convergence.series import BestSoFar
+from tuner.app.data.trials.curves import Curve
+
+#: Beside the colour, so that lines are told apart in print as well.
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Titles:
+    """Of the axes."""
+
+    x: str
+    y: str
+    log_x: bool = False
+    log_y: bool = False
+
+
+def lines_figure(lines: Mapping[str, Curve], titles: Titles, *, revision: str) -> go.Figure:
+    """
+    Args:
+        lines: By what they are called.
+        titles: Of the axes.
+        revision: While it stays the same a refresh keeps the zoom.
+    """
+    figure = go.Figure()
+    for place, (name, line) in enumerate(lines.items()):
+        figure.add_trace(
+            go.Scatter(
+                x=line.steps,
+                y=line.values,
+                name=name,
+                mode="lines+markers" if len(line.steps) < 40 else "lines",
+                line=_line(place),
+                marker={"size": 4},
+                hovertemplate="%{x:.6g}<br>%{y:.6g}<extra>%{fullData.name}</extra>",
+            )
+        )
+    return _dressed(figure, titles, revision)
+
+
+def studies_figure(
+    lines: Mapping[str, BestSoFar | Band], titles: Titles, *, revision: str
+) -> go.Figure:
+    """The best value so far of each study, or of several runs their median in a band.
+
+    Args:
+        lines: By what they are called.
+        titles: Of the axes.
+        revision: While it stays the same a refresh keeps the zoom.
+    """
+    figure = go.Figure()
+    for place, (name, line) in enumerate(lines.items()):
+        if isinstance(line, Band):
+            _add_band(figure, name, line, place)
+        else:
+            figure.add_trace(
+                go.Scatter(
+                    x=line.x,
+                    y=line.y,
+                    name=name,
+                    mode="lines",
+                    line={**_line(place), "shape": "hv"},
+                    customdata=line.numbers,
+                    hovertemplate="since trial %{customdata}<br>%{y:.6g}"
+                    "<extra>%{fullData.name}</extra>",
+                )
+            )
+    return _dressed(figure, titles, revision)
+
+
+def _add_band(figure: go.Figure, name: str, band: Band, place: int) -> None:
+    red, green, blue = hex_to_rgb(OF_MANY[place % len(OF_MANY)])
+    edge = {"width": 0.5, "shape": "hv", "color": OF_MANY[place % len(OF_MANY)]}
+    for values, fill, what in ((band.high, None, "highest"), (band.low, "tonexty", "lowest")):
+        figure.add_trace(
+            go.Scatter(
+                x=band.x,
+                y=values,
+                name=f"{name}: {what}",
+                legendgroup=name,
+                showlegend=False,
+                mode="lines",
+                line=edge,
+                fill=fill,
+                fillcolor=f"rgba({red}, {green}, {blue}, 0.25)",
+                hoverinfo="skip",
+            )
+        )
+    figure.add_trace(
+        go.Scatter(
+            x=band.x,
+            y=band.median,
+            name=f"{name} (median of {len(band.names)})",
+            legendgroup=name,
+            mode="lines",
+            line={**_line(place), "shape": "hv"},
+            customdata=[
+                f"{low:.6g} to {high:.6g}" for low, high in zip(band.low, band.high, strict=True)
+            ],
+            hovertemplate="%{y:.6g}, %{customdata}<extra>%{fullData.name}</extra>",
+        )
+    )
+
+
+def _line(place: int) -> dict[str, object]:
+    colour, dash = OF_MANY[place % len(OF_MANY)], _DASHES[place % len(_DASHES)]
+    return {"color": colour, "width": 2, "dash": dash}
+
+
+def _dressed(figure: go.Figure, titles: Titles, revision: str) -> go.Figure:
+    dress(figure, revision=f"{revision} {titles}")
+    figure.update_xaxes(title_text=titles.x, type="log" if titles.log_x else "linear")
+    figure.update_yaxes(title_text=titles.y, type="log" if titles.log_y else "linear")
+    figure.update_layout(showlegend=True)
+    name_ticks(figure)
+    return figure

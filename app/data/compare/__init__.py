@@ -1,0 +1,1 @@
+"""What trials and studies have in common, and where they differ."""

@@ -1,0 +1,122 @@
+"""Trials beside each other, in the rows of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tuner.app.data.devices.trial_use import TrialUse
+from tuner.app.data.outcome_words import shown
+from tuner.app.data.trials.curves import Curve
+from tuner.app.data.trials.one_trial import OneTrial
+from tuner.queries.usage import AttemptUse
+from tuner.terminal.wording import duration, values_text
+
+MIN_COMPARED, MAX_COMPARED = 2, 10
+_GIB = 2**30
+
+
+def numbers_in(text: str) -> list[int]:
+    """Of an address: `3,17,20`. Whatever is no number, or named twice, is left out."""
+    words = [each.strip() for each in text.split(",")]
+    found = [int(each) for each in words if each.isdecimal() and len(each) <= 15]
+    return list(dict.fromkeys(found))[:MAX_COMPARED]
+
+
+def compared(trials: Sequence[OneTrial]) -> dict[str, list[str]]:
+    """A row for each known fact, the differing parameters first; a column for each trial."""
+    names = list(dict.fromkeys(name for each in trials for name in each.trial.params))
+    cells = {name: [_param(each, name) for each in trials] for name in names}
+    differing = {name: row for name, row in cells.items() if len(set(row)) > 1}
+    same = {f"{name} (same)": row for name, row in cells.items() if name not in differing}
+    uses = [_sum([attempt.use for attempt in each.trial.attempts]) for each in trials]
+    rows = {
+        **differing,
+        "outcome": [shown(each.trial.word) for each in trials],
+        "result": [values_text(each.trial.values) if each.trial.values else "" for each in trials],
+        "last report": [_last_report(each) for each in trials],
+        "duration": [_or_blank(each.trial.duration_s, duration) for each in trials],
+        "attempts": [str(len(each.trial.attempts)) for each in trials],
+        "device-seconds": [_or_blank(use.device_s, _four_digits) for use in uses],
+        "utilization (%)": [_or_blank(use.utilization_pct, _four_digits) for use in uses],
+        "most memory (GiB)": [_or_blank(use.memory_max_bytes, _gib) for use in uses],
+        "energy (kWh)": [_or_blank(use.energy_kwh, _four_digits) for use in uses],
+        **same,
+    }
+    rows = {name: row for name, row in rows.items() if any(row)}
+    columns = {"": list(rows)}
+    for place, each in enumerate(trials):
+        columns[f"trial {each.trial.number}"] = [row[place] for row in rows.values()]
+    return columns
+
+
+def curves_by_name(trials: Sequence[OneTrial]) -> dict[str, dict[str, Curve]]:
+    """Of each metric the curves of those trials that reported it, by what they are called."""
+    found: dict[str, dict[str, Curve]] = {}
+    for each in trials:
+        for name, curve in each.curves.items():
+            there = {step: value for step, value in curve.items() if np.isfinite(value)}
+            if there:
+                found.setdefault(name, {})[f"trial {each.trial.number}"] = Curve(
+                    steps=np.array(sorted(there), dtype=np.float64),
+                    values=np.array([there[step] for step in sorted(there)], dtype=np.float64),
+                )
+    return found
+
+
+def utilization_of(use: TrialUse) -> Curve | None:
+    """The mean over the trial's devices, over the seconds of its attempts; None where unknown."""
+    if not use.devices:
+        return None
+    steps = np.concatenate([each.elapsed_s for each in use.devices])
+    values = np.concatenate([each.utilization_pct for each in use.devices])
+    is_known = np.isfinite(values)
+    if not is_known.any():
+        return None
+    places, rows = np.unique(steps[is_known], return_inverse=True)
+    sums = np.bincount(rows, weights=values[is_known])
+    return Curve(steps=places, values=sums / np.bincount(rows))
+
+
+def _param(each: OneTrial, name: str) -> str:
+    value = each.trial.params.get(name)
+    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _last_report(each: OneTrial) -> str:
+    if each.trial.last_step is None:
+        return ""
+    return f"step {each.trial.last_step}: {values_text(each.trial.last_values)}"
+
+
+def _or_blank(value: float | None, text: Callable[[float], str]) -> str:
+    return "" if value is None else text(value)
+
+
+def _four_digits(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _gib(value: float) -> str:
+    return f"{value / _GIB:.4g}"
+
+
+def _sum(uses: Sequence[AttemptUse]) -> AttemptUse:
+    """Of all attempts; the utilization weighted with their device-seconds."""
+    device_s = [each.device_s for each in uses if each.device_s is not None]
+    energies = [each.energy_kwh for each in uses if each.energy_kwh is not None]
+    memory = [each.memory_max_bytes for each in uses if each.memory_max_bytes is not None]
+    pairs = [
+        (each.utilization_pct, each.device_s or 0.0)
+        for each in uses
+        if each.utilization_pct is not None
+    ]
+    weight = sum(held for _, held in pairs)
+    mean = sum(pct * held for pct, held in pairs) / weight if weight else None
+    return AttemptUse(
+        device_s=sum(device_s) if device_s else None,
+        utilization_pct=mean,
+        memory_max_bytes=max(memory, default=None),
+        energy_kwh=sum(energies) if energies else None,
+    )
