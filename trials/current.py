@@ -35,8 +35,8 @@ def current(
 
     Under the tuner this is the assigned trial. If the script runs alone, it is a trial with the
     best configuration of a stored study, or with the defaults if no database is named. Reports
-    are then printed, and nothing is pruned. Under `torchrun` every rank may call it: all ranks
-    are pruned at the same step, and only rank 0 reports.
+    are then printed, and nothing is pruned. Under `torchrun` and `mpirun` every rank may call it:
+    all ranks are pruned at the same step, and only rank 0 reports.
 
     Args:
         defaults: Parameters for a run without the tuner. Those of the best trial override them.
@@ -47,6 +47,7 @@ def current(
         StoreError: If the database or the study does not exist, or no trial has completed.
     """
     if active.context is None:
+        _take_ranks_of_mpi()
         if ENV_CHANNEL in os.environ:
             active.context = _assigned()
             begin_trace(active.context)
@@ -58,6 +59,16 @@ def current(
             )
         atexit.register(_finish_saving, active.context)
     return active.context
+
+
+def _take_ranks_of_mpi() -> None:
+    """Under mpirun: the variables that torchrun sets, from those of Open MPI."""
+    if "RANK" in os.environ or "OMPI_COMM_WORLD_RANK" not in os.environ:
+        return
+    for name in ("RANK", "LOCAL_RANK"):
+        os.environ[name] = os.environ[f"OMPI_COMM_WORLD_{name}"]
+    os.environ["WORLD_SIZE"] = os.environ["OMPI_COMM_WORLD_SIZE"]
+    os.environ["LOCAL_WORLD_SIZE"] = os.environ["OMPI_COMM_WORLD_LOCAL_SIZE"]
 
 
 def _finish_saving(context: TrialContext) -> None:

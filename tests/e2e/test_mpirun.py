@@ -1,0 +1,98 @@
+"""mpirun as a launcher, with the real Open MPI on two CPU slots."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+
+import psutil
+import pytest
+
+from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
+from tuner.errors import EXIT_BUDGET_REACHED
+
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+MPIRUN = ["mpirun", "-n", "{gpus}", "--oversubscribe", "--bind-to", "none", "python", "train.py"]
+#: Each rank reports; those of rank 1 must not count.
+RANKS = """
+import os
+from pathlib import Path
+import tuner
+
+trial = tuner.current()
+Path(f"rank-{trial.number}-{trial.rank}").write_text(
+    f"{trial.local_rank} of {trial.world_size}: {trial.device_labels[trial.local_rank]}"
+)
+for step in range(1, 4):
+    trial.report(float(100 * trial.rank + step), step)
+    if trial.should_prune():
+        break
+"""
+ENDLESS = """
+import time
+from pathlib import Path
+import tuner
+
+trial = tuner.current()
+Path(f"rank-{trial.rank}").touch()
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def mpi_folder(study_folder: StudyFolder) -> StudyFolder:
+    """A study of a command that mpirun starts."""
+    assert shutil.which("mpirun"), "needs Open MPI: apt-get install openmpi-bin"
+    trial = {"command": MPIRUN, "resources": {"cpus": 2}, "env": ENVIRONMENT, "stop_grace": "5s"}
+    study_folder.study(trial=trial, budget={"trials": 2}, pruner="none")
+    return study_folder
+
+
+def test_each_rank_has_its_device_and_rank_0_reports(mpi_folder: StudyFolder) -> None:
+    mpi_folder.write("train.py", RANKS)
+    ended = mpi_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    for trial in range(2):
+        ranks = [(mpi_folder.path / f"rank-{trial}-{rank}").read_text() for rank in range(2)]
+        assert ranks == ["0 of 2: cpu:0", "1 of 2: cpu:1"]
+    reports = mpi_folder.rows(
+        "select step, intermediate_value from trial_intermediate_values order by trial_id, step"
+    )
+    assert reports == [(1, 1.0), (2, 2.0), (3, 3.0)] * 2
+
+
+def test_pruned_trial_ends_on_all_ranks(mpi_folder: StudyFolder) -> None:
+    mpi_folder.write("train.py", RANKS)
+    ended = mpi_folder.tune("--set", "pruner={name: threshold, upper: 1.5}")
+    assert ended.text.count(": pruned") == 2, ended.text
+    reports = mpi_folder.rows("select step from trial_intermediate_values where trial_id = 1")
+    assert reports == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_rank_is_left_when_the_tuner_is_ended(
+    mpi_folder: StudyFolder, number: signal.Signals
+) -> None:
+    mpi_folder.write("train.py", ENDLESS)
+    running = mpi_folder.start()
+    wait_until(lambda: {"rank-0", "rank-1"} <= mpi_folder.files(), "both ranks are at work")
+    family = psutil.Process(running.process.pid).children(recursive=True)
+    assert sum("train.py" in " ".join(each.cmdline()) for each in family) >= 3
+    running.signal(number)
+    running.wait()
+    gone = {psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD}
+    wait_until(
+        lambda: all(not p.is_running() or p.status() in gone for p in family), "all have ended"
+    )
+
+
+def test_example(tmp_path, mpi_folder: StudyFolder) -> None:
+    for name in ("study.yaml", "train.py"):
+        shutil.copy(REPOSITORY / "examples" / "mpirun" / name, mpi_folder.path / name)
+    ended = mpi_folder.tune("--set", "devices=cpu:2", "--set", "pruner=none", "--trials", "1")
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    log = mpi_folder.path / "tuner-files/digits-mpirun/trial-0/attempt-1.log"
+    assert "rank 1 of 2 on cpu" in log.read_text()
+    steps = mpi_folder.rows("select step from trial_intermediate_values", database="mpirun.db")
+    assert steps == [(1,), (2,), (3,), (4,), (5,)]
