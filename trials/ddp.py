@@ -25,7 +25,12 @@ import torch
 import torch.distributed as dist
 from optuna import TrialPruned
 from torch import nn
-from torch.distributed import HashStore, TCPStore, distributed_c10d  # type: ignore[attr-defined]
+from torch.distributed import (  # type: ignore[attr-defined]
+    FileStore,
+    HashStore,
+    TCPStore,
+    distributed_c10d,
+)
 from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
@@ -130,7 +135,8 @@ def _store_in_a_file(trial: TrialContext) -> Store:
     folder = trial.checkpoint_path.parent
     folder.mkdir(parents=True, exist_ok=True)
     name = f".ranks-{trial.attempt_number}-{os.environ.get('PMIX_NAMESPACE', 'alone')}"
-    return dist.FileStore(str(folder / name), trial.world_size)
+    store: Store = FileStore(str(folder / name), trial.world_size)
+    return store
 
 
 def _store_on_this_host(trial: TrialContext, timeout: timedelta) -> Store:
