@@ -12,6 +12,12 @@ PACKAGES = {
     "tuner.trials": "tuner: inside a trial",
     "tuner.trials.ddp": "tuner.ddp: several ranks",
     "tuner.frameworks.lightning": "tuner.frameworks.lightning",
+    "tuner.frameworks.transformers": "tuner.frameworks.transformers",
+    "tuner.frameworks.accelerate": "tuner.frameworks.accelerate",
+    "tuner.frameworks.keras": "tuner.frameworks.keras",
+    "tuner.frameworks.xgboost": "tuner.frameworks.xgboost",
+    "tuner.frameworks.lightgbm": "tuner.frameworks.lightgbm",
+    "tuner.frameworks.sklearn": "tuner.frameworks.sklearn",
     "tuner": "tuner: studies and results",
     "tuner.search_spaces": "tuner.search_spaces: spaces in Python",
 }

@@ -54,24 +54,69 @@ class Case:
     #: Of each attempt of the best trial.
     first_steps: Sequence[int]
     last_step: int
+    #: Reached only with the weights of the attempts before.
+    lowest_value: float
     keys: Mapping[str, str] = field(default_factory=dict)
     is_script: bool = False
 
 
+_TWO_RANKS = {"trial.resources": "{cpus: 2}", "trial.parallel": "ddp"}
+_EACH_TEN = [1, 11, 11, 31]
 CASES = {
-    "lightning": Case(page="lightning.md", first_steps=[1, 2, 2, 4], last_step=6),
+    "lightning": Case(page="lightning.md", first_steps=[1, 2, 2, 4], last_step=6, lowest_value=0.9),
     "lightning-ddp": Case(
         page="lightning.md",
         first_steps=[1, 2, 2, 4],
         last_step=6,
-        keys={"trial.resources": "{cpus: 2}", "trial.parallel": "ddp"},
+        lowest_value=0.9,
+        keys=_TWO_RANKS,
     ),
     "lightning-script": Case(
         page="lightning.md",
         first_steps=[1, 2, 2, 4],
         last_step=6,
+        lowest_value=0.9,
         is_script=True,
-        keys={"trial.resources": "{cpus: 2}", "trial.parallel": "ddp"},
+        keys=_TWO_RANKS,
+    ),
+    "transformers": Case(
+        page="transformers.md", first_steps=[1, 4, 4], last_step=6, lowest_value=0.4
+    ),
+    "transformers-ddp": Case(
+        page="transformers.md",
+        first_steps=[1, 2, 2, 4],
+        last_step=6,
+        lowest_value=0.3,
+        keys=_TWO_RANKS,
+    ),
+    "accelerate": Case(
+        page="accelerate.md", first_steps=[1, 2, 2, 4], last_step=6, lowest_value=0.9
+    ),
+    "accelerate-ddp": Case(
+        page="accelerate.md",
+        first_steps=[1, 2, 2, 4],
+        last_step=6,
+        lowest_value=0.9,
+        keys=_TWO_RANKS,
+    ),
+    # Steps are from 0; the first rung is at step 1. An epoch is saved before it is reported.
+    "keras": Case(page="keras.md", first_steps=[0, 2, 3, 4], last_step=5, lowest_value=0.8),
+    "xgboost": Case(
+        page="xgboost.md",
+        first_steps=_EACH_TEN,
+        last_step=60,
+        lowest_value=0.99,
+        keys={"pruner.min_resource": "10"},
+    ),
+    "lightgbm": Case(
+        page="lightgbm.md",
+        first_steps=_EACH_TEN,
+        last_step=60,
+        lowest_value=0.99,
+        keys={"pruner.min_resource": "10"},
+    ),
+    "scikit-learn": Case(
+        page="scikit-learn.md", first_steps=[1, 2, 2, 4], last_step=6, lowest_value=0.9
     ),
 }
 
@@ -108,6 +153,8 @@ def test_program_of_a_page_is_paused_killed_and_resumed(
     assert [each[0] for each in steps] == list(case.first_steps), steps
     assert all(each == list(range(each[0], each[-1] + 1)) for each in steps), steps
     assert steps[-1][-1] == case.last_step
+    assert best.value is not None
+    assert best.value >= case.lowest_value
     assert sorted(best.intermediate_values) == list(range(case.first_steps[0], case.last_step + 1))
     outcomes = _outcomes(study_folder.attempts(), best.number)
     assert (outcomes[:2], outcomes[-1]) == (["paused", "failed"], "completed")

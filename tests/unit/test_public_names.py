@@ -74,7 +74,13 @@ def test_names_of_the_package_trials() -> None:
 
 
 FRAMEWORKS = {
+    "accelerate": ["accelerator_arguments", "load_state", "save_state"],
+    "keras": ["SaveCallback", "first_epoch", "resumed"],
+    "lightgbm": ["TrialCallback", "resumed", "rounds_left"],
     "lightning": ["TrialCallback", "resume_path", "trainer_arguments"],
+    "transformers": ["TrialCallback", "resume_path", "training_arguments"],
+    "sklearn": ["load_estimator", "save_estimator"],
+    "xgboost": ["TrialCallback", "device_parameters", "resumed", "rounds_left"],
 }
 
 
