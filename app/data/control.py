@@ -16,11 +16,15 @@ from tuner.actions.commands import order, read_limits
 from tuner.actions.config_input import read_given
 from tuner.actions.enqueue import enqueue
 from tuner.actions.retry import retry
+from tuner.budget import SECONDS_PER_HOUR
 from tuner.errors import ConfigError
 from tuner.messages import Json
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, StoredStudy
-from tuner.store.records.commands import Command, Order
+from tuner.queries.status import Progress, read_progress
+from tuner.queries.studies import read_studies
+from tuner.store.optuna_tables.statements import in_zone
+from tuner.store.records.commands import Command, Order, paused_by
 from tuner.store.schema.models import CommandRow
 
 
@@ -53,7 +57,7 @@ class Control:
         return f"Asked of {of_what}: {wanted.value}. Who works on it: {hearers}."
 
     def set_budget(self, name: str, text: str, now: datetime) -> str:
-        """`name` is `trials`, `time` or `device_hours`."""
+        """`name` is `trials`, `time`, `device_hours` or `energy`."""
         limits = read_limits([f"budget.{name}={text}"])
         done = self.order(Order.SET, now, arguments=limits)
         return f"{done} A later start reads the study file: change it there, too."
@@ -70,6 +74,51 @@ class Control:
             raise ConfigError(problem, key="What to try")
         done = enqueue(self.place, read_given([stripped]), skip_existing=False, asked_by=self.who)
         return f"Enqueued: {', '.join(f'trial {each}' for each in done.trial_numbers)}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """How a study stands now."""
+
+    progress: Progress
+    #: `user@host`; empty where it is not paused.
+    paused_by: str
+    #: None where it is not paused.
+    paused_at: datetime | None
+
+    @property
+    def spent(self) -> dict[str, tuple[float | None, float]]:
+        """Limit and amount spent, by the name of the limit; time in seconds."""
+        budget, spent = self.progress.budget, self.progress.spent
+        return {
+            "trials": (budget.trials, spent.trials),
+            "time": (budget.time_s, spent.time_s),
+            "device_hours": (budget.device_hours, spent.device_s / SECONDS_PER_HOUR),
+            "energy": (budget.energy_kwh, spent.energy_kwh),
+        }
+
+
+def read_present(connection: sa.Connection, study_id: int, now: datetime) -> Present:
+    (summary,) = read_studies(connection, now, study_id)
+    who = paused_by(connection, study_id) if has_our_tables(connection) else ""
+    pauses = [each.at for each in read_asked(connection, study_id) if each.what == "pause"]
+    return Present(
+        progress=read_progress(connection, summary),
+        paused_by=who,
+        paused_at=in_zone(pauses[0]) if who and pauses else None,
+    )
+
+
+def limit_of(name: str, text: str) -> float:
+    """The number that a new limit means: trials, seconds, device-hours or kWh.
+
+    Raises:
+        ConfigError: If it is no such limit.
+    """
+    (value,) = read_limits([f"budget.{name}={text}"]).values()
+    if not isinstance(value, int | float):
+        raise ConfigError(f"is {text!r}, but must be a number.", key=f"budget.{name}")
+    return float(value)
 
 
 def place_of(url: str, study: StoredStudy, shown_url: str) -> Place:

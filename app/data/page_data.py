@@ -11,7 +11,7 @@ from optuna.distributions import BaseDistribution
 from tuner.app.data.best import read_best
 from tuner.app.data.cache import Kept
 from tuner.app.data.connection import ReadOnlyDatabase
-from tuner.app.data.control import Asked, read_asked
+from tuner.app.data.control import Asked, Present, read_asked, read_present
 from tuner.app.data.convergence.rungs import read_rungs
 from tuner.app.data.devices.history import SETTLED_S, DeviceHistory
 from tuner.app.data.devices.leases import GrowingLeases, Leases
@@ -157,6 +157,9 @@ class Look:
             return make()
         # Samples of an hour ago say no less in coarser columns: they are not asked for again.
         return self.kept.get(("trial use", study, number, held[-1].end_s), (), make)
+
+    def present(self, study: StoredStudy, now: datetime) -> Present:
+        return self._database.read(lambda connection: read_present(connection, study.id, now))
 
     def asked(self, study: StoredStudy) -> list[Asked]:
         return self._database.read(lambda connection: read_asked(connection, study.id))

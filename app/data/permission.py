@@ -9,12 +9,14 @@ from __future__ import annotations
 import hmac
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 
 from tuner.monitoring.dashboard_process import TOKEN_VARIABLE, USERS_VARIABLE
 
-#: Wrong tokens, from anywhere, until nobody may try for a while.
+#: Clients that are remembered; the oldest are forgotten.
+_MAX_CLIENTS = 10_000
+#: Wrong tokens of one client until it may not try for a while.
 _MAX_WRONG = 5
 _WHILE_S = 60.0
 
@@ -30,7 +32,7 @@ class Doorkeeper:
         self._token = environ.get(TOKEN_VARIABLE, "").encode()
         users = environ.get(USERS_VARIABLE, "").split(",")
         self._users = frozenset(each.strip().lower() for each in users if each.strip())
-        self._wrong_at: deque[float] = deque(maxlen=_MAX_WRONG)
+        self._wrong_at: OrderedDict[str, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -45,19 +47,26 @@ class Doorkeeper:
         """Whether somebody who has logged in may ask for things."""
         return email is not None and email.lower() in self._users
 
-    def admits(self, told: str, now_s: float | None = None) -> bool:
+    def admits(self, told: str, client: str, now_s: float | None = None) -> bool:
         """Whether a token is the right one. It takes as long for a wrong one.
 
         Args:
             told: What was typed.
+            client: Where it was typed, such as an address: wrong tokens close the door for this
+                client only.
             now_s: Of a monotonic clock.
         """
         at = time.monotonic() if now_s is None else now_s
         with self._lock:
-            is_closed = len(self._wrong_at) == _MAX_WRONG and at - self._wrong_at[0] < _WHILE_S
+            wrong_at = self._wrong_at.get(client, deque(maxlen=_MAX_WRONG))
+            is_closed = len(wrong_at) == _MAX_WRONG and at - wrong_at[0] < _WHILE_S
             is_right = hmac.compare_digest(told.encode(), self._token) and self.has_token
             if is_closed:
                 return False
             if not is_right:
-                self._wrong_at.append(at)
+                wrong_at.append(at)
+                self._wrong_at[client] = wrong_at
+                self._wrong_at.move_to_end(client)
+                while len(self._wrong_at) > _MAX_CLIENTS:
+                    self._wrong_at.popitem(last=False)
             return is_right

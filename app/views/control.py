@@ -9,17 +9,21 @@ from dataclasses import dataclass
 import streamlit as st
 from optuna.trial import TrialState
 
-from tuner.app.data.control import Control
+from tuner.app.data.control import Control, limit_of
+from tuner.app.data.overview import ago
 from tuner.app.views import shell
 from tuner.app.views.permission import control_of, door, lock
 from tuner.app.views.shell import Shown
 from tuner.errors import TunerError
+from tuner.queries.study_state import Standing
 from tuner.store.records.commands import Order
+from tuner.terminal.wording import duration
 
 _TOLD_KEY = "control told"
 #: Pages refresh all the time: what was told in one refresh alone would flash up and be gone.
 _TOLD_S = 15.0
-_LIMITS = {"trials": "200", "time": "2h", "device_hours": "1.5"}
+_LIMITS = ("trials", "time", "device_hours", "energy")
+_PENDING_KEY = "budget to confirm"
 
 
 def page() -> None:
@@ -29,17 +33,17 @@ def page() -> None:
 
 def _page(shown: Shown) -> None:
     control = control_of(shown)
+    shell.live("present", lambda: _present(shown, control))
     if control is None:
         door()
     else:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(f"What you ask for is recorded as by {control.who}.")
             st.button("Lock", on_click=lock)
-        _study_buttons(control)
         tell()
         left, right = st.columns(2)
         with left:
-            _budget(control)
+            _budget(control, shown)
         with right:
             _enqueue(control)
     shell.live("asked", lambda: _asked(shown))
@@ -73,14 +77,48 @@ def tell() -> None:
     show(told.text)
 
 
-def _study_buttons(control: Control) -> None:
+def _present(shown: Shown, control: Control | None) -> None:
+    """What the study does now, what it has spent, and the button that fits."""
+    now = shell.now()
+    present = shown.look.present(shown.study, now)
+    standing = present.progress.standing
+    if present.paused_by:
+        since = f", {ago(present.paused_at, now)}" if present.paused_at else ""
+        st.markdown(f"**Paused** by {shell.escaped(present.paused_by)}{since}: no trial starts.")
+    else:
+        st.markdown(f"**{standing.value.capitalize()}**: {shell.escaped(present.progress.reason)}")
+    columns: dict[str, list[str]] = {"budget": [], "spent": [], "limit": []}
+    for name, (limit, spent) in present.spent.items():
+        columns["budget"].append(name.replace("_", "-"))
+        columns["spent"].append(_amount(name, spent))
+        columns["limit"].append("no limit" if limit is None else _amount(name, limit))
+    st.dataframe(columns, hide_index=True, width=420, key="budget now")
+    if control is not None:
+        _study_buttons(control, is_paused=bool(present.paused_by), standing=standing)
+
+
+def _amount(name: str, amount: float) -> str:
+    match name:
+        case "trials":
+            return f"{amount:.0f}"
+        case "time":
+            return duration(amount)
+        case "energy":
+            return f"{amount:.4g} kWh"
+        case _:
+            return f"{amount:.4g}"
+
+
+def _study_buttons(control: Control, *, is_paused: bool, standing: Standing) -> None:
+    wanted = Order.RESUME if is_paused else Order.PAUSE
     with st.container(horizontal=True):
-        for wanted in (Order.PAUSE, Order.RESUME):
-            st.button(
-                f"{wanted.value.capitalize()} study",
-                on_click=do,
-                args=(lambda each=wanted: control.order(each, shell.now()),),
-            )
+        st.button(
+            f"{wanted.value.capitalize()} study",
+            on_click=do,
+            args=(lambda: control.order(wanted, shell.now()),),
+        )
+        if standing not in (Standing.RUNNING, Standing.SILENT):
+            return
         with st.popover("Stop study ..."):
             st.write("Ends it wherever it runs, as Ctrl-C does there. The same command continues.")
             st.button(
@@ -91,14 +129,48 @@ def _study_buttons(control: Control) -> None:
             )
 
 
-def _budget(control: Control) -> None:
+def _budget(control: Control, shown: Shown) -> None:
     with st.form("budget"):
         st.subheader("Budget")
-        name = st.selectbox("Limit", list(_LIMITS))
-        text = st.text_input("New value", placeholder=f"such as {_LIMITS[name]}")
+        name = st.selectbox("Limit", _LIMITS)
+        text = st.text_input("New value", placeholder="200, 2h, 1.5 or 5kWh")
         if st.form_submit_button("Change"):
-            do(lambda: control.set_budget(name, text, shell.now()))
+            _ask_or_set(control, shown, name, text)
             st.rerun()
+    pending: tuple[str, str, str] | None = st.session_state.get(_PENDING_KEY)
+    if pending is None or pending[0] != shown.study.name:
+        return
+    _, name, text = pending
+    st.warning(
+        f"{name} = {text} is not above what the study has spent: it ends the study at once, and "
+        "its paused trials are given up."
+    )
+    with st.container(horizontal=True):
+        st.button("End the study with this budget", on_click=_set, args=(control, name, text))
+        st.button("Keep the budget", on_click=_keep)
+
+
+def _ask_or_set(control: Control, shown: Shown, name: str, text: str) -> None:
+    """Changes a limit; one that is spent already has to be confirmed."""
+    st.session_state.pop(_PENDING_KEY, None)
+    try:
+        _, spent = shown.look.present(shown.study, shell.now()).spent[name]
+        is_spent = limit_of(name, text) <= spent
+    except TunerError:
+        is_spent = False  # Refused in words by what follows.
+    if is_spent:
+        st.session_state[_PENDING_KEY] = (shown.study.name, name, text)
+    else:
+        _set(control, name, text)
+
+
+def _set(control: Control, name: str, text: str) -> None:
+    st.session_state.pop(_PENDING_KEY, None)
+    do(lambda: control.set_budget(name, text, shell.now()))
+
+
+def _keep() -> None:
+    st.session_state.pop(_PENDING_KEY, None)
 
 
 def _enqueue(control: Control) -> None:

@@ -70,7 +70,7 @@ def door() -> None:
             st.text_input("Your name, for the record", key=_NAME_KEY, max_chars=_MAX_NAME)
             st.form_submit_button("Unlock", on_click=_unlock)
     if st.session_state.pop("control refused", False):
-        st.error("That is not the token. After five wrong ones nobody can try for a minute.")
+        st.error("Wrong token. After five wrong tokens this client can't try again for a minute.")
 
 
 def _login() -> None:
@@ -94,12 +94,18 @@ def _log_in() -> None:
 
 
 def _unlock() -> None:
-    if _doorkeeper().admits(str(st.session_state.get(_TOKEN_KEY, ""))):
+    if _doorkeeper().admits(str(st.session_state.get(_TOKEN_KEY, "")), _client()):
         name = str(st.session_state.get(_NAME_KEY, "")).strip()[:_MAX_NAME] or "somebody"
-        st.session_state[_WHO_KEY] = f"{name} (dashboard)@{socket.gethostname()}"
+        # Nobody has checked the name, as a login would.
+        st.session_state[_WHO_KEY] = f"says to be {name} (dashboard)@{socket.gethostname()}"
     else:
         st.session_state["control refused"] = True
     st.session_state[_TOKEN_KEY] = ""
+
+
+def _client() -> str:
+    """The browser's address; Streamlit gives none for this machine's own."""
+    return st.context.ip_address or "this machine"
 
 
 def lock() -> None:

@@ -97,7 +97,7 @@ def test_a_stop_button_stops_a_trial_that_runs(folder: StudyFolder, page: Page) 
     query = "select state from trials where number = 1"
     wait_until(lambda: folder.rows(query) == [("PRUNED",)], "trial 1 was stopped")
     ((who,),) = folder.rows("select asked_by from tuner_commands")
-    assert who.startswith("Ann (dashboard)@")
+    assert who.startswith("says to be Ann (dashboard)@")
     assert TOKEN not in page.url + page.content() + server.out
     page.get_by_role("button", name="Retry trial").wait_for()
 

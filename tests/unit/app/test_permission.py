@@ -12,23 +12,24 @@ def keeper(**environ: str) -> Doorkeeper:
 
 
 def test_the_token_lets_in_and_another_does_not() -> None:
-    assert keeper().admits(TOKEN, 0.0)
-    assert not keeper().admits("wrong", 0.0)
-    assert not keeper().admits("", 0.0)
-    assert not keeper().admits("ü", 0.0)
+    assert keeper().admits(TOKEN, "here", 0.0)
+    assert not keeper().admits("wrong", "here", 0.0)
+    assert not keeper().admits("", "here", 0.0)
+    assert not keeper().admits("ü", "here", 0.0)
 
 
 def test_without_a_token_nobody_is_let_in() -> None:
     for environ in ({}, {"TUNER_DASHBOARD_TOKEN": ""}):
-        assert not Doorkeeper(environ).admits("", 0.0)
+        assert not Doorkeeper(environ).admits("", "here", 0.0)
         assert not Doorkeeper(environ).has_token
 
 
-def test_after_five_wrong_ones_nobody_is_let_in_for_a_minute() -> None:
+def test_after_five_wrong_ones_that_client_alone_waits_for_a_minute() -> None:
     door = keeper()
-    assert not any(door.admits("wrong", float(second)) for second in range(5))
-    assert not door.admits(TOKEN, 59.0)
-    assert door.admits(TOKEN, 60.0)
+    assert not any(door.admits("wrong", "here", float(second)) for second in range(5))
+    assert not door.admits(TOKEN, "here", 59.0)
+    assert door.admits(TOKEN, "elsewhere", 4.5)
+    assert door.admits(TOKEN, "here", 60.0)
 
 
 def test_only_those_who_are_named_may_ask_after_a_login() -> None:
