@@ -8,7 +8,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from tuner.queries.alerts import Alert, find_alerts
 from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.idle import read_idle_now
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import StudySummary, read_studies
 from tuner.store.schema.models import AttemptRow, DispatcherRow, LeaseRow
@@ -22,6 +24,7 @@ class StudyLine:
     study: StudySummary
     progress: Progress
     n_devices: int
+    alerts: tuple[Alert, ...]
 
     @property
     def fraction(self) -> float | None:
@@ -40,14 +43,17 @@ class StudyLine:
 def read_overview(connection: sa.Connection, now: datetime) -> list[StudyLine]:
     """All studies, the newest first."""
     n_devices = _devices_in_use(connection)
-    lines = [
-        StudyLine(
+    lines = []
+    for study in read_studies(connection, now):
+        progress = read_progress(connection, study)
+        idle = read_idle_now(connection, study.dispatchers, now)
+        line = StudyLine(
             study=study,
-            progress=read_progress(connection, study),
+            progress=progress,
             n_devices=sum(n_devices.get(each.id, 0) for each in study.dispatchers),
+            alerts=find_alerts(study, progress.standing, progress.reason, idle, now),
         )
-        for study in read_studies(connection, now)
-    ]
+        lines.append(line)
     return lines[::-1]
 
 

@@ -29,6 +29,9 @@ def _table() -> None:
     if not lines:
         st.info("The database holds no study yet. Run one: `python -m tuner.run study.yaml`")
         return
+    for line in lines:
+        for alert in line.alerts:
+            st.text(f"Alert, study {line.study.name}: {alert.text}.")
     columns: dict[str, list[object]] = {
         "study": [line.study.name for line in lines],
         "open": [f"convergence?study={quote(line.study.name, safe='')}" for line in lines],

@@ -9,6 +9,7 @@ from datetime import datetime
 from optuna.trial import TrialState
 
 from tuner.budget import SECONDS_PER_HOUR
+from tuner.queries.alerts import Alert, find_alerts
 from tuner.queries.dispatchers import StoredDispatcher
 from tuner.queries.running import RunningTrial
 from tuner.queries.status import StudyStatus
@@ -52,11 +53,16 @@ def counts_text(study: StudySummary) -> str:
     return f"{study.n_trials}: {', '.join(parts)}" if parts else "0"
 
 
+def _alerts(status: StudyStatus, now: datetime) -> tuple[Alert, ...]:
+    return find_alerts(status.study, status.standing, status.reason, status.idle, now)
+
+
 def status_text(status: StudyStatus, now: datetime) -> str:
     study = status.study
     lines = [
         f"study {study.name}: {status.standing.value} ({status.reason})",
         *([f"paused by {status.paused_by}: tuner resume"] if status.paused_by else []),
+        *(f"alert: {each.text}" for each in _alerts(status, now)),
         f"objectives: {', '.join(map(str, study.objectives))}",
         f"trials: {counts_text(study)}",
         f"spent: {', '.join(_spent(status))}",

@@ -1,0 +1,74 @@
+"""What a user should look at: a study that stands still, idle devices, many failures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from optuna.trial import TrialState
+
+from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
+from tuner.queries.idle import IdleNow
+from tuner.queries.studies import StudySummary
+from tuner.queries.study_state import Standing
+
+#: Shorter idle times are a part of each study's work.
+MIN_IDLE_S = 60.0
+#: A share of fewer finished trials says little.
+MIN_FINISHED = 5
+MIN_FAILURE_SHARE = 0.2
+#: Causes that a user can remove, and how.
+REMEDIES: Mapping[IdleCause, str] = {
+    IdleCause.NO_SUGGESTION: "choose a faster sampler",
+    IdleCause.GATHERING: "request fewer devices for each trial",
+    IdleCause.DISK_FULL: "free disk space",
+}
+
+
+class AlertKind(Enum):
+    """What is wrong."""
+
+    STANDSTILL = "standstill"
+    IDLE_DEVICES = "idle_devices"
+    FAILURES = "failures"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One thing to look at."""
+
+    kind: AlertKind
+    text: str
+
+
+def find_alerts(
+    study: StudySummary, standing: Standing, reason: str, idle: Sequence[IdleNow], now: datetime
+) -> tuple[Alert, ...]:
+    """
+    Args:
+        study: The study.
+        standing: Its state.
+        reason: Why it is in that state.
+        idle: The devices of its dispatchers that have no trial.
+        now: The present.
+    """
+    found = []
+    if standing is Standing.SILENT:
+        found.append(Alert(kind=AlertKind.STANDSTILL, text=f"the study stands still: {reason}"))
+    for cause, remedy in REMEDIES.items():
+        waits = [each for each in idle if each.cause is cause and _idle_s(each, now) >= MIN_IDLE_S]
+        if waits:
+            names = ", ".join(f"{each.device} of {each.host}" for each in waits)
+            text = f"idle for over a minute, {CAUSE_WORDS[cause]}: {names}. To fix it, {remedy}"
+            found.append(Alert(kind=AlertKind.IDLE_DEVICES, text=text))
+    n_failed, n_finished = study.trials[TrialState.FAIL], study.n_finished
+    if n_finished >= MIN_FINISHED and n_failed >= MIN_FAILURE_SHARE * n_finished:
+        text = f"{n_failed} of {n_finished} finished trials failed"
+        found.append(Alert(kind=AlertKind.FAILURES, text=text))
+    return tuple(found)
+
+
+def _idle_s(idle: IdleNow, now: datetime) -> float:
+    return (now - idle.since).total_seconds()
