@@ -26,7 +26,6 @@ import torch.distributed as dist
 from optuna import TrialPruned
 from torch import nn
 from torch.distributed import (  # type: ignore[attr-defined]
-    FileStore,
     HashStore,
     TCPStore,
     distributed_c10d,
@@ -121,21 +120,10 @@ def _store_of(trial: TrialContext, timeout: timedelta) -> Store:
     store: Store
     if trial.world_size == 1:
         store = HashStore()
-    elif "MASTER_PORT" not in os.environ:
-        store = _store_in_a_file(trial)
     elif dist.is_torchelastic_launched() or not _is_on_this_host():
         store, _, _ = next(rendezvous("env://", timeout=timeout))
     else:
         store = _store_on_this_host(trial, timeout)
-    return store
-
-
-def _store_in_a_file(trial: TrialContext) -> Store:
-    """Under mpirun, which names no port; torch removes the file at the end."""
-    folder = trial.checkpoint_path.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f".ranks-{trial.attempt_number}-{os.environ.get('PMIX_NAMESPACE', 'alone')}"
-    store: Store = FileStore(str(folder / name), trial.world_size)
     return store
 
 

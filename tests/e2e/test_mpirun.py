@@ -8,7 +8,7 @@ import signal
 import psutil
 import pytest
 
-from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
+from tests.e2e.study_folder import StudyFolder, wait_until
 from tuner.errors import EXIT_BUDGET_REACHED
 
 ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -85,14 +85,3 @@ def test_no_rank_is_left_when_the_tuner_is_ended(
     wait_until(
         lambda: all(not p.is_running() or p.status() in gone for p in family), "all have ended"
     )
-
-
-def test_example(tmp_path, mpi_folder: StudyFolder) -> None:
-    for name in ("study.yaml", "train.py"):
-        shutil.copy(REPOSITORY / "examples" / "mpirun" / name, mpi_folder.path / name)
-    ended = mpi_folder.tune("--set", "devices=cpu:2", "--set", "pruner=none", "--trials", "1")
-    assert ended.code == EXIT_BUDGET_REACHED, ended.text
-    log = mpi_folder.path / "tuner-files/digits-mpirun/trial-0/attempt-1.log"
-    assert "rank 1 of 2 on cpu" in log.read_text()
-    steps = mpi_folder.rows("select step from trial_intermediate_values", database="mpirun.db")
-    assert steps == [(1,), (2,), (3,), (4,), (5,)]
