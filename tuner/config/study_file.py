@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuner.config.appended_words import append_words
 from tuner.config.study import Source, StudyConfig, validate_study
 from tuner.errors import ConfigError
 from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
@@ -53,6 +54,7 @@ def load_study_file(
     if trials is not None:
         _set(given, "budget.trials", trials, flag="--trials")
     _append(given, extra_arguments)
+    text = append_words(text, extra_arguments)
     source = Source(path=path.resolve(), file=str(path), text=text, overrides=tuple(overrides))
     return validate_study(given.values, source=source, environ=environ, origins=given.origins)
 

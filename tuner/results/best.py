@@ -22,6 +22,7 @@ from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.errors import StoreError
 from tuner.launch.request import trial_environment
+from tuner.results.command_line import Program, hydra_words, last_program
 from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.results.formats import Format
 from tuner.search.study_identity import (
@@ -82,6 +83,9 @@ class BestConfiguration:
     #: The confirmation runs of this configuration, if the study has `confirm`: `n_runs`, `mean`,
     #: `deviation`, `probability_best`.
     confirmed: FreshRuns | None = None
+    #: The line for a shell that runs the study's program with these parameters; None if the tuner
+    #: has not run the study.
+    command: str | None = None
 
     @property
     def value(self) -> float:
@@ -135,8 +139,9 @@ def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConf
         trials = confirmed_first(_ranked(optuna.Study(name, database.storage)), fresh)[:n]
         if not trials:
             raise StoreError(f"No trial of study {name!r} has completed yet.")
+        program = _program(database, study_id)
         return [
-            _configuration(database, study_id, name, trial, fresh.get(trial.number))
+            _configuration(database, study_id, name, trial, fresh.get(trial.number), program)
             for trial in trials
         ]
     finally:
@@ -155,6 +160,10 @@ def render(configurations: list[BestConfiguration], form: Format) -> str:
             return "\n\n".join(_env(each) for each in configurations)
         case Format.ARGS:
             return "\n".join(_args(each) for each in configurations)
+        case Format.HYDRA:
+            return "\n".join(hydra_words(each.params) for each in configurations)
+        case Format.COMMAND:
+            return "\n".join(_command(each) for each in configurations)
 
 
 def _env(configuration: BestConfiguration) -> str:
@@ -167,6 +176,15 @@ def _env(configuration: BestConfiguration) -> str:
     )
     shown = {k: v for k, v in variables.items() if k.startswith("TUNER_PARAM_")}
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in shown.items())
+
+
+def _command(configuration: BestConfiguration) -> str:
+    if configuration.command is None:
+        raise StoreError(
+            f"The tuner has not run study {configuration.study!r}, so its command is not known. "
+            "Use another format: --format args."
+        )
+    return configuration.command
 
 
 def _args(configuration: BestConfiguration) -> str:
@@ -182,6 +200,11 @@ def _ranked(study: optuna.Study) -> list[FrozenTrial]:
     feasible = [t for t in candidates if all(v <= 0 for v in t.constraints.values())]
     is_maximized = study.directions[0] is optuna.study.StudyDirection.MAXIMIZE
     return sorted(feasible, key=lambda trial: trial.values[0], reverse=is_maximized)
+
+
+def _program(database: Database, study_id: int) -> Program | None:
+    with database.engine.connect() as connection:
+        return last_program(connection, study_id)
 
 
 def _fresh_runs(database: Database, study: str) -> dict[int, FreshRuns]:
@@ -214,21 +237,31 @@ def _configuration(
     name: str,
     trial: FrozenTrial,
     confirmed: FreshRuns | None,
+    program: Program | None,
 ) -> BestConfiguration:
     space = load_space_of(database.storage, study_id)
     stored = database.storage.get_study_user_attrs(study_id).get(OBJECTIVES_ATTR)
     objectives = stored or [f"value_{i}" if i else "value" for i in range(len(trial.values))]
     origin = origin_of(database, trial_id_of(trial))
+    params, seed = all_params(trial, space), origin.seed if origin else 0
+    builtins: dict[str, ParamValue] = {
+        "trial_number": trial.number,
+        "attempt_number": 1,
+        "seed": seed,
+        "checkpoint_dir": f"checkpoints-of-trial-{trial.number}",
+        "gpus": 1,
+    }
     return BestConfiguration(
         study=name,
         trial_number=trial.number,
-        params=all_params(trial, space),
+        params=params,
         values=dict(zip(objectives, trial.values, strict=True)),
-        seed=origin.seed if origin else 0,
+        seed=seed,
         git_commit=origin.git_commit if origin else None,
         git_is_dirty=origin.git_is_dirty if origin else None,
         checkpoint=_checkpoint(database, study_id, trial, origin),
         confirmed=confirmed,
+        command=program.line(params, builtins) if program else None,
     )
 
 

@@ -12,3 +12,7 @@ class Format(Enum):
     JSON = "json"
     ENV = "env"
     ARGS = "args"
+    #: The program's own command line.
+    COMMAND = "command"
+    #: Words of Hydra's command line.
+    HYDRA = "hydra"

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from tuner.config.command_template import TemplateError, render_argv
 from tuner.launch.request import trial_environment
 from tuner.queries.attempts import StoredAttempt
 from tuner.queries.dispatchers import has_our_tables
+from tuner.results.command_line import program_in
 from tuner.search_spaces import ParamValue
-from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.schema.models import DispatcherRow
 
 #: Its own: what the trial itself has saved stays as it is.
@@ -50,25 +49,9 @@ def command_alone(
     attempt: StoredAttempt,
 ) -> str | None:
     """The same, from the text of a study file and the folder where it lies."""
-    try:
-        document = read_yaml(study_file)
-    except YamlError:
+    program = program_in(study_file)
+    if program is None:
         return None
-    trial = document.get("trial") if isinstance(document, dict) else None
-    if not isinstance(trial, dict):
-        return None
-    argv, function = trial.get("command"), trial.get("function")
-    line = None
-    if isinstance(argv, list):
-        line = _command([str(each) for each in argv], number, params, attempt)
-    elif isinstance(function, str) and ":" in function:
-        line = _function(function, params)
-    return f"cd {shlex.quote(folder)} && {line}" if line else None
-
-
-def _command(
-    argv: list[str], number: int, params: Mapping[str, ParamValue], attempt: StoredAttempt
-) -> str | None:
     builtins: dict[str, ParamValue] = {
         "trial_number": number,
         "seed": attempt.seed,
@@ -76,10 +59,15 @@ def _command(
         "checkpoint_dir": _CHECKPOINTS,
         "gpus": len(attempt.devices),
     }
-    try:
-        words = render_argv(argv, params, builtins)
-    except TemplateError:
+    line = program.line(params, builtins)
+    if line is None:
         return None
+    if program.argv:
+        line = f"{_environment(number, params, attempt)} {line}"
+    return f"cd {shlex.quote(folder)} && {line}"
+
+
+def _environment(number: int, params: Mapping[str, ParamValue], attempt: StoredAttempt) -> str:
     variables = trial_environment(
         params,
         number=number,
@@ -87,10 +75,4 @@ def _command(
         seed=attempt.seed,
         checkpoint_dir=_CHECKPOINTS,
     )
-    return shlex.join(["env", *(f"{name}={value}" for name, value in variables.items()), *words])
-
-
-def _function(function: str, params: Mapping[str, ParamValue]) -> str:
-    module, _, name = function.partition(":")
-    code = f"import tuner, {module}; print({module}.{name}(tuner.current({dict(params)!r})))"
-    return shlex.join(["python", "-c", code])
+    return shlex.join(["env", *(f"{name}={value}" for name, value in variables.items())])

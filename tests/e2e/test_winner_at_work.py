@@ -1,0 +1,66 @@
+"""The winner's command line: `tuner best --format command`, with the words after `--`."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+from tests.e2e.study_folder import StudyFolder
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
+
+SCRIPT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, required=True)
+parser.add_argument("--data", required=True)
+args = parser.parse_args()
+print('{"value": %r, "length": %d}' % (args.lr, len(args.data)))
+"""
+
+
+def write_study(folder: StudyFolder) -> None:
+    folder.write("train.py", SCRIPT)
+    folder.study(trial={"command": ["python", "train.py", "--lr={x}"]}, budget={"trials": 2})
+
+
+def test_the_command_of_the_winner_runs_as_printed(study_folder: StudyFolder) -> None:
+    write_study(study_folder)
+    ended = study_folder.tune("--", "--data", "/mnt/a b")
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    best = study_folder.tuner("best", "study.yaml", "--format", "command")
+    (x,) = study_folder.rows(
+        "select p.param_value from trial_params p join trial_values v "
+        "on v.trial_id = p.trial_id order by v.value limit 1"
+    )
+    assert best.out == f"python train.py --lr={x[0]} --data '/mnt/a b'\n"
+    again = subprocess.run(
+        shlex.split(best.out), cwd=study_folder.path, capture_output=True, text=True, check=True
+    )
+    assert again.stdout == f'{{"value": {x[0]}, "length": 8}}\n'
+    assert study_folder.tuner("best", "--format", "hydra").out == f"x={x[0]}\n"
+
+
+def test_other_words_are_another_program(study_folder: StudyFolder) -> None:
+    write_study(study_folder)
+    study_folder.tune("--trials", "1", "--", "--data", "one")
+    ended = study_folder.tune("--", "--data", "two")
+    assert "'one']; this one, in " in ended.out
+    assert "'two']. If these are different programs" in ended.out
+
+
+def test_words_for_a_function_are_refused(study_folder: StudyFolder) -> None:
+    study_folder.study()
+    ended = study_folder.tune("--", "--data", "x")
+    assert ended.code == EXIT_BAD_INPUT
+    assert "the words after -- (--data x) are for trial.command, and it has none" in ended.err
+
+
+def test_a_study_of_optuna_has_no_command(study_folder: StudyFolder) -> None:
+    code = (
+        "import optuna; optuna.create_study(storage='sqlite:///o.db', study_name='s')"
+        ".optimize(lambda trial: trial.suggest_float('x', 0, 1), n_trials=1)"
+    )
+    assert study_folder.python("-c", code).code == 0
+    ended = study_folder.tuner("best", "sqlite:///o.db", "--format", "command")
+    assert ended.code != 0
+    assert "so its command is not known. Use another format: --format args." in ended.err
