@@ -27,13 +27,20 @@ class ParetoFront:
         self._signs = [-1 if each is StudyDirection.MAXIMIZE else 1 for each in directions]
         self._losses: set[tuple[float, ...]] = set()
 
+    def has(self, values: Iterable[float]) -> bool:
+        """Whether a trial of these values is on the front."""
+        return self._as_losses(values) in self._losses
+
     def add(self, values: Sequence[float]) -> bool:
         """Adds one trial's values and says whether they are on the front."""
-        new = tuple(sign * value for sign, value in zip(self._signs, values, strict=True))
+        new = self._as_losses(values)
         if any(dominates(old, new) for old in self._losses):
             return False
         self._losses = {old for old in self._losses if not dominates(new, old)} | {new}
         return True
+
+    def _as_losses(self, values: Iterable[float]) -> tuple[float, ...]:
+        return tuple(sign * value for sign, value in zip(self._signs, values, strict=True))
 
 
 def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

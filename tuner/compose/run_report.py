@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,12 +33,17 @@ from tuner.devices.allocation.width import ONE, LearnedWidth, width_of
 from tuner.errors import ConfigError
 from tuner.launch.inbox import Inbox
 from tuner.search.defaults import choose, sampler_of
+from tuner.search.incumbent import BestTrial
 from tuner.search.samplers.transfer import Transferred
 from tuner.search.study_identity import to_optuna
 from tuner.search_spaces import DefineByRunSpace, ParamValue, SearchSpace
 from tuner.store.connection.database import open_database, shown_url
 from tuner.terminal import wording
 from tuner.terminal.studies import confirmation_lines
+from tuner.terminal.tables import table
+
+#: More are a page of their own: `tuner best`, or the dashboard.
+_MOST_OF_FRONT = 20
 
 
 def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
@@ -49,7 +54,10 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
         f"{result.reason}: {result.n_completed} completed, {result.n_pruned} pruned, "
         f"{result.n_failed} failed{paused}"
     ]
-    if end.best:
+    if end.front:
+        lines += _front_lines(end.front)
+        lines.append(f"again: python -m tuner.best {_named(config)} --top {len(end.front)}")
+    elif end.best:
         lines.append(f"best: {wording.values_text(end.best.values)} (trial {end.best.number})")
         lines += [f"  {name}: {wording.short(value)}" for name, value in end.best.params.items()]
         lines += confirmation_lines(end.confirmation)
@@ -59,6 +67,25 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
     if result.is_interrupted:
         lines.append(f"Stopped; everything is saved. To go on: {command_line}")
     return "\n".join(lines)
+
+
+def _front_lines(front: Sequence[BestTrial]) -> list[str]:
+    """A table of the trials that no other one beats in all objectives."""
+    n_shown = min(len(front), _MOST_OF_FRONT)
+    names = list(front[0].values)
+    in_order = sorted(front, key=lambda each: each.values[names[0]])
+    rows = [
+        (
+            str(each.number),
+            *(f"{value:.6g}" for value in each.values.values()),
+            wording.settings(each.params),
+        )
+        for each in in_order[:n_shown]
+    ]
+    head = f"Pareto front: {len(front)} trial{'s' if len(front) > 1 else ''}"
+    more = f" (the first {n_shown} are shown)" if n_shown < len(front) else ""
+    shown = table(("trial", *names, "parameters"), rows)
+    return [head + more, *(f"  {line}" for line in shown.splitlines())]
 
 
 def dry_run(config: StudyConfig, environ: Mapping[str, str]) -> str:

@@ -83,6 +83,8 @@ class StudyEnd:
     exit_code: int
     #: What fresh runs of the leaders gave; None where the study file asks for none.
     confirmation: Confirmation | None = None
+    #: With several objectives: the trials on the Pareto front.
+    front: tuple[BestTrial, ...] = ()
 
 
 def dispatch(
@@ -150,6 +152,7 @@ def dispatch(
         best=search.best,
         exit_code=_exit_code(result),
         confirmation=confirmation,
+        front=search.incumbent.front(),
     )
 
 

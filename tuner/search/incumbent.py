@@ -42,6 +42,7 @@ class Incumbent:
         self._objectives = tuple(objectives)
         self._params_of = params_of
         self._front = ParetoFront(study.directions)
+        self._on_front: list[BestTrial] = []
         #: None while no trial has completed that breaks no constraint.
         self.best: BestTrial | None = None
         for trial in self._known_best():
@@ -55,6 +56,16 @@ class Incumbent:
                 values=dict(zip(self._objectives, trial.values or [], strict=True)),
                 params=self._params_of(trial_id_of(trial)),
             )
+            if len(self._objectives) > 1:
+                self._on_front.append(self.best)
+
+    def front(self) -> tuple[BestTrial, ...]:
+        """The trials that no other one dominates, with several objectives; by trial number."""
+        known = {each.number: each for each in self._on_front}
+        self._on_front = [
+            each for _, each in sorted(known.items()) if self._front.has(each.values.values())
+        ]
+        return tuple(self._on_front)
 
     def _known_best(self) -> list[FrozenTrial]:
         if len(self._objectives) > 1:

@@ -83,7 +83,7 @@ class StudySearch:
         #: Identifies the study's files.
         self.key: StudyKey = key
         self._asked: dict[int, optuna.Trial] = {}
-        self._incumbent = Incumbent(self.study, self.objectives, self.params_of)
+        self.incumbent = Incumbent(self.study, self.objectives, self.params_of)
         self._suggestions = Suggestions(self.study, storage)
         context = SchedulerContext(
             study=self.study,
@@ -171,20 +171,19 @@ class StudySearch:
 
     @property
     def why_exhausted(self) -> str:
-        """For people."""
         reason = self.study.guard.why_given_up or self.scheduler.exhausted_reason
         return reason or "every configuration of the space was tried"
 
     @property
     def best(self) -> BestTrial | None:
         """The best completed trial; with several objectives the newest on the Pareto front."""
-        return self._incumbent.best
+        return self.incumbent.best
 
     def sync(self) -> None:
         """Takes in what other dispatchers, and other programs of Optuna, did to the study."""
         for trial in self._storage.refresh(self.study_id):
             if trial.state is TrialState.COMPLETE:
-                self._incumbent.consider(trial)
+                self.incumbent.consider(trial)
             self._infeasible.sync(trial)
             self.scheduler.sync(trial)
 
@@ -353,7 +352,7 @@ class StudySearch:
         """Ends a trial with its values, one for each objective, none NaN."""
         self.scheduler.end(trial_id, Ending.COMPLETED)
         self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
-        self._incumbent.consider(self._storage.get_trial(trial_id))
+        self.incumbent.consider(self._storage.get_trial(trial_id))
         if not self.steps.is_cut_short(trial_id):
             self.scheduler.record_length(trial_id)
 

@@ -18,17 +18,18 @@ from tuner.queries.trials import PAUSED, WORDS
 from tuner.results.confirmations import Confirmation
 from tuner.terminal import wording
 from tuner.terminal.idle import idle_texts
-from tuner.terminal.tables import ago, seconds, table, when
+from tuner.terminal.tables import ago, seconds, table, when, zone
 
-_STUDIES = ("study", "objectives", "trials", "best", "run by", "started (UTC)", "last activity")
+_STARTED = "started"
+_STUDIES = ("study", "objectives", "trials", "best", "run by", _STARTED, "last activity")
 _RUNNING = ("trial", "attempt", "on", "for", "step", "last values")
-_DISPATCHERS = ("host", "pid", "started (UTC)", "last sign", "devices", "runs", "state")
+_DISPATCHERS = ("host", "pid", _STARTED, "last sign", "devices", "runs", "state")
 
 
 def studies_text(studies: Sequence[StudySummary], now: datetime, shown: str) -> str:
     if not studies:
         return f"{shown} holds no study yet."
-    return table(_STUDIES, [_study_row(each, now) for each in studies])
+    return table(_with_zone(_STUDIES), [_study_row(each, now) for each in studies])
 
 
 def _study_row(study: StudySummary, now: datetime) -> tuple[str, ...]:
@@ -77,7 +78,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         lines += ["", table(_RUNNING, [_running_row(each) for each in status.running])]
     if status.dispatchers:
         rows = [_dispatcher_row(each, status.running, now) for each in status.dispatchers]
-        lines += ["", table(_DISPATCHERS, rows)]
+        lines += ["", table(_with_zone(_DISPATCHERS), rows)]
     return "\n".join(lines)
 
 
@@ -116,6 +117,10 @@ def _spent(status: StudyStatus) -> Iterator[str]:
         yield f"{status.energy_kwh:.3g}{energy} kWh"
 
 
+def _with_zone(header: Sequence[str]) -> list[str]:
+    return [f"{each} ({zone()})" if each == _STARTED else each for each in header]
+
+
 def _best(status: StudyStatus) -> list[str]:
     best = status.best
     if best is not None:
@@ -132,7 +137,7 @@ def _forecast(status: StudyStatus) -> list[str]:
     if told is None:
         return []
     low, high = sorted((told.cautious, told.hopeful))
-    by = f" by {when(status.ends_at)} UTC" if status.ends_at is not None else ""
+    by = f" by {when(status.ends_at)} {zone()}" if status.ends_at is not None else ""
     return [
         f"forecast: about {told.median:.6g} (likely {low:.6g} to {high:.6g}){by}, after "
         f"{told.n_more} more trials"

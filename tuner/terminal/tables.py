@@ -79,8 +79,13 @@ def instant(at: datetime) -> str:
 
 
 def when(at: datetime | None) -> str:
-    """To the minute, in UTC; for people."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}" if at else "-"
+    """To the minute, in this machine's time zone."""
+    return f"{at.astimezone():%Y-%m-%d %H:%M}" if at else "-"
+
+
+def zone() -> str:
+    """The name of this machine's time zone, for a column's head: `CET`, `+0530`."""
+    return datetime.now().astimezone().tzname() or "local time"
 
 
 def ago(at: datetime | None, now: datetime) -> str:

@@ -70,7 +70,8 @@ def _ended(notice: Ended) -> str:
     ending = notice.ending
     text = f"{notice.attempt}: {outcome_text(ending.outcome)}"
     if ending.outcome is Outcome.COMPLETED:
-        return text + f", {values_text(ending.values)}" + (" (best)" if notice.is_best else "")
+        mark = "on the Pareto front" if len(ending.values) > 1 else "best"
+        return text + f", {values_text(ending.values)}" + (f" ({mark})" if notice.is_best else "")
     if not ending.outcome.is_failure:
         return text + (f": {first_line(ending)}" if ending.detail else "")
     again = " It is tried again." if notice.will_retry else ""
