@@ -124,8 +124,10 @@ def test_flags_win_and_words_are_appended(study_folder: StudyFolder) -> None:
     refused = study_folder.tune("--", "--epochs=3")
     assert (refused.code, refused.err) == (
         EXIT_BAD_INPUT,
-        "study.yaml: the words after -- (--epochs=3) are for trial.command, and it has none. "
-        "Remove them.\n",
+        "study.yaml: the arguments after -- (--epochs=3) are for the program of trial.command, "
+        "and this study has none: its trials are calls of trial.function. Write such values "
+        "into search_space as constants (data: /mnt/imagenet), which the function reads from "
+        "its parameters, or into trial.env.\n",
     )
 
 

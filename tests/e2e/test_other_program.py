@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import yaml
+
 from tests.e2e.study_folder import StudyFolder
-from tuner.errors import EXIT_BUDGET_REACHED
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
 NOTE = "Note: the last start of this study, in "
 
@@ -19,3 +21,33 @@ def test_the_second_program_is_told_of_the_first(study_folder: StudyFolder) -> N
     assert f"{NOTE}{study_folder.path} on " in ended.out
     assert "ran forecast:train; this one, in " in ended.out
     assert "runs other:train" in ended.out
+
+
+def test_arguments_after_dashes_are_the_programs_and_are_kept(study_folder: StudyFolder) -> None:
+    """They reach the program, the stored start and whoever shows it; others are said."""
+    script = 'echo "word $3 $4"; echo \'{{"value": {x}}}\''
+    study_folder.study(trial={"command": ["sh", "-c", script, "train", "--x={x}"]})
+    first = study_folder.tune("--trials", "1", "--", "--data", "/mnt/a", "--", "--trials", "9")
+    assert first.code == EXIT_BUDGET_REACHED, first.text
+    ((text,),) = study_folder.rows("select study_file from tuner_dispatchers")
+    command = yaml.safe_load(text)["trial"]["command"]
+    assert command[-5:] == ["--data", "/mnt/a", "--", "--trials", "9"]
+    assert "--data /mnt/a -- --trials 9\n" in study_folder.tuner("status").out
+    assert "word /mnt/a --" in study_folder.tuner("logs", "0").out
+
+    again = study_folder.tune("--trials", "2", "--", "--data", "/mnt/a", "--", "--trials", "9")
+    assert NOTE not in again.out
+    other = study_folder.tune("--trials", "3", "--", "--data", "/mnt/b")
+    assert NOTE in other.out
+    assert "--data /mnt/a" in other.out
+    assert "--data /mnt/b. If these are" in other.out
+
+
+def test_arguments_without_dashes_are_refused_with_the_line_to_type(
+    study_folder: StudyFolder,
+) -> None:
+    study_folder.study(trial={"command": ["true"]})
+    refused = study_folder.tune("extra")
+    assert refused.code == EXIT_BAD_INPUT
+    plain = " ".join(refused.err.replace("│", " ").split())
+    assert "arguments for its program stand after --" in plain

@@ -40,19 +40,11 @@ def test_the_command_of_the_winner_runs_as_printed(study_folder: StudyFolder) ->
     assert study_folder.tuner("best", "--format", "hydra").out == f"x={x[0]}\n"
 
 
-def test_other_words_are_another_program(study_folder: StudyFolder) -> None:
-    write_study(study_folder)
-    study_folder.tune("--trials", "1", "--", "--data", "one")
-    ended = study_folder.tune("--", "--data", "two")
-    assert "'one']; this one, in " in ended.out
-    assert "'two']. If these are different programs" in ended.out
-
-
 def test_words_for_a_function_are_refused(study_folder: StudyFolder) -> None:
     study_folder.study()
     ended = study_folder.tune("--", "--data", "x")
     assert ended.code == EXIT_BAD_INPUT
-    assert "the words after -- (--data x) are for trial.command, and it has none" in ended.err
+    assert "the arguments after -- (--data x) are for the program of trial.command" in ended.err
 
 
 def test_a_study_of_optuna_has_no_command(study_folder: StudyFolder) -> None:

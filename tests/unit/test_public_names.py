@@ -139,6 +139,7 @@ def test_what_training_code_calls() -> None:
 def test_what_is_loaded_of_a_study() -> None:
     assert sorted(_public(tuner.BestConfiguration)) == [
         "checkpoint",
+        "command",
         "confirmed",
         "git_commit",
         "git_is_dirty",

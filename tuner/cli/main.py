@@ -13,10 +13,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.cli import control, dashboard, db, docs, report, schedule, simulate, studies
@@ -62,11 +63,41 @@ Trials = Annotated[int | None, typer.Option("--trials", help="Override budget.tr
 Study = Annotated[str | None, typer.Option("--study", help="Override the name of the study.")]
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[-- WORDS]", help="Words to append to trial.command."),
+    typer.Argument(metavar="[-- ARGUMENTS]", help="Arguments for the program of trial.command."),
 ]
 
 
-@app.command()
+class _WithArguments(TyperCommand):
+    """A command whose words after `--` are for somebody else's program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Leaves what follows `--` as it stands.
+
+        Raises:
+            BadParameter: If there are words too many before it.
+        """
+        ours, theirs = _split(args)
+        rest = super().parse_args(ctx, ours)
+        if ctx.params["words"]:
+            typed = " ".join([*ctx.params["words"], *theirs])
+            raise typer.BadParameter(
+                "A study has one file, and arguments for its program stand after --. "
+                f"Write: {ctx.command_path} {ctx.params['file']} -- {typed}",
+                ctx=ctx,
+            )
+        ctx.params["words"] = theirs
+        return rest
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first `--`, and what follows it."""
+    if "--" not in words:
+        return words, []
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
+
+
+@app.command(cls=_WithArguments)
 def run(
     file: StudyFile = DEFAULT_FILE,
     words: Words = None,
@@ -269,7 +300,7 @@ def main() -> None:
 
 def run_main() -> None:
     """Entry point of `python -m tuner.run`."""
-    _only(run, "python -m tuner.run")
+    _only(run, "python -m tuner.run", _WithArguments)
 
 
 def best_main() -> None:
@@ -277,9 +308,9 @@ def best_main() -> None:
     _only(best, "python -m tuner.best")
 
 
-def _only(command: Callable[..., None], name: str) -> None:
+def _only(command: Callable[..., None], name: str, kind: type[TyperCommand] = TyperCommand) -> None:
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command()(command)
+    single.command(cls=kind)(command)
     single(prog_name=name)
 
 

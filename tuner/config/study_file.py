@@ -142,5 +142,10 @@ def _append(given: _Values, words: Sequence[str]) -> None:
     if isinstance(command, list):
         trial["command"] = [*command, *words]
     elif command is None:
-        problem = f"the words after -- ({' '.join(words)}) are for trial.command, and it has none."
-        raise ConfigError(f"{problem} Remove them.", file=given.file)
+        problem = (
+            f"the arguments after -- ({' '.join(words)}) are for the program of trial.command, and "
+            "this study has none: its trials are calls of trial.function. Write such values into "
+            "search_space as constants (data: /mnt/imagenet), which the function reads from its "
+            "parameters, or into trial.env."
+        )
+        raise ConfigError(problem, file=given.file)

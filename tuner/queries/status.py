@@ -36,6 +36,7 @@ from tuner.store.records.commands import paused_by
 from tuner.store.records.dispatcher_starts import past_use
 from tuner.store.records.durations import completed_uses
 from tuner.store.records.population_rows import POPULATION_IS_OVER
+from tuner.store.records.programs import last_program
 from tuner.store.schema.models import DispatcherRow
 
 
@@ -82,6 +83,8 @@ class StudyStatus:
     ends_at: datetime | None = None
     #: What fresh runs of its leaders gave; None where none is run again.
     confirmation: Confirmation | None = None
+    #: The function, or the command with its arguments, of the last start; empty without one.
+    program: str = ""
 
 
 def read_status(
@@ -116,6 +119,7 @@ def read_status(
         forecast=_forecast(connection, study, progress),
         ends_at=_ends_at(progress, now),
         confirmation=read_confirmation(connection, study.name),
+        program=last_program(connection, stored.id) if has_our_tables(connection) else "",
     )
 
 

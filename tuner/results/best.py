@@ -22,7 +22,7 @@ from tuner.checkpoints.paths import checkpoints_in
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.errors import StoreError
 from tuner.launch.request import trial_environment
-from tuner.results.command_line import Program, hydra_words, last_program
+from tuner.results.command_line import Program, hydra_words, program_of_trial
 from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.results.formats import Format
 from tuner.search.study_identity import (
@@ -139,9 +139,8 @@ def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConf
         trials = confirmed_first(_ranked(optuna.Study(name, database.storage)), fresh)[:n]
         if not trials:
             raise StoreError(f"No trial of study {name!r} has completed yet.")
-        program = _program(database, study_id)
         return [
-            _configuration(database, study_id, name, trial, fresh.get(trial.number), program)
+            _configuration(database, study_id, name, trial, fresh.get(trial.number))
             for trial in trials
         ]
     finally:
@@ -202,9 +201,9 @@ def _ranked(study: optuna.Study) -> list[FrozenTrial]:
     return sorted(feasible, key=lambda trial: trial.values[0], reverse=is_maximized)
 
 
-def _program(database: Database, study_id: int) -> Program | None:
+def _program(database: Database, trial_id: int) -> Program | None:
     with database.engine.connect() as connection:
-        return last_program(connection, study_id)
+        return program_of_trial(connection, trial_id)
 
 
 def _fresh_runs(database: Database, study: str) -> dict[int, FreshRuns]:
@@ -237,7 +236,6 @@ def _configuration(
     name: str,
     trial: FrozenTrial,
     confirmed: FreshRuns | None,
-    program: Program | None,
 ) -> BestConfiguration:
     space = load_space_of(database.storage, study_id)
     stored = database.storage.get_study_user_attrs(study_id).get(OBJECTIVES_ATTR)
@@ -251,6 +249,7 @@ def _configuration(
         "checkpoint_dir": f"checkpoints-of-trial-{trial.number}",
         "gpus": 1,
     }
+    program = _program(database, trial_id_of(trial))
     return BestConfiguration(
         study=name,
         trial_number=trial.number,

@@ -15,7 +15,7 @@ from tuner.config.command_template import TemplateError, render_argv
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import format_value
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml
-from tuner.store.schema.models import DispatcherRow
+from tuner.store.schema.models import AttemptRow, DispatcherRow
 
 #: Hydra takes such a word as it is.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]+")
@@ -52,7 +52,7 @@ class Program:
             return None
 
 
-def program_in(study_file: str) -> Program | None:
+def read_program(study_file: str) -> Program | None:
     """The program that the text of a study file names; None if it names none."""
     try:
         document = read_yaml(study_file)
@@ -69,18 +69,19 @@ def program_in(study_file: str) -> Program | None:
     return None
 
 
-def last_program(connection: sa.Connection, study_id: int) -> Program | None:
-    """The program of a study's newest start; None if the tuner has not run the study."""
+def program_of_trial(connection: sa.Connection, trial_id: int) -> Program | None:
+    """The program of a trial's last attempt; None if the tuner has not run the trial."""
     if not sa.inspect(connection).has_table(DispatcherRow.__tablename__):
         return None
     query = (
         sa.select(DispatcherRow.study_file)
-        .where(DispatcherRow.study_id == study_id)
-        .order_by(DispatcherRow.id.desc())
+        .join(AttemptRow, AttemptRow.dispatcher_id == DispatcherRow.id)
+        .where(AttemptRow.trial_id == trial_id)
+        .order_by(AttemptRow.number.desc())
         .limit(1)
     )
     study_file = connection.execute(query).scalar()
-    return None if study_file is None else program_in(study_file)
+    return None if study_file is None else read_program(study_file)
 
 
 def hydra_words(params: Mapping[str, ParamValue]) -> str:

@@ -64,6 +64,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"study {study.name}: {status.standing.value} ({status.reason})",
         *([f"paused by {status.paused_by}: tuner resume"] if status.paused_by else []),
         *(f"alert: {each.text}" for each in _alerts(status, now)),
+        *([f"program: {status.program}"] if status.program else []),
         f"objectives: {', '.join(map(str, study.objectives))}",
         f"trials: {counts_text(study)}",
         f"spent: {', '.join(_spent(status))}",

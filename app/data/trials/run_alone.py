@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from tuner.launch.request import trial_environment
 from tuner.queries.attempts import StoredAttempt
 from tuner.queries.dispatchers import has_our_tables
-from tuner.results.command_line import program_in
+from tuner.results.command_line import read_program
 from tuner.search_spaces import ParamValue
 from tuner.store.schema.models import DispatcherRow
 
@@ -49,7 +49,7 @@ def command_alone(
     attempt: StoredAttempt,
 ) -> str | None:
     """The same, from the text of a study file and the folder where it lies."""
-    program = program_in(study_file)
+    program = read_program(study_file)
     if program is None:
         return None
     builtins: dict[str, ParamValue] = {

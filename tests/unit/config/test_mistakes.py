@@ -725,8 +725,10 @@ def test_mistake_in_a_space_file_names_that_file(message, folder: Path) -> None:
         ),
         pytest.param(
             {"extra_arguments": ["--lr=3"]},
-            "study.yaml: the words after -- (--lr=3) are for trial.command, and it has none. "
-            "Remove them.",
+            "study.yaml: the arguments after -- (--lr=3) are for the program of trial.command, "
+            "and this study has none: its trials are calls of trial.function. Write such values "
+            "into search_space as constants (data: /mnt/imagenet), which the function reads from "
+            "its parameters, or into trial.env.",
             id="words-for-a-function",
         ),
     ],

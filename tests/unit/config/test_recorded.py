@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tuner.config.appended_words import append_words
 from tuner.config.recorded import recorded_text
 from tuner.search_spaces.strict_yaml import read_yaml
 
@@ -59,3 +60,34 @@ def test_unusual_yaml_is_masked_too(text: str) -> None:
 def test_passwords_go_as_before() -> None:
     text = "study: s\nstorage: postgresql://a:secret@host/b\ntrial: {function: m:f}\n"
     assert "secret" not in recorded_text(text)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "  command: [python, train.py]  # ours\n",
+        "  command:\n    - python  # why\n    - train.py\n",
+        '  "command": ["python",\n    "train.py"]\n',
+    ],
+)
+def test_arguments_are_recorded_after_the_command(command: str) -> None:
+    text = f"study: s  # a comment\ntrial:\n{command}{AFTER}"
+    recorded = append_words(text, ["--data", "/mnt/two words", "a: 'b' # c"])
+    document = read_yaml(recorded)
+    assert isinstance(document, dict)
+    wanted = ["python", "train.py", "--data", "/mnt/two words", "a: 'b' # c"]
+    assert document["trial"] == {"command": wanted, "retries": 1}
+    assert document["budget"] == {"trials": 3}
+    assert recorded.startswith("study: s  # a comment\n")
+
+
+def test_arguments_are_recorded_where_an_anchor_is_the_command() -> None:
+    text = "study: s\ntrial:\n  env: {A: &a x}\n  command: [*a]\n"
+    document = read_yaml(append_words(text, ["--data"]))
+    assert isinstance(document, dict)
+    assert document["trial"] == {"env": {"A": "x"}, "command": ["x", "--data"]}
+
+
+def test_a_study_without_arguments_is_recorded_as_it_stands() -> None:
+    text = BEFORE + AFTER
+    assert append_words(text, []) == text

@@ -6,14 +6,14 @@ import shlex
 
 import pytest
 
-from tuner.results.command_line import Program, hydra_words, program_in
+from tuner.results.command_line import Program, hydra_words, read_program
 from tuner.search_spaces import ParamValue
 
 PLACES: dict[str, ParamValue] = {"seed": 3}
 
 
 def test_a_command_is_filled_and_quoted() -> None:
-    program = program_in("trial: {command: [python, train.py, '--lr={lr}', '--name={name}']}")
+    program = read_program("trial: {command: [python, train.py, '--lr={lr}', '--name={name}']}")
     assert program is not None
     line = program.line({"lr": 0.01, "name": "a b"}, PLACES)
     assert line == "python train.py --lr=0.01 '--name=a b'"
@@ -30,7 +30,7 @@ def test_a_function_is_called() -> None:
 
 @pytest.mark.parametrize("text", ["study: s", "trial: 3", "trial: {}", "- 1", "a: ["])
 def test_no_program(text: str) -> None:
-    assert program_in(text) is None
+    assert read_program(text) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 import sqlalchemy as sa
@@ -10,7 +11,7 @@ import yaml
 from tuner.store.records.dispatcher_starts import StartRecord
 from tuner.store.schema.models import DispatcherRow, HostRow
 
-_LONGEST = 120
+_HALF = 120
 
 
 def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
@@ -28,23 +29,47 @@ def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
     before = connection.execute(query).first()
     if before is None:
         return ""
-    then, now = _program_in(before.study_file), _program_in(start.study_file)
+    then, now = program_in(before.study_file), program_in(start.study_file)
     is_moved = before.name == start.host.name and before.folder != start.folder
     if then == now and not is_moved:
         return ""
     return (
-        f"Note: the last start of this study, in {before.folder} on {before.name}, ran {then}; "
-        f"this one, in {start.folder}, runs {now}. If these are different programs, their results "
-        "do not belong in one study: use --study NEW_NAME."
+        f"Note: the last start of this study, in {before.folder} on {before.name}, ran "
+        f"{_cut(then)}; this one, in {start.folder}, runs {_cut(now)}. If "
+        "these are different programs, their results do not belong in one study: use --study "
+        "NEW_NAME."
     )
 
 
-def _program_in(study_file: str) -> str:
-    """The function or command in the text of a study file; empty where it cannot be read."""
+def last_program(connection: sa.Connection, study_id: int) -> str:
+    """What the newest start of a study ran; empty where there is none."""
+    query = (
+        sa.select(DispatcherRow.study_file)
+        .where(DispatcherRow.study_id == study_id)
+        .order_by(DispatcherRow.id.desc())
+        .limit(1)
+    )
+    text = connection.execute(query).scalar()
+    return program_in(text) if text else ""
+
+
+def program_in(study_file: str) -> str:
+    """The function, or the command with its arguments; empty where the text cannot be read.
+
+    Args:
+        study_file: The text of a study file.
+    """
     try:
         content = yaml.safe_load(study_file)
     except yaml.YAMLError:
         return ""
     trial = content.get("trial") if isinstance(content, Mapping) else None
     found = trial.get("function") or trial.get("command") if isinstance(trial, Mapping) else None
-    return str(found or "")[:_LONGEST]
+    return shlex.join(map(str, found)) if isinstance(found, list) else str(found or "")
+
+
+def _cut(program: str) -> str:
+    """A long program without its middle: arguments at the end are what changes."""
+    if len(program) <= 2 * _HALF:
+        return program
+    return f"{program[:_HALF]} ... {program[-_HALF:]}"
