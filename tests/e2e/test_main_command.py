@@ -46,12 +46,12 @@ def train(trial):
 # -- before the start ------------------------------------------------------------------------
 
 
-def test_dry_run_prints_yaml_and_leaves_nothing(study_folder: StudyFolder) -> None:
+def test_dry_run_prints_json_and_leaves_nothing(study_folder: StudyFolder) -> None:
     study_folder.study(storage="postgresql+psycopg://me:s3cret@127.0.0.1:1/db")
-    ended = study_folder.tune("--dry-run", "--set", "devices=cpu:1")
+    ended = study_folder.tune("--dry-run", "--json", "--set", "devices=cpu:1")
     assert (ended.code, ended.err) == (0, "")
     assert "s3cret" not in ended.out
-    shown = yaml.safe_load(ended.out)
+    shown = json.loads(ended.out)
     assert shown["study"] == "small"
     assert shown["search_space"] == {"x": {"type": "float", "low": 0.0, "high": 1.0}}
     assert [device["id"] for device in shown["devices"]] == ["cpu:0"]
@@ -61,6 +61,44 @@ def test_dry_run_prints_yaml_and_leaves_nothing(study_folder: StudyFolder) -> No
     assert set(request["assign"]["params"]) == {"x"}
     assert "TUNER_TOKEN" not in request["environment"]
     assert study_folder.files() == {"forecast.py", "study.yaml"}
+
+
+def test_dry_run_prints_a_line_that_runs_the_first_trial(study_folder: StudyFolder) -> None:
+    study_folder.study(devices="cpu:2", pruner={"name": "asha", "min_resource": 2})
+    shown = study_folder.tune("--dry-run")
+    assert shown.code == 0, shown.text
+    x = re.search(r"^first trial, on cpu:0: x ([\d.]+)$", shown.out, re.MULTILINE)
+    assert x is not None, shown.out
+    assert shown.out.startswith(f"study: small in sqlite:///{study_folder.path}/small.db\n")
+    assert "\nobjectives: value (minimize)\ndevices: cpu:0, cpu:1\n" in shown.out
+    assert "\nsampler: random: named in the study file\n" in shown.out
+    assert "\npruner: asha (min_resource 2): named in the study file\n" in shown.out
+    line = shown.out.partition("to run it alone:\n  ")[2].partition("\n")[0]
+    ended = study_folder.run("sh", "-c", line)
+    assert ended.code == 0, ended.text
+    value = float(ended.out.splitlines()[-1])
+    assert value == pytest.approx((float(x[1]) - 0.3) ** 2, abs=1e-3)
+    assert "small.db" not in study_folder.files()
+
+
+def test_dry_run_fills_the_users_command(study_folder: StudyFolder) -> None:
+    study_folder.study(
+        trial={
+            "command": ["echo", "--x={x}", "--seed={seed}"],
+            "env": {"RATE": "{x}", "TOKEN": "s3cret"},
+        }
+    )
+    shown = study_folder.tune("--dry-run", "--", "--data", "a b")
+    line = shown.out.partition("to run it alone:\n  ")[2].partition("\n")[0]
+    assert re.search(r" && env RATE=[\d.]+ echo --x=[\d.]+ --seed=0 --data 'a b'$", line), line
+    assert "s3cret" not in shown.out
+
+
+def test_json_is_for_dry_runs(study_folder: StudyFolder) -> None:
+    study_folder.study()
+    refused = study_folder.tune("--json")
+    assert refused.code == EXIT_BAD_INPUT
+    assert "--json shows a dry run only. Write: --dry-run --json" in refused.err
 
 
 def test_init_writes_a_file_that_validates(study_folder: StudyFolder) -> None:

@@ -65,7 +65,7 @@ def test_the_first_trial_is_the_best_of_the_earlier_study(study_folder: StudyFol
     assert "study.yaml: transfer names 'earlier', from which nothing can be taken:" in refused.err
     assert study_folder.tune(file="earlier.yaml").code == EXIT_BUDGET_REACHED
     x = best_x(study_folder)
-    dry = yaml.safe_load(study_folder.tune("--dry-run").out)
+    dry = yaml.safe_load(study_folder.tune("--dry-run", "--json").out)
     assert dry["transfer"]["studies"] == ["earlier"]
     assert dry["transfer"]["configurations"][0] == {"x": x}
     assert dry["first_launch_requests"][0]["assign"]["params"]["x"] == x

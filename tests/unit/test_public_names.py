@@ -35,7 +35,7 @@ pause: --debug --study
 report: --debug --output --study -o
 resume: --debug --study
 retry: --debug --study --trial
-run: --debug --dry-run --metrics-host --metrics-port --set --study --trials
+run: --debug --dry-run --json --metrics-host --metrics-port --set --study --trials
 schedule: --debug --force --json --output --study --trial -o
 schema:
 set: --debug --host --pid --study

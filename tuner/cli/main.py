@@ -107,6 +107,9 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show devices, sampler and pruner, and start nothing.")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: print every detail as JSON.")
+    ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Port of a Prometheus endpoint; 0 is any free port."),
@@ -127,10 +130,13 @@ def run(
             extra_arguments=words or (),
         )
         if dry_run:
-            from tuner.compose import run_report
+            from tuner.compose.dry_run import DryRun
 
-            print(run_report.dry_run(config, os.environ))
+            would = DryRun.of(config, os.environ)
+            print(would.as_json() if as_json else would.as_text())
             return
+        if as_json:
+            raise ConfigError("shows a dry run only. Write: --dry-run --json", key="--json")
         console = Console()
         serve_at = None if metrics_port is None else (metrics_host, metrics_port)
         end = run_study(config, console, os.environ, serve_at)

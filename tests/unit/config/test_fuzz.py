@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.unit.config.study_mutations import EVERY_KEY, SEEDS, spoilt
-from tuner.compose.run_report import dry_run
+from tuner.compose.dry_run import DryRun
 from tuner.config.study_file import load_study_file
 from tuner.errors import EXIT_BAD_INPUT, TunerError
 
@@ -47,7 +47,8 @@ def answer(content: bytes) -> str:
     """What is said about a study file; empty where it is fine."""
     FILE.write_bytes(content)
     try:
-        dry_run(load_study_file(FILE, environ={}), {}).encode()
+        would = DryRun.of(load_study_file(FILE, environ={}), {})
+        (would.as_text() + would.as_json()).encode()
     except TunerError as error:
         said, code = str(error), error.exit_code
     else:
