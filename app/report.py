@@ -179,8 +179,12 @@ def _convergence(subject: _Subject, place: int) -> Iterator[tuple[str, Figure]]:
         figure = convergence_figure(
             trials, scale, best, objective, place=place, revision="report", part=part
         )
-        outside = f", without {part.n_outside} far values (zoom out)" if part else ""
-        yield f"Convergence of {objective.name} against {axis.value}{outside}", figure
+        if part:
+            text = f"{part.n_outside} far values are outside of the picture: zoom out"
+            figure.add_annotation(
+                text=text, x=0, y=1, xref="paper", yref="paper", yanchor="bottom", showarrow=False
+            )
+        yield f"Convergence of {objective.name} against {axis.value}", figure
 
 
 def _several(subject: _Subject) -> Iterator[tuple[str, Figure]]:

@@ -40,7 +40,6 @@ def _page(shown: Shown) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(f"What you ask for is recorded as by {control.who}.")
             st.button("Lock", on_click=lock)
-        tell()
         left, right = st.columns(2)
         with left:
             _budget(control, shown)
@@ -95,6 +94,8 @@ def _present(shown: Shown, control: Control | None) -> None:
     st.dataframe(columns, hide_index=True, width=420, key="budget now")
     if control is not None:
         _study_buttons(control, is_paused=bool(present.paused_by), standing=standing)
+        # Here, because a button of this part draws this part alone anew.
+        tell()
 
 
 def _amount(name: str, amount: float) -> str:
