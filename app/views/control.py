@@ -105,7 +105,8 @@ def _amount(name: str, amount: float) -> str:
         case "time":
             return duration(amount)
         case "energy":
-            return f"{amount:.4g} kWh"
+            # Also where no device reports its power.
+            return f"{amount:.4g} kWh" if amount else "none measured"
         case _:
             return f"{amount:.4g}"
 
