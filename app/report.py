@@ -180,7 +180,7 @@ def _convergence(subject: _Subject, place: int) -> Iterator[tuple[str, Figure]]:
             trials, scale, best, objective, place=place, revision="report", part=part
         )
         if part:
-            text = f"{part.n_outside} far values are outside of the picture: zoom out"
+            text = f"{part.n_outside} values are outside of the picture: zoom out"
             figure.add_annotation(
                 text=text, x=0, y=1, xref="paper", yref="paper", yanchor="bottom", showarrow=False
             )
