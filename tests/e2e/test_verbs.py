@@ -115,7 +115,8 @@ def check_studies(folder: StudyFolder) -> None:
 def check_status(folder: StudyFolder) -> None:
     lines = fine(folder.tuner("status")).splitlines()
     assert lines[0] == "study small: finished (budget reached: 6 trials)"
-    assert lines[3].startswith("spent: 6 of 6 trials begun, ")
+    assert lines[1].startswith("program: ")
+    assert lines[4].startswith("spent: 6 of 6 trials begun, ")
     found = json.loads(fine(folder.tuner("status", "small.db", "--json")))
     assert (found["standing"], found["exit_code"], found["running"]) == ("finished", 0, [])
 
