@@ -14,7 +14,7 @@ from tuner.app.data.compare.studies import Band
 from tuner.app.data.convergence.series import BestSoFar
 from tuner.app.data.trials.curves import Curve
 
-#: Beside the colour, so that lines are told apart in print as well.
+#: In addition to the colour, so that lines differ in print too.
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 

@@ -76,21 +76,26 @@ def convergence_figure(
         ends = (part.low, part.high)
         figure.update_yaxes(range=[math.log10(each) for each in ends] if log_y else ends)
     if has_strip:
-        figure.update_layout(
-            yaxis={"domain": [_POINTS_BOTTOM, 1.0]},
-            yaxis2={
-                "domain": [0.0, _STRIP_TOP],
-                "range": [-1, 1],
-                "showticklabels": False,
-                "showgrid": False,
-                "zeroline": False,
-                "ticks": "",
-                "fixedrange": True,
-                "title": {"text": "no value", "font": {"size": 10}},
-            },
-            xaxis={"anchor": "y2"},
-        )
+        _make_room_for_strip(figure)
     return figure
+
+
+def _make_room_for_strip(figure: go.Figure) -> None:
+    """Trials without a value stand below the points."""
+    figure.update_layout(
+        yaxis={"domain": [_POINTS_BOTTOM, 1.0]},
+        yaxis2={
+            "domain": [0.0, _STRIP_TOP],
+            "range": [-1, 1],
+            "showticklabels": False,
+            "showgrid": False,
+            "zeroline": False,
+            "ticks": "",
+            "fixedrange": True,
+            "title": {"text": "no value", "font": {"size": 10}},
+        },
+        xaxis={"anchor": "y2"},
+    )
 
 
 def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floats) -> bool:

@@ -36,7 +36,7 @@ _looks_lock = threading.Lock()
 def look_at(url: str) -> Look:
     """The one of this process: several browsers share what was read.
 
-    A file that was replaced is read anew, with nothing kept from the old one.
+    A file that was replaced is read again; nothing from the old file is kept.
 
     Raises:
         StoreError: If the database is not there or can't be read.

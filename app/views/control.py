@@ -94,7 +94,7 @@ def _present(shown: Shown, control: Control | None) -> None:
     st.dataframe(columns, hide_index=True, width=420, key="budget now")
     if control is not None:
         _study_buttons(control, is_paused=bool(present.paused_by), standing=standing)
-        # Here, because a button of this part draws this part alone anew.
+        # Here, because a button redraws only the fragment that it is in.
         tell()
 
 

@@ -96,7 +96,7 @@ def _log_in() -> None:
 def _unlock() -> None:
     if _doorkeeper().admits(str(st.session_state.get(_TOKEN_KEY, "")), _client()):
         name = str(st.session_state.get(_NAME_KEY, "")).strip()[:_MAX_NAME] or "somebody"
-        # Nobody has checked the name, as a login would.
+        # The name is unverified: there was no login.
         st.session_state[_WHO_KEY] = f"says to be {name} (dashboard)@{socket.gethostname()}"
     else:
         st.session_state["control refused"] = True

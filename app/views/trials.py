@@ -104,7 +104,7 @@ def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
 class _Rows:
     """The trials of the table by row. A row keeps its trial: what was drawn is what a click opens.
 
-    New trials come at the end, until the list is made anew under another key.
+    New trials are appended until the list is rebuilt under another key.
     """
 
     of: tuple[object, ...]

@@ -24,7 +24,7 @@ def test_the_second_program_is_told_of_the_first(study_folder: StudyFolder) -> N
 
 
 def test_arguments_after_dashes_are_the_programs_and_are_kept(study_folder: StudyFolder) -> None:
-    """They reach the program, the stored start and whoever shows it; others are said."""
+    """The program gets them, the start records them, `status` and `logs` show them."""
     script = 'echo "word $3 $4"; echo \'{{"value": {x}}}\''
     study_folder.study(trial={"command": ["sh", "-c", script, "train", "--x={x}"]})
     first = study_folder.tune("--trials", "1", "--", "--data", "/mnt/a", "--", "--trials", "9")

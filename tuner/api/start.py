@@ -122,11 +122,19 @@ def tune(
         "budget": _with_trials(budget, trials),
         **keys,
     }
+    pickled = [each for each in (stored_train, stored_space) if each]
+    return _followed(_start_call(values, pickled, wait=wait, progress=progress), wait=wait)
+
+
+def _start_call(
+    values: Mapping[str, object], pickled: Sequence[StoredFunction], *, wait: bool, progress: bool
+) -> Study:
+    """Stores the functions that no module holds, and starts the study of a call of `tune`."""
     text, folder = study_text(values), Path.cwd()
     config = config_of_text(text, folder)
     files = StudyFiles(folder=folder, study=config.study)
     with ExitStack() as stack:
-        stored = [store(each, files.functions) for each in (stored_train, stored_space) if each]
+        stored = [store(each, files.functions) for each in pickled]
         for each in stored:
             # Its lock lives on in the process that runs the study.
             stack.callback(os.close, each.fd)
@@ -137,8 +145,7 @@ def tune(
             import_path=(*map(os.path.abspath, sys.path), *(str(each.folder) for each in stored)),
         )
         keep_open = [each.fd for each in stored]
-        study = start(call, config, wait=wait, progress=progress, keep_open=keep_open)
-    return _followed(study, wait=wait)
+        return start(call, config, wait=wait, progress=progress, keep_open=keep_open)
 
 
 def start(

@@ -68,7 +68,7 @@ Words = Annotated[
 
 
 class _WithArguments(TyperCommand):
-    """A command whose words after `--` are for somebody else's program."""
+    """A command that passes the words after `--` to the user's program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Leaves what follows `--` as it stands.

@@ -133,13 +133,9 @@ def dispatch(
             stack, config, database, host, locks, inbox, launcher, reselection
         )
         view = stack.enter_context(other_view or view_of(config, console))
-        shown: View = view if metrics is None else FiguresView(view, metrics.publish)
         files = StudyFiles(folder=config.folder, study=config.study)
-        if config.trial.profile is not None and config.trial.profile.trial == BEST:
-            best = search.best.number if search.best is not None else None
-            shown = BestProfile(shown, files.trial, best)
-        log = files.trackers_log
-        trackers = stack.enter_context(Trackers(shown, log))
+        shown = _informed(view, config, files, metrics, search)
+        trackers = stack.enter_context(Trackers(shown, files.trackers_log))
         hooks = stack.enter_context(Hooks(_hook_terms(config), trackers, groups=launcher.guard))
         trackers.start(_tracker_jobs(study))
         result = _run(study, workplace, view, hooks, trackers, inbox)
@@ -154,6 +150,21 @@ def dispatch(
         confirmation=confirmation,
         front=search.incumbent.front(),
     )
+
+
+def _informed(
+    view: View,
+    config: StudyConfig,
+    files: StudyFiles,
+    metrics: MetricsServer | None,
+    search: StudySearch,
+) -> View:
+    """The view, with what else follows the notices: Prometheus, and the best trial's trace."""
+    shown: View = view if metrics is None else FiguresView(view, metrics.publish)
+    if config.trial.profile is not None and config.trial.profile.trial == BEST:
+        best = search.best.number if search.best is not None else None
+        shown = BestProfile(shown, files.trial, best)
+    return shown
 
 
 def _open_study(

@@ -134,18 +134,7 @@ def open_study(
     start = _start_record(config, search.study_id, seed)
     if other := database.access.run(partial(other_program_text, start=start)):
         say(other)
-    try:
-        recorder = Recorder(
-            database,
-            start,
-            host.all_devices,
-            clock=SystemClock(),
-            budget=config.budget.limits,
-            silent=_silent(database, start, say),
-        )
-    except StoreError:
-        folder.close()
-        raise
+    recorder = _open_recorder(config, database, start, host, folder, say)
     if n_trials or recorder.n_earlier_starts or seed != drawn:
         search.study.sampler = sampler_of(
             config,
@@ -165,6 +154,29 @@ def open_study(
         begun_with=begun_with,
         folder=folder,
     )
+
+
+def _open_recorder(
+    config: StudyConfig,
+    database: Database,
+    start: StartRecord,
+    host: HostDevices,
+    folder: StudyFolder,
+    say: Callable[[str], None],
+) -> Recorder:
+    """Records the start; a start that is refused releases the study's folder."""
+    try:
+        return Recorder(
+            database,
+            start,
+            host.all_devices,
+            clock=SystemClock(),
+            budget=config.budget.limits,
+            silent=_silent(database, start, say),
+        )
+    except StoreError:
+        folder.close()
+        raise
 
 
 def _retry_text(n_trials: int) -> str:

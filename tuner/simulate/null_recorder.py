@@ -60,7 +60,7 @@ class UnwrittenRecorder(Recorder):
     ) -> None:
         super().__init__(database, start, devices, clock=clock)
         self.commands = _NoCommands(
-            database.access, start.study_id, dispatcher_id=self._dispatcher_id
+            database.access, start.study_id, dispatcher_id=self.dispatcher_id
         )
         self.fleet = _NoOthers(database, start.study_id, start.host.process, own_id=0)
         self.usage = _NoUsage({})

@@ -22,12 +22,7 @@ _MAX_RUNGS = 20
 
 def read_rungs(connection: sa.Connection, study_id: int, last_step: int) -> list[int]:
     """Rungs up to a step; none where the pruner has none, or finds them from its trials."""
-    return _rungs_until(read_pruner(connection, study_id), last_step)
-
-
-def rungs_of(study_file: str, last_step: int) -> list[int]:
-    """The same, from the text of a study file."""
-    return _rungs_until(_pruner_of(study_file), last_step)
+    return rungs_until(read_pruner(connection, study_id), last_step)
 
 
 def read_pruner(connection: sa.Connection, study_id: int) -> BasePruner | None:
@@ -41,10 +36,11 @@ def read_pruner(connection: sa.Connection, study_id: int) -> BasePruner | None:
         .limit(1)
     )
     text = connection.execute(query).scalar()
-    return None if text is None else _pruner_of(text)
+    return None if text is None else pruner_in(text)
 
 
-def _pruner_of(study_file: str) -> BasePruner | None:
+def pruner_in(study_file: str) -> BasePruner | None:
+    """The pruner that the text of a study file names, or that is picked for it."""
     try:
         document = read_yaml(study_file)
         if not isinstance(document, dict):
@@ -58,7 +54,8 @@ def _pruner_of(study_file: str) -> BasePruner | None:
         return None  # A file that only its flags have put right.
 
 
-def _rungs_until(pruner: BasePruner | None, last_step: int) -> list[int]:
+def rungs_until(pruner: BasePruner | None, last_step: int) -> list[int]:
+    """The steps up to the last one at which a pruner compares trials."""
     if pruner is None:
         return []
     return [rung for rung in _all_rungs(pruner) if rung <= last_step]

@@ -137,13 +137,8 @@ def _length_within(begins: Floats, ends: Floats, start_s: float, end_s: float) -
     return lengths.clip(min=0.0)
 
 
-def bars_of(leases: Leases, start_s: float = -math.inf, end_s: float = math.inf) -> list[Bar]:
-    """A bar for each lease, in the order of their beginnings."""
-    return bars(spans_of(leases, start_s, end_s), leases.devices)
-
-
 def bars(spans: Spans, devices: Mapping[int, HostDevice]) -> list[Bar]:
-    """A bar for each span."""
+    """A bar for each span, in their order."""
     labels: dict[int, list[str]] = {}
     for attempt, device in zip(spans.attempt_ids.tolist(), spans.device_ids.tolist(), strict=True):
         labels.setdefault(attempt, []).append(devices[device].label)

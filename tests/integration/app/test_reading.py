@@ -16,10 +16,10 @@ import sqlalchemy as sa
 from optuna.trial import TrialState, create_trial
 
 from tests.integration.stored_studies import seeded
+from tests.unit.app.columns import bars_of
 from tuner.actions.delete import delete_study
 from tuner.app.data.connection import ReadOnlyDatabase
 from tuner.app.data.convergence.series import pareto_front
-from tuner.app.data.devices.timeline import bars_of
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.page_data import Look
 from tuner.app.data.trials.one_trial import log_tail

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from optuna.study import StudyDirection
 
 from tuner.app.data.devices.leases import HostDevice, Leases, lease_columns
+from tuner.app.data.devices.timeline import Bar, bars, spans_of
 from tuner.app.data.outcome_words import CODES
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.attempt import AttemptState, Outcome
@@ -123,3 +125,8 @@ def stored_attempt(*, seed: int = 0) -> StoredAttempt:
         ended_at=None,
         finished_at=None,
     )
+
+
+def bars_of(leases: Leases, start_s: float = -math.inf, end_s: float = math.inf) -> list[Bar]:
+    """A bar for each lease, in the order of their beginnings."""
+    return bars(spans_of(leases, start_s, end_s), leases.devices)

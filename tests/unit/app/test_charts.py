@@ -12,7 +12,7 @@ import pytest
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.study import StudyDirection
 
-from tests.unit.app.columns import ACCURACY, LOSS, NAN, device, lease, leases, trials
+from tests.unit.app.columns import ACCURACY, LOSS, NAN, bars_of, device, lease, leases, trials
 from tuner.app.charts.convergence import convergence_figure, pareto_figure
 from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.palette import BEST, COLOURS
@@ -21,7 +21,7 @@ from tuner.app.charts.style import to_json
 from tuner.app.charts.timeline import timeline_figure
 from tuner.app.data.convergence.best_part import BestPart, best_part
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
-from tuner.app.data.devices.timeline import ABANDONED, bars_of
+from tuner.app.data.devices.timeline import ABANDONED
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.queries.studies import Objective

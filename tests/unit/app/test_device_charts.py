@@ -6,14 +6,14 @@ from datetime import datetime
 
 import numpy as np
 
-from tests.unit.app.columns import NAN, device, lease, leases
+from tests.unit.app.columns import NAN, bars_of, device, lease, leases
 from tuner.app.charts.heat_map import heat_map_figure
 from tuner.app.charts.palette import COLOURS
 from tuner.app.charts.timeline import timeline_figure
 from tuner.app.charts.zone import Zone
 from tuner.app.data.devices.idle_time import IdleBar
 from tuner.app.data.devices.samples import Bins, Window
-from tuner.app.data.devices.timeline import bars_of
+from tuner.app.data.devices.timeline import 
 from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 
 DEVICES = [device(0), device(1)]

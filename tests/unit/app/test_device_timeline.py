@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.unit.app.columns import NAN, device, lease, leases
+from tests.unit.app.columns import NAN, bars_of, device, lease, leases
 from tuner.app.data.devices.history import CAUSES, IdleColumns
 from tuner.app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use
 from tuner.app.data.devices.leases import Leases
@@ -15,7 +15,6 @@ from tuner.app.data.devices.now import devices_now, now_table
 from tuner.app.data.devices.samples import Bins, Present, window_of
 from tuner.app.data.devices.timeline import (
     ABANDONED,
-    bars_of,
     by_cause,
     by_outcome,
     drawable,

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.app.columns import NAN, trials
 from tuner.app.charts.many_curves import CurveAxes, many_curves_figure
-from tuner.app.data.convergence.rungs import rungs_of
+from tuner.app.data.convergence.rungs import pruner_in, rungs_until
 from tuner.app.data.trials.curves import MAX_CURVES, Curve, pick, thinned
 
 AXES = CurveAxes(name="loss", log_x=False, log_y=False)
@@ -74,7 +74,7 @@ def test_of_many_trials_the_best_the_newest_and_the_asked_one_are_drawn() -> Non
     ],
 )
 def test_rungs_of_a_study_file(pruner: str, rungs: list[int]) -> None:
-    assert rungs_of(f"study: a\npruner: {pruner}\n", last_step=30) == rungs
+    assert rungs_until(pruner_in(f"study: a\npruner: {pruner}\n"), last_step=30) == rungs
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_rungs_of_a_study_file(pruner: str, rungs: list[int]) -> None:
     ids=["nothing", "auto", "several objectives"],
 )
 def test_rungs_of_what_is_picked(text: str, rungs: list[int]) -> None:
-    assert rungs_of(text, last_step=30) == rungs
+    assert rungs_until(pruner_in(text), last_step=30) == rungs
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_rungs_of_what_is_picked(text: str, rungs: list[int]) -> None:
     ids=["empty", "torn"],
 )
 def test_no_rungs_without_a_pruner(text: str) -> None:
-    assert rungs_of(text, last_step=30) == []
+    assert rungs_until(pruner_in(text), last_step=30) == []
 
 
 def test_figure_fades_the_pruned_and_shows_the_picked_over_all() -> None:

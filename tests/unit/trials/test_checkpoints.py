@@ -177,7 +177,7 @@ def test_what_is_half_written_is_no_state_and_is_left_to_who_writes_it(
 
 
 def _alone() -> None:
-    """One process has nobody to wait for."""
+    """A single process waits for no other rank."""
 
 
 def _save_files(folder: CheckpointFolder, step: int, text: str) -> None:

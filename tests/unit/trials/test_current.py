@@ -1,4 +1,4 @@
-"""`tuner.current()` in a script that nobody started but the user."""
+"""`tuner.current()` in a script that the user started without the tuner."""
 
 from __future__ import annotations
 

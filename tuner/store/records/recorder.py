@@ -119,17 +119,17 @@ class Recorder:
             database.access.run(lambda c: self._begin(c, start, devices, at, budget, silent))
         database.storage.look_again()  # Trials of those that died wait by now.
         database.storage.read_again(start.study_id, self.tried_again)
-        self._ownership = Ownership(self._dispatcher_id, start.study_id, budget.trials, clock)
+        self._ownership = Ownership(self.dispatcher_id, start.study_id, budget.trials, clock)
         #: One that was begun to be written, and may be in the database.
         self._taken: _Batch | None = None
         self._n_batches = 0
         database.storage.write_for(self._ownership, self.commit)
-        self.commands = Commands(database.access, start.study_id, dispatcher_id=self._dispatcher_id)
+        self.commands = Commands(database.access, start.study_id, dispatcher_id=self.dispatcher_id)
         self.fleet = Fleet(
             database,
             start.study_id,
             start.host.process,
-            self._dispatcher_id,
+            self.dispatcher_id,
             device_s_elsewhere=self.past.device_s,
             energy_kwh_elsewhere=self.past.energy_kwh,
         )
@@ -161,9 +161,7 @@ class Recorder:
         #: How many dispatchers have begun to work on the study before this one.
         self.n_earlier_starts = count_starts(connection, start.study_id)
         labels = [device.label for device in devices]
-        self._dispatcher_id = insert_dispatcher(
-            connection, start, self._host_id, at, labels, budget
-        )
+        self.dispatcher_id = insert_dispatcher(connection, start, self._host_id, at, labels, budget)
 
     def add_devices(self, devices: Sequence[Device]) -> None:
         """This dispatcher may lease these too.
@@ -205,11 +203,6 @@ class Recorder:
         return self._database.rescue()
 
     @property
-    def dispatcher_id(self) -> int:
-        """Id of this dispatcher's own row."""
-        return self._dispatcher_id
-
-    @property
     def url(self) -> sa.URL:
         """Of the database."""
         return self._database.engine.url
@@ -235,7 +228,7 @@ class Recorder:
     ) -> None:
         """The intent, to be committed before anything is started."""
         row: Row = {
-            "dispatcher_id": self._dispatcher_id,
+            "dispatcher_id": self.dispatcher_id,
             "trial_id": attempt.trial_id,
             "number": attempt.number,
             "state": attempt.state,
@@ -335,7 +328,7 @@ class Recorder:
 
         def work(connection: sa.Connection) -> bool:
             self._ownership.renew(connection)
-            return roll_up(connection, self._dispatcher_id, int(at.timestamp()))
+            return roll_up(connection, self.dispatcher_id, int(at.timestamp()))
 
         with self._errors():
             return self._database.access.run(work)
@@ -400,9 +393,9 @@ class Recorder:
         batch.optuna_rows.write(connection)
         batch.attempt_rows.write(connection, self._rows)
         batch.checkpoint_rows.write(connection, self._ownership.study_id, self._rows)
-        batch.usage_rows.write(connection, self._dispatcher_id, self._rows)
+        batch.usage_rows.write(connection, self.dispatcher_id, self._rows)
         if batch.dispatcher:
-            own = sa.update(_DISPATCHERS).where(_DISPATCHERS.c.id == self._dispatcher_id)
+            own = sa.update(_DISPATCHERS).where(_DISPATCHERS.c.id == self.dispatcher_id)
             connection.execute(own.values(batch.dispatcher))
 
     def attempts_of(self, trial_id: int) -> int:
@@ -449,7 +442,7 @@ class Recorder:
         return slot
 
     def _event(self, name: str, at: datetime, attempt_id: AttemptId | None, detail: str) -> None:
-        self._pending.add_event(name, at, self._dispatcher_id, attempt_id, detail)
+        self._pending.add_event(name, at, self.dispatcher_id, attempt_id, detail)
 
     def _errors(self) -> AbstractContextManager[None]:
         return store_errors(self._database.shown_url)
