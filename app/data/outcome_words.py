@@ -5,7 +5,7 @@ from __future__ import annotations
 from optuna.trial import TrialState
 
 from tuner.attempt import Cause, Outcome
-from tuner.queries.trials import NOT_A_NUMBER, WORDS, word_of
+from tuner.queries.trials.listing import NOT_A_NUMBER, WORDS, word_of
 
 #: The places of the words are their codes in columns.
 ALL_WORDS: tuple[str, ...] = (

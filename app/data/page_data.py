@@ -25,7 +25,7 @@ from tuner.app.data.trials.table import GrowingParams, Params
 from tuner.queries.locate import StoredStudy, stored_studies
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import Objective, read_objectives, read_studies
-from tuner.queries.trial_params import read_distributions
+from tuner.queries.trials.params import read_distributions
 from tuner.results.best import BestConfiguration
 from tuner.results.confirmations import Confirmation, read_confirmation
 

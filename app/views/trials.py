@@ -22,8 +22,8 @@ from tuner.app.views.control import trial_buttons
 from tuner.app.views.figure import show_figure
 from tuner.app.views.shell import Shown
 from tuner.checkpoints.trial_folders import TrialKey
-from tuner.queries.attempts import StoredAttempt
 from tuner.queries.checkpoints import ShownCheckpoint
+from tuner.queries.trials.attempts import StoredAttempt
 from tuner.queries.usage import AttemptUse
 from tuner.search_spaces import ParamValue
 from tuner.terminal.wording import duration, values_text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import ConfigError
-from tuner.queries.trials import PARAM_PREFIX
+from tuner.queries.trials.listing import PARAM_PREFIX
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 

@@ -21,7 +21,7 @@ from tuner.errors import StoreError
 from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.queries.locate import Place, StoredStudy, choose_study, reading, refuse_taken, writing
 from tuner.queries.studies import Objective, read_objectives
-from tuner.queries.trial_params import read_space, read_whole_params
+from tuner.queries.trials.params import read_space, read_whole_params
 from tuner.search.samplers.transfer import TRANSFER_ATTR
 from tuner.search.study_identity import IDENTITY_ATTR, OBJECTIVES_ATTR, SPACE_ATTR, to_optuna
 from tuner.search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, identity, to_json

@@ -13,7 +13,7 @@ from tuner.actions.config_input import Given
 from tuner.actions.fit_to_space import fit_all, fitted, fitted_freely
 from tuner.config import StudyConfig
 from tuner.queries.locate import Place, StoredStudy, choose_study, reading, writing
-from tuner.queries.trial_params import read_distributions, read_fixed, read_params, read_space
+from tuner.queries.trials.params import read_distributions, read_fixed, read_params, read_space
 from tuner.search.study_identity import open_study, to_optuna
 from tuner.search_spaces import ParamValue, SearchSpace
 from tuner.store.connection.database import Database, open_database, store_errors

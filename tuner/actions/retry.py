@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from tuner.errors import ConfigError
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, choose_study, writing
-from tuner.queries.trial_params import read_params
+from tuner.queries.trials.params import read_params
 from tuner.store.optuna_tables.statements import (
     ASKED_BY_ATTR,
     FIXED_PARAMS_ATTR,

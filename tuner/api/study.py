@@ -183,7 +183,7 @@ class Study:
 
     def _records(self) -> list[dict[str, object]]:
         from tuner.queries.studies import read_objectives
-        from tuner.queries.trials import Choice, read_trials
+        from tuner.queries.trials.listing import Choice, read_trials
         from tuner.terminal.trials import trials_records
 
         place = self._place()

@@ -114,7 +114,7 @@ def trials(
     with Edge(debug, **_EDGE):
         from tuner.queries.locate import choose_study, find_place, reading
         from tuner.queries.studies import read_objectives
-        from tuner.queries.trials import Choice, read_trials
+        from tuner.queries.trials.listing import Choice, read_trials
         from tuner.terminal import trials as show_trials
 
         place = find_place(source, study, os.environ)

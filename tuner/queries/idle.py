@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from tuner.devices.idle_causes import FRESH_S, IdleCause
-from tuner.queries.attempts import label_of
 from tuner.queries.dispatchers import StoredDispatcher
+from tuner.queries.trials.attempts import label_of
 from tuner.store.optuna_tables.statements import in_zone
 from tuner.store.schema.models import AttemptRow, DeviceRow, HostRow, IdleRow, LeaseRow
 from tuner.store.schema.statements import in_utc

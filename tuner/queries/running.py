@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tuner.attempt import AttemptState
-from tuner.queries.attempts import StoredAttempt, read_attempts
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables
 from tuner.queries.studies import StudySummary
+from tuner.queries.trials.attempts import StoredAttempt, read_attempts
 from tuner.store.optuna_tables.statements import TRIALS, aware, read_curves
 from tuner.store.schema.models import AttemptRow, ClaimRow, MetricRow
 

@@ -23,8 +23,8 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.running import RunningTrial, read_running
 from tuner.queries.studies import StudySummary, read_studies
 from tuner.queries.study_state import Grid, Standing, judge
-from tuner.queries.trial_params import read_params, read_points
-from tuner.queries.trials import BY_VALUE, Choice, StoredTrial, read_trials
+from tuner.queries.trials.listing import BY_VALUE, Choice, StoredTrial, read_trials
+from tuner.queries.trials.params import read_params, read_points
 from tuner.queries.usage import read_energy_kwh
 from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.search.samplers.grid_points import GridPoints

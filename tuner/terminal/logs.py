@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from tuner.checkpoints.paths import StudyFiles
 from tuner.errors import ConfigError, TunerError
 from tuner.launch.log_limit import read_log
-from tuner.queries.attempts import StoredAttempt, read_attempts
 from tuner.queries.locate import Place, choose_study, reading
+from tuner.queries.trials.attempts import StoredAttempt, read_attempts
 from tuner.store.optuna_tables.statements import TRIALS
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")

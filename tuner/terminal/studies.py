@@ -14,7 +14,7 @@ from tuner.queries.dispatchers import StoredDispatcher
 from tuner.queries.running import RunningTrial
 from tuner.queries.status import StudyStatus
 from tuner.queries.studies import StudySummary
-from tuner.queries.trials import PAUSED, WORDS
+from tuner.queries.trials.listing import PAUSED, WORDS
 from tuner.results.confirmations import Confirmation
 from tuner.terminal import wording
 from tuner.terminal.idle import idle_texts

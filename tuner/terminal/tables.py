@@ -12,7 +12,7 @@ from enum import Enum
 from optuna.trial import TrialState
 from rich.cells import cell_len
 
-from tuner.queries.trials import WORDS
+from tuner.queries.trials.listing import WORDS
 from tuner.terminal import wording
 
 _GAP = "  "

@@ -13,13 +13,13 @@ from tuner.attempt import AttemptState, Outcome
 from tuner.devices.idle_causes import IdleCause
 from tuner.devices.occupancy import size_text
 from tuner.errors import ConfigError
-from tuner.queries.attempts import StoredAttempt, read_attempts
 from tuner.queries.checkpoints import read_checkpoints
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
 from tuner.queries.idle import read_idle_now
 from tuner.queries.locate import StoredStudy
 from tuner.queries.schedules import read_members, read_origins, read_why_replaced
-from tuner.queries.trial_params import read_first_rung, read_fixed, read_whole_params
+from tuner.queries.trials.attempts import StoredAttempt, read_attempts
+from tuner.queries.trials.params import read_first_rung, read_fixed, read_whole_params
 from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import (
     TRIALS,

@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from tuner.queries.locate import snapshot
 from tuner.queries.studies import read_objectives
-from tuner.queries.trials import Choice, StoredTrial, read_trials
+from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
 from tuner.tracking.port import Point, Run, RunEnd, RunStatus, TrackedStudy, Tracker
 from tuner.tracking.progress import ProgressFiles
 from tuner.tracking.read import (

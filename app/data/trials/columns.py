@@ -19,8 +19,8 @@ from optuna.trial import TrialState
 
 from tuner.app.data.columns import Columns, Flags, Floats, Numbers, joined
 from tuner.app.data.outcome_words import COMPLETED, PAUSED, PRUNED, code_of
-from tuner.queries.attempt_times import AttemptTimes, read_attempt_times
-from tuner.queries.last_reports import read_last_reports
+from tuner.queries.trials.attempt_times import AttemptTimes, read_attempt_times
+from tuner.queries.trials.last_reports import read_last_reports
 from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS, read_values

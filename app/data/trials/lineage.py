@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tuner.app.data.convergence.rungs import read_pruner
 from tuner.queries.schedules import read_origins
-from tuner.queries.trial_params import read_whole_params
+from tuner.queries.trials.params import read_whole_params
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.replacement import changes_text
 from tuner.store.optuna_tables.statements import TRIALS

@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from tuner.app.data.trials.run_alone import read_command_alone
 from tuner.checkpoints.paths import FOLDER_NAME
 from tuner.checkpoints.trial_folders import TrialKey, locate
-from tuner.queries.attempts import StoredAttempt
 from tuner.queries.checkpoints import ShownCheckpoint, read_checkpoints
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
-from tuner.queries.trials import Choice, StoredTrial, read_trials
+from tuner.queries.trials.attempts import StoredAttempt
+from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
 from tuner.search.study_identity import IDENTITY_ATTR, key_of
 from tuner.store.optuna_tables.statements import STUDY_ATTRS, TRIALS
 from tuner.store.schema.models import AttemptRow, MetricRow

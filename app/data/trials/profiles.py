@@ -14,7 +14,7 @@ from pathlib import Path
 from tuner.checkpoints.paths import FOLDER_NAME
 from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.monitoring.best_profile import PROFILES
-from tuner.queries.attempts import StoredAttempt
+from tuner.queries.trials.attempts import StoredAttempt
 
 #: Of work on a GPU, and on the CPU.
 _CATEGORIES = ("kernel", "cpu_op")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 
 from tuner.launch.request import trial_environment
-from tuner.queries.attempts import StoredAttempt
 from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.trials.attempts import StoredAttempt
 from tuner.results.command_line import read_program
 from tuner.search_spaces import ParamValue
 from tuner.store.schema.models import DispatcherRow

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from tuner.app.data.outcome_words import ALL_WORDS, CODES, WAITING, shown
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.queries.studies import Objective
-from tuner.queries.trial_params import read_fixed, read_whole_params
+from tuner.queries.trials.params import read_fixed, read_whole_params
 from tuner.search_spaces import ParamValue
 
 #: By trial id.

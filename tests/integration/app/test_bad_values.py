@@ -15,7 +15,7 @@ from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.page_data import look_at
 from tuner.attempt import Cause, Outcome
 from tuner.queries.studies import read_objectives
-from tuner.queries.trials import Choice, read_trials
+from tuner.queries.trials.listing import Choice, read_trials
 
 __all__ = ["url"]
 INF = float("inf")

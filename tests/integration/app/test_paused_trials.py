@@ -23,7 +23,7 @@ from tuner.app.report import write_report
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import read_objectives
-from tuner.queries.trials import Choice, StoredTrial, read_trials
+from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
 from tuner.terminal.trials import trials_json, trials_text
 
 

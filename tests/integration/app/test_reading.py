@@ -30,7 +30,7 @@ from tuner.checkpoints.trial_folders import StudyKey, TrialFolders, TrialKey
 from tuner.errors import StoreError
 from tuner.process_identity import own_process
 from tuner.queries.locate import StoredStudy
-from tuner.queries.trials import Choice, read_trials
+from tuner.queries.trials.listing import Choice, read_trials
 from tuner.queries.usage import NO_USE
 
 NOW = seeded.NOW
@@ -242,7 +242,7 @@ def test_best_of_several_objectives_is_the_front(url: str) -> None:
 
 def attempt(log_path: Path, host: str = seeded.HERE) -> Any:
     from tuner.attempt import AttemptState
-    from tuner.queries.attempts import StoredAttempt
+    from tuner.queries.trials.attempts import StoredAttempt
 
     at: datetime | None = None
     return StoredAttempt(

@@ -19,7 +19,7 @@ from tuner.app.data.trials.columns import GrowingTrials
 from tuner.attempt import Outcome
 from tuner.queries.locate import choose_study
 from tuner.queries.studies import read_objectives, read_studies
-from tuner.queries.trials import Choice, read_trials
+from tuner.queries.trials.listing import Choice, read_trials
 from tuner.store.optuna_tables.pauses import PAUSED_KEY, is_paused
 from tuner.terminal.studies import counts_text
 from tuner.terminal.why import explain

@@ -30,7 +30,7 @@ from tuner.errors import ConfigError
 from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.queries.locate import choose_study
 from tuner.queries.studies import Objective, read_objectives
-from tuner.queries.trials import Choice, StoredTrial, read_trials
+from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
 from tuner.terminal.trials import trials_csv, trials_json, trials_text
 
 

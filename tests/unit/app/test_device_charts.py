@@ -13,7 +13,6 @@ from tuner.app.charts.timeline import timeline_figure
 from tuner.app.charts.zone import Zone
 from tuner.app.data.devices.idle_time import IdleBar
 from tuner.app.data.devices.samples import Bins, Window
-from tuner.app.data.devices.timeline import 
 from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 
 DEVICES = [device(0), device(1)]

@@ -13,11 +13,11 @@ from optuna.trial import TrialState
 
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ConfigError
-from tuner.queries.attempt_times import AttemptTimes, read_attempt_times, times_of
-from tuner.queries.attempts import StoredAttempt, read_attempts
-from tuner.queries.last_reports import read_last_reports
 from tuner.queries.studies import Objective
-from tuner.queries.trial_params import read_fixed, read_whole_params
+from tuner.queries.trials.attempt_times import AttemptTimes, read_attempt_times, times_of
+from tuner.queries.trials.attempts import StoredAttempt, read_attempts
+from tuner.queries.trials.last_reports import read_last_reports
+from tuner.queries.trials.params import read_fixed, read_whole_params
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import nearest
 from tuner.store.optuna_tables.feasibility import infeasible_trials

@@ -1,0 +1,1 @@
+"""What is read of trials and their attempts."""
