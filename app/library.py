@@ -17,6 +17,5 @@ def library_file() -> Path:
 def figure_script() -> str:
     """An ES module whose default export, `mount`, draws a figure into an element."""
     folder = Path(__file__).parent / "views"
-    return "".join(
-        (folder / name).read_text() for name in ("sketch.js", "figure_words.js", "figure.js")
-    )
+    names = ("sketch.js", "figure_words.js", "parallel.js", "figure.js")
+    return "".join((folder / name).read_text() for name in names)

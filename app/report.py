@@ -32,9 +32,9 @@ from tuner.app.data.trials.optuna_sample import (
 )
 from tuner.app.library import figure_script, library_file
 from tuner.queries.locate import StoredStudy
+from tuner.queries.results.best import render
+from tuner.queries.results.formats import Format
 from tuner.queries.studies import Objective
-from tuner.results.best import render
-from tuner.results.formats import Format
 from tuner.terminal.studies import study_trials_text
 from tuner.terminal.wording import duration
 
@@ -142,7 +142,7 @@ def _facts(subject: _Subject, now: datetime) -> str:
     rows = {
         "state": f"{progress.standing.value}. {progress.reason}",
         "trials": study_trials_text(progress.study, progress.budget.trials),
-        "time worked": duration(progress.spent.time_s),
+        "active time": duration(progress.spent.time_s),
         "device-hours": f"{progress.spent.device_s / 3600:.3g}",
         "database": subject.look.shown_url,
         "written": f"{now:%Y-%m-%d %H:%M:%S} UTC",

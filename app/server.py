@@ -19,6 +19,7 @@ from streamlit.starlette import App
 
 import tuner.app.main
 from tuner.app.assets import Assets
+from tuner.app.control_session import ControlCookie
 from tuner.app.data.page_data import look_at
 from tuner.errors import TunerError
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
@@ -68,7 +69,8 @@ def main() -> None:
     told = parser.parse_args()
     threading.Thread(target=_read_ahead, daemon=True, name="read ahead").start()
     threading.Thread(target=_end_with_the_parent, daemon=True, name="parent").start()
-    App(_MAIN, middleware=[Middleware(Assets)]).run(config=settings(told.host, told.port))
+    middleware = [Middleware(ControlCookie, port=told.port), Middleware(Assets)]
+    App(_MAIN, middleware=middleware).run(config=settings(told.host, told.port))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ from benchmarks.common.machine import package_versions, this_machine
 from benchmarks.common.results import write_json
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess
 from tuner.attempt import Attempt
-from tuner.clock import Instant
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.device import Device
 from tuner.devices.nvidia.probe import open_nvml
@@ -40,8 +39,9 @@ from tuner.devices.usage.readings import DeviceReading
 from tuner.devices.usage.tally import Holding, Tally, tally_of
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.host.clock import Instant
 from tuner.store.connection.database import Database, open_database
-from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, host_facts
 from tuner.store.records.recorder import Recorder
 

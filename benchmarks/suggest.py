@@ -46,7 +46,7 @@ from benchmarks.common.prefilled import (
 from benchmarks.common.results import write_json
 from tuner.config import Direction, SamplerConfig
 from tuner.search.samplers.bounded import BoundedSampler
-from tuner.search.samplers.out_of_process import OutOfProcessSampler, out_of_process
+from tuner.search.samplers.out_of_process.sampler import OutOfProcessSampler, out_of_process
 from tuner.search.samplers.registry import build_sampler
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database, open_database

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+
+from tuner.search_spaces.flow import flow
 from tuner.search_spaces.schema import parse_stored_space
-from tuner.search_spaces.space import AnySpace, DefineByRunSpace, ParamValue, SearchSpace
+from tuner.search_spaces.space import (
+    AnySpace,
+    DefineByRunSpace,
+    Distribution,
+    Parameter,
+    ParamValue,
+    SearchSpace,
+)
 
 _DECLARED = "declared"
 _DEFINE_BY_RUN = "define_by_run"
@@ -51,6 +62,39 @@ def differences(old: AnySpace | None, new: AnySpace | None) -> list[str]:
     added = [f"{name} is new" for name in after if name not in before]
     gone = [f"{name} is gone" for name in before if name not in after]
     return changed + added + gone
+
+
+def difference_in_code(
+    space: AnySpace | None, name: str, distribution: BaseDistribution
+) -> tuple[str, str] | None:
+    """Compares the range that code has for a parameter with that of a declared space.
+
+    Args:
+        space: What the study file declares.
+        name: Of the parameter.
+        distribution: What the code asks for.
+
+    Returns:
+        The two as a study file has them, that of the space first; None where they are equal, or
+        where the space does not declare the parameter.
+    """
+    if not isinstance(space, SearchSpace) or not isinstance(distribution, Distribution):
+        return None
+    in_code = Parameter(name=name, distribution=distribution)
+    if name in space.constants:
+        return flow(space.constants[name]), flow(in_code.to_mapping())
+    declared = next((each for each in space.parameters if each.name == name), None)
+    if declared is None or _is_alike(declared.distribution, distribution):
+        return None
+    return flow(replace(declared, when={}).to_mapping()), flow(in_code.to_mapping())
+
+
+def _is_alike(one: Distribution, other: Distribution) -> bool:
+    match one, other:
+        case CategoricalDistribution(), CategoricalDistribution():
+            return sorted(map(repr, one.choices)) == sorted(map(repr, other.choices))
+        case _:
+            return one == other
 
 
 def _in_words(space: AnySpace | None) -> str:

@@ -13,6 +13,7 @@ from tuner.search_spaces.space import AnySpace, DefineByRunSpace, SearchSpace, S
 from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
 
 _TARGET = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_EXAMPLE = "such as search_space: {lr: {type: float, low: 1.0e-4, high: 0.1, log: true}}"
 _FORMS = "a mapping of parameters, the path of a .yaml file, or module:function"
 
 
@@ -30,7 +31,7 @@ def load_space(source: object, base_dir: Path) -> AnySpace:
     if isinstance(source, Mapping):
         return parse_space(source)
     if not isinstance(source, str):
-        raise SpaceError(f"is {source!r}, but must be {_FORMS}.")
+        raise SpaceError(f"is {source!r:.200}, but must be {_FORMS}, {_EXAMPLE}")
     if source.endswith((".yaml", ".yml")):
         return _load_named(source, base_dir)
     if _TARGET.fullmatch(source):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
@@ -31,6 +32,13 @@ _KEYS_OF_TYPE = {
     "float": ("type", "low", "high", "log", "step", "when"),
     "int": ("type", "low", "high", "log", "step", "when"),
     "categorical": ("type", "choices", "when"),
+}
+_TYPES_OF_OTHERS = {
+    **dict.fromkeys(("double", "real", "number", "uniform", "loguniform", "continuous"), "float"),
+    **dict.fromkeys(("integer", "randint", "intuniform", "discrete", "quniform"), "int"),
+    **dict.fromkeys(
+        ("choice", "choices", "enum", "category", "grid", "bool", "boolean"), "categorical"
+    ),
 }
 #: Beyond that a float does not tell one step from the next.
 _MAX_STEPS = 2**53
@@ -74,7 +82,8 @@ def _parse(mapping: Mapping[str, object], read: Callable[[str, object], Entry]) 
         except SpaceError as mistake:
             mistakes.append(mistake)
     raise_together(mistakes)
-    return SearchSpace(parameters=tuple(parameters.values()), constants=constants)
+    notes = tuple(_step_notes(entries, parameters.values()))
+    return SearchSpace(parameters=tuple(parameters.values()), constants=constants, notes=notes)
 
 
 def _entries(
@@ -127,10 +136,22 @@ def _read_type(name: str, body: Mapping[str, object]) -> str:
     kind = body["type"]
     if isinstance(kind, str) and kind in _KEYS_OF_TYPE:
         return kind
+    hint = _of_others(name, kind, body) or _hint(str(kind), _KEYS_OF_TYPE)
     raise SpaceError(
-        f"is {kind!r}, but must be float, int or categorical.{_hint(str(kind), _KEYS_OF_TYPE)}",
-        key=f"{name}.type",
+        f"is {kind!r}, but must be float, int or categorical.{hint}", key=f"{name}.type"
     )
+
+
+def _of_others(name: str, kind: object, body: Mapping[str, object]) -> str:
+    """The line to write for the name that a type has in other programs."""
+    meant = _TYPES_OF_OTHERS.get(str(kind).lower().replace("_", "").replace("-", ""))
+    if meant is None:
+        return ""
+    if meant == "categorical":
+        return f" Write {name}: {{type: categorical, choices: [...]}}"
+    ends = ", ".join(f"{key}: {body.get(key, '...')}" for key in ("low", "high"))
+    is_log = str(kind).lower().startswith("log") and "log" not in body
+    return f" Write {name}: {{type: {meant}, {ends}{', log: true' if is_log else ''}}}"
 
 
 def _refuse_unknown_keys(name: str, kind: str, body: Mapping[str, object], words: Words) -> None:
@@ -188,9 +209,33 @@ def _read_range(name: str, kind: str, body: Mapping[str, object], words: Words) 
     _check_log(f"{name}.{words.low}", kind, low, is_log=is_log)
     _check_log_step(name, kind, is_log=is_log, step=step)
     _check_step(name, step, width=high - low)
+    if step is not None:
+        high = _last_step(low, high, step)
     if kind == "float":
         return FloatDistribution(low, high, log=is_log, step=step)
     return IntDistribution(int(low), int(high), log=is_log, step=1 if step is None else int(step))
+
+
+def _last_step(low: float, high: float, step: float) -> float:
+    """The largest value that steps from `low` reach, as Optuna computes it."""
+    first, last, width = (Decimal(str(each)) for each in (low, high, step))
+    reached = first + (last - first) // width * width
+    return high if reached == last else type(high)(reached)
+
+
+def _step_notes(entries: Mapping[str, Entry], parameters: Iterable[Parameter]) -> Iterator[str]:
+    for each in parameters:
+        entry, distribution = entries[each.name], each.distribution
+        if isinstance(entry, Constant) or isinstance(distribution, CategoricalDistribution):
+            continue
+        if distribution.step is None or distribution.high == float(entry.body["high"]):  # type: ignore[arg-type]  # a number, by now
+            continue
+        word, high = entry.words.high, entry.body["high"]
+        yield (
+            f"search_space.{each.name}.{word} is {high}, which steps of {distribution.step} from "
+            f"{distribution.low} do not reach: the largest value is {distribution.high}. "
+            f"Write {word}: {distribution.high}"
+        )
 
 
 def _refuse_missing_ends(name: str, kind: str, body: Mapping[str, object], words: Words) -> None:

@@ -89,9 +89,10 @@ def read_yaml(text: str) -> object:
         if node is None:
             return None
         _refuse_multiplied(node)
+        _refuse_yes_in_lists(node)
         return loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
-        raise _with_place(error) from error
+        raise _with_place(error, text) from error
     except yaml.YAMLError as error:
         raise YamlError(f"not valid YAML: {error}.") from error
     finally:
@@ -122,6 +123,30 @@ def _refuse_multiplied(root: yaml.Node) -> None:
     n_values = size(root)
     if n_values > len(sizes) + _MAX_REPEATED_VALUES:
         raise _at(root, f"aliases (*) make {n_values:,} values of {len(sizes):,}. Write fewer.")
+
+
+def _refuse_yes_in_lists(root: yaml.Node) -> None:
+    """`choices: [yes, no]` is text for people and YAML 1.2, and true and false for PyYAML."""
+    seen: set[int] = set()
+    left = [root]
+    while left:
+        node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        children = _children(node)
+        left += children
+        if not isinstance(node, yaml.SequenceNode):
+            continue
+        for each in children:
+            is_bool = each.tag == "tag:yaml.org,2002:bool"
+            if is_bool and each.value.lower() not in ("true", "false"):
+                value = each.value.lower() in ("yes", "on")
+                raise _at(
+                    each,
+                    f"{each.value} in a list is read as {str(value).lower()}. Write "
+                    f'{str(value).lower()}, or "{each.value}" in quotes for the text.',
+                )
 
 
 def _children(node: yaml.Node) -> list[yaml.Node]:
@@ -165,12 +190,29 @@ def _key_in_words(node: yaml.Node, key: object) -> str:
     return "a key is a list or a mapping"
 
 
-def _with_place(error: yaml.MarkedYAMLError) -> YamlError:
+def _with_place(error: yaml.MarkedYAMLError, text: str) -> YamlError:
     mark = error.problem_mark or error.context_mark
     problem = _in_words(error)
     if mark is None:
         return YamlError(problem)
+    if "mapping values are not allowed" in problem:
+        problem = f"{problem} {_misplaced_colon(text.splitlines(), mark.line)}"
     return YamlError(problem, line=mark.line + 1, column=mark.column + 1)
+
+
+def _misplaced_colon(lines: list[str], at: int) -> str:
+    """Where a `key: value` stands in a place that has none: what is wrong with it, mostly."""
+    here = lines[at] if at < len(lines) else ""
+    above = next((each for each in reversed(lines[:at]) if each.strip()), "")
+    if above and not re.search(r":(\s|$)", above):
+        return f"The line above it, '{above.strip():.60}', needs a colon and a blank: key: value."
+    depth, depth_above = (len(each) - len(each.lstrip()) for each in (here, above))
+    if depth > depth_above and above.strip():
+        return (
+            f"The line '{here.strip():.60}' is indented by {depth} blanks and the one above it by "
+            f"{depth_above}: keys of one mapping begin in the same column."
+        )
+    return "Write one key: value on each line, and text with a colon in it in quotes."
 
 
 def _in_words(error: yaml.MarkedYAMLError) -> str:

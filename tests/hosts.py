@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.process_identity import own_process
+from tuner.host.process_identity import own_process
 from tuner.store.records.provenance import HostFacts, host_facts
 
 #: pids end at 4,194,304.

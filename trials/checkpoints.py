@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from tuner.checkpoints import layout
-from tuner.trials import files
-from tuner.trials.background import Background
-from tuner.trials.states import (
+from tuner.trials.saving import files
+from tuner.trials.saving.background import Background
+from tuner.trials.saving.states import (
     copy_to_cpu,
+    refuse_other_than_mapping,
     refuse_unloadable,
     refuse_unloadable_values,
     with_checksums,
@@ -58,11 +59,13 @@ class CheckpointFolder:
 
     def save(self, state: Mapping[str, Any], step: int) -> Path:
         """Writes beside the final name, syncs, renames: a reader sees all of it or nothing."""
+        refuse_other_than_mapping(state)
         self.wait()
         return self._write(state, step)
 
     def begin_save(self, state: Mapping[str, Any], step: int) -> Path:
         """Copies the state and writes the copy in a thread; `wait` tells how that ended."""
+        refuse_other_than_mapping(state)
         self.wait()
         refuse_unloadable_values(state)
         copy = copy_to_cpu(dict(state))

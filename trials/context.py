@@ -6,27 +6,18 @@ adds what a program on its own device needs.
 
 from __future__ import annotations
 
-import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import BaseTrial
-
-from tuner.messages import MAX_KEY, MAX_METRIC_NAME, Assign, RemarkTopic, name_problem
+from tuner.messages import MAX_METRIC_NAME, Assign, RemarkTopic
 from tuner.trials.checkpoints import CheckpointFolder
 from tuner.trials.determinism import make_deterministic, seed_generators, seed_of_rank
-from tuner.trials.params import Params
-from tuner.trials.worker.link import Link
+from tuner.trials.optuna_trial import OptunaTrial, check_name
 from tuner.trials.worker.metrics import MAX_STEP, StepCounter, as_number
+from tuner.trials.worker.port import Link
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +25,7 @@ if TYPE_CHECKING:
     from tuner.trials.profiling import TraceRecorder
 
 
-class TrialContext(BaseTrial):
+class TrialContext(OptunaTrial):
     """The trial that this process evaluates.
 
     It has every method of `optuna.Trial`, so that an Optuna objective runs unchanged, and adds
@@ -47,13 +38,7 @@ class TrialContext(BaseTrial):
             assign: What the dispatcher assigned: number, parameters, seed, checkpoint folder.
             link: Where reports go and verdicts come from.
         """
-        self._assign = assign
-        self._link = link
-        self._params = Params(assign.params)
-        self._distributions: dict[str, BaseDistribution] = {}
-        self._user_attrs: dict[str, Any] = {}
-        self._constraints: dict[str, float] = {}
-        self._started_at = datetime.datetime.now()
+        super().__init__(assign, link)
         #: For the worker; training code has the methods below.
         self.checkpoints = CheckpointFolder(
             Path(assign.checkpoint_dir),
@@ -66,66 +51,6 @@ class TrialContext(BaseTrial):
         self._steps = StepCounter()
         #: For the worker, which begins and finishes it; None where nothing is recorded.
         self.trace: TraceRecorder | None = None
-
-    # -- what optuna.Trial has ---------------------------------------------------------------
-
-    @property
-    def number(self) -> int:
-        """The number of the trial in its study, from 0."""
-        return self._assign.trial_number
-
-    @property
-    def params(self) -> Params:
-        """The parameters of the study file, and those suggested so far."""
-        return self._params
-
-    @property
-    def distributions(self) -> dict[str, BaseDistribution]:
-        """The distributions of the parameters suggested so far, as in Optuna."""
-        return dict(self._distributions)
-
-    @property
-    def user_attrs(self) -> dict[str, Any]:
-        """What this attempt has passed to `set_user_attr`."""
-        return dict(self._user_attrs)
-
-    @property
-    def constraints(self) -> dict[str, float]:
-        """What this attempt has passed to `set_constraint`."""
-        return dict(self._constraints)
-
-    @property
-    def datetime_start(self) -> datetime.datetime:
-        """When this attempt started, in local time."""
-        return self._started_at
-
-    def suggest_float(
-        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
-    ) -> float:
-        """Suggests a float. A parameter that the study file declares keeps the value from it."""
-        return float(self._suggest(name, FloatDistribution(low, high, log=log, step=step)))
-
-    def suggest_int(
-        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
-    ) -> int:
-        """Suggests an integer. A parameter that the study file declares keeps the value from it."""
-        return int(self._suggest(name, IntDistribution(low, high, log=log, step=step)))
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """Suggests a choice. A parameter that the study file declares keeps the value from it."""
-        return self._suggest(name, CategoricalDistribution(choices))
-
-    def suggest_uniform(self, name: str, low: float, high: float) -> float:
-        """`suggest_float(name, low, high)`, for objectives written for an old Optuna."""
-        return self.suggest_float(name, low, high)
-
-    def suggest_loguniform(self, name: str, low: float, high: float) -> float:
-        """`suggest_float(name, low, high, log=True)`, for an old Optuna."""
-        return self.suggest_float(name, low, high, log=True)
-
-    def suggest_discrete_uniform(self, name: str, low: float, high: float, q: float) -> float:
-        """`suggest_float(name, low, high, step=q)`, for an old Optuna."""
-        return self.suggest_float(name, low, high, step=q)
 
     def report(self, value: float | Mapping[str, float], step: float, **metrics: float) -> None:
         """Reports the value of the objective at a step. Does not wait.
@@ -147,7 +72,7 @@ class TrialContext(BaseTrial):
             raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
         self.last_values = self._by_objective(value)
         for name in metrics:
-            _check_name("report", name, MAX_METRIC_NAME)
+            check_name("report", name, MAX_METRIC_NAME)
         numbers = {name: as_number(name, metric) for name, metric in metrics.items()}
         whole = self._steps.whole(step)
         if self._steps.fraction == step:
@@ -166,37 +91,6 @@ class TrialContext(BaseTrial):
             RanksDisagree: If the last step reported by this rank is not that of rank 0.
         """
         return self._link.should_stop()
-
-    def set_user_attr(self, key: str, value: Any) -> None:
-        """Stores a JSON value with the trial, as in Optuna.
-
-        Args:
-            key: Its name, at most 480 characters.
-            value: Anything that JSON can hold, at most 16 MiB. Save larger data as a file in
-                `checkpoint_dir`.
-
-        Raises:
-            ValueError: If the key or the value is too long.
-        """
-        _check_name("set_user_attr", key, MAX_KEY)
-        self._link.set_attribute(key, value)
-        self._user_attrs[key] = value
-
-    def set_constraint(self, key: str, value: float) -> None:
-        """Sets a constraint, as in Optuna: a trial is feasible if all constraints are 0 or less.
-
-        Args:
-            key: Its name, at most 480 characters.
-            value: By how much it is violated; 0 or less if it is not.
-
-        Raises:
-            ValueError: If the key is too long.
-        """
-        _check_name("set_constraint", key, MAX_KEY)
-        self._link.set_constraint(key, float(value))
-        self._constraints[key] = float(value)
-
-    # -- beyond it ---------------------------------------------------------------------------
 
     @property
     def attempt_number(self) -> int:
@@ -414,13 +308,6 @@ class TrialContext(BaseTrial):
     def _has_gpu(self) -> bool:
         return any(not label.startswith("cpu") for label in self._assign.devices)
 
-    def _suggest(self, name: str, distribution: BaseDistribution) -> Any:
-        if name not in self._params:
-            _check_name("suggest", name, MAX_KEY)
-            self._params[name] = self._link.suggest(name, distribution)
-        self._distributions[name] = distribution
-        return self._params[name]
-
     def _by_objective(self, value: float | Mapping[str, float]) -> dict[str, float]:
         names = self._assign.objectives
         if not isinstance(value, Mapping):
@@ -434,15 +321,6 @@ class TrialContext(BaseTrial):
         if unknown or len(value) != len(names):
             raise ValueError(
                 f"report: got values for {', '.join(value) or 'nothing'}, but this study has the "
-                f"objectives {', '.join(names)}. Further values go as keywords."
+                f"objectives {', '.join(names)}. Further values go as keywords: loss=0.3."
             )
         return {name: as_number(name, value[name]) for name in names}
-
-
-def _check_name(function: str, name: str, limit: int) -> None:
-    """
-    Raises:
-        ValueError: If the name cannot be stored.
-    """
-    if problem := name_problem(name, limit):
-        raise ValueError(f"{function}: {problem}. Take a shorter, plain one.")

@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution
 from tuner.attempt import AttemptId
 from tuner.errors import ChannelClosed
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN
-from tuner.messages import Assign, Json, RemarkTopic
+from tuner.messages import Assign, Json, RemarkTopic, StudyPlace
 from tuner.trials import active
 from tuner.trials.context import TrialContext
 from tuner.trials.profiling import begin_trace
@@ -119,11 +119,12 @@ def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) 
     objectives: tuple[str, ...] = ("value",)
     number, seed = 0, 0
     if storage:
-        from tuner.results.best import load_best
+        from tuner.queries.results.best import load_best
 
         best = load_best(storage, study)
         params |= best.params
         objectives, number, seed = tuple(best.values), best.trial_number, best.seed
+        study = best.study
     assign = Assign(
         attempt_id=AttemptId(f"{number}.0"),
         trial_number=number,
@@ -135,7 +136,8 @@ def _alone(defaults: Mapping[str, Any], storage: str | None, study: str | None) 
         objectives=objectives,
         devices=_visible_devices(),
     )
-    return TrialContext(assign, _PrintingLink(is_silent=_rank() > 0))
+    place = StudyPlace(attempt_id=assign.attempt_id, study=study or "", storage=storage or "")
+    return TrialContext(assign, _PrintingLink(place, is_silent=_rank() > 0))
 
 
 def _rank() -> int:
@@ -151,7 +153,8 @@ def _visible_devices() -> tuple[str, ...]:
 class _PrintingLink:
     """Nobody listens: reports are printed, nothing is pruned, parameters must be known."""
 
-    def __init__(self, *, is_silent: bool) -> None:
+    def __init__(self, place: StudyPlace, *, is_silent: bool) -> None:
+        self._place = place
         self._is_silent = is_silent
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
@@ -172,6 +175,15 @@ class _PrintingLink:
             f"This run has no tuner, and parameter {name!r} is in neither the defaults nor a "
             "stored study. Give tuner.current(defaults={...}) a value, or name a storage."
         )
+
+    def range_in_code(self, name: str, distribution: BaseDistribution) -> None:
+        """There is no study file that could differ."""
+
+    def study_place(self) -> StudyPlace:
+        return self._place
+
+    def stop_study(self) -> None:
+        """Nothing runs that could be stopped."""
 
     def remark(self, topic: RemarkTopic, text: str) -> None:
         if not self._is_silent:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sized
@@ -25,16 +24,12 @@ import torch
 import torch.distributed as dist
 from optuna import TrialPruned
 from torch import nn
-from torch.distributed import (  # type: ignore[attr-defined]
-    HashStore,
-    TCPStore,
-    distributed_c10d,
-)
+from torch.distributed import distributed_c10d
 from torch.distributed.distributed_c10d import Store
-from torch.distributed.rendezvous import rendezvous
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from tuner.trials.context import TrialContext
+from tuner.trials.rendezvous import is_on_this_host, store_of_ranks
 
 __all__ = ["AdvancingSampler", "group", "loader", "mean", "state_of", "unwrap", "wrap"]
 
@@ -42,7 +37,6 @@ _T = TypeVar("_T")
 
 #: How long a rank waits for the others at the end, and for its connections to close.
 LEAVE_TIMEOUT_S = 5.0
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LOOPBACK_INTERFACE = {"linux": "lo", "darwin": "lo0"}
 _ALL_LEFT = "tuner/all_left"
 
@@ -100,10 +94,12 @@ def _join(trial: TrialContext, backend: str | None, timeout_s: float | None) -> 
     is_on_gpu = trial.device.type == "cuda"
     if is_on_gpu:
         torch.cuda.set_device(trial.device)
-    elif _is_on_this_host() and sys.platform in _LOOPBACK_INTERFACE:
+    elif is_on_this_host() and sys.platform in _LOOPBACK_INTERFACE:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK_INTERFACE[sys.platform])
     timeout = None if timeout_s is None else timedelta(seconds=timeout_s)
-    store = _store_of(trial, timeout or distributed_c10d.default_pg_timeout)
+    store = store_of_ranks(
+        trial.rank, trial.world_size, timeout or distributed_c10d.default_pg_timeout
+    )
     dist.init_process_group(
         backend or ("nccl" if is_on_gpu else "gloo"),
         store=store,
@@ -113,51 +109,6 @@ def _join(trial: TrialContext, backend: str | None, timeout_s: float | None) -> 
         device_id=trial.device if is_on_gpu else None,
     )
     return store
-
-
-def _store_of(trial: TrialContext, timeout: timedelta) -> Store:
-    """Where the ranks find each other."""
-    store: Store
-    if trial.world_size == 1:
-        store = HashStore()
-    elif dist.is_torchelastic_launched() or not _is_on_this_host():
-        store, _, _ = next(rendezvous("env://", timeout=timeout))
-    else:
-        store = _store_on_this_host(trial, timeout)
-    return store
-
-
-def _store_on_this_host(trial: TrialContext, timeout: timedelta) -> Store:
-    port = int(os.environ["MASTER_PORT"])
-    # torch's own server listens on every interface, and anybody may talk to it.
-    listener = _listen(port).detach() if trial.is_main else None
-    store: Store = TCPStore(
-        _LOOPBACK[0],
-        port,
-        trial.world_size,
-        is_master=trial.is_main,
-        timeout=timeout,
-        wait_for_workers=False,
-        master_listen_fd=listener,
-    )
-    return store
-
-
-def _is_on_this_host() -> bool:
-    return os.environ.get("MASTER_ADDR", _LOOPBACK[0]) in _LOOPBACK
-
-
-def _listen(port: int) -> socket.socket:
-    listener = socket.socket()
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((_LOOPBACK[0], port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        place = f"{_LOOPBACK[0]}:{port}, where the ranks of this trial meet"
-        raise OSError(error.errno, f"{error.strerror}: {place}") from error
-    return listener
 
 
 def _wait_for_all(store: Store, trial: TrialContext) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 
@@ -9,10 +10,22 @@ class Params(dict[str, Any]):
     """The parameters of a trial, a dict: `params["lr"]` or `params.lr`."""
 
     def __getattr__(self, name: str) -> Any:
-        try:
+        if name in self:
             return self[name]
-        except KeyError:
-            known = ", ".join(self) or "none"
-            raise AttributeError(
-                f"This trial has no parameter {name!r}. It has: {known}."
-            ) from None
+        raise AttributeError(self._missing(name))
+
+    def __missing__(self, name: str) -> Any:
+        raise MissingParameter(self._missing(name))
+
+    def _missing(self, name: str) -> str:
+        close = difflib.get_close_matches(str(name), list(self), n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else "Add it to search_space in the study."
+        known = ", ".join(self) or "none"
+        return f"This trial has no parameter {name!r}. It has: {known}. {hint}"
+
+
+class MissingParameter(KeyError):
+    """A parameter that the trial does not have; unlike KeyError its text is not in quotes."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -25,8 +25,8 @@ from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from tuner.checkpoints import layout
-from tuner.trials.files import rename
-from tuner.trials.states import refuse_unloadable_values, with_checksums
+from tuner.trials.saving.files import rename
+from tuner.trials.saving.states import refuse_unloadable_values, with_checksums
 
 #: Checksum of the record, beside it.
 _CHECKSUM_NAME = ".metadata.crc32"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tuner.api.start import run, tune
     from tuner.api.study import Study, StudyInterrupted
-    from tuner.results.best import BestConfiguration, load_best, load_top
-    from tuner.results.schedule import Schedule, load_schedule
+    from tuner.queries.results.best import BestConfiguration, load_best, load_top
+    from tuner.queries.results.schedule import Schedule, load_schedule
     from tuner.trials import ddp
     from tuner.trials.context import TrialContext
     from tuner.trials.current import current
@@ -34,8 +34,8 @@ __all__ = [
 _MODULES = {
     "tuner.api.start": ("run", "tune"),
     "tuner.api.study": ("Study", "StudyInterrupted"),
-    "tuner.results.best": ("BestConfiguration", "load_best", "load_top"),
-    "tuner.results.schedule": ("Schedule", "load_schedule"),
+    "tuner.queries.results.best": ("BestConfiguration", "load_best", "load_top"),
+    "tuner.queries.results.schedule": ("Schedule", "load_schedule"),
     "tuner.trials": ("Params", "TrialContext", "current"),
 }
 

@@ -2,8 +2,9 @@
 
 The protocol is per trial: a worker says `Hello` for an attempt, gets its `Assign`, sends
 `Report`s, hears a `Verdict` for each, and says `Finished`. Asking for a parameter that the study
-file does not declare (`Suggest`) is the only question that waits for an answer. A later worker
-with several slots speaks the same words, once per attempt.
+file does not declare (`Suggest`) and where the study is stored (`AskStudy`) are the only questions
+that wait for an answer. A later worker with several slots speaks the same words, once per
+attempt.
 """
 
 from __future__ import annotations
@@ -158,6 +159,40 @@ class Suggested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RangeInCode:
+    """The range in code of a parameter that has its value from the study file."""
+
+    attempt_id: AttemptId
+    name: str
+    #: Optuna's JSON.
+    distribution: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskStudy:
+    """Asks where the study is stored, for `trial.study`."""
+
+    attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyPlace:
+    """Where the study is stored. It is sent only to a program that asks."""
+
+    attempt_id: AttemptId
+    study: str
+    #: URL of the database, which may hold a password; empty if the study is in memory only.
+    storage: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopStudy:
+    """`trial.study.stop()`: no more trials start, running trials finish."""
+
+    attempt_id: AttemptId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatesDamaged:
     """Checkpoints that a program found damaged when it loaded its state."""
 
@@ -232,6 +267,9 @@ FromWorker: TypeAlias = (
     | Report
     | Decided
     | Suggest
+    | RangeInCode
+    | AskStudy
+    | StopStudy
     | StatesDamaged
     | Remark
     | SetAttribute
@@ -239,7 +277,7 @@ FromWorker: TypeAlias = (
     | Finished
     | TerminationRequested
 )
-ToWorker: TypeAlias = Assign | Verdict | Decided | Suggested
+ToWorker: TypeAlias = Assign | Verdict | Decided | Suggested | StudyPlace
 Message: TypeAlias = FromWorker | ToWorker
 
 _MESSAGES: Mapping[str, Callable[..., Message]] = {
@@ -252,6 +290,10 @@ _MESSAGES: Mapping[str, Callable[..., Message]] = {
         Decided,
         Suggest,
         Suggested,
+        RangeInCode,
+        AskStudy,
+        StudyPlace,
+        StopStudy,
         StatesDamaged,
         Remark,
         SetAttribute,
@@ -284,6 +326,8 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "name": str,
     "key": str,
     "distribution": str,
+    "study": str,
+    "storage": str,
     "detail": str,
     "text": str,
     "since_boot_s": (float, type(None)),

@@ -23,6 +23,11 @@ def to_json(figure: Figure) -> str:
     return _TAG.sub("&lt;", text)
 
 
+def literal(text: str) -> str:
+    """A name as Plotly shows it character by character, also where it looks like a tag."""
+    return text.replace("<", "&lt;")
+
+
 def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> go.Figure:
     """Gives a figure its common layout.
 

@@ -36,6 +36,7 @@ def timeline_figure(
     idle: Sequence[IdleBar] = (),
     by_trial: bool = False,
     zone: Zone = IN_UTC,
+    row_title: str = "Device",
 ) -> go.Figure:
     """A row for each device of one host, the first one on top; gaps are idle time.
 
@@ -48,6 +49,7 @@ def timeline_figure(
         idle: Why these devices had no trial.
         by_trial: Whether each trial has a colour, with its outcome as a frame; else the outcome.
         zone: Of the axis. Hover texts say UTC as well.
+        row_title: What a row is.
     """
     rows = {device.id: row for row, device in enumerate(devices)}
     figure = go.Figure()
@@ -72,7 +74,7 @@ def timeline_figure(
         range=[zone.instant(start_s), zone.instant(end_s)],
     )
     figure.update_yaxes(
-        title_text="Device",
+        title_text=row_title,
         tickvals=list(rows.values()),
         ticktext=[device.label for device in devices],
         range=[len(devices) - 0.5, -0.5],
@@ -93,8 +95,8 @@ def _trace(
         orientation="h",
         name=shown(word),
         y=np.array([rows[bar.device_id] for bar in bars]),
-        # Numbers: instants in milliseconds on an axis of dates, and much faster than texts.
-        base=np.array([(bar.start_s + zone.offset_s) * 1000 for bar in bars]),
+        # Text: Plotly takes a number for an instant, and adds the zone of the browser to it.
+        base=[zone.instant(bar.start_s).isoformat() for bar in bars],
         x=np.array([bar.duration_s * 1000 for bar in bars]),
         width=heights * shares,
         offset=heights * (slots * shares - 0.5),
@@ -115,7 +117,7 @@ def _gaps(cause: IdleCause, gaps: Sequence[IdleBar], rows: Mapping[int, int], zo
         orientation="h",
         name=f"idle: {CAUSE_WORDS[cause]}",
         y=np.array([rows[gap.device_id] for gap in gaps]),
-        base=np.array([(gap.start_s + zone.offset_s) * 1000 for gap in gaps]),
+        base=[zone.instant(gap.start_s).isoformat() for gap in gaps],
         x=np.array([gap.duration_s * 1000 for gap in gaps]),
         width=_IDLE,
         offset=-_IDLE / 2,
@@ -139,6 +141,8 @@ def _name(bar: Bar) -> str:
 
 
 def _told(bar: Bar, zone: Zone) -> str:
+    if not bar.attempt:
+        return _told_of_trials(bar, zone)
     if bar.n_attempts > 1:
         return f"{bar.n_attempts} attempts, from trial {bar.trial} on, {duration(bar.duration_s)}"
     share = f", {bar.share:g} of the device" if bar.share < 1 else ""
@@ -147,6 +151,13 @@ def _told(bar: Bar, zone: Zone) -> str:
         f"{', '.join(bar.devices)}{share}<br>"
         f"{duration(bar.duration_s)} from {_from(bar.start_s, zone)}"
     )
+
+
+def _told_of_trials(bar: Bar, zone: Zone) -> str:
+    """Without attempts and devices, where a database has none."""
+    several = f"{bar.n_attempts} trials, the first is trial {bar.trial}"
+    what = several if bar.n_attempts > 1 else f"trial {bar.trial}"
+    return f"{what}<br>{duration(bar.duration_s)} from {_from(bar.start_s, zone)}"
 
 
 def _from(at_s: float, zone: Zone) -> str:

@@ -11,10 +11,10 @@ from tuner.app.data.convergence.series import pareto_front
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.attempt import Outcome
 from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.results.best import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
+from tuner.queries.results.confirmations import Confirmation, read_confirmation
 from tuner.queries.studies import Objective
 from tuner.queries.trials.listing import BY_VALUE, Choice, StoredTrial, read_trials
-from tuner.results.best import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
-from tuner.results.confirmations import Confirmation, read_confirmation
 from tuner.store.schema.models import DispatcherRow
 
 

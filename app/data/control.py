@@ -6,7 +6,7 @@ only after `tuner.app.data.permission` has said who asks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -19,7 +19,7 @@ from tuner.actions.retry import retry
 from tuner.budget import SECONDS_PER_HOUR
 from tuner.errors import ConfigError
 from tuner.messages import Json
-from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.dispatchers import StoredDispatcher, has_our_tables
 from tuner.queries.locate import Place, StoredStudy
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import read_studies
@@ -85,6 +85,10 @@ class Present:
     paused_by: str
     #: None where it is not paused.
     paused_at: datetime | None
+    #: Since when dispatchers work on it without a pause, and who started or resumed it; None and
+    #: empty where nothing works on it.
+    running_since: datetime | None
+    running_by: str
 
     @property
     def spent(self) -> dict[str, tuple[float | None, float]]:
@@ -101,12 +105,30 @@ class Present:
 def read_present(connection: sa.Connection, study_id: int, now: datetime) -> Present:
     (summary,) = read_studies(connection, now, study_id)
     who = paused_by(connection, study_id) if has_our_tables(connection) else ""
-    pauses = [each.at for each in read_asked(connection, study_id) if each.what == "pause"]
+    switches = [each for each in read_asked(connection, study_id) if each.what in _SWITCHES]
+    pauses = [each.at for each in switches if each.what == Order.PAUSE.value]
+    since, by = (None, "") if who else _running(summary.dispatchers, switches)
     return Present(
         progress=read_progress(connection, summary),
         paused_by=who,
         paused_at=in_zone(pauses[0]) if who and pauses else None,
+        running_since=since,
+        running_by=by,
     )
+
+
+def _running(
+    dispatchers: Sequence[StoredDispatcher], switches: Sequence[Asked]
+) -> tuple[datetime | None, str]:
+    """The start of the oldest dispatcher that is alive, or a later resume."""
+    alive = [each for each in dispatchers if each.is_alive]
+    if not alive:
+        return None, ""
+    first = min(alive, key=lambda each: each.started_at)
+    newest = switches[0] if switches else None
+    if newest and newest.what == Order.RESUME.value and in_zone(newest.at) > first.started_at:
+        return in_zone(newest.at), newest.who
+    return first.started_at, f"{first.host} (pid {first.pid})"
 
 
 def limit_of(name: str, text: str) -> float:
@@ -147,6 +169,7 @@ def read_asked(connection: sa.Connection, study_id: int, *, most: int = 50) -> l
     return [_asked(row) for row in connection.execute(query.with_only_columns(*_COLUMNS))]
 
 
+_SWITCHES = (Order.PAUSE.value, Order.RESUME.value)
 _COLUMNS = (
     CommandRow.asked_at,
     CommandRow.asked_by,

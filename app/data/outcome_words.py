@@ -28,6 +28,14 @@ def code_of(
     return CODES[word_of(state, outcome, cause, is_paused=is_paused)]
 
 
+def code_of_attempt(outcome: Outcome | None, cause: Cause | None) -> int:
+    """The code of an attempt's word: its outcome, or that its value was not a number."""
+    if outcome is None:
+        return RUNNING
+    is_nan = outcome.is_failure and cause is Cause.NOT_A_NUMBER
+    return CODES[NOT_A_NUMBER if is_nan else outcome.value]
+
+
 def shown(word: str) -> str:
     """`out of memory`"""
     return word.replace("_", " ")

@@ -18,16 +18,23 @@ from tuner.app.data.devices.leases import GrowingLeases, Leases
 from tuner.app.data.devices.trial_use import TrialUse, held_by, read_trial_use
 from tuner.app.data.overview import StudyLine, read_overview
 from tuner.app.data.trials.columns import GrowingTrials, TrialColumns
+from tuner.app.data.trials.costs import (
+    TrialCosts,
+    device_hours_of,
+    read_energy_kwh_of_trials,
+)
 from tuner.app.data.trials.curves import Curves, GrowingCurves
 from tuner.app.data.trials.lineage import Lineage, read_lineage
 from tuner.app.data.trials.one_trial import OneTrial, read_trial
 from tuner.app.data.trials.table import GrowingParams, Params
 from tuner.queries.locate import StoredStudy, stored_studies
+from tuner.queries.results.best import BestConfiguration
+from tuner.queries.results.confirmations import Confirmation, read_confirmation
+from tuner.queries.rung_trust import read_rung_trust
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import Objective, read_objectives, read_studies
 from tuner.queries.trials.params import read_distributions
-from tuner.results.best import BestConfiguration
-from tuner.results.confirmations import Confirmation, read_confirmation
+from tuner.search.rungs.stored_trust import StoredTrust
 
 _looks: dict[str, Look] = {}
 _looks_lock = threading.Lock()
@@ -90,6 +97,10 @@ class Look:
 
         return self._database.read(work)
 
+    def rung_trust(self, study: StoredStudy) -> StoredTrust | None:
+        """How far the rungs of its pruner can be trusted; None where that is not checked."""
+        return self._database.read(lambda connection: read_rung_trust(connection, study.id))
+
     def objectives(self, study: StoredStudy) -> tuple[Objective, ...]:
         return self._database.read(read_objectives).get(study.id, ())
 
@@ -134,6 +145,15 @@ class Look:
         with self._lock:
             growing = self._leases.setdefault(study, GrowingLeases(study.id if study else None))
         return self._database.read(lambda connection: growing.refresh(connection, now))
+
+    def costs(self, study: StoredStudy, now: datetime) -> TrialCosts:
+        """What each trial of a study took so far."""
+        energy_kwh = self._database.read(
+            lambda connection: read_energy_kwh_of_trials(connection, study.id)
+        )
+        return TrialCosts(
+            device_hours=device_hours_of(self.leases(study, now)), energy_kwh=energy_kwh
+        )
 
     def trial(self, study: StoredStudy, number: int, now: datetime) -> OneTrial | None:
         objectives = self.objectives(study)

@@ -7,6 +7,7 @@ Connect, https://docs.streamlit.io/develop/concepts/connections/authentication).
 from __future__ import annotations
 
 import hmac
+import secrets
 import threading
 import time
 from collections import OrderedDict, deque
@@ -19,6 +20,51 @@ _MAX_CLIENTS = 10_000
 #: Wrong tokens of one client until it may not try for a while.
 _MAX_WRONG = 5
 _WHILE_S = 60.0
+
+
+#: Sessions that are remembered, and for how long a ticket counts.
+_MAX_SESSIONS = 1_000
+_TICKET_S = 60.0
+
+
+class ControlSessions:
+    """Browsers that have given the token, each with a random name of 256 bits."""
+
+    def __init__(self) -> None:
+        self._tickets: OrderedDict[str, tuple[str, float]] = OrderedDict()
+        self._who: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def issue(self, who: str, now_s: float | None = None) -> str:
+        """Returns a ticket for a user who entered the token; valid once, for one minute."""
+        ticket = secrets.token_urlsafe(32)
+        with self._lock:
+            self._tickets[ticket] = (who, time.monotonic() if now_s is None else now_s)
+            while len(self._tickets) > _MAX_SESSIONS:
+                self._tickets.popitem(last=False)
+        return ticket
+
+    def redeem(self, ticket: str, now_s: float | None = None) -> str | None:
+        """The name of a new session; None for a ticket that does not count."""
+        at = time.monotonic() if now_s is None else now_s
+        with self._lock:
+            who, issued_s = self._tickets.pop(ticket, ("", at - 2 * _TICKET_S))
+            if at - issued_s > _TICKET_S:
+                return None
+            session = secrets.token_urlsafe(32)
+            self._who[session] = who
+            while len(self._who) > _MAX_SESSIONS:
+                self._who.popitem(last=False)
+            return session
+
+    def who(self, session: str | None) -> str | None:
+        """Who began a session; None for none that is known."""
+        return self._who.get(session) if session else None
+
+    def end(self, session: str | None) -> None:
+        """A session counts no more."""
+        with self._lock:
+            self._who.pop(session or "", None)
 
 
 class Doorkeeper:

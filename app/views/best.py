@@ -9,8 +9,8 @@ from tuner.app.data.convergence.spread import spread_of
 from tuner.app.data.outcome_words import COMPLETED
 from tuner.app.views import shell
 from tuner.app.views.shell import Shown
-from tuner.results.best import render
-from tuner.results.formats import Format
+from tuner.queries.results.best import render
+from tuner.queries.results.formats import Format
 from tuner.terminal.wording import values_text
 
 _FORMS = {
@@ -90,6 +90,7 @@ def _confirmed(shown: Shown) -> None:
     st.dataframe(
         columns,
         hide_index=True,
+        placeholder="",
         key="confirmed",
         column_config=shell.four_digits(columns),
     )
@@ -116,4 +117,6 @@ def _spread(shown: Shown) -> None:
         "behind the best": [abs(each - found.values[0]) for each in found.values],
     }
     config = shell.four_digits(columns)
-    st.dataframe(columns, hide_index=True, width=420, key="spread", column_config=config)
+    st.dataframe(
+        columns, hide_index=True, placeholder="", width=420, key="spread", column_config=config
+    )

@@ -80,6 +80,7 @@ def _ticked(
     event = st.dataframe(
         table,
         hide_index=True,
+        placeholder="",
         key=f"ticked {key}",
         on_select="rerun",
         selection_mode="multi-row",
@@ -113,7 +114,9 @@ def _side_by_side(shown: Shown, numbers: Sequence[int]) -> None:
     now = shell.now()
     found = [shown.look.trial(shown.study, number, now) for number in numbers]
     trials = [each for each in found if each is not None]
-    st.dataframe(compared(trials), hide_index=True, height="content", key="side by side")
+    st.dataframe(
+        compared(trials), hide_index=True, placeholder="", height="content", key="side by side"
+    )
     for name, lines in curves_by_name(trials).items():
         st.subheader(name)
         titles = Titles(x="Step (as reported)", y=name)

@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from tuner.app.data.control import Control, limit_of
 from tuner.app.data.overview import ago
 from tuner.app.views import shell
-from tuner.app.views.permission import control_of, door, lock
+from tuner.app.views.permission import control_of, door, keep, lock
 from tuner.app.views.shell import Shown
 from tuner.errors import TunerError
 from tuner.queries.study_state import Standing
@@ -40,6 +40,7 @@ def _page(shown: Shown) -> None:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(f"What you ask for is recorded as by {control.who}.")
             st.button("Lock", on_click=lock)
+        keep()
         left, right = st.columns(2)
         with left:
             _budget(control, shown)
@@ -86,12 +87,16 @@ def _present(shown: Shown, control: Control | None) -> None:
         st.markdown(f"**Paused** by {shell.escaped(present.paused_by)}{since}: no trial starts.")
     else:
         st.markdown(f"**{standing.value.capitalize()}**: {shell.escaped(present.progress.reason)}")
+        if present.running_since is not None:
+            since = f"{present.running_since:%Y-%m-%d %H:%M:%S} UTC"
+            by = shell.escaped(present.running_by)
+            st.caption(f"Running since {ago(present.running_since, now)} ({since}), by {by}.")
     columns: dict[str, list[str]] = {"budget": [], "spent": [], "limit": []}
     for name, (limit, spent) in present.spent.items():
         columns["budget"].append(name.replace("_", "-"))
         columns["spent"].append(_amount(name, spent))
         columns["limit"].append("no limit" if limit is None else _amount(name, limit))
-    st.dataframe(columns, hide_index=True, width=420, key="budget now")
+    st.dataframe(columns, hide_index=True, placeholder="", width=420, key="budget now")
     if control is not None:
         _study_buttons(control, is_paused=bool(present.paused_by), standing=standing)
         # Here, because a button redraws only the fragment that it is in.
@@ -187,15 +192,15 @@ def _enqueue(control: Control) -> None:
 def _asked(shown: Shown) -> None:
     found = shown.look.asked(shown.study)
     if not found:
-        st.caption("Nobody has asked anything of this study yet.")
+        st.caption("No requests yet.")
         return
     columns = {
         "when (UTC)": [each.at.replace(tzinfo=None) for each in found],
         "who": [each.who for each in found],
         "what": [each.what for each in found],
     }
-    st.subheader("What was asked for")
-    st.dataframe(columns, hide_index=True, key="asked for")
+    st.subheader("Requests")
+    st.dataframe(columns, hide_index=True, placeholder="", key="asked for")
 
 
 def trial_buttons(shown: Shown, number: int, state: TrialState) -> None:

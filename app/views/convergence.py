@@ -29,6 +29,7 @@ from tuner.app.views.figure import show_figure
 from tuner.app.views.shell import Shown
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
+from tuner.search.rungs.stored_trust import trust_sentence
 
 _ALONE = "no other"
 
@@ -140,6 +141,8 @@ def _progress(shown: Shown, wish: Wish) -> None:
             st.metric("forecast for the end", f"{drawn.ahead.median:.6g}")
     for note in drawn.notes:
         st.caption(note)
+    if early_order := trust_sentence(shown.look.rung_trust(shown.study)):
+        st.caption(early_order)
     show_figure(drawn.figure, key="convergence", on_trial=shell.open_trial)
 
 

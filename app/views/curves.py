@@ -10,6 +10,7 @@ import streamlit as st
 
 from tuner.app.charts.lineage import lineage_figure
 from tuner.app.charts.many_curves import CurveAxes, many_curves_figure
+from tuner.app.charts.schedule import members_of, schedule_figure
 from tuner.app.charts.style import to_json
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.curves import MAX_CURVES, Curves, pick
@@ -86,6 +87,13 @@ def _curves(shown: Shown, *, log_x: bool, log_y: bool) -> None:
             "picked shows its training from the first step."
         )
         show_figure(drawn.population, key="population", on_trial=_pick)
+        if drawn.schedule:
+            st.subheader("Schedule")
+            st.caption(
+                "Parameters over the steps: a line for each trial, in the colour of its family; a "
+                "dotted line leads from the value of the copied trial to that of its copy."
+            )
+            show_figure(drawn.schedule, key="schedule", on_trial=_pick)
     if picked is not None:
         _why(shown, picked)
 
@@ -97,6 +105,8 @@ class Drawn:
     curves: str
     #: Empty where the study has no population.
     population: str
+    #: Empty where the study has no population, or all its members have the same parameters.
+    schedule: str
     n_curves: int
     #: Numbers of trials that reported nothing but infinite values and NaN.
     without_values: tuple[int, ...]
@@ -139,6 +149,7 @@ def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> Drawn:
         return Drawn(
             curves=to_json(figure),
             population=_draw_population(shown, curves, axes, picked),
+            schedule=_draw_schedule(shown, some, curves),
             n_curves=len(curves),
             without_values=tuple(look.trials_without_curve(shown.study, some)),
             n_trials=len(trials),
@@ -152,6 +163,23 @@ def _draw_population(shown: Shown, curves: Curves, axes: CurveAxes, picked: int 
     if lineage is None:
         return ""
     return to_json(lineage_figure(curves, lineage, axes, picked=picked, revision=shown.revision))
+
+
+def _draw_schedule(shown: Shown, trials: TrialColumns, curves: Curves) -> str:
+    lineage = shown.look.lineage(shown.study)
+    if lineage is None or not curves:
+        return ""
+    by_id = shown.look.params(shown.study, shown.look.trials(shown.study))
+    ids = dict(zip(trials.numbers.tolist(), trials.ids.tolist(), strict=True))
+    params = {number: by_id.get(ids[number], {}) for number in curves}
+    space = shown.look.distributions(shown.study)
+    names = [name for name in space if len({repr(each.get(name)) for each in params.values()}) > 1]
+    if not names:
+        return ""
+    logarithmic = frozenset(name for name in names if getattr(space[name], "log", False))
+    members = members_of(curves, lineage)
+    figure = schedule_figure(members, params, names, log_names=logarithmic, revision=shown.revision)
+    return to_json(figure)
 
 
 def _last_step(curves: Curves) -> int:

@@ -25,6 +25,7 @@ from tuner.app.data.devices.timeline import (
     spans_of,
     totals,
 )
+from tuner.app.data.devices.trial_lanes import MAX_LANES, trial_lanes
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
@@ -84,7 +85,7 @@ def _devices(shown: Shown, asked: _Asked) -> None:
     study = None if asked.is_of_all else shown.study
     leases = shown.look.leases(study, now)
     if not len(leases.columns):
-        st.info("The tuner has given no device to a trial of this study yet.")
+        _trials_alone(shown, now)
         return
     start_s, end_s = _edges(leases, _SPANS[asked.span], now)
     history = shown.look.device_history.read(study, window_of(start_s, end_s, now.timestamp()), now)
@@ -102,6 +103,30 @@ def _devices(shown: Shown, asked: _Asked) -> None:
             _timeline(shown, asked, host, devices, spans, leases, history, (start_s, end_s))
             _heat_map(shown, asked, host, devices, history)
     _table(found)
+
+
+def _trials_alone(shown: Shown, now: datetime) -> None:
+    """For studies that ran without devices of the tuner, such as those of Optuna alone."""
+    found = trial_lanes(shown.look.trials(shown.study), now)
+    if found is None:
+        st.info("No trial of this study has started yet.")
+        return
+    st.caption(
+        "No devices are recorded for this study. The timeline shows when its trials ran; trials "
+        "at the same time have a row each."
+    )
+    if found.n_left_out:
+        st.caption(f"Not shown: {found.n_left_out} trials, as over {MAX_LANES} ran at once.")
+    figure = timeline_figure(
+        found.bars,
+        found.lanes,
+        start_s=found.start_s,
+        end_s=found.end_s,
+        revision=f"{shown.revision} trials",
+        zone=browser_zone(),
+        row_title="Trials at the same time",
+    )
+    show_figure(figure, key="timeline of trials")
 
 
 def _edges(leases: Leases, span_s: float | None, now: datetime) -> tuple[float, float]:
@@ -123,7 +148,9 @@ def _now(leases: Leases, history: History, now: datetime) -> None:
             if name.endswith(")") and name != "memory (GiB)"
         }
         config["memory (GiB)"] = st.column_config.NumberColumn(format="%.2f")
-        st.dataframe(columns, hide_index=True, column_config=config, key="devices_now")
+        st.dataframe(
+            columns, hide_index=True, placeholder="", column_config=config, key="devices_now"
+        )
 
 
 def _timeline(
@@ -157,7 +184,7 @@ def _heat_map(
     is_memory = asked.heat == _MEMORY
     figures = own.memory_bytes / _GIB if is_memory else own.utilization_pct
     if not np.isfinite(figures).any():
-        st.caption(f"Nobody has looked at the {asked.heat} of these devices in this time.")
+        st.caption(f"No {asked.heat} of these devices was recorded in this time.")
         return
     figure = heat_map_figure(
         own,
@@ -234,7 +261,9 @@ def _table(found: Sequence[DeviceTotal]) -> None:
         },
         "idle (h)": st.column_config.NumberColumn(format="%.3g"),
     }
-    st.dataframe(columns, hide_index=True, column_config=config, key="device_totals")
+    st.dataframe(
+        columns, hide_index=True, placeholder="", column_config=config, key="device_totals"
+    )
 
 
 def _main_cause(total: DeviceTotal) -> str:

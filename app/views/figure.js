@@ -144,13 +144,14 @@ async function draw(part) {
   if (part.narrow !== isNarrow(part.div)) part.buttons = buttons(part);
   part.narrow = isNarrow(part.div);
   const look = dressed(zoomed(part, layout), part.div, data);
-  await Plotly.react(part.div, shaded(data, part.div), look, part.buttons);
+  await Plotly.react(part.div, arranged(part, shaded(data, part.div)), look, part.buttons);
   remember(part, layout);
   speak(part);
   part.div.dataset.drawn = "plotly";
   part.div.dataset.colour = part.div._fullLayout.font.color;
   if (part.hears) return;
   part.hears = true;
+  if (isParallel(data)) hearLines(part);
   part.div.on("plotly_click", (event) => {
     const trial = event.points[0]?.customdata;
     if (Number.isInteger(trial)) part.tell(trial);
@@ -182,6 +183,7 @@ function ended(parentElement, part) {
   window.Plotly?.purge(part.div);
   part.div.remove();
   part.table?.remove();
+  part.words?.remove();
   PARTS.delete(parentElement);
 }
 

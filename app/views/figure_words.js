@@ -27,6 +27,7 @@ function span(values) {
 
 // Every point where they are few, else what each series spans.
 function tableOf({ data, layout }) {
+  if (isParallel(data)) return parallelTable({ data }, MOST_ROWS);
   const [x, y] = [titleOf(layout.xaxis) || "x", titleOf(layout.yaxis) || "y"];
   const series = data.map((each, at) => ({
     name: each.name ?? `series ${at + 1}`,

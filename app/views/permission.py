@@ -9,6 +9,7 @@ from functools import cache
 import streamlit as st
 from streamlit.errors import StreamlitAuthError, StreamlitMissingAuthlibError
 
+from tuner.app.control_session import address_of, cookie_name, sessions
 from tuner.app.data.control import Control, place_of
 from tuner.app.data.permission import Doorkeeper
 from tuner.app.views.shell import Shown
@@ -17,6 +18,7 @@ from tuner.monitoring.dashboard_process import DATABASE_VARIABLE
 _WHO_KEY = "who controls"
 _PROBLEM_KEY = "login problem"
 _TOKEN_KEY, _NAME_KEY = "control token", "control name"
+_TICKET_KEY = "control ticket"
 _MAX_NAME = 60
 
 
@@ -35,7 +37,9 @@ def control_of(shown: Shown) -> Control | None:
 
 
 def _who() -> str | None:
-    if st.session_state.get(_WHO_KEY):
+    if _WHO_KEY not in st.session_state:
+        st.session_state[_WHO_KEY] = sessions().who(_cookie())
+    if st.session_state[_WHO_KEY]:
         return str(st.session_state[_WHO_KEY])
     email = _email()
     if _doorkeeper().has_users and _doorkeeper().knows(email):
@@ -97,7 +101,9 @@ def _unlock() -> None:
     if _doorkeeper().admits(str(st.session_state.get(_TOKEN_KEY, "")), _client()):
         name = str(st.session_state.get(_NAME_KEY, "")).strip()[:_MAX_NAME] or "somebody"
         # The name is unverified: there was no login.
-        st.session_state[_WHO_KEY] = f"says to be {name} (dashboard)@{socket.gethostname()}"
+        who = f"says to be {name} (dashboard)@{socket.gethostname()}"
+        st.session_state[_WHO_KEY] = who
+        st.session_state[_TICKET_KEY] = sessions().issue(who)
     else:
         st.session_state["control refused"] = True
     st.session_state[_TOKEN_KEY] = ""
@@ -108,6 +114,18 @@ def _client() -> str:
     return st.context.ip_address or "this machine"
 
 
+def keep() -> None:
+    """Sets the cookie that keeps the permission over a reload."""
+    if ticket := st.session_state.get(_TICKET_KEY):
+        st.html(f'<img src="{address_of(ticket)}" alt="" hidden>')
+
+
+def _cookie() -> str | None:
+    return st.context.cookies.get(cookie_name(int(st.get_option("server.port"))))
+
+
 def lock() -> None:
     """Only looks from now on."""
-    st.session_state[_WHO_KEY] = None
+    sessions().end(_cookie())
+    for key in (_WHO_KEY, _TICKET_KEY):
+        st.session_state[key] = None

@@ -15,6 +15,8 @@ from tuner.queries.study_state import Standing
 from tuner.terminal.studies import study_trials_text
 from tuner.terminal.wording import duration
 
+#: Streamlit shows the group, decoded.
+_NAME_IN_ADDRESS = r"^convergence\?study=(.*)$"
 _N_SPARKLINES = 20
 
 
@@ -33,8 +35,7 @@ def _table() -> None:
         for alert in line.alerts:
             st.text(f"Alert, study {line.study.name}: {alert.text}.")
     columns: dict[str, list[object]] = {
-        "study": [line.study.name for line in lines],
-        "open": [f"convergence?study={quote(line.study.name, safe='')}" for line in lines],
+        "study": [_address(line.study.name) for line in lines],
         "state": [line.progress.standing.value for line in lines],
         "progress": [None if line.fraction is None else 100 * line.fraction for line in lines],
         "time left": [_time_left(line) for line in lines],
@@ -42,9 +43,9 @@ def _table() -> None:
         "best so far": [_sparkline(line, place) for place, line in enumerate(lines)],
         "trials": [study_trials_text(line.study, line.progress.budget.trials) for line in lines],
         "devices in use": [line.n_devices for line in lines],
-        "who works on it": [line.workers or "nobody" for line in lines],
-        "last sign of life": [ago(line.study.active_at, now) for line in lines],
-        "time worked": [duration(line.progress.spent.time_s) for line in lines],
+        "user": [line.workers for line in lines],
+        "last activity": [ago(line.study.active_at, now) for line in lines],
+        "active time": [duration(line.progress.spent.time_s) for line in lines],
         "why": [line.progress.reason for line in lines],
     }
     progress = st.column_config.ProgressColumn(
@@ -55,12 +56,18 @@ def _table() -> None:
         max_value=100,
     )
     shapes: dict[str, ColumnConfig] = {
-        "open": st.column_config.LinkColumn(display_text="open", width="small"),
+        "study": st.column_config.LinkColumn(display_text=_NAME_IN_ADDRESS, pinned=True),
+        "user": st.column_config.TextColumn(help="Who runs the dispatchers that are alive."),
         "progress": progress,
         "best so far": st.column_config.LineChartColumn(help="Over the trials, first objective."),
     }
-    st.dataframe(columns, hide_index=True, column_config=shapes, key="studies")
+    st.dataframe(columns, hide_index=True, placeholder="", column_config=shapes, key="studies")
     st.caption("The study that the other pages show is chosen at the left.")
+
+
+def _address(study: str) -> str:
+    """The page of a study."""
+    return f"convergence?study={quote(study, safe='')}"
 
 
 def _sparkline(line: StudyLine, place: int) -> list[float]:

@@ -67,6 +67,8 @@ class Line(Protocol):
 
     def has_room_for(self, pool: DevicePool, widths: Sequence[Width]) -> bool: ...
 
+    def ended(self, lease: Lease) -> None: ...
+
     def start_next(
         self,
         pool: DevicePool,
@@ -90,6 +92,9 @@ class FirstComeFirstServed:
 
     def has_room_for(self, pool: DevicePool, widths: Sequence[Width]) -> bool:
         return not self._waiting and any(map(pool.fits, widths))
+
+    def ended(self, lease: Lease) -> None:
+        """Nothing is learned from it."""
 
     def start_next(
         self,
@@ -117,6 +122,9 @@ class GreedyBackfill:
 
     def has_room_for(self, pool: DevicePool, widths: Sequence[Width]) -> bool:
         return any(map(pool.fits, widths))
+
+    def ended(self, lease: Lease) -> None:
+        """Nothing is learned from it."""
 
     def start_next(
         self,
@@ -154,7 +162,7 @@ class Replay:
     """Runs trials on a virtual clock.
 
     Args:
-        line: The policy.
+        new_line: Makes the policy from a clock in seconds.
         n_devices: The devices.
         trials: In the order they are asked for.
         lookahead: Asks for one only where there is room and fewer than so many wait; None
@@ -162,9 +170,13 @@ class Replay:
     """
 
     def __init__(
-        self, line: Line, n_devices: int, trials: Sequence[Trial], lookahead: int | None = None
+        self,
+        new_line: Callable[[Callable[[], float]], Line],
+        n_devices: int,
+        trials: Sequence[Trial],
+        lookahead: int | None = None,
     ) -> None:
-        self._line = line
+        self._line = new_line(lambda: self._now_s)
         self._pool = DevicePool(machines(n_devices))
         self._longest_s = max(trial.duration_s for trial in trials)
         self._unasked = deque(trials)
@@ -253,3 +265,4 @@ class Replay:
         self.device_s += held * (at_s - self._now_s)
         self._now_s = at_s
         self._pool.release(lease)
+        self._line.ended(lease)

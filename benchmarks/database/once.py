@@ -19,7 +19,7 @@ from optuna.samplers import RandomSampler
 from benchmarks.common.systems import ROOT
 from benchmarks.database.rig import opened
 from benchmarks.database.stored import OBJECTIVE, SPACE, STUDY, value_at
-from tuner.clock import SystemClock
+from tuner.host.clock import SystemClock
 
 IMPORTED, READ, ASKED, JUDGED = "imported", "read", "asked", "judged"
 

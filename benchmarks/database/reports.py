@@ -19,7 +19,7 @@ from benchmarks.database.rig import build_dispatcher, opened, unseen_view
 from benchmarks.database.servers import KINDS, SQLITE, new_database
 from benchmarks.database.stored import make_study
 from tuner.attempt import AttemptId
-from tuner.clock import SystemClock
+from tuner.host.clock import SystemClock
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received, WorkerExited
 from tuner.launch.request import ENV_TOKEN, LaunchRequest

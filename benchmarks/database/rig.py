@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from benchmarks.database.stored import OBJECTIVE, STUDY, open_search
 from tuner.budget import Budget
 from tuner.checkpoints.paths import StudyFiles
-from tuner.clock import Clock
 from tuner.compose.wiring import DATABASE_PATIENCE_S
 from tuner.devices.allocation.pool import DevicePool
 from tuner.devices.allocation.watch import DeviceWatch
@@ -23,12 +22,13 @@ from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
+from tuner.host.clock import Clock
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.launch.request import FunctionProgram
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database, open_database
-from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, host_facts, package_versions
 from tuner.store.records.recorder import Recorder
 from tuner.terminal.plain import PlainView

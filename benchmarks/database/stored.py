@@ -23,7 +23,7 @@ from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.search.study import StudySearch
 from tuner.search_spaces import parse_space
 from tuner.store.connection.database import Database, open_database
-from tuner.store.records.dispatcher_starts import device_id_of, host_id_of
+from tuner.store.records.dispatchers.starts import device_id_of, host_id_of
 from tuner.store.records.provenance import host_facts
 from tuner.store.schema.models import (
     SCHEMA_REVISION,

@@ -3,6 +3,7 @@
     python -m benchmarks.search_quality CURVES.npz ... --seeds 20 --workers 4 32
     python -m benchmarks.search_quality CURVES.npz ... --systems random "tuner, auto" --jobs 1
     python -m benchmarks.search_quality CURVES.npz ... --second weights    # two objectives
+    python -m benchmarks.search_quality CURVES.npz ... --spoilt turned5 categories noise
 
 Prints progress, then Markdown tables; writes a JSON file, and a picture. See docs/benchmarks.md.
 """
@@ -25,6 +26,7 @@ from benchmarks.search_quality import two_systems
 from benchmarks.search_quality.judge import Judged, Judging, judge, tables, write_picture
 from benchmarks.search_quality.kept import Case, Kept
 from benchmarks.search_quality.loop import Program, Search, Value, play
+from benchmarks.search_quality.spoilt import WAYS
 from benchmarks.search_quality.systems import OURS, PEERS, SYSTEMS, seeded
 from benchmarks.search_quality.tasks import read_task
 from benchmarks.search_quality.two_tasks import COSTS, read_cost_task
@@ -46,6 +48,8 @@ def run_one(case: Case) -> Judged | None:
         several = _cost_task(case.curves, case.second)
         return _judged(case, several, two_systems.seeded(case.system, several, case.seed))
     task = _task(case.curves)
+    if case.spoilt is not None:
+        task = WAYS[case.spoilt](task)
     try:
         search = seeded(case.system, task, case.seed)
     except ModuleNotFoundError:
@@ -71,10 +75,12 @@ def run_all(args: argparse.Namespace) -> Iterator[Judged]:
             restart_s=args.restart,
             n_medians=args.medians,
             second=args.second,
+            spoilt=spoilt,
         )
         for seed in range(args.seeds)
         for n_workers in args.workers
         for system in args.systems
+        for spoilt in args.spoilt or [None]
         for path in args.curves
     ]
     kept = Kept(args.kept)
@@ -99,6 +105,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality")
     parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
     parser.add_argument("--second", choices=COSTS, help="a second objective: a cost to minimize")
+    parser.add_argument("--spoilt", nargs="+", choices=WAYS, help="made harder in these ways")
     parser.add_argument("--systems", nargs="+", help="by name; all but those with a prior else")
     parser.add_argument("--workers", type=int, nargs="+", default=[4, 32])
     parser.add_argument("--seeds", type=int, default=20)

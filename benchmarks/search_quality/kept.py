@@ -23,6 +23,8 @@ class Case:
     n_medians: float
     #: The second objective; None for one.
     second: str | None = None
+    #: How the task is made harder; None as recorded.
+    spoilt: str | None = None
 
     @property
     def key(self) -> str:

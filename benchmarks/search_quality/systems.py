@@ -18,6 +18,7 @@ from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
 from benchmarks.search_quality.by_rung import RungFedTPE
+from benchmarks.search_quality.checked_rungs import CheckedRungs
 from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Next, Search, Verdict, play
 from benchmarks.search_quality.tasks import Task, read_task
@@ -79,6 +80,9 @@ class OptunaSearch:
         self.study = _Study(made.study_name, made._storage, sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
         self._paused = _Paused(pruner, self._trial) if _promotes(pruner) else None
+        self._checked: CheckedRungs | None = None
+        if isinstance(pruner, AshaPruner) and pruner.checks_order:
+            self._checked = CheckedRungs(pruner)
 
     def next(self) -> Next:
         if self._paused is not None and (number := self._paused.promote()) is not None:
@@ -96,7 +100,8 @@ class OptunaSearch:
             if verdict is Verdict.PAUSE:
                 self._move(trial, TrialState.WAITING)
             return verdict
-        if live.should_prune():
+        checked = self._checked
+        if live.should_prune() if checked is None else checked.is_weak(trial, step, value):
             self.study.tell(live, state=TrialState.PRUNED)
             return Verdict.STOP
         return Verdict.GO_ON
@@ -106,6 +111,8 @@ class OptunaSearch:
         self.study.tell(self._trials[trial], value)
         if self._paused is not None:
             self._paused.complete(trial, step, value)
+        if self._checked is not None:
+            self._checked.complete(trial, value)
 
     def _move(self, number: int, state: TrialState) -> None:
         # As in the tables of a study: who is paused is none of those that run.
@@ -385,8 +392,13 @@ PEERS: Mapping[str, MakeSearch] = {
 }
 OURS: Mapping[str, MakeSearch] = {
     AUTO: Ours(),
-    "random + ASHA from 2": Ours(sampler={"name": "random"}),
-    "TPE + ASHA from 2": Ours(sampler={"name": "tpe"}),
+    "curve_gp + ASHA from 2": Ours(pruner=asha_of_ours(2)),
+    "curve_gp + Hyperband": Ours(pruner={"name": "hyperband", "mode": "stop", "min_resource": 2}),
+    "random + checked ASHA": Ours(
+        sampler={"name": "random"}, pruner={**asha_of_ours(2), "check_order": True}
+    ),
+    "random + ASHA from 2": Ours(sampler={"name": "random"}, pruner=asha_of_ours(2)),
+    "TPE + ASHA from 2": Ours(sampler={"name": "tpe"}, pruner=asha_of_ours(2)),
     "TPE by rung + ASHA": functools.partial(_optuna, _tpe_by_rung, _asha(1)),
     "curve_gp alone": Ours(pruner={"name": "none"}),
     "curve_gp + ASHA from 1": Ours(pruner=asha_of_ours(1)),

@@ -13,6 +13,7 @@ from docs.generate.docstring import Docstring, parse_docstring
 
 _WIDTH = 88
 _COMMENT = "#:"
+_PROPERTIES = ("property", "cached_property")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,9 @@ def _class(source: _Source, node: ast.ClassDef) -> Class:
         if is_data and isinstance(each, ast.AnnAssign)
     )
     functions = [each for each in public if isinstance(each, ast.FunctionDef)]
+    inherited = [each for base in node.bases for each in _inherited(source, ast.unparse(base))]
+    own = {each.name for each in functions}
+    functions = [*(each for each in inherited if each.name not in own), *functions]
     properties = (_property(each) for each in functions if _is_property(each))
     return Class(
         name=node.name,
@@ -154,6 +158,19 @@ def _class(source: _Source, node: ast.ClassDef) -> Class:
         values=(*fields, *properties),
         methods=tuple(_function(each) for each in functions if not _is_property(each)),
     )
+
+
+def _inherited(source: _Source, base: str) -> list[ast.FunctionDef]:
+    """Public methods and properties of a base class that another module of the project defines."""
+    for each in source.tree.body:
+        if not isinstance(each, ast.ImportFrom) or not (each.module or "").startswith("tuner."):
+            continue
+        if base in {alias.name for alias in each.names}:
+            tree = _read(str(each.module)).tree
+            found = (c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == base)
+            members = (m for c in found for m in c.body if isinstance(m, ast.FunctionDef))
+            return [member for member in members if not member.name.startswith("_")]
+    return []
 
 
 def _property(node: ast.FunctionDef) -> Value:
@@ -217,7 +234,7 @@ def _comment_above(source: _Source, node: ast.stmt) -> str:
 
 
 def _is_property(node: ast.FunctionDef) -> bool:
-    return any(ast.unparse(each) == "property" for each in node.decorator_list)
+    return any(ast.unparse(each) in _PROPERTIES for each in node.decorator_list)
 
 
 def _declared_name(node: ast.stmt) -> str:

@@ -10,8 +10,8 @@ _INTRODUCTION = """\
 # Study file reference
 
 Every key of `study.yaml`. Only `study` and `trial` are required. An empty key at the top level is
-the same as an absent one. [Tune your own program](your-program.md#the-study-file) shows a complete
-file, and how to check one in an editor.
+the same as an absent one. [Programs and study files](your-program.md#the-study-file) shows a
+complete file, and how to check one in an editor.
 
 - **duration**: `90s`, `30m`, `1h30m`, `2d`, or a number of seconds.
 - **size**: `8GiB`, `512MiB`, `2GB`, or a number of bytes.

@@ -28,7 +28,7 @@ _HEAD = """\
 
 Public names of the Python packages. A function that the tuner calls gets a
 [`TrialContext`](#trialcontext); a script gets it from [`tuner.current`](#current). How they are
-used is shown in [Tune your own program](your-program.md), [Checkpoints](checkpoints.md) and
+used is shown in [Programs and study files](your-program.md), [Checkpoints](checkpoints.md) and
 [Multi-GPU trials](multi-gpu.md).
 """
 

@@ -1,4 +1,4 @@
-"""The short form of chaos: some minutes with everything that can go wrong, and nothing lost."""
+"""The short form of chaos: a while with everything that can go wrong, and nothing lost."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import pytest
 from tests.chaos.chaos import Chaos, run_chaos
 from tests.chaos.table import table_of
 
-#: What CI has time for, for both; `python -m tests.chaos` is the long form, and has the others.
+#: What a night has time for, for both; `python -m tests.chaos` is longer, and has the others.
 PRUNERS = ("none", "asha")
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "180")) / len(PRUNERS)
+BY_DAY_S = 40.0
 _INTERVAL_S = 5.0
+#: What a machine that is busy with other tests does in four intervals.
+_INTERVALS_A_BLOW = 4
 _START_AND_END_S = 600.0
 
 
-@pytest.mark.timeout(SECONDS + _START_AND_END_S)
-@pytest.mark.parametrize("pruner", [pytest.param("none", marks=pytest.mark.nightly), "asha"])
-def test_nothing_is_lost_in_chaos(tmp_path: Path, pruner: str) -> None:
+@pytest.mark.timeout(max(SECONDS, BY_DAY_S) + _START_AND_END_S)
+@pytest.mark.parametrize(
+    ("pruner", "seconds"),
+    [
+        pytest.param("asha", BY_DAY_S, id="asha-by-day"),
+        *(pytest.param(each, SECONDS, id=each, marks=pytest.mark.nightly) for each in PRUNERS),
+    ],
+)
+def test_nothing_is_lost_in_chaos(tmp_path: Path, pruner: str, seconds: float) -> None:
     chaos = Chaos(
-        seconds=SECONDS,
+        seconds=seconds,
         seed=7,
         database="postgresql",
         interval_s=_INTERVAL_S,
@@ -30,5 +39,7 @@ def test_nothing_is_lost_in_chaos(tmp_path: Path, pruner: str) -> None:
     result = run_chaos(chaos, tmp_path)
     print(table_of(result))
     assert result.findings == []
-    kinds = {each.kind for each in result.struck}
-    assert len(kinds) >= min(8, SECONDS // (len(PRUNERS) * _INTERVAL_S)), kinds
+    # How many faults there were depends on the machine; that they differ does not.
+    n_struck, kinds = len(result.struck), {each.kind for each in result.struck}
+    assert n_struck >= seconds // (_INTERVALS_A_BLOW * _INTERVAL_S), result.struck
+    assert len(kinds) >= min(8, n_struck // 2), kinds

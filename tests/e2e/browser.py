@@ -30,8 +30,9 @@ def missing(what: str, remedy: str = _REMEDY) -> NoReturn:
     pytest.skip(reason)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One for all tests of a module, which have pages and cookies of their own."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -48,10 +49,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Page:
+def page(browser: Browser) -> Iterator[Page]:
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(BROWSER_MS)
-    return page
+    yield page
+    for context in browser.contexts:  # Those of the test itself as well.
+        context.close()
 
 
 def errors_of(page: Page) -> list[str]:

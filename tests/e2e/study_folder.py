@@ -153,9 +153,14 @@ class StudyFolder:
         """`python -m tuner.best ...`, to its end."""
         return self._start([*_BEST, *words]).wait()
 
-    def run(self, *words: str, env: Mapping[str, str] | None = None) -> Ended:
+    def run(
+        self,
+        *words: str,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Ended:
         """Another program, to its end."""
-        return self._start(words, env=env).wait()
+        return self._start(words, env=env).wait(timeout_s)
 
     def python(self, *words: str) -> Ended:
         return self._start([sys.executable, *words]).wait()

@@ -98,7 +98,9 @@ TPE_ARGUMENTS = (
     "consider_prior, prior_weight, consider_magic_clip, consider_endpoints, n_startup_trials, "
     "n_ei_candidates, seed, multivariate, group, warn_independent_sampling, constant_liar"
 )
-ASHA_ARGUMENTS = "min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count, mode"
+ASHA_ARGUMENTS = (
+    "min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count, mode, check_order"
+)
 
 
 @pytest.mark.parametrize(
@@ -388,13 +390,14 @@ def test_function_that_cannot_be_imported(study_folder: StudyFolder) -> None:
         pytest.param(
             "forecast:trian",
             "trial.function is 'forecast:trian', but forecast has no function 'trian'. "
-            "It has: train, train_two.",
+            "It has: train, train_two. Did you mean 'train'?",
             id="missing",
         ),
         pytest.param(
             "forecast:train_two",
             "trial.function is 'forecast:train_two', whose signature is train_two(lr, epochs). "
-            "It must be callable with one argument, the trial.",
+            "It must be callable with one argument, the trial. Write def train_two(trial): "
+            "lr = trial.params['lr']; epochs = trial.params['epochs']",
             id="signature",
         ),
     ],
@@ -527,6 +530,7 @@ def test_database_on_a_read_only_disk(tiny_disk: StudyFolder) -> None:
     ended = elsewhere.tune("--trials", "5")
     assert (ended.code, ended.out) == (EXIT_BAD_INPUT, DEVICES_LINE)
     assert ended.err == (
-        "The database file cannot be opened: its folder is missing or not writable "
+        "The database file cannot be opened: its folder is missing or not writable. "
+        "Make it writable, or name another storage "
         f"(storage sqlite:///{tiny_disk.path / 'small.db'})\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -234,3 +235,43 @@ def train(trial):
     assert "attempt 1: failed (exception)" in failed
     assert "ValueError: the sixth always fails" in failed
     assert "whole log: " in failed
+
+
+def test_set_on_an_idle_study_is_kept_for_its_next_start(study_folder: StudyFolder) -> None:
+    folder = study_folder
+    folder.study(budget={"trials": 1}, devices="cpu:1")
+    assert folder.tune().code == EXIT_BUDGET_REACHED
+    done = folder.tuner("set", "budget.trials=2", "devices=cpu:2")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        "Nobody works on study 'small' now. Kept for its next start: budget.trials=2, "
+        "devices=cpu:2.\n"
+    )
+    status = folder.tuner("status").out
+    assert "kept for the next start: budget.trials=2 (asked for by " in status
+    assert "kept for the next start: devices=cpu:2 (asked for by " in status
+
+    ended = folder.tune()
+    assert (ended.code, ended.err) == (EXIT_BUDGET_REACHED, "")
+    assert "Changed: budget.trials=2, devices=cpu:2 (asked for by " in ended.out
+    assert "budget reached: 2 trials" in ended.out
+    # It holds for one start.
+    assert "kept for" not in folder.tuner("status").out
+    assert "budget reached: 1 trials" in folder.tune().out
+
+    # Who changes the key afterwards, in the file or by a flag, means that.
+    assert folder.tuner("set", "budget.trials=9").code == 0
+    ended = folder.tune("--trials", "3")
+    assert re.search(
+        r"^budget\.trials=9 was kept for this start \(asked for by \S+\), but the study file or "
+        r"this command line has changed budget\.trials to 3 since\. That counts\. To set it now: "
+        r"tuner set budget\.trials=9$",
+        ended.out,
+        re.MULTILINE,
+    )
+    assert folder.states() == ["COMPLETE"] * 3
+    told = folder.tuner("set", "devices=cpu:2", "--host", "moon")
+    assert (told.code, told.err) == (
+        EXIT_BAD_INPUT,
+        "--host is for a study that runs. Nobody works on this one now: leave it out.\n",
+    )

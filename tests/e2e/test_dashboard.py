@@ -202,6 +202,9 @@ def test_a_report_is_one_file_that_asks_for_nothing(folder: StudyFolder, page: P
 
 
 @pytest.mark.timeout(600)
+# By day: a refresh below, every page in a browser in test_dashboard_pictures.py, and every page on
+# a study that runs in tests/integration/app/test_pages.py.
+@pytest.mark.nightly
 def test_dashboard_of_a_study_that_runs(folder: StudyFolder, page: Page) -> None:
     errors = errors_of(page)
     asked: set[str] = set()

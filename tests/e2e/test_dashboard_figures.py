@@ -81,6 +81,49 @@ def test_a_click_chooses_a_trial(address: str, page: Page) -> None:
     page.wait_for_url(re.compile(r"/trials\?.*trial=0"))
 
 
+#: Labels of the axes from left to right, and the range that was selected on `lr`.
+_AXES = """() => {
+  const axes = document.querySelector(".js-plotly-plot[data-drawn=plotly]:has(.parcoords)")
+    ?.data[0].dimensions;
+  return [axes?.map(each => each.label), axes?.find(each => each.label === "lr")?.constraintrange];
+}"""
+
+
+def drag(page: Page, start: tuple[float, float], end: tuple[float, float]) -> None:
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=8)
+    page.mouse.up()
+
+
+@pytest.mark.timeout(300)
+def test_ranges_and_moved_axes_of_parallel_coordinates_stay(address: str, page: Page) -> None:
+    page.goto(f"{address}/parameters?study=digits")
+    page.wait_for_selector(f"{DRAWN} .parcoords")
+    page.wait_for_timeout(1_000)
+    titles = page.locator(".parcoords .axis-title")
+    assert titles.nth(1).text_content() == "lr"
+    (names, before) = page.evaluate(_AXES)
+    assert (names, before) == (["accuracy (maximize)", "lr", "width", "dropout"], None)
+    lr, last = titles.nth(1).bounding_box(), titles.nth(3).bounding_box()
+    assert lr is not None
+    assert last is not None
+    across = lr["x"] + lr["width"] / 2
+    drag(page, (across, lr["y"] + 120), (across, lr["y"] + 200))
+    page.wait_for_function(f"({_AXES})()[1]?.length === 2")
+    (_, chosen) = page.evaluate(_AXES)
+    middle = lr["y"] + lr["height"] / 2
+    drag(page, (across, middle), (last["x"] + last["width"] + 20, middle))
+    page.wait_for_function(f"({_AXES})()[0].at(-1) === 'lr'")
+    page.get_by_text("with pruned trials, at their last value").click()
+    page.wait_for_function(
+        "document.querySelector('.js-plotly-plot:has(.parcoords)').data[0].customdata.length > 214"
+    )
+    (names, after) = page.evaluate(_AXES)
+    assert names == ["accuracy (maximize)", "width", "dropout", "lr"]
+    assert after == pytest.approx(chosen)
+
+
 def axis_is(page: Page, axis: str, title: str, *, figure: str = DRAWN) -> None:
     """Waits until the first figure has an axis of such a kind."""
     page.wait_for_function(
@@ -92,6 +135,8 @@ def axis_is(page: Page, axis: str, title: str, *, figure: str = DRAWN) -> None:
     )
 
 
+# By day, tests/integration/app/test_links.py opens such links without a browser.
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_link_leads_to_what_was_chosen(address: str, page: Page, browser: Browser) -> None:
     page.goto(f"{address}/convergence?study=digits")

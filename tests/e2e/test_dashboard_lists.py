@@ -86,24 +86,3 @@ def test_a_click_opens_what_was_drawn_and_back_returns_to_the_list(
     assert page.title() == "small: Trials"
     assert_no_error_is_shown(page)
     assert errors == []
-
-
-def test_a_row_of_studies_leads_to_its_study(folder: StudyFolder, page: Page) -> None:
-    running = folder.start()
-    wait_until(lambda: "trial 0: started" in running.out, "there is a study")
-    let_end(folder, 1)
-    _, where = dashboard(folder, "study.yaml")
-    page.goto(where)
-    box = page.get_by_test_id("stDataFrame").bounding_box()
-    assert box is not None
-    page.locator('[data-testid="glide-cell-1-0"]').wait_for(state="attached")
-    x = page.evaluate("() => document.querySelector('[data-testid=\"stDataFrame\"] canvas').width")
-    assert x > 0
-    with page.context.expect_page() as opened:
-        for offset in range(60, 200, 20):
-            page.mouse.click(box["x"] + offset, box["y"] + 52)
-    study = opened.value
-    study.get_by_role("heading", name="Convergence", exact=True).wait_for()
-    assert "study=small" in study.url
-    study.set_viewport_size({"width": 390, "height": 844})
-    assert study.get_by_text("Study small").is_visible()

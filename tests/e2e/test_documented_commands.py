@@ -55,6 +55,18 @@ def main(trial):
         if trial.should_prune():
             raise optuna.TrialPruned
 """
+#: These are run below, with a program that fits.
+PROGRAMS_OF_THEIR_OWN = ("population-based-training.md", "coming-from-optuna.md")
+OPTUNA_PROGRAM = """
+import optuna
+
+def objective(trial):
+    return trial.suggest_float("x", -1, 1) ** 2
+
+study = optuna.create_study()
+study.optimize(objective, n_trials=4)
+print("best", study.best_value)
+"""
 #: What the parts of programs on the pages leave to the reader.
 AROUND_THE_FUNCTION = """
 import torch
@@ -76,7 +88,7 @@ def command_blocks() -> list[object]:
     found = (
         (page, number, [line.partition("  #")[0].strip() for line in block.splitlines()])
         for page in GUIDES
-        if page.name != "population-based-training.md"
+        if page.name not in PROGRAMS_OF_THEIR_OWN
         for number, block in enumerate(blocks(page, "sh"))
     )
     runnable = (
@@ -136,6 +148,17 @@ def in_a_shell(folder: StudyFolder, line: str) -> Ended:
     (programs / "tuner").chmod(0o700)
     path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
     return folder.run("sh", "-c", line, env={"PATH": path})
+
+
+def test_commands_for_a_program_of_optuna_run(study_folder: StudyFolder) -> None:
+    study_folder.write("train.py", OPTUNA_PROGRAM)
+    (first, *_) = blocks(DOCS / "coming-from-optuna.md", "sh")
+    lines = [line.partition("  #")[0].strip() for line in first.splitlines()]
+    assert len(lines) == 2
+    for line in lines:
+        ended = in_a_shell(study_folder, line)
+        assert ended.code == 0, ended.text
+        assert "\nbest " in ended.out, "the part after study.optimize has run"
 
 
 @pytest.mark.parametrize("lines", command_blocks())

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED
@@ -23,12 +24,25 @@ PAGES = [
 ]
 
 
+#: Frameworks whose program is tried by day as it is paused, killed and resumed (test_frameworks).
+NIGHTLY = {
+    f"{name}.md" for name in ("keras", "lightgbm", "scikit-learn", "transformers", "xgboost")
+}
+
+
+def _pages() -> list[ParameterSet]:
+    return [
+        pytest.param(page, id=page.name, marks=[pytest.mark.nightly] * (page.name in NIGHTLY))
+        for page in PAGES
+    ]
+
+
 def test_pages_with_a_whole_study() -> None:
     names = {page.name for page in PAGES}
     assert {"README.md", "quickstart.md", "checkpoints.md", "multi-gpu.md"} <= names
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", _pages())
 def test_study_of_a_page_runs(page: Path, study_folder: StudyFolder) -> None:
     for text, name in _NAMED.findall(page.read_text()):
         study_folder.write(name, text)

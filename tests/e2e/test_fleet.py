@@ -9,6 +9,7 @@ import optuna
 import pytest
 import sqlalchemy as sa
 
+from tests.databases import ONE_SERVER_BY_DAY
 from tests.e2e.study_folder import Running, StudyFolder, wait_until
 from tests.servers import Server
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
@@ -99,6 +100,7 @@ def test_trials_of_one_that_was_killed_are_run_by_the_others(shared: StudyFolder
     check_all_are_done(shared, 14)
 
 
+@pytest.mark.parametrize("shared", ONE_SERVER_BY_DAY, indirect=True)
 def test_ctrl_c_leaves_its_trials_to_the_others(shared: StudyFolder) -> None:
     a_study(shared, 14)
     first, second = shared.start(), shared.start()
@@ -109,6 +111,8 @@ def test_ctrl_c_leaves_its_trials_to_the_others(shared: StudyFolder) -> None:
     check_all_are_done(shared, 14)
 
 
+# By day, tests/chaos kills dispatchers of one study for a while, too.
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shared", ["postgresql"], indirect=True)
 def test_six_dispatchers_that_are_killed_and_started_at_random(shared: StudyFolder) -> None:

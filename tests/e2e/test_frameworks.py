@@ -9,6 +9,7 @@ from itertools import groupby
 
 import optuna
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from tests.e2e.study_folder import REPOSITORY, AttemptRecord, StudyFolder
 
@@ -44,6 +45,30 @@ import tuner, wrapper
 
 wrapper.main(tuner.current())
 """
+
+#: `command:` with the program of a page; its first attempt is killed after its second report.
+KILLED_SCRIPT = """
+import os, signal, train, tuner
+
+trial = tuner.current()
+report = trial.report
+
+def write_down(value, step, **metrics):
+    report(value, step, **metrics)
+    with open("steps.txt", "a") as file:
+        file.write(f"{trial.number} {trial.attempt_number} {step}\\n")
+    if trial.attempt_number == 1 and step == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+trial.report = write_down
+train.main(trial)
+"""
+
+#: Lightning ends the interrupted epoch of a resumed trial first, and asks for the metric there.
+WITH_EARLY_STOPPING = (
+    'callbacks=[L.pytorch.callbacks.EarlyStopping("val_accuracy", mode="max", patience=6), '
+    "TrialCallback("
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +147,19 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+#: Accelerate joins the ranks of Transformers, too. What Lightning does on one device and how a
+#: script is killed are tried by other cases and programs.
+NIGHTLY = ("lightning", "lightning-script", "transformers-ddp", "accelerate")
+
+
+def _cases() -> list[ParameterSet]:
+    return [
+        pytest.param(case, id=name, marks=[pytest.mark.nightly] * (name in NIGHTLY))
+        for name, case in CASES.items()
+    ]
+
+
+@pytest.mark.parametrize("case", _cases())
 def test_program_of_a_page_is_paused_killed_and_resumed(
     case: Case, study_folder: StudyFolder
 ) -> None:
@@ -161,6 +198,8 @@ def test_program_of_a_page_is_paused_killed_and_resumed(
     assert (outcomes[:2], outcomes[-1]) == (["paused", "failed"], "completed")
 
 
+# By day, `asha` ends the losers of each page's program, which leaves by the same exception.
+@pytest.mark.nightly
 @pytest.mark.parametrize("page", sorted({case.page for case in CASES.values()}))
 def test_program_of_a_page_is_pruned(page: str, study_folder: StudyFolder) -> None:
     _write_page(page, study_folder)
@@ -170,6 +209,40 @@ def test_program_of_a_page_is_pruned(page: str, study_folder: StudyFolder) -> No
     study_folder.start("--trials", "1", *words).wait(PATIENCE_S)
     (attempt,) = study_folder.attempts()
     assert (attempt.outcome, attempt.cause) == ("pruned", "pruner"), attempt.detail
+
+
+@pytest.mark.parametrize(
+    ("page", "edits"),
+    [
+        ("transformers.md", {"epochs=6": "epochs=3"}),
+        (
+            "lightning.md",
+            {"epochs=6": "epochs=3", "callbacks=[TrialCallback(": WITH_EARLY_STOPPING},
+        ),
+    ],
+)
+def test_script_of_a_page_is_killed_and_resumed(
+    page: str, edits: Mapping[str, str], study_folder: StudyFolder
+) -> None:
+    _write_page(page, study_folder)
+    program = (study_folder.path / "train.py").read_text()
+    for old, new in edits.items():
+        assert program.count(old) == 1
+        program = program.replace(old, new)
+    study_folder.write("train.py", program)
+    study_folder.write("script.py", KILLED_SCRIPT)
+    keys = {
+        "trial": "{command: [python, script.py], retries: 1}",
+        "devices": "cpu:1",
+        "storage": "sqlite:///small.db",
+        "pruner": "none",
+    }
+    words = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+    ended = study_folder.start("--trials", "1", *words).wait(PATIENCE_S)
+    assert ended.code == 0, ended.text
+    assert _outcomes(study_folder.attempts(), 0) == ["failed", "completed"]
+    # The second epoch is saved after its report, and so repeated.
+    assert _steps_by_attempt(study_folder, 0) == [[1, 2], [2, 3]]
 
 
 def _write_page(page: str, folder: StudyFolder) -> None:

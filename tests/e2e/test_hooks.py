@@ -58,6 +58,24 @@ def test_study_with_all_three_hooks(study_folder: StudyFolder) -> None:
     assert (study_folder.path / "tuner-files/small/hooks.log").exists()
 
 
+HALF_FAIL = """
+def train(trial):
+    if trial.number % 2:
+        raise ValueError("odd")
+    return float(trial.number)
+"""
+
+
+def test_failures_are_told_while_the_study_runs(study_folder: StudyFolder) -> None:
+    study_folder.write("forecast.py", HALF_FAIL)
+    study_folder.study(on_alert=KEEP, devices="cpu:1", budget={"trials": 9})
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    (alert,) = map(json.loads, (study_folder.path / "told.jsonl").read_text().splitlines())
+    assert (alert["hook"], alert["alert"]) == ("on_alert", "failures")
+    assert alert["text"] == "2 of 5 finished trials failed"
+
+
 def test_hook_that_fails_ends_no_study(study_folder: StudyFolder) -> None:
     study_folder.study(on_best=["sh", "-c", "echo out of order; exit 7"])
     ended = study_folder.tune()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,11 +19,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
 from tuner.app.library import LIBRARY_PATH
-from tuner.distribution import DISTRIBUTION
 from tuner.errors import EXIT_BUDGET_REACHED
+from tuner.host.distribution import DISTRIBUTION
 
 #: What a wheel is built from.
 _SOURCES = (
@@ -32,6 +34,10 @@ _SOURCES = (
 _EXTRAS = "dashboard,docs,examples,login,metrics,mysql,postgresql,samplers"
 #: Hundreds of megabytes are installed.
 _INSTALL_TIMEOUT_S = 900
+#: In this page's commands, where the package comes from.
+_URL = "git+<URL of this repository>"
+_NEWCOMERS_PAGE = REPOSITORY / "docs" / "tune-a-script.md"
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _MODULES = {
     "trials/__init__.py": "",
     "trials/mine.py": """
@@ -189,6 +195,57 @@ def _get(port: int, path: str) -> bytes:
             return bytes(answer.read())
     except OSError:
         return b""
+
+
+@pytest.mark.timeout(_INSTALL_TIMEOUT_S)
+def test_newcomers_page_runs_as_it_stands(
+    environment: Path, wheel: Path, study_folder: StudyFolder
+) -> None:
+    env = _clean(study_folder.environment())
+    env["PATH"] = os.pathsep.join([str(environment), env["PATH"]])
+    blocks = _BLOCK.findall(_NEWCOMERS_PAGE.read_text())
+    assert [language for language, _ in blocks] == ["sh", "python", "sh", "yaml", "sh", "sh"]
+    assert "pip install" in blocks[0][1]
+    assert _URL in blocks[0][1]
+    printed = []
+    for language, text in blocks:
+        if language == "sh":
+            printed.append(_in_bash(text.replace(_URL, wheel.as_uri()), study_folder.path, env))
+            continue
+        name = text.splitlines()[0].removeprefix("# ")
+        if name == "study.yaml":
+            _check_edits(study_folder.path / name, text)
+        study_folder.write(name, text)
+    assert "budget reached: 20 trials: " in printed[-2]
+    assert "best: loss 0.0" in printed[-2]
+    # What the page prints last is a command to paste.
+    best = printed[-1].splitlines()[-1]
+    loss = re.findall(r"loss (\S+)", _in_bash(best, study_folder.path, env))[-1]
+    ((lowest,),) = study_folder.rows("select min(value) from trial_values", database="train.db")
+    assert float(loss) == lowest
+
+
+def _in_bash(text: str, folder: Path, env: Mapping[str, str]) -> str:
+    ended = subprocess.run(
+        ["bash", "-e", "-c", text],
+        cwd=folder,
+        env=dict(env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=_INSTALL_TIMEOUT_S,
+    )
+    assert ended.returncode == 0, ended.stdout
+    return ended.stdout
+
+
+def _check_edits(proposed: Path, text: str) -> None:
+    """The page's study file is what `tuner init` has written, but for the three edited lines."""
+    content, before = yaml.safe_load(text), yaml.safe_load(proposed.read_text())
+    del content["budget"], content["trial"]["metrics"]
+    assert content.pop("objectives") != before.pop("objectives")
+    assert content == before
 
 
 def test_a_project_with_modules_of_the_same_names_from_a_checkout(

@@ -16,28 +16,11 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.e2e.tracked_programs import STAYS, TRAIN
+from tuner.app.views.shell import STUDY_KEY, TRIAL_KEY
 from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.tracking.mlflow_runs import TAG_PREFIX
 
-TRAIN = """
-def train(trial):
-    for step in range(1, 4):
-        trial.report(trial.params["x"] * step, step)
-    if trial.number == 1:
-        raise ValueError("no luck")
-    return trial.params["x"]
-"""
-#: The first attempt of trial 0 stays at step 3; the second one begins again at step 1.
-STAYS = """
-import time
-
-def train(trial):
-    for step in range(1, 6):
-        trial.report(float(step + 10 * (trial.attempt_number - 1)), step)
-        if trial.attempt_number == 1 and step == 3:
-            time.sleep(3600)
-    return 1.0
-"""
 #: MLflow's own, of libraries that are newer than it.
 pytestmark = pytest.mark.filterwarnings("ignore")
 _QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true"}
@@ -143,6 +126,9 @@ def test_database_holds_parameters_curves_and_outcomes(study_folder: StudyFolder
     assert tags[f"{TAG_PREFIX}study"] == "small"
     assert tags[f"{TAG_PREFIX}devices"].startswith("cpu:")
     assert Path(tags[f"{TAG_PREFIX}log"]).exists()
+    number = tags[f"{TAG_PREFIX}trial"]
+    page = f"http://127.0.0.1:8501/trials?{STUDY_KEY}=small&{TRIAL_KEY}={number}"
+    assert tags[f"{TAG_PREFIX}page"] == page
 
 
 def test_killed_dispatcher_leaves_runs_that_continue(study_folder: StudyFolder) -> None:
@@ -167,6 +153,8 @@ def test_killed_dispatcher_leaves_runs_that_continue(study_folder: StudyFolder) 
     assert run.info.status == "FINISHED"
 
 
+# By day, test_tracker_plugins.py has a tracker that is down first.
+@pytest.mark.nightly
 def test_server_that_is_down_first_gets_everything_once_it_is_up(
     study_folder: StudyFolder, server: Server
 ) -> None:

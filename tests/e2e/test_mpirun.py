@@ -8,10 +8,17 @@ import signal
 import psutil
 import pytest
 
-from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
 from tuner.errors import EXIT_BUDGET_REACHED
 
-ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+pytestmark = pytest.mark.timeout(300)
+#: Each rank imports torch; the machine may be busy.
+PATIENCE_S = 270.0
+ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMP_NUM_THREADS": "1",
+}
 MPIRUN = ["mpirun", "-n", "{gpus}", "--oversubscribe", "--bind-to", "none", "python", "train.py"]
 #: Each rank reports; those of rank 1 must not count.
 RANKS = """
@@ -37,6 +44,24 @@ trial = tuner.current()
 Path(f"rank-{trial.rank}").touch()
 while True:
     time.sleep(0.05)
+"""
+
+
+#: Two groups one after the other; the ranks add up their numbers in each.
+GROUPS = """
+import torch
+import torch.distributed as dist
+import tuner
+from tuner import ddp
+
+trial = tuner.current()
+total = torch.zeros(1)
+for _ in range(2):
+    with ddp.group(trial):
+        own = torch.tensor([trial.rank + 1.0])
+        dist.all_reduce(own)
+        total += own
+trial.report(float(total), 1)
 """
 
 
@@ -85,3 +110,31 @@ def test_no_rank_is_left_when_the_tuner_is_ended(
     wait_until(
         lambda: all(not p.is_running() or p.status() in gone for p in family), "all have ended"
     )
+
+
+def test_ranks_meet_once_and_again(mpi_folder: StudyFolder) -> None:
+    mpi_folder.write("train.py", GROUPS)
+    ended = mpi_folder.start("--trials", "1").wait(PATIENCE_S)
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert mpi_folder.rows("select value from trial_values") == [(6.0,)]
+
+
+def test_example(mpi_folder: StudyFolder) -> None:
+    for file in (REPOSITORY / "examples" / "mpirun").iterdir():
+        shutil.copy(file, mpi_folder.path)
+    words = ["--set", "devices=cpu:2", "--set", "pruner=none", "--trials", "1"]
+    ended = mpi_folder.start(*words).wait(PATIENCE_S)
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    ((accuracy,),) = mpi_folder.rows("select value from trial_values", database="mpirun.db")
+    assert accuracy > 0.5
+    log = mpi_folder.path / "tuner-files/digits-mpirun/trial-0/attempt-1.log"
+    assert {"rank 0 of 2 on cpu", "rank 1 of 2 on cpu"} <= set(log.read_text().splitlines())
+
+
+def test_example_alone(mpi_folder: StudyFolder) -> None:
+    script = REPOSITORY / "examples" / "mpirun" / "train.py"
+    words = ["mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "python", str(script)]
+    mpi_folder.env.update(ENVIRONMENT)
+    ended = mpi_folder.run(*words, timeout_s=PATIENCE_S)
+    assert ended.code == 0, ended.text
+    assert "accuracy 0." in ended.out, ended.text

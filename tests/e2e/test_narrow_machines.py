@@ -126,6 +126,8 @@ def train(trial):
 """
 
 
+# By day: dispatchers share what is paused in test_pausing.py, and take what fits above.
+@pytest.mark.nightly
 def test_paused_winners_of_any_width_are_resumed_where_they_fit(shared: StudyFolder) -> None:
     shared.write("forecast.py", PAUSES)
     a_study(

@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
 from tests.e2e.test_interrupt import PATIENT
 
@@ -98,6 +100,8 @@ def test_notebook_of_the_examples_runs(study_folder: StudyFolder) -> None:
     assert figure["data"]["application/vnd.plotly.v1+json"]["data"]
 
 
+# By day, test_python_api.py interrupts the same call.
+@pytest.mark.nightly
 def test_stop_button_loses_nothing_and_the_same_cell_goes_on(study_folder: StudyFolder) -> None:
     tune = (
         "study = tuner.tune(train, {'x': [0, 1]}, name='small', trials=3, devices='cpu:2', "
@@ -122,3 +126,35 @@ def test_stop_button_loses_nothing_and_the_same_cell_goes_on(study_folder: Study
     assert "3 of 3 trials: 3 completed, 0 pruned, 0 failed" in last["text/html"]
     (result,) = [content for kind, content in cells[5]["outputs"] if kind == "execute_result"]
     assert result["data"]["text/plain"] == "(2, 3)"
+
+
+def test_two_studies_of_one_kernel_do_not_disturb_each_other(study_folder: StudyFolder) -> None:
+    """The second one starts while the first one is at work, with another function of that name."""
+    function = """
+import time
+from pathlib import Path
+
+def train(trial):
+    Path(f"begun-{STUDY}-{trial.number}").touch()
+    while not Path("go").exists():
+        time.sleep(0.02)
+    return VALUE
+"""
+    start = "= tuner.tune(train, {'x': [0, 1]}, name=STUDY, trials=2, devices='cpu:1', wait=False)"
+    cells = run_cells(
+        study_folder,
+        (f"import tuner\nSTUDY, VALUE = 'first', 1.0\n{function}", []),
+        (f"first {start}", []),
+        ("while not Path('begun-first-0').exists(): time.sleep(0.02)", []),
+        (f"STUDY, VALUE = 'second', 2.0\n{function}", []),
+        (f"second {start.replace('cpu:1', 'cpu:2')}", []),
+        ("while not Path('begun-second-0').exists(): time.sleep(0.02)", []),
+        ("assert first.is_running and second.is_running\nPath('go').touch()", []),
+        ("first.wait() and second.wait()", []),
+        ("[list(each.trials['values_value']) for each in (first, second)]", []),
+    )
+    assert [each["reply"]["status"] for each in cells] == ["ok"] * 9, cells[-3:]
+    (result,) = [content for kind, content in cells[8]["outputs"] if kind == "execute_result"]
+    assert result["data"]["text/plain"] == "[[1.0, 1.0], [2.0, 2.0]]"
+    printed = [content["text"] for kind, content in cells[1]["outputs"] if kind == "stream"]
+    assert any("Study 'first' runs in the background" in text for text in printed)

@@ -12,7 +12,7 @@ import optuna
 import pytest
 import sqlalchemy as sa
 
-from tests.databases import SERVERS
+from tests.databases import ONE_SERVER_BY_DAY, SERVERS
 from tests.e2e.study_folder import Running, StudyFolder, wait_until
 from tests.proxy import Proxy
 from tests.servers import Mariadb, Postgresql, run_mariadb, run_postgresql, wait_for
@@ -102,6 +102,10 @@ def own_site(request: pytest.FixtureRequest, study_folder: StudyFolder) -> Itera
         yield made
 
 
+#: How each driver tells of a lost connection is tried by the restart and the cut commits.
+one_server_by_day = pytest.mark.parametrize("shared_site", ONE_SERVER_BY_DAY, indirect=True)
+
+
 def a_study(folder: StudyFolder, n_trials: int, **keys: object) -> None:
     defaults: dict[str, object] = {
         "storage": "${STORAGE}",
@@ -146,6 +150,7 @@ def test_server_that_is_restarted(own_site: Site) -> None:
     check_end(running, own_site.url, 6)
 
 
+@one_server_by_day
 def test_server_that_cannot_be_reached_for_a_while(shared_site: Site) -> None:
     a_study(shared_site.folder, 8)
     running = shared_site.start()
@@ -162,6 +167,7 @@ def test_server_that_cannot_be_reached_for_a_while(shared_site: Site) -> None:
     check_end(running, shared_site.url, 8)
 
 
+@one_server_by_day
 def test_server_that_says_nothing_at_all(shared_site: Site) -> None:
     a_study(shared_site.folder, 8)
     running = shared_site.start()
@@ -185,6 +191,9 @@ def test_connection_that_is_cut_in_a_commit(shared_site: Site, is_heard: bool) -
     check_end(running, shared_site.url, 8)
 
 
+# By day: one dispatcher (above), and test_the_minute_begins_anew_after_an_outage of
+# tests/integration/store/test_peers.py.
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("shared_site", ["postgresql"], indirect=True)
 def test_two_dispatchers_whose_server_is_away_for_a_minute(shared_site: Site) -> None:

@@ -212,7 +212,7 @@ def test_study_whose_every_trial_fails(study_folder: StudyFolder) -> None:
     assert (ended.code, ended.err) == (EXIT_STUDY_FAILED, "")
     assert ended.out.endswith(
         "budget reached: 2 trials: 0 completed, 0 pruned, 2 failed\n"
-        "No trial has completed. See what one printed: tuner logs 0 study.yaml\n"
+        "No trial has completed. See what one printed: tuner logs study.yaml 0\n"
     )
     assert "ValueError: always" in ended.out
     logged = study_folder.tuner("logs", "0", "study.yaml")

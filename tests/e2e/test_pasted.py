@@ -35,9 +35,9 @@ def test_interrupted_command_is_told_as_it_was_typed(folder: StudyFolder) -> Non
     folder.study(file=FILE, trial={"function": "forecast:raises"})
     folder.write("forecast.py", "def raises(trial):\n    raise ValueError\n")
     ended = folder.tune("--study", NAME, file=FILE)
-    (line,) = [line for line in ended.out.splitlines() if "tuner logs 0" in line]
+    (line,) = [line for line in ended.out.splitlines() if "tuner logs" in line]
     words = shlex.split(line.partition("tuner ")[2])
-    assert words == ["logs", "0", FILE, "--study", NAME]
+    assert words == ["logs", FILE, "0", "--study", NAME]
     assert "ValueError" in folder.tuner(*words).out
 
 

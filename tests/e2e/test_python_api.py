@@ -7,6 +7,7 @@ import re
 import signal
 from pathlib import Path
 
+import optuna
 import psutil
 import pytest
 
@@ -79,7 +80,7 @@ told["is_running"] = study.is_running
             "tuner.run(overrides={'trial.function': 'forecast:trian'})",
             "ConfigError",
             "study.yaml: trial.function is 'forecast:trian', but forecast has no function "
-            "'trian'. It has: train.",
+            "'trian'. It has: train. Did you mean 'train'?",
         ),
         (
             "tuner.run(overrides={'sampler.seed': object})",
@@ -170,7 +171,11 @@ study.wait()
     study_folder.write("forecast.py", PATIENT)
     study_folder.study(pruner={"name": "none"})
     ended, told = script(study_folder, text)
-    assert (ended.code, ended.text) == (0, "")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == (
+        "Study 'small' runs in the background until its end or the end of this process. "
+        "Progress: study.trials and study.best. Stop: study.stop().\n"
+    )
     assert told == {
         "was_running": True,
         "in_time": False,
@@ -205,6 +210,21 @@ for study in (first, *others):
     ended, told = script(study_folder, text)
     assert ended.code == 0, ended.text
     assert told == {"first": 3, "a": 3, "b": 3}
+
+
+def test_trials_are_dictionaries_without_pandas(study_folder: StudyFolder) -> None:
+    study_folder.study()
+    text = """
+import sys
+sys.modules["pandas"] = None
+study = tuner.run("study.yaml", trials=2, progress=False)
+told["type"] = type(study.trials).__name__
+told["trials"] = [[each["number"], each["state"], "params_x" in each] for each in study.trials]
+"""
+    ended, told = script(study_folder, text)
+    assert (ended.code, ended.text) == (0, "")
+    rows = [[number, "completed", True] for number in range(2)]
+    assert told == {"type": "list", "trials": rows}
 
 
 def test_module_of_the_function_that_starts_a_study_is_told(study_folder: StudyFolder) -> None:
@@ -437,3 +457,45 @@ tuner.tune(train, {{"x": [0, 1]}}, name="small", trials=3, devices="cpu:2", prun
     again, _ = script(study_folder, text)
     assert again.code == 0, again.text
     assert study_folder.states() == ["COMPLETE"] * 3
+
+
+#: The same space in the words of study.yaml, as Optuna's distributions, and in short forms.
+SPACES = """{
+    "words": {
+        "lr": {"type": "float", "low": 1e-4, "high": 0.1, "log": True},
+        "depth": {"type": "int", "low": 2, "high": 8},
+        "way": {"type": "categorical", "choices": ["a", "b"]},
+    },
+    "distributions": {
+        "lr": optuna.distributions.FloatDistribution(1e-4, 0.1, log=True),
+        "depth": optuna.distributions.IntDistribution(2, 8),
+        "way": optuna.distributions.CategoricalDistribution(["a", "b"]),
+    },
+    "shorthands": {
+        "lr": {"distribution": "log_uniform_values", "min": 1e-4, "max": 0.1},
+        "depth": {"min": 2, "max": 8},
+        "way": ["a", "b"],
+    },
+}"""
+
+
+@pytest.mark.parametrize("form", ["words", "distributions", "shorthands"])
+def test_space_takes_each_form(study_folder: StudyFolder, form: str) -> None:
+    text = f"""
+import optuna
+
+def train(trial):
+    return trial.params.lr * trial.params.depth
+
+space = {SPACES}[{form!r}]
+tuner.tune(train, space, name="small", trials=2, devices="cpu:2", progress=False)
+"""
+    ended, _ = script(study_folder, text)
+    assert (ended.code, ended.text) == (0, "")
+    rows = study_folder.rows("select distinct param_name, distribution_json from trial_params")
+    found = {name: optuna.distributions.json_to_distribution(text) for name, text in rows}
+    assert found == {
+        "lr": optuna.distributions.FloatDistribution(1e-4, 0.1, log=True),
+        "depth": optuna.distributions.IntDistribution(2, 8),
+        "way": optuna.distributions.CategoricalDistribution(["a", "b"]),
+    }

@@ -37,7 +37,7 @@ def suggester_of(running: Running) -> psutil.Process:
     (found,) = [
         each
         for each in processes_of(running)
-        if "tuner.search.samplers.suggestion_worker" in each.cmdline()
+        if "tuner.search.samplers.out_of_process.worker" in each.cmdline()
     ]
     return found
 

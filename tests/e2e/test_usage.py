@@ -74,7 +74,7 @@ def test_a_program_on_a_cpu_slot(study_folder: StudyFolder) -> None:
 
 
 def test_energy_is_a_budget(gpu_folder: StudyFolder, nvml_stub: NvmlStub) -> None:
-    nvml_stub.write([StubGpu(uuid="GPU-aaaa", power_mw=500_000, used_mib=512)])
+    nvml_stub.write([StubGpu(uuid="GPU-aaaa", power_mw=2_000_000, used_mib=512)])
     gpu_folder.write("waits.py", WAITS.replace("3.5", "0.5"))
     gpu_folder.study(
         trial={"function": "waits:train"}, devices="auto", budget={"energy": "1Wh", "trials": 500}

@@ -204,6 +204,22 @@ def test_command_that_reports_once_more_after_sigterm(
     check_ends(study_folder, study, mode)
 
 
+@pytest.mark.parametrize("last_line", ["", "; exit 0"])
+def test_command_behind_a_shell(study_folder: StudyFolder, last_line: str) -> None:
+    """The shell gets SIGTERM as well, and ends with its own code."""
+    study_folder.write("saved.py", SAVED)
+    study_folder.write("prints.py", HANDLES_SIGTERM)
+    line = f'python prints.py "$@" 0{last_line}'
+    study = run(
+        study_folder,
+        trial={"command": ["sh", "-c", line, "sh", "{x}", "{checkpoint_dir}"]},
+        pruner=asha("stop"),
+        devices="cpu:2",
+        budget={"trials": 9},
+    )
+    check_ends(study_folder, study, "stop")
+
+
 # Speaks for itself, asks seldom, and leaves its loop in peace when it is told to end.
 SCRIPT = """
 import tuner

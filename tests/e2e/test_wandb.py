@@ -11,26 +11,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.e2e.tracked_programs import STAYS, TRAIN
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
-TRAIN = """
-def train(trial):
-    for step in range(1, 4):
-        trial.report(trial.params["x"] * step, step)
-    if trial.number == 1:
-        raise ValueError("no luck")
-    return trial.params["x"]
-"""
-STAYS = """
-import time
-
-def train(trial):
-    for step in range(1, 6):
-        trial.report(float(step + 10 * (trial.attempt_number - 1)), step)
-        if trial.attempt_number == 1 and step == 3:
-            time.sleep(3600)
-    return 1.0
-"""
 #: A log file of LevelDB after a header of its own.
 _HEADER, _BLOCK, _RECORD_HEADER = 7, 32768, 7
 _FULL, _LAST = 1, 4

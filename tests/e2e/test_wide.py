@@ -127,21 +127,15 @@ def test_every_end_of_a_group_has_its_cause_and_the_next_trial_starts_cleanly(
     log = study_folder.tuner("logs", str(found["raises"].trial), "--rank", "1").out
     assert "ValueError: rank 1 knows why" in log
     assert found["port"].number == 2
+    check_ranks_are_pruned_at_the_same_step(study_folder)
+    # Rank 0 alone reports.
+    assert study_folder.rows("select distinct value from tuner_metrics") == [(0.0,)]
 
 
-def test_all_ranks_are_pruned_at_the_same_step(study_folder: StudyFolder) -> None:
-    a_study_of(study_folder, "pruned", "fine")
-    study_folder.tune()
-    marks = sorted(name for name in study_folder.files() if name.startswith("pruned-"))
-    assert len(marks) == 2
+def check_ranks_are_pruned_at_the_same_step(folder: StudyFolder) -> None:
+    marks = sorted(name for name in folder.files() if name.startswith("pruned-"))
     (zero, one) = marks
     assert zero.rpartition("-")[2] == one.rpartition("-")[2]
-
-
-def test_rank_0_alone_reports(study_folder: StudyFolder) -> None:
-    a_study_of(study_folder, "fine")
-    study_folder.tune()
-    assert study_folder.rows("select distinct value from tuner_metrics") == [(0.0,)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -261,6 +255,9 @@ def test_two_trials_share_a_slot(study_folder: StudyFolder) -> None:
     assert "trial 1: started on cpu:0" in ended.out.partition("completed")[0]
 
 
+# By day, test_every_end_of_a_group... starts nine in a row.
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
 def test_a_hundred_groups_in_a_row_start_cleanly_whatever_became_of_the_last(
     study_folder: StudyFolder,
 ) -> None:

@@ -133,7 +133,11 @@ def test_fsdp_saves_the_whole_model(example: Example) -> None:
 @pytest.mark.parametrize(
     ("name", "study", "database"),
     [
-        ("data_parallel", "digits-data-parallel", "data_parallel.db"),
+        # By day, the other one: a process with all devices, which differ in the model alone.
+        pytest.param(
+            *("data_parallel", "digits-data-parallel", "data_parallel.db"),
+            marks=pytest.mark.nightly,
+        ),
         ("split_model", "digits-split", "split.db"),
     ],
 )
@@ -157,7 +161,10 @@ def test_one_process_has_all_devices(
     ("file", "study", "database", "logs"),
     [
         ("study.yaml", "digits-torchrun", "torchrun.db", ONE_PROCESS),
-        ("ddp.yaml", "digits-ranks", "ranks.db", TWO_RANKS),
+        # By day, test_wide starts a script once per rank.
+        pytest.param(
+            *("ddp.yaml", "digits-ranks", "ranks.db", TWO_RANKS), marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_script_for_torchrun_with_and_without_it(

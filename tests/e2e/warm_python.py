@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 #: What `tuner.run` and most verbs import. None of them may import torch: a test looks for it.
 _MODULES = (
     *("tuner.cli.main", "tuner.compose.wiring", "tuner.queries.locate", "tuner.queries.status"),
-    *("tuner.results.best", "tuner.terminal.studies", "tuner.terminal.trials"),
+    *("tuner.queries.results.best", "tuner.terminal.studies", "tuner.terminal.trials"),
     *("tuner.store.connection.database", "multiprocessing.forkserver"),
 )
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tuner import clock
-from tuner.clock import Instant, SystemClock
+from tuner.host import clock
+from tuner.host.clock import Instant, SystemClock
 
 
 class SetClock:

@@ -15,16 +15,16 @@ from tests.unit.test_layers import LAYERS
 from tuner.attempt import TRANSITIONS, AttemptState, Outcome
 from tuner.cli.main import app
 from tuner.config import StudyConfig, load_study_file
-from tuner.config.command_template import BUILTINS
-from tuner.config.metric_pattern import expand
+from tuner.config.notation.command_template import BUILTINS
+from tuner.config.notation.metric_pattern import expand
 from tuner.errors import (
     EXIT_BAD_INPUT,
     EXIT_BUDGET_REACHED,
     EXIT_INTERRUPTED,
     EXIT_STUDY_FAILED,
 )
+from tuner.queries.results.formats import Format
 from tuner.queries.study_state import Standing
-from tuner.results.formats import Format
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -18,8 +18,7 @@ ROOT = Path(__file__).parents[2]
 #: above it here; what stands in a folder's subfolders is on the folder's line.
 LAYERS = """
 tuner.search_spaces
-tuner.errors tuner.attempt tuner.messages tuner.clock tuner.budget tuner.process_identity
-tuner.distribution tuner.pareto_front
+tuner.errors tuner.attempt tuner.messages tuner.budget tuner.pareto_front tuner.host
 tuner.checkpoints
 tuner.devices
 tuner.config
@@ -27,16 +26,15 @@ tuner.store
 tuner.launch
 tuner.search
 tuner.dispatch
-tuner.results
+tuner.queries
 tuner.trials
 tuner.frameworks
-tuner.queries
 tuner.actions
 tuner.terminal
 tuner.monitoring tuner.tracking
 tuner.compose
 tuner.simulate
-tuner.app.data tuner.app.library tuner.app.assets
+tuner.app.data tuner.app.library tuner.app.assets tuner.app.control_session
 tuner.app.charts
 tuner.app.views
 tuner.app
@@ -46,15 +44,21 @@ tuner.run tuner.best
 """
 #: Imports that go up on purpose, with the reason.
 ALLOWED = {
-    ("tuner", "tuner.results.best"): "the package's public names, imported on first use",
-    ("tuner", "tuner.results.schedule"): "the package's public names, imported on first use",
+    ("tuner", "tuner.queries.results.best"): "the package's public names, imported on first use",
+    (
+        "tuner",
+        "tuner.queries.results.schedule",
+    ): "the package's public names, imported on first use",
     ("tuner", "tuner.api.start"): "the package's public names, imported on first use",
     ("tuner", "tuner.api.study"): "the package's public names, imported on first use",
     ("tuner", "tuner.trials.ddp"): "the package's public names, imported on first use",
     ("tuner", "tuner.trials.context"): "the package's public names, imported on first use",
     ("tuner", "tuner.trials.current"): "the package's public names, imported on first use",
     ("tuner", "tuner.trials.params"): "the package's public names, imported on first use",
-    ("tuner.results.best", "tuner.trials.checkpoints"): "imported late, by who loads a state",
+    (
+        "tuner.queries.results.best",
+        "tuner.trials.checkpoints",
+    ): "only to load a state",
 }
 
 
@@ -182,6 +186,7 @@ def test_pages_alone_know_streamlit_and_figures_alone_plotly() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
     [
@@ -196,21 +201,33 @@ def test_nothing_but_training_code_imports_torch(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["tuner.compose.wiring", "tuner.cli.main"])
 def test_who_has_no_gpu_does_not_wait_for_their_driver_s_names(module: str) -> None:
     code = f"import {module}, sys; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
-def test_ids_and_storages_of_optuna_are_read_in_one_place() -> None:
-    private = {"_trial_id", "_study_id", "_storage", "_get_trials"}
-    reading = {
-        f"{name} reads {ast.unparse(node)}"
-        for name, path in modules()
-        if name != "tuner.store.optuna_compat"
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in private
-        if ast.unparse(node.value) != "self"
+def test_private_attributes_of_optuna_are_read_in_one_place() -> None:
+    compat = "tuner.store.optuna_compat"
+    trees = {name: ast.parse(path.read_text()) for name, path in modules()}
+    read = {name: set(private_attributes(tree)) for name, tree in trees.items()}
+    private = {name for _, name in read[compat]}
+    assert {"_trial_id", "_storage", "_min_resource", "_n_startup_trials"} <= private
+    elsewhere = {
+        f"{module} reads {value}.{name}"
+        for module, found in read.items()
+        for value, name in found
+        if module != compat and name in private
     }
-    # A class of our own.
-    assert reading == {"tuner.store.optuna_tables.lazy_curve reads curve._trial_id"}
+    # Of a class of the tuner.
+    assert elsewhere == {"tuner.store.optuna_tables.curves.lazy_curve reads curve._trial_id"}
+
+
+def private_attributes(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Attributes with an underscore of anything but `self`: the object's text, and the name."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not re.match(r"_[a-z]", node.attr):
+            continue
+        if (value := ast.unparse(node.value)) not in ("self", "cls"):
+            yield value, node.attr

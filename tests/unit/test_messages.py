@@ -13,18 +13,22 @@ from hypothesis import strategies as st
 from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.messages import (
     Action,
+    AskStudy,
     Assign,
     Decided,
     Finished,
     Hello,
     MalformedMessage,
     Message,
+    RangeInCode,
     Remark,
     RemarkTopic,
     Report,
     SetAttribute,
     SetConstraint,
     StatesDamaged,
+    StopStudy,
+    StudyPlace,
     Suggest,
     Suggested,
     TerminationRequested,
@@ -55,6 +59,10 @@ MESSAGES = [
     Suggest(attempt_id=ID, name="x", distribution='{"name": "FloatDistribution"}'),
     Suggested(attempt_id=ID, name="x", value=[1, "a"]),
     Suggested(attempt_id=ID, name="x", error="no"),
+    RangeInCode(attempt_id=ID, name="x", distribution='{"name": "FloatDistribution"}'),
+    AskStudy(attempt_id=ID),
+    StudyPlace(attempt_id=ID, study="small", storage="sqlite:////a b/small.db"),
+    StopStudy(attempt_id=ID),
     SetAttribute(attempt_id=ID, key="k", value={"deep": [{"er": None}]}),
     SetConstraint(attempt_id=ID, key="c", value=-0.5),
     Decided(attempt_id=ID, count=1, step=3, action=Action.PRUNE, reason="why"),
@@ -77,6 +85,11 @@ def test_decode_gives_what_was_encoded(message):
 
 def test_no_kind_of_message_is_left_out():
     assert {type(message) for message in MESSAGES} == set(get_args(Message))
+
+
+def test_a_password_of_the_storage_is_in_no_representation():
+    place = StudyPlace(attempt_id=ID, study="small", storage="postgresql://me:secret@db/x")
+    assert "secret" not in repr(place)
 
 
 def test_not_a_number_survives():

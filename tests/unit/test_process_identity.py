@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.hosts import NO_PID
-from tuner.process_identity import Life, ProcessIdentity, life_of, own_process, start_ticks_of
+from tuner.host.process_identity import Life, ProcessIdentity, life_of, own_process, start_ticks_of
 
 HERE = own_process()
 
@@ -92,7 +92,9 @@ def test_a_clock_that_was_set_makes_no_process_another_one(monkeypatch: pytest.M
 
 
 def in_namespace(*options: str) -> subprocess.CompletedProcess[str]:
-    program = "from tuner.process_identity import own_process; print(own_process().facts(), end='')"
+    program = (
+        "from tuner.host.process_identity import own_process; print(own_process().facts(), end='')"
+    )
     return subprocess.run(
         ["unshare", "--pid", "--fork", *options, sys.executable, "-c", program],
         capture_output=True,

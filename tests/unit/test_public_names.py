@@ -35,7 +35,7 @@ pause: --debug --study
 report: --debug --output --study -o
 resume: --debug --study
 retry: --debug --study --trial
-run: --debug --dry-run --json --metrics-host --metrics-port --set --study --trials
+run: --best --debug --dry-run --json --metrics-host --metrics-port --set --study --trials
 schedule: --debug --force --json --output --study --trial -o
 schema:
 set: --debug --host --pid --study
@@ -117,6 +117,7 @@ def test_what_training_code_calls() -> None:
         "profile",
         "rank",
         "rank_seed",
+        "relative_params",
         "report",
         "save_checkpoint",
         "seed",
@@ -124,12 +125,15 @@ def test_what_training_code_calls() -> None:
         "set_constraint",
         "set_user_attr",
         "should_prune",
+        "storage",
+        "study",
         "suggest_categorical",
         "suggest_discrete_uniform",
         "suggest_float",
         "suggest_int",
         "suggest_loguniform",
         "suggest_uniform",
+        "system_attrs",
         "user_attrs",
         "wait_for_checkpoint",
         "world_size",
@@ -200,6 +204,32 @@ def test_commands_and_their_options() -> None:
     command = get_command(app)
     assert _options(command) == ["--version"]
     assert [_line(*each) for each in _commands(command)] == COMMANDS.strip().splitlines()
+
+
+#: Positional arguments of commands that are about no stored study.
+_OTHERS = {
+    "db status": ["source"],
+    "db upgrade": ["source"],
+    "import": ["FILE|URL", "source"],
+    "run": ["file", "[-- ARGUMENTS]"],
+    **{path: ["file"] for path in ("init", "simulate", "validate")},
+    **{path: [] for path in ("devices", "docs", "schema")},
+    "best": ["source"],
+}
+
+
+def test_the_study_comes_first_in_every_command_and_then_the_trial() -> None:
+    """`tuner logs digits 17`, `tuner why digits 17`, `tuner set digits budget.trials=9`."""
+    for path, command in _commands(get_command(app)):
+        words = [each for each in command.params if each.param_type_name == "argument"]
+        shown = [each.metavar or each.name for each in words]
+        if path in _OTHERS:
+            assert shown == _OTHERS[path]
+            continue
+        first, *more = " ".join(shown).split()
+        assert first == "[STUDY]", path
+        assert more in ([], ["TRIAL"], ["KEY=VALUE..."]), path
+        assert ("--study" in _options(command)) or path == "studies", path
 
 
 def _public(made: type) -> set[str]:

@@ -19,9 +19,10 @@ from collections.abc import Mapping
 from typing import IO
 
 from tuner.attempt import Cause, Outcome
-from tuner.config.command_template import render_argv
+from tuner.config.notation.command_template import render_argv
 from tuner.errors import ChannelClosed
 from tuner.launch.failure_diagnosis import N_TAIL_LINES, diagnose_exit
+from tuner.launch.hints import output_hint
 from tuner.launch.local_host import leftover_workers
 from tuner.launch.local_host.guardian import GRACE_S
 from tuner.launch.local_host.oom_kills import count_oom_kills
@@ -184,12 +185,18 @@ class _Minder:
                 attempt_id=attempt_id, outcome=Outcome.COMPLETED, values=values, detail=detail
             )
         ending = diagnose_exit(exit_code, "\n".join(self._tail), n_oom_kills=n_oom_kills)
+        hint = self._hint() if exit_code > 0 else ""
         return Finished(
             attempt_id=attempt_id,
             outcome=ending.outcome,
             cause=ending.cause,
-            detail=ending.detail,
+            detail="\n".join(filter(None, [ending.detail, hint])),
         )
+
+    def _hint(self) -> str:
+        argv = self._process.args
+        assert isinstance(argv, list), "a command is started from a list of words"
+        return output_hint("\n".join(self._tail), argv)
 
     def _take_output(self, output: IO[bytes]) -> bool:
         """Copies what came to the log and reads it; False once the pipe is closed."""
@@ -236,13 +243,22 @@ class _Minder:
             wanted = f"trial.metrics.pattern matched none of its {self._n_lines} lines"
         else:
             example = json.dumps({"step": 1, **dict.fromkeys(objectives, 0.5)})
+            which = (
+                f"None of its {self._n_lines} lines is a"
+                if self._n_lines > 1
+                else ("Its only line is no")
+            )
             wanted = (
-                f"None of its {self._n_lines} lines is a JSON object with "
+                f"{which} JSON object with "
                 f"{' or '.join(objectives)}, such as {example}. Print such lines, or give "
                 "trial.metrics.pattern"
             )
         if not self._n_lines:
-            return "It printed nothing. Its metrics are read from its output."
+            example = json.dumps({"step": 1, **dict.fromkeys(objectives, 0.5)})
+            return (
+                "It printed nothing. Its metrics are read from its output: print lines such as "
+                f"{example}."
+            )
         return f"{wanted}. The last ones:\n" + "\n".join(self._tail)
 
     def _storable(self, metrics: Mapping[str, float]) -> Mapping[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuner.config.command_template import render_env
+from tuner.config.notation.command_template import render_env
 from tuner.launch.request import trial_environment
 from tuner.search_spaces import ParamValue
 from tuner.trials.context import TrialContext

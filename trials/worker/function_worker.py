@@ -15,7 +15,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -24,7 +24,14 @@ from optuna import TrialPruned
 from tuner.attempt import Cause, Outcome
 from tuner.errors import ChannelClosed
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, give_back_limit
-from tuner.launch.failure_diagnosis import N_TAIL_LINES, memory_cause, user_traceback
+from tuner.launch.failure_diagnosis import (
+    ENDED_ITSELF,
+    N_TAIL_LINES,
+    memory_cause,
+    nan_detail,
+    user_traceback,
+)
+from tuner.launch.hints import HINT, hint_for
 from tuner.launch.request import (
     ENV_CHANNEL,
     ENV_OPENMP_THREADS,
@@ -39,6 +46,7 @@ from tuner.trials.context import TrialContext
 from tuner.trials.profiling import begin_trace
 from tuner.trials.worker.environment import environment_of
 from tuner.trials.worker.link import DispatcherLink
+from tuner.trials.worker.returned import by_objective, nothing_returned
 from tuner.trials.worker.termination import REASON, Termination
 
 EXIT_OK = 0
@@ -153,7 +161,7 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
             return cancelled(link)
         if not error.code:
             return judge_result(context, link, None)
-        return _failed(link, Outcome.FAILED, Cause.EXIT_CODE, f"Exit code {error.code}.")
+        return _failed(link, Outcome.FAILED, Cause.EXIT_CODE, _exit_detail(error))
     except ChannelClosed:
         raise
     except BaseException as error:  # the edge: whatever the user's code raises is its ending
@@ -220,7 +228,7 @@ def judge_result(context: TrialContext, link: DispatcherLink, result: object) ->
         # Its last report is that of a training which was told to end.
         return _finished_early(link, "")
     try:
-        values = _by_objective(result, names) if result is not None else dict(context.last_values)
+        values = by_objective(result, names) if result is not None else dict(context.last_values)
     except (TypeError, ValueError) as error:
         return _failed(link, Outcome.FAILED, Cause.NO_RESULT, str(error))
     if not values:
@@ -228,12 +236,11 @@ def judge_result(context: TrialContext, link: DispatcherLink, result: object) ->
         return Finished(
             attempt_id=link.assign.attempt_id,
             outcome=Outcome.COMPLETED,
-            detail="The function returned None and reported nothing: return or report a number.",
+            detail=nothing_returned(names),
         )
     bad = [name for name, value in values.items() if math.isnan(value)]
     if bad:
-        reason = f"The value of {', '.join(bad)} is not a number (NaN)."
-        return _failed(link, Outcome.FAILED, Cause.NOT_A_NUMBER, reason)
+        return _failed(link, Outcome.FAILED, Cause.NOT_A_NUMBER, nan_detail(bad))
     return Finished(
         attempt_id=link.assign.attempt_id,
         outcome=Outcome.COMPLETED,
@@ -243,7 +250,8 @@ def judge_result(context: TrialContext, link: DispatcherLink, result: object) ->
 
 
 def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
-    text = user_traceback(error)
+    hint = hint_for(error)
+    text = "\n".join(filter(None, [user_traceback(error), hint]))
     # The disk of the log may be what is full.
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr)
@@ -256,7 +264,8 @@ def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
         cause = Cause.DEVICE_MEMORY
     elif isinstance(error, MemoryError):
         cause = Cause.HOST_MEMORY
-    detail = "\n".join(text.splitlines()[-N_TAIL_LINES:])
+    shown = "\n".join(filter(None, [user_traceback(error, is_short=True), hint]))
+    detail = "\n".join(shown.splitlines()[-N_TAIL_LINES:])
     if cause:
         return _failed(link, Outcome.OUT_OF_MEMORY, cause, detail)
     return _failed(link, Outcome.FAILED, Cause.EXCEPTION, detail)
@@ -302,28 +311,20 @@ def _finished_early(link: DispatcherLink, said: str) -> Finished:
     )
 
 
+def _exit_detail(error: SystemExit) -> str:
+    """Where the function has ended the program, which Python itself does not say."""
+    text = f"Exit code {error.code}."
+    if isinstance(error.code, str):
+        text = f"Exit code 1: {error.code}"
+    frames = user_traceback(error, is_short=True).splitlines()[1:-1]
+    if not frames:
+        return text
+    told = "\n".join(frames)
+    return f"{text}\n{ENDED_ITSELF}\n{told}\n{HINT}Return a number, or raise an error."
+
+
 def _failed(link: DispatcherLink, outcome: Outcome, cause: Cause, detail: str) -> Finished:
     return Finished(attempt_id=link.assign.attempt_id, outcome=outcome, cause=cause, detail=detail)
-
-
-def _by_objective(result: Any, names: Sequence[str]) -> dict[str, float]:
-    if isinstance(result, Mapping):
-        missing = [name for name in names if name not in result]
-        if missing:
-            raise ValueError(
-                f"The function returned {sorted(map(str, result))}, without {', '.join(missing)}."
-            )
-        return {name: float(result[name]) for name in names}
-    values: list[Any] = list(result) if isinstance(result, (list, tuple)) else [result]
-    if len(values) != len(names):
-        raise ValueError(
-            f"The function returned {len(values)} values for the {len(names)} objectives "
-            f"{', '.join(names)}."
-        )
-    try:
-        return {name: float(value) for name, value in zip(names, values, strict=True)}
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"The function returned {result!r}, which is not a number.") from error
 
 
 def _exit_cleanly() -> None:

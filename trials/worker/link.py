@@ -17,14 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
 from tuner import messages
 from tuner.attempt import AttemptId
-from tuner.clock import since_boot_s
 from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
+from tuner.host.clock import since_boot_s
 from tuner.launch.failure_diagnosis import readable
 from tuner.trials.worker.outbox import Outbox
 from tuner.trials.worker.termination import REASON, Termination
@@ -36,32 +36,6 @@ _M = TypeVar("_M", bound=messages.Message)
 VERDICT_TIMEOUT_S = 60.0
 #: For a rank that asks later than rank 0, or never.
 N_DECISIONS_KEPT = 1000
-
-
-class Link(Protocol):
-    """What a trial's context needs from whoever runs the study."""
-
-    def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
-        """Hands over the values of a step. Never waits."""
-
-    def remark(self, topic: messages.RemarkTopic, text: str) -> None:
-        """Tells people something of this trial's reports. They hear it once of each topic."""
-
-    def should_stop(self) -> bool:
-        """Whether the trial shall end now: pruned at a step that it reported, or told to stop.
-
-        A verdict that asks for an end stays until it is asked for, and after that.
-        """
-
-    def suggest(self, name: str, distribution: BaseDistribution) -> messages.Json:
-        """The value of a parameter that the study file does not declare."""
-
-    def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
-        """These checkpoints are damaged; that of `step` was loaded instead, or none."""
-
-    def set_attribute(self, key: str, value: messages.Json) -> None: ...
-
-    def set_constraint(self, key: str, value: float) -> None: ...
 
 
 class DispatcherLink:
@@ -234,6 +208,24 @@ class DispatcherLink:
             raise ValueError(answer.error)
         return answer.value
 
+    def range_in_code(self, name: str, distribution: BaseDistribution) -> None:
+        if not self._follows:
+            text = distribution_to_json(distribution)
+            found = messages.RangeInCode(attempt_id=self._attempt_id, name=name, distribution=text)
+            self._post(found)
+
+    def study_place(self) -> messages.StudyPlace:
+        """Asks the dispatcher, on any rank.
+
+        Raises:
+            ChannelClosed: If the dispatcher is gone.
+        """
+        self.send(messages.AskStudy(attempt_id=self._attempt_id))
+        return self._expect(messages.StudyPlace)
+
+    def stop_study(self) -> None:
+        self.send(messages.StopStudy(attempt_id=self._attempt_id))
+
     def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
         if not self._follows:
             self._post(
@@ -253,10 +245,18 @@ class DispatcherLink:
     def set_attribute(self, key: str, value: messages.Json) -> None:
         """
         Raises:
+            TypeError: If JSON cannot hold the value.
             MessageTooLarge: If the dispatcher would refuse it.
         """
-        if not self._follows:
+        if self._follows:
+            return
+        try:
             self._post(messages.SetAttribute(attempt_id=self._attempt_id, key=key, value=value))
+        except TypeError as error:
+            raise TypeError(
+                f"set_user_attr: {key!r} is {value!r:.80}, which JSON cannot hold ({error}). Give "
+                "text, numbers, lists or dicts of them, such as float(value) or str(value)."
+            ) from None
 
     def set_constraint(self, key: str, value: float) -> None:
         if not self._follows:

@@ -158,7 +158,7 @@ def as_number(name: str, value: object) -> float:
         value = detach()
     try:
         return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError):
         raise TypeError(
-            f"report: {name} is {value!r}, which is not a number. Report a float."
-        ) from error
+            f"report: {name} is {value!r:.200}, which is not a number. Report a float."
+        ) from None

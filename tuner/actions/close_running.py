@@ -6,7 +6,7 @@ from datetime import datetime
 
 from optuna.trial import TrialState
 
-from tuner.actions.row_transfer import Change, Row, leave_out
+from tuner.actions.transfer.row_transfer import Change, Row, leave_out
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.config.recorded import recorded_text
 

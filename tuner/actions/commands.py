@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
 
+from tuner.actions.kept_settings import file_values
 from tuner.config.error_text import to_mistakes
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.confirm import confirmation_of
@@ -86,7 +87,13 @@ def order(
         if wanted.order in OF_THE_WHOLE and wanted.trial_number is None:
             alive += _of_runs(connection, stored.name, now)
         _refuse_vain(connection, stored.id, wanted, alive)
-        if "devices" in wanted.arguments:
+        if wanted.order is Order.SET and not alive:
+            if host is not None or pid is not None:
+                key = "--host" if host is not None else "--pid"
+                problem = "is for a study that runs. Nobody works on this one now: leave it out."
+                raise ConfigError(problem, key=key)
+            wanted = replace(wanted, kept_over=file_values(place.config, wanted.arguments))
+        elif "devices" in wanted.arguments:
             known = read_dispatchers(connection, now, stored.id)
             alive = [choose_dispatcher(alive, [one for one in known if one.may_live], host, pid)]
             wanted = replace(wanted, to=Addressee(dispatcher_id=alive[0].id))
@@ -250,12 +257,8 @@ def _refuse_vain(
 ) -> None:
     if wanted.trial_number is not None:
         _refuse_trial_that_does_not_run(connection, study_id, wanted.trial_number)
-    if hearers or wanted.order in (Order.PAUSE, Order.RESUME):
+    if hearers or wanted.order in (Order.PAUSE, Order.RESUME, Order.SET):
         return
-    if wanted.order is Order.SET:
-        raise ConfigError(
-            "Nobody works on this study now. Change the study file, or start it with --set."
-        )
     raise ConfigError("Nobody works on this study now: there is nothing to stop.")
 
 

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tuner.actions.study_tables import study_tables
+from tuner.actions.transfer.study_tables import study_tables
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.study_folder import NOTES, own_files
 from tuner.config.sections.confirm import confirmation_of
 from tuner.errors import ConfigError
-from tuner.process_identity import ProcessIdentity
+from tuner.host.process_identity import ProcessIdentity
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, StoredStudy, choose_study, reading, stored_studies, writing
 from tuner.search.study_identity import IDENTITY_ATTR, key_of
 from tuner.store.optuna_tables.statements import STUDIES, STUDY_ATTRS, TRIALS, ids_of
-from tuner.store.records.dispatcher_starts import (
+from tuner.store.records.dispatchers.silence import watch_silent
+from tuner.store.records.dispatchers.starts import (
     OpenDispatcher,
     Sign,
     open_dispatchers,
     refuse_living,
 )
-from tuner.store.records.silence import watch_silent
 from tuner.store.schema.models import AttemptRow
 
 _IS_RUN = "This study is being run, on {place}. End it there with Ctrl-C, then delete it."

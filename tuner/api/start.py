@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import yaml
 
@@ -22,6 +23,11 @@ from tuner.checkpoints.paths import StudyFiles
 from tuner.config import Direction, StudyConfig, load_study_file
 from tuner.errors import ConfigError
 from tuner.launch.stored_function import StoredFunction, store
+
+_IN_THE_BACKGROUND: Final = (
+    "Study {name!r} runs in the background until its end or the end of this process. "
+    "Progress: study.trials and study.best. Stop: study.stop()."
+)
 
 
 def run(
@@ -57,7 +63,8 @@ def run(
         Path(file), overrides=words, environ=os.environ, study=study, trials=trials
     )
     call = Call(file=os.fspath(file), overrides=words, study=study, trials=trials)
-    return _followed(start(call, config, wait=wait, progress=progress), wait=wait)
+    started = start(call, config, wait=wait, progress=progress)
+    return _followed(started, wait=wait, progress=progress)
 
 
 def tune(
@@ -123,7 +130,8 @@ def tune(
         **keys,
     }
     pickled = [each for each in (stored_train, stored_space) if each]
-    return _followed(_start_call(values, pickled, wait=wait, progress=progress), wait=wait)
+    started = _start_call(values, pickled, wait=wait, progress=progress)
+    return _followed(started, wait=wait, progress=progress)
 
 
 def _start_call(
@@ -173,16 +181,19 @@ def start(
     return Study(config.study, config.storage, child)
 
 
-def _followed(study: Study, *, wait: bool) -> Study:
-    """
+def _followed(study: Study, *, wait: bool, progress: bool) -> Study:
+    """Waits for the end of a study, or for its begin and then says how to follow and stop it.
+
     Raises:
         TunerError: If the study is refused, or has failed.
         StudyInterrupted: After Ctrl-C.
     """
     if wait:
         study.wait()
-    else:
-        study._wait_for_begin()
+        return study
+    study._wait_for_begin()
+    if progress and study.is_running:
+        print(_IN_THE_BACKGROUND.format(name=study.name), flush=True)
     return study
 
 

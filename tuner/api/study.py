@@ -15,7 +15,7 @@ from tuner.api.child import Child
 from tuner.api.messages import Refused
 from tuner.errors import EXIT_STUDY_FAILED, ConfigError, StudyFailed, TunerError
 from tuner.queries.locate import Place, choose_study, find_place, reading
-from tuner.results.best import BestConfiguration, load_best
+from tuner.queries.results.best import BestConfiguration, load_best
 from tuner.store.connection.database import shown_url
 
 if TYPE_CHECKING:

@@ -77,14 +77,15 @@ def set_(
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Changes the budget or the devices of a running study."""
+    """Changes the budget or the devices of a running study, or of the next start of an idle one."""
     with Edge(debug, **_EDGE):
         from tuner.actions.commands import read_limits, split_source
 
         source, pairs = split_source(words)
         limits = read_limits(pairs)
-        _order("set", source or STUDY_FILE, study, arguments=limits, host=host, pid=pid)
-        print("A later start reads the study file: change it there, too.", flush=True)
+        done = _order("set", source or STUDY_FILE, study, arguments=limits, host=host, pid=pid)
+        if done.command.kept_over is None:
+            print("A later start reads the study file: change it there, too.", flush=True)
 
 
 @app.command()
@@ -147,7 +148,7 @@ def _order(
     arguments: dict[str, Json] | None = None,
     host: str | None = None,
     pid: int | None = None,
-) -> None:
+) -> Ordered:
     from tuner.actions.commands import order, whoever_asks
     from tuner.queries.locate import find_place
     from tuner.store.records.commands import Command, Order
@@ -162,9 +163,17 @@ def _order(
     done = order(place, wanted, datetime.now(UTC), host=host, pid=pid)
     if done.command.to is not None:
         _print_answer(place, done)
-        return
+        return done
+    if done.command.kept_over is not None:
+        limits = ", ".join(f"{key}={value}" for key, value in done.command.arguments.items())
+        print(
+            f"Nobody works on study {done.study!r} now. Kept for its next start: {limits}.",
+            flush=True,
+        )
+        return done
     hearers = ", ".join(done.places) or "nobody now; it holds for the next start"
     print(f"Asked of study {done.study!r}: {name}. Who works on it: {hearers}.", flush=True)
+    return done
 
 
 def _print_answer(place: Place, done: Ordered) -> None:

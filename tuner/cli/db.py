@@ -49,7 +49,7 @@ def upgrade(source: Source = "study.yaml") -> None:
     first (mysqldump).
     """
     with Edge(False):
-        from tuner.process_identity import own_process
+        from tuner.host.process_identity import own_process
         from tuner.store.connection.database import open_database
         from tuner.store.schema.upgrade import upgrade_database
 

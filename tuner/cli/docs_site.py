@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuner.distribution import DISTRIBUTION
 from tuner.errors import ConfigError, LaunchError
+from tuner.host.distribution import DISTRIBUTION
 
 CONFIGURATION = "mkdocs.yml"
 _FIRST_PAGE = "index.html"

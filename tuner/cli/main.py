@@ -10,10 +10,10 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -24,12 +24,15 @@ from tuner.cli import control, dashboard, db, docs, report, schedule, simulate, 
 from tuner.cli.error_exit import Edge
 from tuner.cli.studies import A_STUDY
 from tuner.compose.start import run_study
-from tuner.config import load_study_file
+from tuner.config import StudyConfig, load_study_file
 from tuner.config.storage_url import without_passwords
-from tuner.distribution import DISTRIBUTION
-from tuner.errors import EXIT_BAD_INPUT, ConfigError
-from tuner.results.formats import Format
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, ConfigError
+from tuner.host.distribution import DISTRIBUTION
+from tuner.queries.results.formats import Format
 from tuner.terminal.output import lasting_output
+
+if TYPE_CHECKING:
+    from tuner.compose.winner_run import WinnerRun
 
 DEFAULT_FILE = Path("study.yaml")
 _WIDTH_OF_A_FILE = 240
@@ -99,11 +102,24 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
 
 @app.command(cls=_WithArguments)
 def run(
-    file: StudyFile = DEFAULT_FILE,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="The study file, or a Python program that calls Optuna's study.optimize.",
+            show_default=True,
+        ),
+    ] = DEFAULT_FILE,
     words: Words = None,
     overrides: Overrides = None,
     trials: Trials = None,
     study: Study = None,
+    best: Annotated[
+        bool,
+        typer.Option(
+            "--best",
+            help="Train the winner of the study, on all devices, and keep its checkpoint.",
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show devices, sampler and pruner, and start nothing.")
     ] = False,
@@ -121,14 +137,27 @@ def run(
 ) -> None:
     """Runs a study on the devices of this machine. The same command continues it."""
     with lasting_output(), Edge(debug):
+        console = Console()
+        program = None
+        environ: Mapping[str, str] = os.environ
+        if file.suffix == ".py":
+            from tuner.compose import optuna_program
+
+            program = optuna_program.read_program(file, words or (), environ)
+            file, words, environ = program.file, None, program.environ
         config = load_study_file(
             file,
             overrides=overrides or (),
-            environ=os.environ,
+            environ=environ,
             study=study,
             trials=trials,
             extra_arguments=words or (),
         )
+        if program is not None:
+            optuna_program.announce(program, config, console)
+        winner = _winner(config, trials) if best else None
+        if winner is not None:
+            config, program = winner.config, None
         if dry_run:
             from tuner.compose.dry_run import DryRun
 
@@ -137,13 +166,26 @@ def run(
             return
         if as_json:
             raise ConfigError("shows a dry run only. Write: --dry-run --json", key="--json")
-        console = Console()
+        if program is not None:
+            optuna_program.prepare(program, config)
         serve_at = None if metrics_port is None else (metrics_host, metrics_port)
+        if winner is not None:
+            print(winner.announcement, flush=True)
         end = run_study(config, console, os.environ, serve_at)
         from tuner.compose import run_report
 
         print(run_report.summary(end, config, _command_line()))
+        if program is not None and end.exit_code == EXIT_BUDGET_REACHED:
+            optuna_program.run_rest(program, config)
+        if winner is not None:
+            print(winner.checkpoint_text)
         raise typer.Exit(end.exit_code)
+
+
+def _winner(config: StudyConfig, trials: int | None) -> WinnerRun:
+    from tuner.compose.winner_run import winner_run
+
+    return winner_run(config, os.environ, trials=trials)
 
 
 @app.command()
@@ -169,8 +211,9 @@ def init(
         typer.Option(
             "--from",
             metavar="PATH",
-            help="Propose the study from a W&B sweep, from the argparse options of a Python "
-            "script (which is not run) or from a Hydra configuration.",
+            help="Propose the study from a W&B sweep, from the options of a Python "
+            "script (which is not run), from a program that uses Optuna (which is run up to "
+            "study.optimize) or from a Hydra configuration.",
         ),
     ] = None,
 ) -> None:
@@ -270,13 +313,11 @@ def best(
 ) -> None:
     """Prints the best configurations of a study."""
     with Edge(False):
-        from tuner.results.best import load_top, render
+        from tuner.queries.locate import find_place
+        from tuner.queries.results.best import load_top, render
 
-        storage = source
-        if "://" not in source:
-            config = load_study_file(Path(source), environ=os.environ, study=study)
-            storage, study = config.storage, config.study
-        print(render(load_top(storage, study, n=top), form))
+        place = find_place(source, study, os.environ)
+        print(render(load_top(place.url, place.study, n=top), form))
 
 
 # Without a handler Python's own would print an accident's traceback.

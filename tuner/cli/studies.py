@@ -148,7 +148,7 @@ def export(
 ) -> None:
     """Exports a study and its confirmation runs to an SQLite file."""
     with Edge(debug, **_EDGE):
-        from tuner.actions.export_import import export_study
+        from tuner.actions.transfer.export_import import export_study
         from tuner.queries.locate import find_place
 
         done = export_study(find_place(source, study, os.environ), file, force=force)
@@ -172,7 +172,7 @@ def import_(
 ) -> None:
     """Imports a study from a file or another database."""
     with Edge(debug, **_EDGE):
-        from tuner.actions.export_import import check_importable, import_study
+        from tuner.actions.transfer.export_import import check_importable, import_study
         from tuner.queries.locate import find_place
 
         check_importable(origin)
@@ -238,8 +238,8 @@ def copy(
 ) -> None:
     """Creates a study from the trials of another one that fit the new search space."""
     with Edge(debug, **_EDGE):
-        from tuner.actions.copy import copy_study
-        from tuner.actions.copy_plan import plan_copy
+        from tuner.actions.transfer.copy import copy_study
+        from tuner.actions.transfer.copy_plan import plan_copy
         from tuner.terminal.changes import copied_text
 
         plan = plan_copy(source, study, new_name, space, to_storage, os.environ)
@@ -260,7 +260,7 @@ def delete(
     """Deletes a study on which no dispatcher works."""
     with Edge(debug, **_EDGE_OF_DELETE):
         from tuner.actions import delete as verb
-        from tuner.process_identity import own_process
+        from tuner.host.process_identity import own_process
         from tuner.queries.locate import find_place
         from tuner.terminal.changes import deleted_text, question
 

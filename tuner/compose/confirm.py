@@ -24,7 +24,7 @@ from tuner.dispatch.notices import Notice, Said, Snapshot, View
 from tuner.dispatch.terms import Result
 from tuner.launch.protocols import Events
 from tuner.monitoring.hooks import Hooks
-from tuner.results.confirmations import Leader, insert_runs
+from tuner.queries.results.confirmations import Leader, insert_runs
 from tuner.search.study import StudySearch
 from tuner.search_spaces.strict_yaml import read_yaml
 
@@ -119,7 +119,7 @@ def _open_runs(
         workplace.host,
         lambda text: view.show(Said(text=text)),
     )
-    runs.recorder.add_devices(workplace.leasing.devices)
+    runs.recorder.add_devices(workplace.leasing.supply.devices)
     runs.recorder.commands.follow(study.recorder.commands)
     n_runs = workplace.database.access.run(
         lambda c: insert_runs(c, runs.search.study_id, leaders, wanted.seeds)

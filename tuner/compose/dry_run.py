@@ -21,10 +21,10 @@ from tuner.compose.study_plan import (
 )
 from tuner.compose.transfer import begins_with
 from tuner.config import StudyConfig
-from tuner.config.command_template import render_env
+from tuner.config.notation.command_template import render_env
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.width import ONE, LearnedWidth, width_of
-from tuner.results.command_line import Program
+from tuner.queries.results.command_line import Program
 from tuner.search.defaults import Choice, choose, sampler_of
 from tuner.search.samplers.transfer import Transferred
 from tuner.search.study_identity import to_optuna

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import yaml
 
-from tuner.compose.start import open_launcher
+from tuner.compose.optuna_program import is_optuna_program, propose_study
+from tuner.compose.program_text import check_text
 from tuner.compose.study_plan import (
     check_study,
     find_devices,
 )
 from tuner.compose.transfer import begins_with
-from tuner.compose.wiring import StudyEnd, check_program
+from tuner.compose.wiring import StudyEnd
 from tuner.config import StudyConfig
+from tuner.config.machine_checks import remarks
 from tuner.config.proposals.proposal import study_text
 from tuner.config.proposals.read import propose
 from tuner.config.schema.template import study_template
 from tuner.errors import ConfigError
-from tuner.launch.inbox import Inbox
 from tuner.search.incumbent import BestTrial
 from tuner.store.connection.database import open_database
 from tuner.terminal import wording
@@ -48,7 +49,9 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
         lines += confirmation_lines(end.confirmation)
         lines.append(f"again: python -m tuner.best {_named(config)}")
     elif result.n_failed:
-        lines.append(f"No trial has completed. See what one printed: tuner logs 0 {_named(config)}")
+        lines.append(
+            f"No trial has completed. See what one printed: tuner logs {_log_words(config)}"
+        )
     if result.is_interrupted:
         lines.append(f"Stopped; everything is saved. To go on: {command_line}")
     return "\n".join(lines)
@@ -74,7 +77,9 @@ def _front_lines(front: Sequence[BestTrial]) -> list[str]:
 
 
 def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
-    """Tries all that a start would try, but starts no trial and writes no study.
+    """Tries what a start would try, but starts no trial and writes no study.
+
+    The program is read and not imported: an import may train, wait or write.
 
     Raises:
         TunerError: With what is wrong.
@@ -82,15 +87,13 @@ def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
     check_study(config)
     begins_with(config)
     host = find_devices(config, environ, None)
-    inbox = Inbox()
-    with open_launcher(config, host, inbox, environ) as launcher:
-        check_program(launcher, config)
-    inbox.close()
+    works = check_text(config)
     database = Path(config.storage.removeprefix("sqlite:///"))
     if not config.storage.startswith("sqlite") or database.exists():
         open_database(config.storage, read_only=True).close()
     names = ", ".join(device.label for device in host.devices)
-    return f"{config.file} is fine: study {config.study!r} would run on {names}."
+    fine = f"{config.file} is fine: study {config.study!r} would run on {names}."
+    return "\n".join([*remarks(config), *works, fine])
 
 
 def init(path: Path, *, force: bool, source: Path | None = None) -> str:
@@ -109,19 +112,37 @@ def init(path: Path, *, force: bool, source: Path | None = None) -> str:
         raise ConfigError(
             "exists already. Name another file, or overwrite it with --force.", file=str(path)
         )
+    notes = _write_study(path, source)
+    file = shlex.quote(str(path))
+    end = f"{path} is written. Edit it, then: tuner validate {file}; python -m tuner.run {file}"
+    return "\n".join([*(f"- {note}" for note in notes), end])
+
+
+def _write_study(path: Path, source: Path | None) -> Sequence[str]:
+    """Gives notes on what was proposed."""
+    if source is not None and is_optuna_program(source):
+        return propose_study(source, path)
     proposal = None if source is None else propose(source, path.parent)
     text = study_text(proposal, path.parent) if proposal else study_template(path.parent)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}.", file=str(path)) from error
-    file = shlex.quote(str(path))
-    end = f"{path} is written. Edit it, then: tuner validate {file}; python -m tuner.run {file}"
-    return "\n".join([*(f"- {note}" for note in (proposal.notes if proposal else ())), end])
+    return proposal.notes if proposal else ()
+
+
+def _log_words(config: StudyConfig) -> str:
+    """The study and its first trial; `--study` stands after both."""
+    file, *named = shlex.split(_named(config))
+    return shlex.join([file, "0", *named])
 
 
 def _named(config: StudyConfig) -> str:
     """How to name the study in another command: the file, and what `--study` made of it."""
-    written = yaml.safe_load(config.text).get("study")
+    try:
+        text = config.path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):  # Of a study that Python code has started.
+        text = config.text
+    written = yaml.safe_load(text).get("study")
     words = [config.file] if written == config.study else [config.file, "--study", config.study]
     return shlex.join(words)

@@ -15,20 +15,23 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tuner.checkpoints.paths import StudyFiles
+from tuner.compose.program_text import import_remarks
 from tuner.compose.study_plan import (
     HostDevices,
     check_study,
     find_devices,
     import_path_of,
     program_of,
+    program_variables,
     reselection_of,
     rule_of,
     widening_of,
     widths_of,
     worker_environment,
 )
+from tuner.compose.unused_calls import unused_calls
 from tuner.config import StudyConfig
-from tuner.config.machine_checks import interpreter_line, what_is_left_to_others
+from tuner.config.machine_checks import interpreter_line, remarks, what_is_left_to_others
 from tuner.devices.allocation.width import Devices, LearnedWidth
 from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
@@ -79,6 +82,8 @@ def run_study(
         if line := _sharing_line(config, host, environ):
             console.print(line, highlight=False)
         if line := interpreter_line(config):
+            _say(console, line)
+        for line in (*remarks(config), *import_remarks(config), *unused_calls(config)):
             _say(console, line)
         if line := what_is_left_to_others(config, host.all_devices):
             console.print(f"resources: {line}", highlight=False)
@@ -140,6 +145,7 @@ def open_launcher(
             inbox,
             modules=modules_of(program),
             environment=worker_environment(host.devices, environ)
+            | program_variables(config)
             | {ENV_SOFT_LIMIT: str(soft_limit)},
             log_path=files.preload_log,
             import_path=import_path_of(config),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,13 +14,16 @@ from optuna.pruners import BasePruner
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.import_guard import find_shadow
+from tuner.compose.unused_calls import refuse_optimize_at_import
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import (
     check_command_exists,
     check_resources,
+    check_script_exists,
     resolve_argv,
     search_path_of,
 )
+from tuner.config.rules import optuna_program_of
 from tuner.config.sections.confirm import is_confirmation
 from tuner.config.sections.resources import possible_widths
 from tuner.devices.allocation.width import (
@@ -43,6 +47,8 @@ from tuner.devices.reselection import Reselection
 from tuner.devices.selection import Selection, select_devices
 from tuner.devices.usage.readings import Telemetry
 from tuner.errors import ConfigError, DeviceError
+from tuner.frameworks.optuna_programs.execution import OptunaProgram
+from tuner.frameworks.optuna_programs.variables import ENV_ARGUMENTS, ENV_PROGRAM, OBJECTIVE_MODULE
 from tuner.launch.descriptors import check_descriptors
 from tuner.launch.plan import (
     OPENMP_THREADS,
@@ -94,6 +100,9 @@ def check_study(config: StudyConfig) -> BasePruner:
         ConfigError: If the sampler, the pruner, the command or the folder is wrong.
     """
     check_command_exists(config)
+    check_script_exists(config)
+    _check_storage_folder(config)
+    refuse_optimize_at_import(config)
     if is_confirmation(config.study):
         problem = (
             f"is {config.study!r}, but studies of such names hold the runs of another one's "
@@ -105,6 +114,25 @@ def check_study(config: StudyConfig) -> BasePruner:
     check_trackers(config.track, file=config.file)
     sampler_of(config, seed=config.sampler.seed or 0)
     return pruner_of(config)
+
+
+def _check_storage_folder(config: StudyConfig) -> None:
+    """
+    Raises:
+        ConfigError: If an SQLite file can be neither opened nor made.
+    """
+    path = Path(config.storage.removeprefix("sqlite:///"))
+    if not config.storage.startswith("sqlite:///") or path.name.startswith("file:"):
+        return
+    if path.is_dir():
+        problem = f"is {path}, which is a folder. Name a file in it: sqlite:///{path}/study.db"
+        raise ConfigError(problem, file=config.file, key="storage")
+    if not path.parent.is_dir():
+        problem = (
+            f"is {path}, but there is no folder {path.parent}. Run: "
+            f"mkdir -p {shlex.quote(str(path.parent))}"
+        )
+        raise ConfigError(problem, file=config.file, key="storage")
 
 
 def draw_seed() -> int:
@@ -183,9 +211,21 @@ def program_of(config: StudyConfig) -> Program:
         )
     assert trial.function is not None, "the configuration has a function or a command"
     module, _, function = trial.function.partition(":")
+    if optuna_program_of(trial.function) is not None:
+        module, function = OBJECTIVE_MODULE, "objective"
     return FunctionProgram(
         module=module, function=function, environment=trial.env, space=define_by_run
     )
+
+
+def program_variables(config: StudyConfig) -> dict[str, str]:
+    """What the fork server is told of a program that calls `study.optimize`; empty for others."""
+    path = optuna_program_of(config.trial.function or "")
+    if path is None:
+        return {}
+    arguments = tuple(shlex.split(config.trial.env.get(ENV_ARGUMENTS, "")))
+    program = OptunaProgram(path=config.folder / path, arguments=arguments, folder=config.folder)
+    return {ENV_PROGRAM: program.to_text()}
 
 
 def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
@@ -200,6 +240,8 @@ def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
         guards_memory=not isinstance(rule_of(config), LearnedWidth),
         n_newest_kept=config.checkpoints.newest,
         profile=_profile_of(config),
+        storage=config.storage,
+        space=config.search_space,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.config import StudyConfig
 from tuner.errors import ConfigError, StoreError
-from tuner.results.best import load_top
+from tuner.queries.results.best import load_top
 from tuner.search.samplers.transfer import N_TRANSFERRED, TRANSFER_ATTR, Transferred, transferred
 from tuner.store.connection.database import open_database
 from tuner.store.optuna_tables.storage import BufferedStorage

@@ -13,7 +13,6 @@ from optuna.pruners import BasePruner
 from rich.console import Console
 
 from tuner.checkpoints.paths import StudyFiles
-from tuner.clock import SystemClock
 from tuner.compose.confirm import HookedView, confirm
 from tuner.compose.study_plan import (
     HostDevices,
@@ -48,17 +47,19 @@ from tuner.errors import (
     ConfigError,
     LaunchError,
 )
+from tuner.host.clock import SystemClock
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, SignalReceived, SignalSource
 from tuner.launch.protocols import Guard, StudyLauncher
 from tuner.monitoring.best_profile import BestProfile
 from tuner.monitoring.counters import FiguresView
 from tuner.monitoring.hooks import Hook, Hooks, HookTerms
-from tuner.results.confirmations import Confirmation, read_confirmation
+from tuner.queries.results.confirmations import Confirmation, read_confirmation
 from tuner.search.incumbent import BestTrial
-from tuner.search.samplers.out_of_process import out_of_process
+from tuner.search.samplers.out_of_process.sampler import out_of_process
 from tuner.search.samplers.prior import PriorSampler
 from tuner.search.study import StudySearch
+from tuner.search_spaces import SearchSpace
 from tuner.store.connection.database import Database, open_database, store_errors, watched
 from tuner.terminal.live import LiveView
 from tuner.terminal.plain import PlainView
@@ -122,7 +123,8 @@ def dispatch(
         stack.enter_context(store_errors(database.shown_url))
         # First, so that a program that cannot be called leaves no study behind, whose space could
         # then not be changed any more.
-        check_program(launcher, config)
+        for remark in check_program(launcher, config):
+            console.print(remark, highlight=False, markup=False, soft_wrap=True)
         study = _open_study(stack, config, database, pruner, host, console)
         search = study.search
         # Training must not wait for a database that hangs.
@@ -223,7 +225,7 @@ def _open_workplace(
     channel = ChannelServer(inbox, launcher.folder)
     stack.callback(channel.close)
     leasing = _leasing(config, host, locks)
-    stack.callback(leasing.close)
+    stack.callback(leasing.supply.close)
     clock = SystemClock()
     sampler = Sampler(open_telemetry, host.all_devices, clock, every_s=config.usage.every_s)
     stack.callback(sampler.close)
@@ -271,9 +273,19 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guard: Guard) -> Itera
         guard.release(sampler.pid)
 
 
-def check_program(launcher: StudyLauncher, config: StudyConfig) -> None:
+def check_program(launcher: StudyLauncher, config: StudyConfig) -> tuple[str, ...]:
+    """Imports the program where trials will run it.
+
+    Returns:
+        What people should know of it.
+
+    Raises:
+        ConfigError: If it cannot be imported or called.
+    """
     try:
-        launcher.check(program_of(config))
+        space = config.search_space
+        names = space.names if isinstance(space, SearchSpace) else ()
+        return launcher.check(program_of(config), names)
     except LaunchError as error:
         raise ConfigError(str(error), file=config.file) from error
 

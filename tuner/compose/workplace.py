@@ -10,11 +10,11 @@ from functools import partial
 
 from optuna.pruners import BasePruner
 
+from tuner.actions.kept_settings import without_outdated
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.retention import RetentionRule
 from tuner.checkpoints.study_folder import StudyFolder
 from tuner.checkpoints.trial_folders import TrialFolders
-from tuner.clock import SystemClock
 from tuner.compose.study_plan import HostDevices, draw_seed, plan_of
 from tuner.compose.transfer import NOTHING, note, noted, read_earlier
 from tuner.config import StudyConfig
@@ -31,6 +31,7 @@ from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
 from tuner.dispatch.upkeep.checkpoint_sync import Saving
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.errors import StoreError
+from tuner.host.clock import SystemClock
 from tuner.launch.channel import ChannelServer
 from tuner.launch.protocols import StudyLauncher
 from tuner.search.defaults import sampler_of
@@ -38,12 +39,12 @@ from tuner.search.samplers.transfer import Transferred
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database
 from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.records.dispatcher_starts import Sign, StartRecord, has_attempts, open_dispatchers
+from tuner.store.records.dispatchers.silence import watch_silent
+from tuner.store.records.dispatchers.starts import Sign, StartRecord, has_attempts, open_dispatchers
 from tuner.store.records.programs import other_program_text
 from tuner.store.records.provenance import git_state, host_facts, package_versions
 from tuner.store.records.queries import first_seed
 from tuner.store.records.recorder import Recorder
-from tuner.store.records.silence import watch_silent
 from tuner.store.schema.revision import alone
 
 #: System attribute of a study whose file names no seed.
@@ -142,6 +143,7 @@ def open_study(
             sequence_seed=seed,
             transferred=begun_with.configurations,
         )
+    recorder.commands.kept = without_outdated(recorder.commands.kept, config, say)
     if recorder.tried_again:
         say(_retry_text(len(recorder.tried_again)))
     # What dispatchers that died have left waits again.

@@ -17,8 +17,53 @@ Keys: TypeAlias = Mapping[str, Sequence[str]]
 
 _MISSING = {
     "study": "Name the study, for example study: digits-mlp.",
-    "trial": "Say what to run, for example trial: {function: tuner.trials.digits_mlp:train}.",
+    "trial": "Say what to run, for example trial: {function: train:main}.",
     "trial.metrics.pattern": "Give a regular expression, or remove trial.metrics for JSON lines.",
+}
+#: Keys of Optuna, W&B, Ray and others, and what they are here.
+_MEANT = {
+    "n_trials": "budget.trials",
+    "max_trials": "budget.trials",
+    "num_trials": "budget.trials",
+    "num_samples": "budget.trials",
+    "run_cap": "budget.trials",
+    "timeout": "budget.time",
+    "direction": "objectives",
+    "directions": "objectives",
+    "metric": "objectives",
+    "mode": "objectives",
+    "goal": "objectives",
+    "name": "study",
+    "study_name": "study",
+    "parameters": "search_space",
+    "params": "search_space",
+    "space": "search_space",
+    "config": "search_space",
+    "method": "sampler",
+    "algorithm": "sampler",
+    "early_terminate": "pruner",
+    "scheduler": "pruner",
+    "program": "trial.command",
+    "script": "trial.command",
+    "gpus": "devices",
+    "gpu": "devices",
+    "db": "storage",
+    "database": "storage",
+}
+#: What to write where a mapping is wanted, from the value that was given.
+_AS_MAPPING = {
+    "budget": "{{trials: {}}}",
+    "confirm": "{{top: {}, seeds: 5}}",
+    "checkpoints": "{{keep: {}}}",
+}
+#: A whole key, where its name alone does not say how it is written.
+_EXAMPLES = {
+    "budget.trials": "budget: {trials: 64}",
+    "budget.time": "budget: {time: 30m}",
+    "objectives": "objectives: {accuracy: maximize}",
+    "search_space": "search_space: {lr: {type: float, low: 1.0e-4, high: 0.1, log: true}}",
+    "trial.command": 'trial: {command: [python, train.py, "--lr={lr}"]}',
+    "devices": "devices: [0, 1]",
 }
 _WANTED = {
     "bool_type": "true or false",
@@ -83,9 +128,15 @@ def _space_mistakes(key: str, error: SpaceError) -> Iterator[Mistake]:
 
 def _unknown(key: str, keys: Keys) -> Mistake:
     parent, _, name = key.rpartition(".")
-    meant = _elsewhere(name, keys) or _nearest(name, parent, keys)
+    meant = (
+        _elsewhere(name, keys)
+        or (_MEANT.get(name) if not parent else None)
+        or _nearest(name, parent, keys)
+    )
     known = ", ".join(join_key(parent, each) for each in keys.get(parent, ()))
     hint = f"Did you mean '{meant}'?" if meant else f"Known keys: {known}."
+    if meant in _EXAMPLES and not parent:
+        hint += f" Write {_EXAMPLES[meant]}"
     return Mistake(key=key, problem=f"unknown key '{key}'. {hint}", names_key=True)
 
 
@@ -108,8 +159,23 @@ def _wrong_value(error: ErrorDetails) -> str:
     return f"is {shown(value)}, but must be {wanted.format(**context)}.{_advice(error)}"
 
 
+def _mapping_advice(key: str, value: object) -> str:
+    """The line to write for a single value where a mapping is wanted."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return ""
+    if key == "trial":
+        text = str(value)
+        is_function = ":" in text and " " not in text
+        return f"trial: {{{'function: ' + text if is_function else 'command: [python, train.py]'}}}"
+    return f"{key}: {_AS_MAPPING[key].format(value)}" if key in _AS_MAPPING else ""
+
+
 def _advice(error: ErrorDetails) -> str:
     value = error["input"]
+    if wanted := _mapping_advice(_dotted(error["loc"]), value):
+        return f" Write {wanted}"
+    if error["type"] == "int_type" and isinstance(value, float) and value.is_integer():
+        return f" Write {int(value)}."
     if error["type"] == "string_type" and isinstance(value, int | float):
         return f' Put it in quotes: "{shown(value)}".'
     if error["type"] != "enum" or not isinstance(value, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.checkpoints.paths import expanded
-from tuner.config.command_template import places
+from tuner.config.notation.command_template import places
 from tuner.config.sections.resources import possible_widths
 from tuner.config.study import StudyConfig
 from tuner.devices.allocation.width import (
@@ -31,7 +32,12 @@ from tuner.devices.allocation.width import (
 from tuner.devices.device import Device, DeviceKind
 from tuner.devices.occupancy import size_text
 from tuner.errors import ConfigError
+from tuner.search_spaces import SearchSpace
 
+_INTERPRETER = re.compile(r"python(\d+(\.\d+)?)?|bash|sh|dash|zsh|Rscript|julia|perl|ruby|node")
+#: Options of interpreters that take no value; all others may.
+_PLAIN_OPTION = re.compile(r"-[uBOsSEIqv]+")
+_READS_PARAMETERS = re.compile(rb"\btuner\b|TUNER_|environ|getenv")
 _PYTHONS = ("python", "python3")
 _VERSION_TIMEOUT_S = 10.0
 _MAX_VERSION = 60
@@ -102,6 +108,86 @@ def check_command_exists(config: StudyConfig) -> None:
         _check_program(config, argv, key)
 
 
+def check_script_exists(config: StudyConfig) -> None:
+    """Refuses a command whose Python or shell script is not there.
+
+    Raises:
+        ConfigError: If the file that the interpreter is to run does not exist.
+    """
+    command = config.trial.command
+    number = None if command is None else script_place(command)
+    if command is None or number is None or places(command[number]):
+        return
+    written = command[number]
+    path = config.folder / expanded(written)
+    if path.exists():
+        return
+    problem = f"is {written!r}, but there is no file {path}. {_other_script(path, written, config)}"
+    raise ConfigError(problem, file=config.file, key=f"trial.command[{number}]")
+
+
+def script_place(command: Sequence[str]) -> int | None:
+    """Which word of a command is the script of its interpreter; None where there is none."""
+    if not _INTERPRETER.fullmatch(Path(command[0]).name):
+        return None
+    number = 1
+    while number < len(command) and command[number].startswith("-"):
+        if not _PLAIN_OPTION.fullmatch(command[number]):
+            return None  # -m, -c, or an option with a value of its own.
+        number += 1
+    return number if number < len(command) else None
+
+
+def _other_script(path: Path, written: str, config: StudyConfig) -> str:
+    here = Path.cwd() / written
+    if here.exists():
+        meant = os.path.relpath(here, config.folder)
+        return f"Paths begin in the folder of the study file. Write {meant}"
+    names = [each.name for each in path.parent.glob("*")] if path.parent.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"Did you mean '{Path(written).with_name(close[0])}'?" if close else "Correct the path."
+
+
+def remarks(config: StudyConfig) -> list[str]:
+    """What is probably not meant, for people; the study runs all the same."""
+    space = config.search_space
+    notes = space.notes if isinstance(space, SearchSpace) else ()
+    return [*notes, *filter(None, [unused_parameters(config)])]
+
+
+def unused_parameters(config: StudyConfig) -> str:
+    """Names the parameters that never reach the program of a command; empty for none.
+
+    Only where the script can be read and does not take them in another way: from `tuner.current()`,
+    or from the environment (`TUNER_PARAM_LR`).
+    """
+    command, space = config.trial.command, config.search_space
+    if command is None or not isinstance(space, SearchSpace):
+        return ""
+    texts = [*command, *config.trial.env.values()]
+    used = {name for text in texts for name in places(text)}
+    unused = [each.name for each in space.parameters if each.name not in used]
+    if not unused or _takes_them_itself(config, command):
+        return ""
+    name = unused[0]
+    are = f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'}"
+    return (
+        f"search_space: {are} in no place of trial.command, so that the program does not get "
+        f'{"it" if len(unused) == 1 else "them"}. Add an argument, such as "--{name}={{{name}}}".'
+    )
+
+
+def _takes_them_itself(config: StudyConfig, command: Sequence[str]) -> bool:
+    number = script_place(command)
+    if number is None or places(command[number]):
+        return True
+    try:
+        text = (config.folder / expanded(command[number])).read_bytes()
+    except OSError:
+        return True
+    return _READS_PARAMETERS.search(text) is not None
+
+
 def _check_program(config: StudyConfig, argv: Sequence[str], key: str) -> None:
     search_path = search_path_of(config) if key == "trial.command" else None
     program = resolve_argv(argv, config.folder, search_path)[0]
@@ -111,6 +197,13 @@ def _check_program(config: StudyConfig, argv: Sequence[str], key: str) -> None:
 
 
 def _missing_program(written: str, program: str) -> str:
+    if os.sep not in written and os.path.isfile(program):
+        # As it is typed by people who expect the present folder on PATH.
+        first = f"python, {written}" if written.endswith(".py") else f"./{written}"
+        return (
+            f"is {written!r}, a file of the study's folder, but a program without a slash is "
+            f"searched for on PATH. Write command: [{first}, ...]"
+        )
     if os.path.isfile(program):
         return f"is {written!r}, which is not executable. Run: chmod +x {shlex.quote(program)}"
     if os.sep in program:

@@ -12,13 +12,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.config.command_template import BUILTINS, TemplateError, places
-from tuner.config.metric_pattern import expand
 from tuner.config.mistakes import Mistake, Refusal, refuse
+from tuner.config.notation.command_template import BUILTINS, TemplateError, places
+from tuner.config.notation.metric_pattern import expand
 from tuner.search_spaces import AnySpace, DefineByRunSpace, SearchSpace
 from tuner.search_spaces.space import format_value, is_number
 
+#: After the path of a program: the function that it passes to `study.optimize`.
+OPTIMIZE_SUFFIX = ":study.optimize"
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_SHELL_VARIABLE = re.compile(r"\$(\w+)")
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
 _UNFIT_FOR_A_FILE_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
 MAX_SEED = 2**32 - 1
@@ -57,13 +60,36 @@ def positive_number(value: object) -> int | float:
 
 
 def check_function(target: str) -> str:
-    """`module:function`."""
-    if _FUNCTION.fullmatch(target):
+    """`module:function`, or `train.py:study.optimize`."""
+    module = target.partition(":")[0]
+    if optuna_program_of(target) is not None:
         return target
-    hint = " Write the module's name, not the path of its file." if ".py" in target else ""
+    if _FUNCTION.fullmatch(target) and not module.endswith(".py"):
+        return target
     raise ValueError(
-        f"is {target!r}, but must be module:function, such as tuner.trials.digits_mlp:train.{hint}"
+        f"is {target!r}, but must be module:function, such as train:main.{_function_hint(target)}"
     )
+
+
+def _function_hint(target: str) -> str:
+    """The same as a module and a function, where it is the path of a file or has no colon."""
+    module, _, function = target.partition(":")
+    is_path = ".py" in module or "/" in module
+    name = module.removeprefix("./").removesuffix(".py").replace("/", ".")
+    if not function and not is_path:
+        name, _, function = name.rpartition(".")
+    meant = f"{name}:{function}"
+    if is_path and not function and _FUNCTION.fullmatch(f"{name}:main"):
+        return f" Write the name of the function too: {name}:NAME."
+    hint = f" Write {meant}." if _FUNCTION.fullmatch(meant) else ""
+    return f" It is the module's name, not the path of its file.{hint}" if is_path else hint
+
+
+def optuna_program_of(function: str) -> str | None:
+    """The path of the program in `train.py:study.optimize`; None for another function."""
+    path = function.removesuffix(OPTIMIZE_SUFFIX)
+    is_program = path != function and path.endswith(".py") and ":" not in path
+    return path if is_program else None
 
 
 def check_pattern(pattern: str) -> str:
@@ -168,7 +194,7 @@ def check_trial(
     mistakes = []
     if has_function == has_command:
         given = "both function and command" if has_function else "neither function nor command"
-        example = "function: tuner.trials.digits_mlp:train, or command: [python, train.py]"
+        example = "function: train:main, or command: [python, train.py]"
         problem = f"has {given}. Give one of them: {example}."
         mistakes.append(Mistake(key="", problem=problem))
     if has_metrics and not has_command:
@@ -209,6 +235,7 @@ def place_mistakes(templates: Templates, space: AnySpace | None) -> Iterator[Mis
         yield from _unknown_places(f"trial.env.{name}", template, space)
     if isinstance(space, SearchSpace):
         yield from _split_flags(templates.command, space)
+        yield from _shell_variables(templates.command, space)
 
 
 def _unknown_places(key: str, template: str, space: AnySpace | None) -> Iterator[Mistake]:
@@ -224,6 +251,12 @@ def _unknown_places(key: str, template: str, space: AnySpace | None) -> Iterator
     for name in names:
         if name not in known:
             yield Mistake(key=key, problem=_unknown_place(template, name, known, space))
+        elif f"${{{name}}}" in template:
+            problem = (
+                f"is {template!r}, but no shell fills it: the place is {{{name}}}. "
+                f"Write '{template.replace(f'${{{name}}}', f'{{{name}}}')}'."
+            )
+            yield Mistake(key=key, problem=problem)
 
 
 def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpace | None) -> str:
@@ -239,6 +272,20 @@ def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpa
         f"{problem} Parameters: {own or 'none'}. The tuner itself fills {filled}. "
         "A brace that is no place is doubled: {{ }}."
     )
+
+
+def _shell_variables(command: Sequence[str], space: SearchSpace) -> Iterator[Mistake]:
+    """`$lr` is text, unless the command is a shell that reads a line."""
+    if "-c" in command:
+        return
+    for number, element in enumerate(command):
+        for name in _SHELL_VARIABLE.findall(element):
+            if name in space.names:
+                problem = (
+                    f"is {element!r}, but no shell fills it: the place is {{{name}}}. "
+                    f"Write '{element.replace(f'${name}', f'{{{name}}}')}'."
+                )
+                yield Mistake(key=f"trial.command[{number}]", problem=problem)
 
 
 def _split_flags(command: Sequence[str], space: SearchSpace) -> Iterator[Mistake]:

@@ -144,7 +144,9 @@ def _parse(text: str, *, shown: str) -> URL:
         return make_url(text)
     except (ArgumentError, ValueError):
         # Without the cause: its text can hold a part of the password.
-        raise ValueError(f"is {shown!r}, but must be {_FORMS}.") from None
+        is_file = re.fullmatch(r"[\w./~-]+", shown) is not None
+        hint = f" Write sqlite:///{shown}" if is_file else ""
+        raise ValueError(f"is {shown!r}, but must be {_FORMS}.{hint}") from None
 
 
 def _hidden(text: str) -> str:

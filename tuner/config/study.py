@@ -29,9 +29,9 @@ from pydantic_core import core_schema
 
 from tuner.config import rules
 from tuner.config.error_text import Keys, to_mistakes
-from tuner.config.fields import Hook, WholeNumber
 from tuner.config.mistakes import Mistake, refuse, to_error
 from tuner.config.model import Model
+from tuner.config.notation.fields import Hook, WholeNumber
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.checkpoints import CheckpointsConfig
 from tuner.config.sections.confirm import ConfirmConfig
@@ -235,6 +235,13 @@ class StudyConfig(Model):
         "like `on_finish`.",
         examples=[["python", "notify.py"]],
     )
+    on_alert: Hook | None = Field(
+        default=None,
+        description="Program that runs when the study needs a look: no trial has run for a minute, "
+        "a device is idle for a cause that you can remove, or a fifth of the finished trials "
+        "failed. Otherwise like `on_finish`.",
+        examples=[["python", "notify.py"]],
+    )
     track: Track = Field(
         default_factory=dict,
         description="Experiment trackers in which each trial is a run: `tensorboard` with a "
@@ -336,6 +343,7 @@ class StudyConfig(Model):
             "on_finish": self.on_finish,
             "on_best": self.on_best,
             "on_failure": self.on_failure,
+            "on_alert": self.on_alert,
         }
         return {key: argv for key, argv in given.items() if argv is not None}
 

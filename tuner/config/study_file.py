@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,13 @@ def load_study_file(
 
 
 def _read(path: Path) -> str:
+    if path.suffix == ".py":
+        problem = (
+            "is a Python program, not a study file. If it calls Optuna's study.optimize, `tuner "
+            f"run {path}` runs it and writes its study file, {path.stem}.study.yaml; use that file "
+            f"here. For other programs: tuner init --from {path}"
+        )
+        raise ConfigError(problem, file=str(path))
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -68,7 +76,7 @@ def _read(path: Path) -> str:
             raise ConfigError(problem, file=str(path))
         return content.decode("utf-8")
     except FileNotFoundError:
-        problem = "there is no such file. Give the path of a study file, or write one: tuner init"
+        problem = f"there is no such file. {_other_file(path)}"
     except IsADirectoryError:
         problem = f"is a folder. Give the study file in it, for example {path / 'study.yaml'}."
     except UnicodeDecodeError as error:
@@ -76,6 +84,17 @@ def _read(path: Path) -> str:
     except OSError as error:
         problem = f"cannot be read: {error.strerror or error}."
     raise ConfigError(problem, file=str(path))
+
+
+def _other_file(path: Path) -> str:
+    """A study file of a similar name, or how to write one."""
+    folder = path.parent
+    files = sorted(folder.glob("*.y*ml")) if folder.is_dir() else []
+    by_stem = {each.stem: each for each in files}
+    close = difflib.get_close_matches(path.stem, list(by_stem), n=1)
+    if close:
+        return f"Did you mean {by_stem[close[0]]}?"
+    return "Give the path of a study file, or write one: tuner init"
 
 
 def parse_study(text: str, file: str) -> dict[str, object]:

@@ -21,7 +21,7 @@ import psutil
 
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.errors import DeviceError
-from tuner.process_identity import pid_namespace
+from tuner.host.process_identity import pid_namespace
 
 #: Where others remove the file each time between opening and locking it.
 _MAX_TRIES = 10

@@ -58,7 +58,15 @@ def parse_device_request(value: object) -> DeviceRequest:
         raise ValueError(
             f"is {value}, which is not a list. To use that one device, write [{value}]."
         )
-    raise ValueError(f"is {value!r}. Allowed: {_ALLOWED}.")
+    raise ValueError(f"is {value!r}. Allowed: {_ALLOWED}.{_meant(value)}")
+
+
+def _meant(value: object) -> str:
+    """The same in our words, for what other programs call a device."""
+    found = re.fullmatch(r"(?:cuda|gpu)(?::?(\d{1,4}))?", str(value).lower())
+    if found is None:
+        return ""
+    return " Write auto for every idle GPU." if found[1] is None else f" Write [{found[1]}]."
 
 
 def _n_slots(text: str) -> int:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import assert_never
 
 from tuner.attempt import AttemptState, Outcome
-from tuner.clock import Instant
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.transitions import move
 from tuner.dispatch.notices import Snapshot
@@ -23,10 +22,11 @@ from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
 from tuner.dispatch.upkeep.idle_log import StudyFacts
 from tuner.dispatch.upkeep.record_writer import BEAT_EVERY_S
 from tuner.errors import StoreError
+from tuner.host.clock import Instant
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.protocols import Events
 from tuner.messages import TerminationRequested
-from tuner.store.records.dispatcher_starts import STALE_AFTER_S
+from tuner.store.records.dispatchers.starts import STALE_AFTER_S
 
 _log = logging.getLogger(__name__)
 
@@ -237,7 +237,7 @@ class Dispatcher:
         )
 
     def _note_use(self, now: Instant) -> None:
-        idle = self._leasing.idle
+        idle = self._leasing.supply.idle
         study = self._facts(now) if idle else StudyFacts()
         self._usage.note(now, self._live.values(), idle, study)
 

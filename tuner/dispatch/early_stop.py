@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tuner.attempt import AttemptId, AttemptState, Cause, Ending, Outcome
-from tuner.clock import Instant
-from tuner.dispatch.attempts.conclusion import HOPELESS_REASON, Conclusion
+from tuner.dispatch.attempts.endings.conclusion import HOPELESS_REASON, Conclusion
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stopping import Stopping
 from tuner.dispatch.notice_queue import Telling
 from tuner.dispatch.study_end import StopCause, StudyEnd
 from tuner.dispatch.upkeep.database_rescue import Rescue
+from tuner.host.clock import Instant
 
 
 class EarlyStop:

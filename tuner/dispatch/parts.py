@@ -8,12 +8,11 @@ from functools import partial
 
 from tuner.attempt import AttemptId
 from tuner.checkpoints.trial_folders import TrialFolders
-from tuner.clock import Clock
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.attempts.activity import Activity
-from tuner.dispatch.attempts.conclusion import Conclusion
-from tuner.dispatch.attempts.device_release import Clearing
-from tuner.dispatch.attempts.endings import Settling
+from tuner.dispatch.attempts.endings.conclusion import Conclusion
+from tuner.dispatch.attempts.endings.device_release import Clearing
+from tuner.dispatch.attempts.endings.trial_outcome import Settling
 from tuner.dispatch.attempts.launching import Launching
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stall_detector import Stalls
@@ -42,6 +41,7 @@ from tuner.dispatch.upkeep.disk_space import Room
 from tuner.dispatch.upkeep.peers import Others
 from tuner.dispatch.upkeep.record_writer import RecordWriter
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.host.clock import Clock
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.search.study import StudySearch
@@ -153,6 +153,7 @@ class DispatcherParts:
             plan=self._setup.plan,
             terms=self._setup.terms,
             outage=self.outage,
+            stop=lambda reason: self.end.close(reason),
             say=self._say,
         )
 
@@ -319,4 +320,4 @@ def prepare_search(setup: DispatcherSetup) -> None:
 def _begun_at(
     folders: TrialFolders, recorder: Recorder, number: int, trial_id: int
 ) -> datetime | None:
-    return folders.begun_at(number, partial(recorder.begun_at, trial_id))
+    return folders.begun_at(number, partial(recorder.history.begun_at, trial_id))

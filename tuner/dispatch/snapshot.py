@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from optuna.trial import TrialState
 
 from tuner.budget import Budget, Spent
-from tuner.clock import Instant
 from tuner.devices.device import DeviceId
 from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.notices import RunningTrial, Snapshot
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 
 
@@ -52,21 +52,21 @@ def take_snapshot(
         store: What the database does not know yet.
         idle: Why devices stand idle.
     """
-    counts = search.count()
+    counts = search.counts.by_state()
     n_finished = sum(n for state, n in counts.items() if state.is_finished())
     fraction = budget.fraction(replace(spent, trials=n_finished))
     elapsed_s = now.monotonic_s - started_at_s
     return Snapshot(
         n_completed=counts[TrialState.COMPLETE],
-        n_pruned=counts[TrialState.PRUNED] - search.n_infeasible,
-        n_failed=counts[TrialState.FAIL] + search.n_infeasible,
+        n_pruned=search.counts.n_pruned,
+        n_failed=search.counts.n_failed,
         n_waiting=counts[TrialState.WAITING],
-        n_paused=search.n_paused,
+        n_paused=search.counts.n_paused,
         n_begun=spent.trials,
         n_trials=budget.trials,
         running=tuple(_running(each, search, now) for each in live),
         idle_devices=tuple(device.label for device in leasing.pool.free),
-        left_to_others=leasing.left_to_others,
+        left_to_others=leasing.supply.left_to_others,
         best=search.best,
         elapsed_s=elapsed_s,
         fraction=fraction,

@@ -6,7 +6,6 @@ from enum import Enum, auto
 
 from optuna.trial import TrialState
 
-from tuner.clock import Instant
 from tuner.dispatch.supply.budget_tracker import Spending
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.stranded_trials import Stranding
@@ -15,6 +14,7 @@ from tuner.dispatch.upkeep.database_outage import Outage
 from tuner.dispatch.upkeep.disk_space import Room
 from tuner.dispatch.upkeep.peers import Others
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError
+from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 
@@ -65,6 +65,8 @@ class StudyEnd:
         self._room = room
         self._cause: StopCause | None = None
         self._stop_reason = ""
+        #: Why no more trials start, while those that run finish.
+        self._close_reason = ""
         #: Why the study ended, for people; empty while it has not.
         self.reason = ""
 
@@ -93,10 +95,18 @@ class StudyEnd:
         self._cause = cause
         self._stop_reason = self.reason = reason
 
+    def close(self, reason: str) -> None:
+        """Lets no more trials start; running trials finish.
+
+        Args:
+            reason: The same for people.
+        """
+        self._close_reason = self._close_reason or reason
+
     def why_no_more(self, now: Instant, *, is_new_trial: bool) -> str:
         """Why no further trial starts; empty while one may."""
-        if self._stop_reason:
-            return self._stop_reason
+        if self._stop_reason or self._close_reason:
+            return self._stop_reason or self._close_reason
         if is_new_trial and self._search.is_exhausted:
             return self._search.why_exhausted
         reached = self._spending.why_no_more(now, is_new_trial=is_new_trial)
@@ -156,14 +166,14 @@ class StudyEnd:
 
     def result(self) -> Result:
         """How the study stood when the dispatcher ended."""
-        counts = self._search.count()
+        counts = self._search.counts
         return Result(
             is_interrupted=self.is_stopping and not self.is_hopeless,
             is_hopeless=self.is_hopeless or bool(self._search.study.guard.why_given_up),
             is_stranded=bool(self._stranding.reason),
             reason=self.reason,
-            n_completed=counts[TrialState.COMPLETE],
-            n_pruned=counts[TrialState.PRUNED] - self._search.n_infeasible,
-            n_failed=counts[TrialState.FAIL] + self._search.n_infeasible,
-            n_paused=self._search.n_paused,
+            n_completed=counts.by_state()[TrialState.COMPLETE],
+            n_pruned=counts.n_pruned,
+            n_failed=counts.n_failed,
+            n_paused=counts.n_paused,
         )

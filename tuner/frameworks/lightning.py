@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.plugins.environments import LightningEnvironment
@@ -50,12 +51,22 @@ class TrialCallback(Checkpoint):
         self._monitor = monitor
         self._save = save
         self._n_validations = 0
+        self._metrics: dict[str, float] = {}
         self._on_sigterm = signal.getsignal(signal.SIGTERM)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Takes SIGTERM back from Lightning, which would end without a checkpoint."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Gives a resumed trial the metrics of its last validation.
+
+        Lightning first ends the interrupted epoch, without a validation. `EarlyStopping` and
+        schedulers such as `ReduceLROnPlateau` need the metrics there.
+        """
+        for name, value in self._metrics.items():
+            trainer.callback_metrics.setdefault(name, torch.tensor(value))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Reports, saves, and asks whether the trial is to end.
@@ -69,6 +80,7 @@ class TrialCallback(Checkpoint):
         self._n_validations += 1
         step = self._n_validations
         self._trial.report(self._values(trainer), step=step)
+        self._metrics = {name: float(each) for name, each in trainer.callback_metrics.items()}
         if self._save:
             with self._trial.new_checkpoint(step) as folder:
                 trainer.save_checkpoint(folder / _FILE)
@@ -77,11 +89,12 @@ class TrialCallback(Checkpoint):
 
     def state_dict(self) -> dict[str, Any]:
         """What Lightning saves of this callback."""
-        return {"n_validations": self._n_validations}
+        return {"n_validations": self._n_validations, "metrics": self._metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continues from what `state_dict` returned."""
         self._n_validations = state_dict["n_validations"]
+        self._metrics = state_dict.get("metrics", {})
 
     def _values(self, trainer: Trainer) -> float | dict[str, float]:
         if isinstance(self._monitor, str):
@@ -141,8 +154,6 @@ class _TrialEnvironment(LightningEnvironment):
 def _precision(trial: TrialContext) -> str:
     if trial.device.type != "cuda":
         return "32-true"
-    import torch
-
     return "bf16-mixed" if torch.cuda.is_bf16_supported(False) else "16-mixed"
 
 

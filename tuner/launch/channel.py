@@ -34,6 +34,9 @@ class _Connection:
     is_waiting_for_room: bool = False
 
 
+_ONLY_OURS = (messages.Assign, messages.Verdict, messages.Suggested, messages.StudyPlace)
+
+
 class ChannelServer:
     """Listens for workers. Only who knows an attempt's token may speak for it.
 
@@ -161,7 +164,7 @@ class ChannelServer:
             MalformedMessage: If the line is no message of a worker, or speaks for another attempt.
         """
         message = messages.decode(line)
-        if isinstance(message, (messages.Assign, messages.Verdict, messages.Suggested)):
+        if isinstance(message, _ONLY_OURS):
             raise messages.MalformedMessage("A worker sent a message that only we send.")
         if isinstance(message, messages.Hello):
             expected = self._tokens.get(message.attempt_id, "")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import signal
+import sysconfig
 import traceback
+from collections.abc import Sequence
 from itertools import dropwhile
 from pathlib import Path
 
 from tuner.attempt import Cause, Ending, Outcome
 
 N_TAIL_LINES = 20
+#: Before the lines of a function that ended its own process.
+ENDED_ITSELF = "The function called sys.exit:"
 _TAIL_BYTES = 64 * 1024
 #: Of the text kept with an attempt; MySQL's TEXT holds 65,535 bytes.
 _MAX_DETAIL = 16_000
@@ -56,6 +60,8 @@ _PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 
 #: Where every traceback of a user's program begins.
 _TUNER = Path(__file__).parents[1]
+_STANDARD = sysconfig.get_path("stdlib")
+_LIBRARIES = frozenset({"site-packages", "dist-packages"})
 MACHINERY = frozenset(
     {
         _TUNER / "launch" / "local_host" / "entry.py",
@@ -132,19 +138,67 @@ def diagnose_exit(exit_code: int, output: str, *, n_oom_kills: int = 0) -> Endin
     return Ending(
         outcome=Outcome.FAILED,
         cause=Cause.NO_RESULT,
-        detail=f"The program exited without an error but reported no result.\n{output}".rstrip(),
+        detail=(
+            "The program exited without an error but reported no result: its process ended "
+            f"(os._exit?) before the function returned.\n{output}"
+        ).rstrip(),
     )
 
 
-def user_traceback(error: BaseException) -> str:
-    """The traceback from the first line of the user's own code on."""
+def nan_detail(names: Sequence[str]) -> str:
+    """Why a trial with a value that is NaN has failed."""
+    return (
+        f"The value of {', '.join(names)} is not a number (NaN). The configuration counts as "
+        "infeasible and is avoided."
+    )
+
+
+def user_traceback(error: BaseException, *, is_short: bool = False) -> str:
+    """The traceback from the first line of the user's own code on.
+
+    Args:
+        error: What was raised.
+        is_short: Whether it ends with the user's own line where our code refuses a call.
+    """
     whole = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = whole
     while part is not None:
         theirs = dropwhile(_is_machinery, part.stack)
-        part.stack = traceback.StackSummary.from_list(list(theirs))
+        shown = list(theirs)
+        if is_short:
+            shown = _without_our_end(shown)
+        part.stack = traceback.StackSummary.from_list(shown)
         part = part.__cause__ or part.__context__
     return "".join(whole.format()).rstrip()
+
+
+def _without_our_end(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    """Up to the user's call of ours that has failed; all where it was no call of ours."""
+    n_kept = len(frames)
+    while n_kept and _is_of_library(frames[n_kept - 1]):
+        n_kept -= 1
+    is_ours = any(_is_ours(frame) for frame in frames[n_kept:])
+    return frames[:n_kept] if n_kept and is_ours else frames
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).is_relative_to(_TUNER)
+
+
+def _is_of_library(frame: traceback.FrameSummary) -> bool:
+    path = Path(frame.filename)
+    is_installed = path.is_relative_to(_STANDARD) or not _LIBRARIES.isdisjoint(path.parts)
+    return _is_ours(frame) or is_installed
+
+
+def import_traceback(error: BaseException) -> str:
+    """The traceback of a module that ended the program, up to its own last line."""
+    whole = traceback.TracebackException.from_exception(error)
+    shown = list(dropwhile(_is_machinery, whole.stack))
+    while len(shown) > 1 and _is_of_library(shown[-1]):
+        shown.pop()
+    whole.stack = traceback.StackSummary.from_list(shown)
+    return "".join(whole.format(chain=False)).rstrip()
 
 
 def _is_machinery(frame: traceback.FrameSummary) -> bool:

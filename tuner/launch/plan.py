@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tuner.attempt import Attempt
 from tuner.checkpoints.paths import StudyFiles
@@ -21,7 +21,7 @@ from tuner.launch.request import (
     Program,
 )
 from tuner.messages import Assign
-from tuner.search_spaces import ParamValue
+from tuner.search_spaces import AnySpace, ParamValue
 
 ENV_DEVICES = "TUNER_DEVICES"
 #: `10:20` for steps that are profiled, empty for what the program marks; absent: nothing is.
@@ -93,6 +93,10 @@ class TrialPlan:
     n_newest_kept: int = 2
     #: None: no trial is profiled.
     profile: ProfilePlan | None = None
+    #: URL of the database, for programs that ask for their study; empty: it is in memory only.
+    storage: str = field(default="", repr=False)
+    #: What the study file declares.
+    space: AnySpace | None = None
 
     def seed_of(self, trial_number: int, attempt_number: int) -> int:
         """Below 2**31, which every library takes."""

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from tuner import messages
 from tuner.attempt import AttemptId
+from tuner.host.process_identity import ProcessIdentity
 from tuner.launch.inbox import Event, SourceId
 from tuner.launch.request import LaunchRequest, Program
-from tuner.process_identity import ProcessIdentity
 
 
 class Launcher(Protocol):
@@ -64,8 +64,15 @@ class StudyLauncher(Launcher, Protocol):
     def guard(self) -> Guard:
         """Ends what the dispatcher's process starts itself: hooks and slow samplers."""
 
-    def check(self, program: Program) -> None:
+    def check(self, program: Program, parameters: Sequence[str] = ()) -> tuple[str, ...]:
         """Tries whether workers can run a program.
+
+        Args:
+            program: What the trials run.
+            parameters: Names of the search space, for the messages.
+
+        Returns:
+            What people should know of the program, which works.
 
         Raises:
             LaunchError: If they cannot; the message is to be read after the study file's name.

@@ -1,4 +1,4 @@
-"""The user's own programs, told what happened: a best trial, a failed one, the end of the study.
+"""The user's own programs, told what happened: a best trial, a failure, an alert, the end.
 
 Each is started by its argv, never by a shell, and gets one JSON object on its standard input.
 Nothing here waits for a program while trials run: what runs is looked at between two rounds of the
@@ -28,6 +28,7 @@ from tuner.errors import TunerError
 from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.launch.local_host.processes import signal_group
 from tuner.launch.protocols import Guard
+from tuner.monitoring.alert_watch import AlertWatch
 from tuner.search.incumbent import BestTrial
 from tuner.search_spaces import ParamValue
 
@@ -44,6 +45,7 @@ class Hook(Enum):
     FINISH = "on_finish"
     BEST = "on_best"
     FAILURE = "on_failure"
+    ALERT = "on_alert"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,7 @@ class Hooks:
         self._said: set[Hook] = set()
         self._n_dropped = 0
         self._last: Snapshot | None = None
+        self._alerts = AlertWatch()
         self._is_finished = False
 
     def __enter__(self) -> Hooks:
@@ -137,6 +140,8 @@ class Hooks:
         for ended in self._ended:
             self._take(ended, snapshot.best)
         self._ended.clear()
+        for alert in self._alerts.look(snapshot, self._now()):
+            self._put(Hook.ALERT, {"alert": alert.kind.value, "text": alert.text}, snapshot.best)
         self.look()
 
     def look(self) -> None:

@@ -57,17 +57,33 @@ def find_alerts(
     found = []
     if standing is Standing.SILENT:
         found.append(Alert(kind=AlertKind.STANDSTILL, text=f"the study stands still: {reason}"))
-    for cause, remedy in REMEDIES.items():
+    for cause in REMEDIES:
         waits = [each for each in idle if each.cause is cause and _idle_s(each, now) >= MIN_IDLE_S]
         if waits:
-            names = ", ".join(f"{each.device} of {each.host}" for each in waits)
-            text = f"idle for over a minute, {CAUSE_WORDS[cause]}: {names}. To fix it, {remedy}"
-            found.append(Alert(kind=AlertKind.IDLE_DEVICES, text=text))
-    n_failed, n_finished = study.trials[TrialState.FAIL], study.n_finished
-    if n_finished >= MIN_FINISHED and n_failed >= MIN_FAILURE_SHARE * n_finished:
-        text = f"{n_failed} of {n_finished} finished trials failed"
-        found.append(Alert(kind=AlertKind.FAILURES, text=text))
-    return tuple(found)
+            found.append(idle_alert(cause, [f"{each.device} of {each.host}" for each in waits]))
+    failures = failure_alert(study.trials[TrialState.FAIL], study.n_finished)
+    return (*found, *filter(None, [failures]))
+
+
+def idle_alert(cause: IdleCause, devices: Sequence[str]) -> Alert:
+    """
+    Args:
+        cause: One that has a remedy.
+        devices: As users know them, all idle for over a minute.
+    """
+    text = (
+        f"idle for over a minute, {CAUSE_WORDS[cause]}: {', '.join(devices)}. "
+        f"To fix it, {REMEDIES[cause]}"
+    )
+    return Alert(kind=AlertKind.IDLE_DEVICES, text=text)
+
+
+def failure_alert(n_failed: int, n_finished: int) -> Alert | None:
+    """None while few trials have failed, or too few have finished."""
+    if n_finished < MIN_FINISHED or n_failed < MIN_FAILURE_SHARE * n_finished:
+        return None
+    text = f"{n_failed} of {n_finished} finished trials failed"
+    return Alert(kind=AlertKind.FAILURES, text=text)
 
 
 def _idle_s(idle: IdleNow, now: datetime) -> float:

@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.process_identity import Life, ProcessIdentity, life_of, own_process
+from tuner.host.process_identity import Life, ProcessIdentity, life_of, own_process
 from tuner.store.optuna_tables.statements import aware, in_zone
-from tuner.store.records.dispatcher_starts import STALE_AFTER_S, OpenDispatcher, process_of
+from tuner.store.records.dispatchers.starts import STALE_AFTER_S, OpenDispatcher, process_of
 from tuner.store.schema.models import AttemptRow, DispatcherRow, HostRow
 
 

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from tuner.errors import ConfigError, StoreError
 from tuner.queries.locate import StoredStudy
+from tuner.queries.results.schedule import Phase, Schedule
 from tuner.queries.studies import read_objectives
 from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
 from tuner.queries.trials.params import read_whole_params
-from tuner.results.schedule import Phase, Schedule
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 from tuner.store.records.population_rows import (
     COPY_KEY,

@@ -20,20 +20,22 @@ from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dis
 from tuner.queries.forecast import Forecast, forecast, trials_left
 from tuner.queries.idle import IdleNow, read_idle_now
 from tuner.queries.locate import StoredStudy
+from tuner.queries.results.confirmations import Confirmation, read_confirmation
+from tuner.queries.rung_trust import read_rung_trust
 from tuner.queries.running import RunningTrial, read_running
 from tuner.queries.studies import StudySummary, read_studies
 from tuner.queries.study_state import Grid, Standing, judge
 from tuner.queries.trials.listing import BY_VALUE, Choice, StoredTrial, read_trials
 from tuner.queries.trials.params import read_params, read_points
 from tuner.queries.usage import read_energy_kwh
-from tuner.results.confirmations import Confirmation, read_confirmation
+from tuner.search.rungs.stored_trust import StoredTrust
 from tuner.search.samplers.grid_points import GridPoints
 from tuner.search_spaces import Scalar
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS, ids_of, read_values
-from tuner.store.records.commands import paused_by
-from tuner.store.records.dispatcher_starts import past_use
+from tuner.store.records.commands import kept_commands, paused_by
+from tuner.store.records.dispatchers.starts import past_use
 from tuner.store.records.durations import completed_uses
 from tuner.store.records.population_rows import POPULATION_IS_OVER
 from tuner.store.records.programs import last_program
@@ -85,6 +87,10 @@ class StudyStatus:
     confirmation: Confirmation | None = None
     #: The function, or the command with its arguments, of the last start; empty without one.
     program: str = ""
+    #: Of its pruner; None where that is not checked.
+    rung_trust: StoredTrust | None = None
+    #: What `tuner set` has kept for the next start, with who asked for it.
+    kept: Sequence[str] = ()
 
 
 def read_status(
@@ -120,7 +126,17 @@ def read_status(
         ends_at=_ends_at(progress, now),
         confirmation=read_confirmation(connection, study.name),
         program=last_program(connection, stored.id) if has_our_tables(connection) else "",
+        rung_trust=read_rung_trust(connection, stored.id),
+        kept=_kept(connection, stored.id) if has_our_tables(connection) else (),
     )
+
+
+def _kept(connection: sa.Connection, study_id: int) -> list[str]:
+    return [
+        f"{key}={value} (asked for by {command.asked_by})"
+        for command in kept_commands(connection, study_id)
+        for key, value in command.arguments.items()
+    ]
 
 
 def read_progress(

@@ -153,9 +153,12 @@ def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
             f"{first * 9} ..., and the best third by Pareto rank goes on"
         )
         return PrunerConfig.model_validate(asha), reason
-    asha = {"name": "asha", "mode": "stop", "min_resource": _FIRST_RUNG}
-    reason = f"two of three trials end at steps {_FIRST_RUNG}, {_FIRST_RUNG * 3} ..., the others go"
-    return PrunerConfig.model_validate(asha), f"{reason} on to the end"
+    asha = {"name": "asha", "mode": "stop", "min_resource": _FIRST_RUNG, "check_order": True}
+    reason = (
+        f"two of three trials end at steps {_FIRST_RUNG}, {_FIRST_RUNG * 3} ..., the others go on "
+        "to the end; steps whose order of trials does not last are left out"
+    )
+    return PrunerConfig.model_validate(asha), reason
 
 
 def _refuse_arguments(names: Collection[str], key: str, config: StudyConfig) -> None:

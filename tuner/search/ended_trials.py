@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
 
 import optuna
+from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -60,8 +60,15 @@ _ENDS = {
 }
 
 
-def typical_length(completed: Sequence[FrozenTrial]) -> float | None:
-    """The median of the last steps of the newest completed trials; None if they have no curve."""
+def typical_length(storage: BaseStorage, study_id: int) -> float | None:
+    """The median of the last steps of the newest completed trials; None if they have no curve.
+
+    Args:
+        storage: Holds the study.
+        study_id: Its id in the storage.
+    """
+    states = (TrialState.COMPLETE,)
+    completed = storage.get_all_trials(study_id, deepcopy=False, states=states)
     curves = [each.intermediate_values for each in completed[-N_TYPICAL:]]
     lasts = [max(curve) for curve in curves if curve]
     return statistics.median(lasts) if lasts else None

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.search.samplers.failure_guard import SamplerGuard
 from tuner.store.optuna_compat import tell_with_warning, trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.records.ownership import NoTrialLeft
+from tuner.store.records.dispatchers.ownership import NoTrialLeft
 
 
 class TunedStudy(optuna.Study):

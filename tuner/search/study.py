@@ -5,14 +5,13 @@ A thin layer over `optuna.Study`, so that samplers, pruners and other tools see 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import optuna
 from optuna.distributions import json_to_distribution
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import TrialState
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import StudyKey
@@ -21,13 +20,9 @@ from tuner.messages import Json
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.ended_trials import format_end, typical_length
 from tuner.search.incumbent import BestTrial, Incumbent
-from tuner.search.infeasible import InfeasibleTrials
-from tuner.search.last_report import LastReports
 from tuner.search.optuna_study import TunedStudy
 from tuner.search.population.own_folders import BegunAt, copies_in
-from tuner.search.progress import ProgressMarks
 from tuner.search.pruners.step_checks import StepCounts
-from tuner.search.samplers.grid_points import FIXED_ATTR
 from tuner.search.samplers.suggestions import Suggestions
 from tuner.search.scheduler import CONTINUE, Ending, SchedulerContext, Verdict
 from tuner.search.schedulers import make_scheduler
@@ -35,14 +30,19 @@ from tuner.search.study_identity import (
     IDENTITY_ATTR,
     all_params,
     key_of,
+    known_params,
     open_study,
     to_optuna,
     write_trials,
 )
+from tuner.search.trial_attributes.infeasible import InfeasibleTrials
+from tuner.search.trial_attributes.last_report import LastReports
+from tuner.search.trial_attributes.progress import ProgressMarks
+from tuner.search.trial_counts import TrialCounts
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace
-from tuner.store.optuna_compat import trial_id_of
+from tuner.store.optuna_compat import suggest, trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.records.ownership import NoTrialLeft
+from tuner.store.records.dispatchers.ownership import NoTrialLeft
 from tuner.store.records.population_rows import COPY_KEY
 
 
@@ -84,7 +84,8 @@ class StudySearch:
         self.key: StudyKey = key
         self._asked: dict[int, optuna.Trial] = {}
         self.incumbent = Incumbent(self.study, self.objectives, self.params_of)
-        self._suggestions = Suggestions(self.study, storage)
+        #: What the sampler has to offer.
+        self.suggestions = Suggestions(self.study, storage)
         context = SchedulerContext(
             study=self.study,
             storage=storage,
@@ -103,6 +104,7 @@ class StudySearch:
         #: The last reports of earlier attempts.
         self.last_reports = LastReports(storage, self.steps, directions)
         self._infeasible = InfeasibleTrials(storage, study_id)
+        self.counts = TrialCounts(storage, study_id, self.scheduler, self._infeasible)
 
     def write_copy(self, storage: BufferedStorage) -> None:
         """Writes the study and its trials, as they are in memory, into another database.
@@ -115,23 +117,7 @@ class StudySearch:
         study_id = open_study(storage, name, directions, self.objectives, self._space)
         write_trials(self._storage.get_all_trials(self.study_id), storage, study_id)
 
-    # -- counting ----------------------------------------------------------------------------
-
-    def count(self) -> Counter[TrialState]:
-        """Trials of the study by state; those that are paused are not among those that wait."""
-        counts = Counter(self._storage.count_trials(self.study_id))
-        counts[TrialState.WAITING] -= self.n_paused
-        return counts
-
-    @property
-    def n_paused(self) -> int:
-        """Trials that stand at a rung until it is their turn."""
-        return len(self.scheduler.paused)
-
-    @property
-    def n_waiting(self) -> int:
-        """Trials that wait for a device, here or elsewhere."""
-        return self.count()[TrialState.WAITING]
+    # -- waiting -----------------------------------------------------------------------------
 
     @property
     def has_waiting(self) -> bool:
@@ -144,22 +130,12 @@ class StudySearch:
         Args:
             fits: Whether a trial with such parameters fits; some may not be known yet.
         """
-        self.study.may_take = lambda trial: fits(self._known_params(trial))
+        self.study.may_take = lambda trial: fits(known_params(trial, self._space))
 
     def left_to_others(self) -> Mapping[int, Mapping[str, ParamValue]]:
         """Parameters of the trials that wait and do not fit here, by number."""
-        return {trial.number: self._known_params(trial) for trial in self.study.waiting_elsewhere()}
-
-    @property
-    def n_begun(self) -> int:
-        """Trials that ever had a device and have not been put back."""
-        counts = self._storage.count_trials(self.study_id)
-        return sum(counts.values()) - self.n_waiting
-
-    @property
-    def limit(self) -> int | None:
-        """How many trials the sampler has to offer; None for no end."""
-        return self._suggestions.limit
+        left = self.study.waiting_elsewhere()
+        return {trial.number: known_params(trial, self._space) for trial in left}
 
     @property
     def is_exhausted(self) -> bool:
@@ -167,7 +143,7 @@ class StudySearch:
         is_exhausted = bool(self.study.guard.why_given_up) or self.scheduler.is_exhausted
         if is_exhausted is not None:
             return is_exhausted
-        return self._suggestions.are_exhausted(self.n_waiting)
+        return self.suggestions.are_exhausted(self.counts.n_waiting)
 
     @property
     def why_exhausted(self) -> str:
@@ -194,12 +170,7 @@ class StudySearch:
         """Whether `ask` answers at once; if not, its suggestion is in the making from now on."""
         if self.study.has_waiting or not self.scheduler.needs_suggestion:
             return True
-        return self._suggestions.is_ready
-
-    @property
-    def suggestion_s(self) -> float:
-        """How long the newest suggestion was in the making while others could work."""
-        return self._suggestions.duration_s
+        return self.suggestions.is_ready
 
     def ask(self) -> AskedTrial | None:
         """The next trial: one that waits (enqueued, cancelled, lost), else a new one.
@@ -245,7 +216,7 @@ class StudySearch:
 
         A population wants all of them.
         """
-        return self.scheduler.lacks_winner(self.count())
+        return self.scheduler.lacks_winner(self.counts.by_state())
 
     def copy_states(self, files: StudyFiles, begun_at: BegunAt | None = None) -> None:
         """Allows a population to copy the checkpoints of its trials from now on.
@@ -279,10 +250,7 @@ class StudySearch:
 
         Before one has completed it is the pruner's `max_resource`, where the study file has it.
         """
-        completed = self._storage.get_all_trials(
-            self.study_id, deepcopy=False, states=(TrialState.COMPLETE,)
-        )
-        length = typical_length(completed)
+        length = typical_length(self._storage, self.study_id)
         return self.scheduler.n_steps if length is None else length
 
     def again(self, trial_id: int) -> AskedTrial:
@@ -297,7 +265,7 @@ class StudySearch:
             ValueError: If the distribution does not fit what the study knows of the parameter.
         """
         parsed = json_to_distribution(distribution)
-        value: Json = self._live(trial_id)._suggest(name, parsed)
+        value: Json = suggest(self._live(trial_id), name, parsed)
         return value
 
     def params_of(self, trial_id: int) -> dict[str, ParamValue]:
@@ -396,17 +364,6 @@ class StudySearch:
         self._infeasible.mark(self._live(trial_id), why)
         self._tell(trial_id, TrialState.PRUNED)
 
-    @property
-    def n_infeasible(self) -> int:
-        """Trials that are marked so; Optuna counts them as pruned."""
-        return len(self._infeasible)
-
-    @property
-    def has_ended_well(self) -> bool:
-        """Whether any trial has completed, or was pruned for its values."""
-        counts = self.count()
-        return counts[TrialState.COMPLETE] + counts[TrialState.PRUNED] > self.n_infeasible
-
     def put_back(self, trial_id: int) -> None:
         """Lets a trial wait, with its parameters, until a later attempt takes it up again."""
         self.scheduler.end(trial_id, Ending.REQUEUED)
@@ -419,11 +376,6 @@ class StudySearch:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _known_params(self, trial: FrozenTrial) -> dict[str, ParamValue]:
-        """Also those that it was told to try and has not asked for yet."""
-        fixed: dict[str, ParamValue] = trial.system_attrs.get(FIXED_ATTR, {})
-        return fixed | all_params(trial, self._space)
-
     def _live(self, trial_id: int) -> optuna.Trial:
         if trial_id not in self._asked:
             self._asked[trial_id] = optuna.Trial(self.study, trial_id)
@@ -434,14 +386,9 @@ class StudySearch:
         return AskedTrial(
             trial_id=trial_id_of(trial),
             number=trial.number,
-            params=self._params(trial),
+            params=self._space.suggest(trial) if isinstance(self._space, SearchSpace) else {},
             is_new=is_new,
         )
-
-    def _params(self, trial: optuna.Trial) -> dict[str, ParamValue]:
-        if isinstance(self._space, SearchSpace):
-            return self._space.suggest(trial)
-        return {}
 
     def _tell(
         self, trial_id: int, state: TrialState, values: Sequence[float] | None = None

@@ -16,6 +16,7 @@ from tuner.checkpoints.trial_folders import StudyKey, is_study_id
 from tuner.config import Direction
 from tuner.errors import StudyMismatch
 from tuner.messages import RETURNED_PARAMS_ATTR
+from tuner.search.samplers.grid_points import FIXED_ATTR
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
 from tuner.store.optuna_tables.storage import BufferedStorage
 
@@ -122,6 +123,12 @@ def all_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamVal
     constants = dict(space.constants) if isinstance(space, SearchSpace) else {}
     returned: dict[str, ParamValue] = trial.user_attrs.get(RETURNED_PARAMS_ATTR, {})
     return dict(trial.params) | constants | returned
+
+
+def known_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamValue]:
+    """All parameters of a trial, with those of an enqueued trial that it has not asked for yet."""
+    fixed: dict[str, ParamValue] = trial.system_attrs.get(FIXED_ATTR, {})
+    return fixed | all_params(trial, space)
 
 
 def write_trials(trials: Iterable[FrozenTrial], storage: BufferedStorage, study_id: int) -> None:

@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tuner.attempt import Attempt, Ending
-from tuner.clock import Clock, Instant
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.device import Device
 from tuner.devices.idle_causes import IdleSpan
+from tuner.host.clock import Clock, Instant
 from tuner.messages import Json
 from tuner.store.connection.database import Database
 from tuner.store.records.commands import Command, Commands
-from tuner.store.records.dispatcher_starts import StartRecord
-from tuner.store.records.peers import Fleet, Loss
+from tuner.store.records.dispatchers.peers import Fleet, Loss
+from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.recorder import Recorder
+from tuner.store.records.trial_history import Reads, TrialHistory
 from tuner.store.records.usage.record import UsageRecord
 
 
@@ -45,6 +46,20 @@ class _NoUsage(UsageRecord):
     def idle(self, span: IdleSpan) -> None: ...
 
 
+class _KnownHistory(TrialHistory):
+    """Counts of attempts from memory; no ending is recorded."""
+
+    def __init__(self, run: Reads, n_attempts: Mapping[int, int]) -> None:
+        super().__init__(run)
+        self._n_attempts = n_attempts
+
+    def attempts_of(self, trial_id: int) -> int:
+        return self._n_attempts.get(trial_id, 0)
+
+    def endings_of(self, trial_id: int) -> list[Ending]:
+        return []
+
+
 class UnwrittenRecorder(Recorder):
     """Takes everything and writes nothing, nor does the storage from now on.
 
@@ -65,6 +80,7 @@ class UnwrittenRecorder(Recorder):
         self.fleet = _NoOthers(database, start.study_id, start.host.process, own_id=0)
         self.usage = _NoUsage({})
         self._n_attempts: dict[int, int] = {}
+        self.history = _KnownHistory(self.run, self._n_attempts)
         self._storage = database.storage
         self._storage.stay_in_memory()
 
@@ -84,12 +100,6 @@ class UnwrittenRecorder(Recorder):
     def commit(self) -> None:
         self._storage.take_pending()
         self._storage.forget_taken()
-
-    def attempts_of(self, trial_id: int) -> int:
-        return self._n_attempts.get(trial_id, 0)
-
-    def endings_of(self, trial_id: int) -> list[Ending]:
-        return []
 
     def roll_up(self, at: datetime) -> bool:
         return False

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 
 from tuner.attempt import AttemptId, Cause, Outcome
-from tuner.clock import Instant
+from tuner.host.clock import Instant
 from tuner.launch.inbox import Event, Received, SourceId, WorkerExited
 from tuner.launch.request import LaunchRequest
 from tuner.messages import Action, Finished, FromWorker, Hello, Report, ToWorker, Verdict

@@ -39,7 +39,7 @@ from tuner.simulate.null_recorder import UnwrittenRecorder
 from tuner.simulate.players import Players, Reported, VirtualClock, best_so_far
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.storage import BufferedStorage
-from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, host_facts, package_versions
 
 #: On the virtual clock; nobody waits for these records, and nothing of them is lost.
@@ -154,7 +154,7 @@ def simulate(
         plan = _plan(config, folder, seed)
         dispatcher = _dispatcher(search, recorder, players, _leasing(devices), plan, budget, clock)
         result = dispatcher.run(players)
-        n_trials = search.n_begun
+        n_trials = search.counts.n_begun
     is_maximized = config.objectives[objective] is Direction.MAXIMIZE
     return Simulated(
         pruner=pruner.name,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from tuner.actions.copy import Copied
 from tuner.actions.delete import Extent, FilesExtent
 from tuner.actions.enqueue import Enqueued
+from tuner.actions.transfer.copy import Copied
 from tuner.checkpoints.paths import FOLDER_NAME, StudyFiles
 from tuner.config import StudyConfig
 from tuner.devices.occupancy import size_text

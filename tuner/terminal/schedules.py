@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tuner.results.schedule import Schedule
+from tuner.queries.results.schedule import Schedule
 from tuner.terminal import wording
 from tuner.terminal.tables import table
 

@@ -11,11 +11,12 @@ from optuna.trial import TrialState
 from tuner.budget import SECONDS_PER_HOUR
 from tuner.queries.alerts import Alert, find_alerts
 from tuner.queries.dispatchers import StoredDispatcher
+from tuner.queries.results.confirmations import Confirmation
 from tuner.queries.running import RunningTrial
 from tuner.queries.status import StudyStatus
 from tuner.queries.studies import StudySummary
 from tuner.queries.trials.listing import PAUSED, WORDS
-from tuner.results.confirmations import Confirmation
+from tuner.search.rungs.stored_trust import trust_text
 from tuner.terminal import wording
 from tuner.terminal.idle import idle_texts
 from tuner.terminal.tables import ago, seconds, table, when, zone
@@ -63,6 +64,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
     lines = [
         f"study {study.name}: {status.standing.value} ({status.reason})",
         *([f"paused by {status.paused_by}: tuner resume"] if status.paused_by else []),
+        *(f"kept for the next start: {each}" for each in status.kept),
         *(f"alert: {each.text}" for each in _alerts(status, now)),
         *([f"program: {status.program}"] if status.program else []),
         f"objectives: {', '.join(map(str, study.objectives))}",
@@ -73,6 +75,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         *(f"idle: {each}" for each in idle_texts(status.idle, now)),
         *_best(status),
         *_forecast(status),
+        *_early_order(status),
         *confirmation_lines(status.confirmation),
     ]
     if status.running:
@@ -143,6 +146,11 @@ def _forecast(status: StudyStatus) -> list[str]:
         f"forecast: about {told.median:.6g} (likely {low:.6g} to {high:.6g}){by}, after "
         f"{told.n_more} more trials"
     ]
+
+
+def _early_order(status: StudyStatus) -> list[str]:
+    text = trust_text(status.rung_trust) if status.rung_trust is not None else ""
+    return [f"early stopping: {text}"] if text else []
 
 
 def confirmation_lines(confirmation: Confirmation | None) -> list[str]:

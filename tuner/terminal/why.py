@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from tuner.queries.checkpoints import read_checkpoints
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
 from tuner.queries.idle import read_idle_now
 from tuner.queries.locate import StoredStudy
+from tuner.queries.rung_trust import read_witness_step
 from tuner.queries.schedules import read_members, read_origins, read_why_replaced
 from tuner.queries.trials.attempts import StoredAttempt, read_attempts
 from tuner.queries.trials.params import read_first_rung, read_fixed, read_whole_params
@@ -45,35 +47,77 @@ _HOLD_UP = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    number: int
+    id: int
+    state: TrialState
+    is_paused: bool
+    attempts: Sequence[StoredAttempt]
+
+
 def explain(connection: sa.Connection, study: StoredStudy, number: int, now: datetime) -> str:
     """All that the database knows about how a trial came to where it is.
 
     Raises:
         ConfigError: If there is no such trial.
     """
-    query = sa.select(TRIALS.c.trial_id, TRIALS.c.state).where(
-        TRIALS.c.study_id == study.id, TRIALS.c.number == number
-    )
-    trial = connection.execute(query).first()
-    if trial is None:
-        raise ConfigError(f"There is no trial {number} in study {study.name!r}.")
-    attempts = read_attempts(connection, study.id, [trial.trial_id]).get(trial.trial_id, [])
-    is_paused = trial.trial_id in read_paused(connection, study.id)
-    now_text = "paused" if is_paused else _now(trial.state, attempts)
+    trial = _find(connection, study, number)
+    attempts = trial.attempts
+    now_text = "paused" if trial.is_paused else _now(trial.state, attempts)
     lines = [f"Trial {number} of study {study.name!r}: {now_text}"]
-    lines += _facts(connection, study.id, trial.trial_id)
-    if is_paused:
-        lines += _why_paused(connection, study.id, number)
-    elif trial.state is TrialState.WAITING:
-        lines += _why_it_waits(connection, study.id, number, attempts, now)
-    elif trial.state is TrialState.RUNNING and not (attempts and attempts[-1].is_open):
-        lines += _why_no_device(connection, read_dispatchers(connection, now, study.id), now)
+    lines += _facts(connection, study.id, trial.id)
+    lines += [f"  {line}" for line in _why_it_does_not_run(connection, study.id, trial, now)]
     for attempt in attempts:
         is_final = trial.state.is_finished() and attempt is attempts[-1]
         lines += _attempt(attempt, is_final=is_final)
     if not attempts and trial.state is not TrialState.WAITING:
         lines.append("It was run by another program than the tuner, or imported.")
     return "\n".join(lines)
+
+
+def read_reason(connection: sa.Connection, study: StoredStudy, number: int, now: datetime) -> str:
+    """Why a trial is in its state, in a sentence or two; empty where nothing is known.
+
+    Raises:
+        ConfigError: If there is no such trial.
+    """
+    trial = _find(connection, study, number)
+    if waits := list(_why_it_does_not_run(connection, study.id, trial, now)):
+        return " ".join(waits)
+    lines = trial.attempts[-1].detail.strip().splitlines() if trial.attempts else []
+    if not lines:
+        return ""
+    # The last line of a traceback is the error.
+    return lines[-1].strip() if trial.state is TrialState.FAIL else lines[0].strip()
+
+
+def _find(connection: sa.Connection, study: StoredStudy, number: int) -> _Trial:
+    query = sa.select(TRIALS.c.trial_id, TRIALS.c.state).where(
+        TRIALS.c.study_id == study.id, TRIALS.c.number == number
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        raise ConfigError(f"There is no trial {number} in study {study.name!r}.")
+    return _Trial(
+        number=number,
+        id=row.trial_id,
+        state=row.state,
+        is_paused=row.trial_id in read_paused(connection, study.id),
+        attempts=read_attempts(connection, study.id, [row.trial_id]).get(row.trial_id, []),
+    )
+
+
+def _why_it_does_not_run(
+    connection: sa.Connection, study_id: int, trial: _Trial, now: datetime
+) -> Iterator[str]:
+    attempts = trial.attempts
+    if trial.is_paused:
+        yield from _why_paused(connection, study_id, trial.number)
+    elif trial.state is TrialState.WAITING:
+        yield from _why_it_waits(connection, study_id, trial.number, attempts, now)
+    elif trial.state is TrialState.RUNNING and not (attempts and attempts[-1].is_open):
+        yield from _why_no_device(connection, read_dispatchers(connection, now, study_id), now)
 
 
 def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
@@ -104,6 +148,12 @@ def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[
     first = read_first_rung(connection, study_id, trial_id)
     if first is not None:
         yield f"  bracket: {f'compared first at step {first}' if first else 'trained to its end'}"
+    step = read_witness_step(connection, trial_id)
+    if step is not None:
+        yield (
+            f"  weak at step {step}, and trained on to check whether the order of trials there "
+            "holds to the end"
+        )
     yield from _lineage(connection, study_id, trial_id)
     attributes = read_user_attributes(connection, study_id, [trial_id]).get(trial_id, {})
     if RETRY_OF_ATTR in attributes:
@@ -146,10 +196,10 @@ def _size(size_bytes: int) -> str:
 
 def _why_paused(connection: sa.Connection, study_id: int, number: int) -> Iterator[str]:
     if number in read_members(connection, study_id):
-        yield "  It goes on once the members of its population behind it have come as far."
+        yield "It goes on once the members of its population behind it have come as far."
         return
-    yield "  It goes on once it is among the best that came to its rung; else it is pruned when"
-    yield "  the study ends."
+    yield "It goes on once it is among the best that came to its rung; else it is pruned when"
+    yield "the study ends."
 
 
 def _why_it_waits(
@@ -160,13 +210,13 @@ def _why_it_waits(
     now: datetime,
 ) -> Iterator[str]:
     if not attempts:
-        yield "  It was enqueued, or asked for and put back before it had devices."
+        yield "It was enqueued, or asked for and put back before it had devices."
     starts = read_dispatchers(connection, now, study_id)
     paused = paused_by(connection, study_id) if has_our_tables(connection) else ""
     if paused:
-        yield f"  The study is paused (by {paused}): tuner resume."
+        yield f"The study is paused (by {paused}): tuner resume."
     if not any(each.is_alive for each in starts):
-        yield "  Nobody works on the study: start it again, and it is taken up."
+        yield "Nobody works on the study: start it again, and it is taken up."
         return
     before = (
         sa.select(sa.func.count())
@@ -178,7 +228,7 @@ def _why_it_waits(
         )
     )
     n_before = connection.execute(before).scalar_one()
-    yield f"  {n_before} that wait come before it; it starts when devices are free."
+    yield f"{n_before} that wait come before it; it starts when devices are free."
     yield from _why_no_device(connection, starts, now)
 
 
@@ -188,7 +238,7 @@ def _why_no_device(
     """Devices that nobody has, and that are not given to any trial now."""
     idle = read_idle_now(connection, starts, now)
     for each in idle_texts((one for one in idle if one.cause in _HOLD_UP), now):
-        yield f"  No trial starts on {each}."
+        yield f"No trial starts on {each}."
 
 
 def _attempt(attempt: StoredAttempt, *, is_final: bool) -> Iterator[str]:

@@ -10,10 +10,10 @@ from datetime import datetime
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from tuner.process_identity import Life, life_of, own_process
+from tuner.host.process_identity import Life, life_of, own_process
 from tuner.queries.studies import Objective
 from tuner.store.optuna_tables.statements import TRIALS, aware, ids_of, read_curve_rows
-from tuner.store.records.dispatcher_starts import process_of
+from tuner.store.records.dispatchers.starts import process_of
 from tuner.store.schema.models import (
     AttemptRow,
     DispatcherRow,

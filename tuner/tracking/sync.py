@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from urllib.parse import urlencode
 
 import sqlalchemy as sa
 from optuna.trial import TrialState
@@ -259,6 +260,10 @@ def _by_trial(rows: Iterable[Row]) -> dict[int, list[Row]]:
     return {trial_id: list(group) for trial_id, group in groups}
 
 
+#: Of a dashboard at its default address.
+_TRIAL_PAGE = "http://127.0.0.1:8501/trials"
+
+
 def _run_of(trial: StoredTrial, study: TrackedStudy) -> Run:
     last = trial.attempts[-1]
     tags = {
@@ -269,6 +274,7 @@ def _run_of(trial: StoredTrial, study: TrackedStudy) -> Run:
         "devices": ", ".join(last.devices),
         "seed": str(last.seed),
         "log": str(last.log_path),
+        "page": f"{_TRIAL_PAGE}?{urlencode({'study': study.name, 'trial': trial.number})}",
     }
     return Run(
         trial=trial.number,

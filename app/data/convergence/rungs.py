@@ -15,6 +15,7 @@ from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.pruners.registry import build_pruner
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml
+from tuner.store.optuna_compat import halving_settings, wrapped_by
 from tuner.store.schema.models import DispatcherRow
 
 _MAX_RUNGS = 20
@@ -63,17 +64,15 @@ def rungs_until(pruner: BasePruner | None, last_step: int) -> list[int]:
 
 def _all_rungs(pruner: BasePruner) -> list[int]:
     if isinstance(pruner, PatientPruner):
-        pruner = pruner._wrapped_pruner or pruner
-    if isinstance(pruner, SuccessiveHalvingPruner):
-        first, factor = pruner._min_resource, pruner._reduction_factor
-        skipped = pruner._min_early_stopping_rate
-    elif isinstance(pruner, AsyncHyperbandPruner | FreezeThawPruner):
-        first, factor, skipped = pruner.min_resource, pruner.reduction_factor, 0
-    elif isinstance(pruner, HyperbandPruner):
-        # Its brackets begin one rung later each: together they have the rungs of the first.
-        first, factor, skipped = pruner._min_resource, pruner._reduction_factor, 0
-    else:
-        return []
-    if not isinstance(first, int):
+        pruner = wrapped_by(pruner) or pruner
+    first: int | None = None
+    factor, skipped = 1, 0
+    if isinstance(pruner, AsyncHyperbandPruner | FreezeThawPruner):
+        first, factor = pruner.min_resource, pruner.reduction_factor
+    elif isinstance(pruner, SuccessiveHalvingPruner | HyperbandPruner):
+        settings = halving_settings(pruner)
+        first, factor = settings.min_resource, settings.reduction_factor
+        skipped = settings.n_skipped_rungs
+    if first is None:
         return []
     return [first * factor ** (skipped + rung) for rung in range(_MAX_RUNGS)]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from tuner.app.data.columns import Columns, Floats, Numbers, joined
-from tuner.app.data.outcome_words import CODES, RUNNING
+from tuner.app.data.outcome_words import code_of_attempt
 from tuner.app.data.trials.columns import seconds
 from tuner.devices.device import Device, DeviceId
 from tuner.queries.dispatchers import has_our_tables, read_dispatchers
@@ -151,6 +151,7 @@ class GrowingLeases:
                 LeaseRow.released_at,
                 AttemptRow.number,
                 AttemptRow.outcome,
+                AttemptRow.cause,
                 AttemptRow.started_at,
                 AttemptRow.ended_at,
                 AttemptRow.dispatcher_id,
@@ -179,7 +180,7 @@ def _named(row: sa.Row[Any]) -> Mapping[str, object]:
         "device_ids": row.device_id,
         "slots": row.held_slot,
         "shares": row.share,
-        "words": CODES[row.outcome.value] if row.outcome else RUNNING,
+        "words": code_of_attempt(row.outcome, row.cause),
         "started_at_s": seconds(row.leased_at),
         "ended_at_s": seconds(row.released_at),
         "hello_at_s": seconds(row.started_at),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import sqlalchemy as sa
 
 from tuner.launch.request import trial_environment
 from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.results.command_line import read_program
 from tuner.queries.trials.attempts import StoredAttempt
-from tuner.results.command_line import read_program
 from tuner.search_spaces import ParamValue
 from tuner.store.schema.models import DispatcherRow
 
@@ -24,7 +24,7 @@ def read_command_alone(
     params: Mapping[str, ParamValue],
     attempt: StoredAttempt | None,
 ) -> str | None:
-    """A line for a shell; None where the tuner did not run the trial.
+    """Lines for a shell, one for each step; None where the tuner did not run the trial.
 
     Args:
         connection: One that sees a single instant.
@@ -62,12 +62,14 @@ def command_alone(
     line = program.line(params, builtins)
     if line is None:
         return None
-    if program.argv:
-        line = f"{_environment(number, params, attempt)} {line}"
-    return f"cd {shlex.quote(folder)} && {line}"
+    variables = _environment(number, params, attempt) if program.argv else ()
+    return " \\\n".join([f"cd {shlex.quote(folder)} &&", *variables, line])
 
 
-def _environment(number: int, params: Mapping[str, ParamValue], attempt: StoredAttempt) -> str:
+def _environment(
+    number: int, params: Mapping[str, ParamValue], attempt: StoredAttempt
+) -> Iterator[str]:
+    """An assignment for each variable."""
     variables = trial_environment(
         params,
         number=number,
@@ -75,4 +77,5 @@ def _environment(number: int, params: Mapping[str, ParamValue], attempt: StoredA
         seed=attempt.seed,
         checkpoint_dir=_CHECKPOINTS,
     )
-    return shlex.join(["env", *(f"{name}={value}" for name, value in variables.items())])
+    for name, value in variables.items():
+        yield f"{name}={shlex.quote(value)}"

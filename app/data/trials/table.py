@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from tuner.app.data.outcome_words import ALL_WORDS, CODES, WAITING, shown
 from tuner.app.data.trials.columns import TrialColumns
+from tuner.app.data.trials.costs import NO_COSTS, TrialCosts
 from tuner.queries.studies import Objective
 from tuner.queries.trials.params import read_fixed, read_whole_params
 from tuner.search_spaces import ParamValue
@@ -66,12 +67,16 @@ def words_of(trials: TrialColumns) -> list[str]:
 
 
 def table_of(
-    trials: TrialColumns, objectives: Sequence[Objective], params: Params, now: datetime
+    trials: TrialColumns,
+    objectives: Sequence[Objective],
+    params: Params,
+    now: datetime,
+    costs: TrialCosts = NO_COSTS,
 ) -> dict[str, list[Cell]]:
     """Columns by their titles.
 
     Durations are those of the attempts, until now for a trial that runs. The last report is shown
-    of trials that have not ended, where there are any.
+    of trials that have not ended, where there are any; costs where they are known of any trial.
     """
     columns: dict[str, list[Cell]] = {
         "trial": list(trials.numbers.tolist()),
@@ -89,12 +94,33 @@ def table_of(
             columns[f"last {objective.name}"] = [_or_none(each) for each in last]
     durations_s = trials.durations_s(now.timestamp()).round(1).tolist()
     columns["duration (s)"] = [_or_none(each) for each in durations_s]
+    ids = trials.ids.tolist()
+    for title, by_trial in (
+        ("device-hours", costs.device_hours),
+        ("energy (kWh)", costs.energy_kwh),
+    ):
+        if by_trial:
+            columns[title] = [by_trial.get(trial_id) for trial_id in ids]
     columns["started (UTC)"] = [_instant(each) for each in trials.started_at_s.tolist()]
     for name in _names(params):
         title = name if name not in columns else f"{name} (parameter)"
-        cells = [params.get(trial_id, {}).get(name) for trial_id in trials.ids.tolist()]
+        cells = [params.get(trial_id, {}).get(name) for trial_id in ids]
         columns[title] = _alike(cells)
     return columns
+
+
+def titles_of(
+    trials: TrialColumns,
+    objectives: Sequence[Objective],
+    params: Params,
+    now: datetime,
+    costs: TrialCosts = NO_COSTS,
+) -> list[str]:
+    """Titles of the columns of `table_of`, from few rows."""
+    is_needed = np.zeros(len(trials), dtype=np.bool_)
+    for has in (trials.is_infeasible, ~np.isnan(trials.last_steps)):
+        is_needed[np.flatnonzero(has)[:1]] = True
+    return list(table_of(trials.where(is_needed), objectives, params, now, costs))
 
 
 def _names(params: Params) -> list[str]:

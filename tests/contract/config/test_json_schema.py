@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft7Validator
 from typer.testing import CliRunner
@@ -300,7 +301,15 @@ PARENTS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("key", list(all_keys(SCHEMA)), ids=lambda key: key.dotted)
+def keys_by_cost() -> list[ParameterSet]:
+    """What stands in a parameter of a search space is tried beside many others."""
+    return [
+        pytest.param(key, id=key.dotted, marks=[pytest.mark.slow] * ("NAME" in key.path))
+        for key in all_keys(SCHEMA)
+    ]
+
+
+@pytest.mark.parametrize("key", keys_by_cost())
 def test_value_that_the_schema_refuses_is_refused_by_the_tuner(key, tmp_path: Path) -> None:
     assert len(VALUES) > 150
     for value in VALUES:
@@ -332,6 +341,7 @@ def _at(document: Any, path: tuple[str, ...]) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 @settings(
     max_examples=400,
     deadline=None,

@@ -7,7 +7,7 @@ from datetime import UTC
 import pytest
 
 from tests.fakes import FakeClock
-from tuner.clock import Clock, SystemClock
+from tuner.host.clock import Clock, SystemClock
 
 
 @pytest.mark.parametrize("clock", [FakeClock(), SystemClock()], ids=["fake", "system"])

@@ -75,7 +75,7 @@ class Player:
         """Begins or resumes a trial and trains it as far as it may; False where none is left."""
         search.sync()
         asked = search.resume()
-        if asked is None and search.n_begun < self.n_trials:
+        if asked is None and search.counts.n_begun < self.n_trials:
             asked = search.ask()
         if asked is None:
             asked = search.resume(is_last=True)

@@ -17,6 +17,7 @@ from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
 
+@pytest.mark.slow
 class TestCurveGP(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:

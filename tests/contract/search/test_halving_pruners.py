@@ -142,7 +142,7 @@ def test_three_dispatchers_take_no_trial_twice(make_pruner: MakePruner, url: str
         player.play(views)
         for each in views:
             each.sync()
-        assert len({each.n_paused for each in views}) == 1
+        assert len({each.counts.n_paused for each in views}) == 1
         trials = player.end(views[0])
     assert ended(trials)
     assert len(player.seen) == len(set(player.seen))

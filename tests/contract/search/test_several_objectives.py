@@ -66,7 +66,7 @@ class Trainer:
 
     def turn(self, search: StudySearch) -> bool:
         asked = search.resume()
-        if asked is None and search.n_begun < N_TRIALS:
+        if asked is None and search.counts.n_begun < N_TRIALS:
             asked = search.ask()
         if asked is None:
             asked = search.resume(is_last=True)
@@ -127,7 +127,7 @@ def test_trials_behind_the_front_are_stopped(make_pruner: MakePruner, url: str) 
     with searching(url, make_pruner) as search:
         while trainer.turn(search):
             pass
-        assert search.n_paused == 0
+        assert search.counts.n_paused == 0
         states = ended(search)
     assert states[0] is TrialState.COMPLETE, "the first of all passes"
     assert TrialState.PRUNED in states
@@ -141,7 +141,7 @@ def test_without_checkpoints_they_are_stopped_too(make_pruner: MakePruner, url: 
         assert search.stop_instead_of_pausing()
         while trainer.turn(search):
             pass
-        assert search.n_paused == 0
+        assert search.counts.n_paused == 0
         assert set(ended(search)) == {TrialState.COMPLETE, TrialState.PRUNED}
 
 

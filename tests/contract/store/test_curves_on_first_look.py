@@ -28,7 +28,7 @@ from tuner.config import Direction
 from tuner.search.samplers.bounded import bounded
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database
-from tuner.store.optuna_tables import lazy_curve
+from tuner.store.optuna_tables.curves import lazy_curve
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 X = optuna.distributions.FloatDistribution(0.0, 1.0)
@@ -38,7 +38,7 @@ STRANGE = (math.nan, math.inf, -math.inf)
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.store.optuna_tables.curve_reads.BATCH_SIZE", 7)
+    monkeypatch.setattr("tuner.store.optuna_tables.curves.reads.BATCH_SIZE", 7)
     assert lazy_curve.BATCH_SIZE > 7
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.databases import new_database
+from tests.integration.app.pages import show_database
 from tests.integration.app.paused_study import PausedStudy, run_paused_study
 
 
@@ -21,6 +24,14 @@ def main_module_is_kept() -> Iterator[None]:
     main = sys.modules["__main__"]
     yield
     sys.modules["__main__"] = main
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Of a database with all tables and no rows, which the pages show."""
+    url = new_database(tmp_path)
+    show_database(monkeypatch, url)
+    return url
 
 
 @pytest.fixture(scope="session")

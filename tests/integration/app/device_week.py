@@ -15,7 +15,7 @@ from tests.integration.stored_studies import seeded
 from tuner.attempt import AttemptState, Outcome
 from tuner.devices.device import DeviceKind
 from tuner.devices.idle_causes import IdleCause
-from tuner.process_identity import own_process
+from tuner.host.process_identity import own_process
 from tuner.store.schema.models import (
     AttemptRow,
     AttemptUsageRow,

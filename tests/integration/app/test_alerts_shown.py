@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from optuna.trial import TrialState, create_trial
-from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
+from tests.integration.app.pages import opened, show_database
 from tests.integration.stored_studies import seeded
-from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.queries.locate import StoredStudy, stored_studies
 from tuner.queries.status import read_status
 from tuner.terminal.studies import status_text
@@ -25,11 +24,8 @@ def test_a_failure_rate_is_shown_on_both(tmp_path: Path, monkeypatch: pytest.Mon
     failed = [create_trial(state=TrialState.FAIL)] * 2
     seeded.add_study(url, "bad", [*failed, *[create_trial(value=0.5)] * 4])
     seeded.add_study(url, "good", [create_trial(value=0.5)] * 6)
-    monkeypatch.setenv(DATABASE_VARIABLE, url)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
-    script = "from tuner.app.views import shell, studies\nshell.sidebar()\nstudies.page()"
-    test = AppTest.from_string(script, default_timeout=30).run()
-    assert [each.message for each in test.exception] == []
+    show_database(monkeypatch, url)
+    test = opened("studies")
     assert [each.value for each in test.main.text] == [f"Alert, study bad: {TEXT}."]
     now = datetime.now(UTC)
     with sa.create_engine(url).connect() as connection:

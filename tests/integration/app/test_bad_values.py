@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
 
-from tests.integration.app.test_pages import figures, opened, url
+from tests.integration.app.pages import figures, opened
 from tests.integration.stored_studies import seeded
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.page_data import look_at
@@ -17,7 +17,6 @@ from tuner.attempt import Cause, Outcome
 from tuner.queries.studies import read_objectives
 from tuner.queries.trials.listing import Choice, read_trials
 
-__all__ = ["url"]
 INF = float("inf")
 LATER = seeded.NOW + timedelta(hours=1)
 
@@ -56,8 +55,10 @@ def test_out_of_memory_and_nan_are_outcomes_everywhere(url: str) -> None:
         each.get("name") for figure in figures(opened("convergence")) for each in figure["data"]
     }
     assert {"out of memory", "not a number", "pruned"} <= names
-    page = opened("trials", trial=2)
-    assert (page.metric[0].label, page.metric[0].value) == ("outcome", "not a number")
+    page = opened("trials", state={"trial": 2})
+    assert page.markdown[0].value.startswith("**Not a number**")
+    leases = look.leases(look.studies()["first"], LATER)
+    assert [ALL_WORDS[code] for code in leases.columns.words.tolist()] == EXPECTED
 
 
 @pytest.mark.parametrize("word", EXPECTED)
@@ -82,7 +83,7 @@ def test_trials_that_report_only_infinite_values_are_named(url: str) -> None:
     assert said == ["Trial 0 reported only infinite values or NaN: no curve."]
     drawn = {number for each in figures(page)[0]["data"] for number in _numbers(each)}
     assert drawn == {1, 2}
-    alone = opened("trials", trial=0)
+    alone = opened("trials", state={"trial": 0})
     assert [each.value for each in alone.caption if "infinite" in each.value] == [
         "All 2 reported values of accuracy are infinite or NaN."
     ]

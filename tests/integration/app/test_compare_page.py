@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
-import pytest
 from optuna.distributions import FloatDistribution
 from optuna.trial import create_trial
-from streamlit.testing.v1 import AppTest
 
-from tests.databases import new_database
 from tests.integration.app.charts import numbers_of
+from tests.integration.app.pages import figures, opened
 from tests.integration.stored_studies import seeded
-from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 _TIMEOUT_S = 30
 _SCRIPT = "from tuner.app.views import compare, shell\nshell.sidebar()\ncompare.page()"
 
 
-@pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    url = new_database(tmp_path)
-    monkeypatch.setenv(DATABASE_VARIABLE, url)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
-    return url
-
-
-def opened(**address: str | list[str]) -> AppTest:
-    test = AppTest.from_string(_SCRIPT, default_timeout=_TIMEOUT_S)
-    for key, value in address.items():
-        test.query_params[key] = value
-    test.run()
-    assert [each.message for each in test.exception] == []
-    assert [each.value for each in test.error] == []
-    return test
-
-
-def figures(test: AppTest) -> list[dict[str, Any]]:
-    components = [json.loads(each.proto.json) for each in test.get("bidi_component")]
-    return [json.loads(each["figure"]) for each in components]
-
-
 def test_a_link_restores_trials_with_their_differences_first(url: str) -> None:
     seeded.add_first_study(url)
-    test = opened(trials="0,1,3")
+    test = opened("compare", trials="0,1,3")
     table = test.dataframe[1].value
     assert list(table.columns) == ["", "trial 0", "trial 1", "trial 3"]
     rows = {row[""]: row for _, row in table.iterrows()}
@@ -60,7 +30,7 @@ def test_a_link_restores_trials_with_their_differences_first(url: str) -> None:
 
 def test_fewer_than_two_and_missing_trials_are_said(url: str) -> None:
     seeded.add_first_study(url)
-    test = opened(trials="1,99")
+    test = opened("compare", trials="1,99")
     assert "no trial 99" in test.warning[0].value
     assert test.info[0].value == "Select 2 to 10 trials at their left."
 
@@ -78,7 +48,7 @@ def test_studies_with_a_band_over_seeds(url: str) -> None:
     add_run(url, "run-2", [5.0, 2.0])
     add_run(url, "else", [4.0, 4.0])
     add_run(url, "latency", [4.0, 4.0], "ms")
-    test = opened(studies=["run-1", "run-2", "else", "latency"])
+    test = opened("compare", studies=["run-1", "run-2", "else", "latency"])
     assert any(
         each.value == "Not drawn, without the objective loss (minimize): latency."
         for each in test.main.caption

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,10 @@ import sqlalchemy as sa
 from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
+from tests.integration.app.pages import opened, show_database
 from tests.integration.stored_studies import seeded
 from tuner.app.views import permission
 from tuner.monitoring.dashboard_process import (
-    DATABASE_VARIABLE,
-    STUDY_VARIABLE,
     TOKEN_VARIABLE,
     USERS_VARIABLE,
 )
@@ -29,20 +29,11 @@ _TIMEOUT_S = 30
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     url = new_database(tmp_path)
     seeded.add_first_study(url)
-    monkeypatch.setenv(DATABASE_VARIABLE, url)
+    show_database(monkeypatch, url)
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
     permission._doorkeeper.cache_clear()
     yield url
     permission._doorkeeper.cache_clear()
-
-
-def opened(page: str, **state: object) -> AppTest:
-    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
-    test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
-    for key, value in state.items():
-        test.session_state[key] = value
-    return test.run()
 
 
 def unlocked(token: str = TOKEN) -> AppTest:
@@ -68,7 +59,7 @@ def commands(url: str) -> list[tuple[object, ...]]:
 def test_without_the_token_there_is_no_button(url: str) -> None:
     test = opened("control")
     assert [each.label for each in test.button] == ["Unlock"]
-    assert [each.label for each in opened("trials", trial=4).button] == ["All trials"]
+    assert [each.label for each in opened("trials", state={"trial": 4}).button] == ["All trials"]
 
 
 def test_a_dashboard_without_a_token_only_shows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +107,7 @@ def opened_enqueue(test: AppTest, text: str) -> AppTest:
 def test_enqueue_and_retry_make_trials_that_say_who_asked(url: str) -> None:
     test = opened_enqueue(unlocked(), "{lr: 0.01}")
     assert test.success[0].value == "Enqueued: trial 8."
-    page = opened("trials", trial=0, **{"who controls": "Ann (dashboard)@here"})
+    page = opened("trials", state={"trial": 0, "who controls": "Ann (dashboard)@here"})
     assert "Trial 9 waits" in press(page, "Retry trial").success[0].value
     with seeded.looking(url) as connection:
         query = "SELECT value_json FROM trial_user_attributes WHERE \"key\" = 'tuner:asked_by'"
@@ -129,11 +120,13 @@ def test_enqueue_and_retry_make_trials_that_say_who_asked(url: str) -> None:
 
 def test_a_trial_that_runs_can_be_stopped_and_one_that_has_ended_cannot(url: str) -> None:
     who = {"who controls": "Ann (dashboard)@here"}
-    done = press(opened("trials", trial=RUNNING, **who), "Stop trial")
+    done = press(opened("trials", state={"trial": RUNNING, **who}), "Stop trial")
     assert f"Asked of trial {RUNNING}: stop" in done.success[0].value
     ((name, trial, asked_by),) = commands(url)
     assert (name, trial, str(asked_by).partition("@")[0]) == ("stop", RUNNING, "Ann (dashboard)")
-    assert "Stop trial" not in [each.label for each in opened("trials", trial=0, **who).button]
+    assert "Stop trial" not in [
+        each.label for each in opened("trials", state={"trial": 0, **who}).button
+    ]
 
 
 def test_budget_is_changed_by_the_same_words(url: str) -> None:
@@ -169,6 +162,18 @@ def test_the_present_and_the_one_button_that_fits(url: str) -> None:
     assert ("Pause study" in labels, "Resume study" in labels) == (False, True)
     budget = paused.dataframe[0].value
     assert list(budget["budget"]) == ["trials", "time", "device-hours", "energy"]
+
+
+def test_running_since_the_start_or_a_later_resume(url: str) -> None:
+    since = "Running since "
+    seeded.add_study(url, "live", [])
+    seeded.add_dispatcher(url, "live", is_alive=True)
+    first = unlocked()
+    (told,) = [each.value for each in first.caption if each.value.startswith(since)]
+    assert f"(pid {os.getpid()})." in told.replace("\\", "")
+    resumed = press(press(first, "Pause study").run(), "Resume study").run()
+    (told,) = [each.value for each in resumed.caption if each.value.startswith(since)]
+    assert "by says to be Ann " in told
 
 
 def test_a_budget_below_what_is_spent_asks_first(url: str) -> None:

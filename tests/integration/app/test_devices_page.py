@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from optuna.trial import create_trial
 from streamlit.testing.v1 import AppTest
 
-from tests.databases import new_database
 from tests.integration.app.device_week import add_week
+from tests.integration.app.pages import figures, fine, opened
 from tests.integration.stored_studies import seeded
-from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 _SCRIPT = "from tuner.app.views import devices, shell\nshell.sidebar()\ndevices.page()"
-
-
-@pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a database that the page shows."""
-    url = new_database(tmp_path)
-    monkeypatch.setenv(DATABASE_VARIABLE, url)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
-    return url
-
-
-def opened() -> AppTest:
-    return fine(AppTest.from_string(_SCRIPT, default_timeout=60).run())
-
-
-def fine(test: AppTest) -> AppTest:
-    assert [each.message for each in test.exception] == []
-    assert [each.value for each in test.error] == []
-    return test
-
-
-def figures(test: AppTest) -> list[dict[str, Any]]:
-    components = [json.loads(each.proto.json) for each in test.get("bidi_component")]
-    return [json.loads(each["figure"]) for each in components]
 
 
 def titles(figure: dict[str, Any]) -> list[str]:
@@ -59,15 +32,15 @@ def now() -> datetime:
 
 def test_a_study_without_a_trial(url: str) -> None:
     seeded.add_study(url, "empty", [])
-    test = opened()
-    assert "given no device" in test.info[0].value
+    test = opened("devices")
+    assert test.info[0].value == "No trial of this study has started yet."
     assert figures(test) == []
 
 
 def test_a_single_trial(url: str) -> None:
     seeded.add_study(url, "one", [create_trial(value=0.5)])
     seeded.add_attempt(url, seeded.add_dispatcher(url, "one", is_ended=True), 0)
-    test = opened()
+    test = opened("devices")
     (timeline,) = figures(test)
     assert [trace["name"] for trace in timeline["data"]] == ["completed"]
     (totals,) = test.dataframe
@@ -78,7 +51,7 @@ def test_a_single_trial(url: str) -> None:
 def test_two_hosts_have_a_timeline_each(url: str) -> None:
     seeded.add_first_study(url)
     seeded.add_attempt(url, seeded.add_dispatcher(url, "first", host="elsewhere"), 1)
-    test = opened()
+    test = opened("devices")
     hosts = {each.value for each in test.subheader}
     assert hosts == {seeded.HERE, "elsewhere"}
     assert set(test.dataframe[-1].value["host"]) == hosts
@@ -86,12 +59,15 @@ def test_two_hosts_have_a_timeline_each(url: str) -> None:
 
 def test_a_database_of_optuna_alone(url: str) -> None:
     seeded.add_study(url, "plain", [create_trial(value=0.5)], space=None)
-    assert "given no device" in opened().info[0].value
+    test = opened("devices")
+    assert any("No devices are recorded" in each.value for each in test.main.caption)
+    (timeline,) = figures(test)
+    assert [trace["name"] for trace in timeline["data"]] == ["completed"]
 
 
 def test_a_week_with_causes_numbers_and_units(url: str) -> None:
     add_week(url, now() - timedelta(seconds=1), n_devices=2, days=7, trial_s=7_200)
-    test = opened()
+    test = opened("devices")
     timeline, heat = figures(test)
     names = [trace["name"] for trace in timeline["data"]]
     assert {"completed", "pruned", "failed"} <= set(names)
@@ -116,7 +92,7 @@ def test_a_week_with_causes_numbers_and_units(url: str) -> None:
 
 def test_what_is_asked_for_is_shown(url: str) -> None:
     add_week(url, now(), n_devices=2, days=1, trial_s=7_200)
-    test = opened()
+    test = opened("devices")
     span, colour, heat = test.segmented_control
     span.set_value("6 h")
     colour.set_value("trial")
@@ -140,7 +116,7 @@ def test_a_wide_trial_has_one_colour_on_all_its_devices(url: str) -> None:
             "released_at) SELECT attempt_id, 2, 1, share, leased_at, released_at "
             "FROM tuner_leases WHERE attempt_id = 1"
         )
-    test = opened()
+    test = opened("devices")
     test.segmented_control[1].set_value("trial")
     timeline = figures(fine(test.run()))[0]
     (trace,) = timeline["data"]

@@ -12,8 +12,8 @@ from optuna.trial import create_trial
 from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
+from tests.integration.app.pages import fine, opened, show_database
 from tests.integration.stored_studies import seeded
-from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 _FLOAT = optuna.distributions.FloatDistribution(0, 1)
 #: By page: what stands in its address, as Streamlit writes it.
@@ -66,21 +66,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def _shown(studies: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_VARIABLE, studies)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
-
-
-def opened(page: str, address: Mapping[str, str | list[str]]) -> AppTest:
-    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
-    test = AppTest.from_string(script, default_timeout=60)
-    test.query_params.update(address)
-    return fine(test.run())
-
-
-def fine(test: AppTest) -> AppTest:
-    assert [each.message for each in test.exception] == []
-    assert [each.value for each in test.error] == []
-    return test
+    show_database(monkeypatch, studies)
 
 
 def seen(test: AppTest) -> list[Any]:
@@ -102,7 +88,7 @@ def widgets(test: AppTest) -> dict[str, Any]:
 )
 def test_a_link_shows_what_was_chosen(page: str, address: dict[str, str | list[str]]) -> None:
     study = {"study": "shown"}
-    plain, linked = opened(page, study), opened(page, study | address)
+    plain, linked = opened(page, **study), opened(page, **study | address)
     assert linked.query_params == study | address
     assert seen(linked) != seen(plain)
     choose(plain, widgets(linked))
@@ -123,11 +109,11 @@ def test_what_is_no_choice_is_left_out(page: str) -> None:
     strange = {"against": "money", "objective": "no such", "beside": "none", "figure": "pie"}
     strange |= {"last": "9 h", "heat": "", "log_x": "perhaps", "outcome": "odd", "n": "-3"}
     study = {"study": "shown"}
-    assert seen(opened(page, study | strange)) == seen(opened(page, study))
+    assert seen(opened(page, **study | strange)) == seen(opened(page, **study))
 
 
 def test_a_choice_of_another_study_is_left_out() -> None:
-    test = opened("convergence", {"study": "shown", "objective": "latency", "beside": "of two"})
+    test = opened("convergence", study="shown", objective="latency", beside="of two")
     assert test.metric[0].label == "best latency"
     test.selectbox(key="study").set_value("of two")
     assert fine(test.run()).metric[0].label == "best score"

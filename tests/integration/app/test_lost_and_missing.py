@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import create_trial
-from streamlit.testing.v1 import AppTest
 
 from tests.databases import new_database
+from tests.integration.app.pages import fine, opened, show_database
 from tests.integration.stored_studies import seeded
 from tuner.app.data.file_identity import log_of
 from tuner.app.data.page_data import look_at
 from tuner.errors import StoreError
-from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.store.connection.database import parse_url
 from tuner.store.connection.filesystem import path_of
 
@@ -90,22 +89,8 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     url = new_database(tmp_path)
     add_study(url, [1.0], "old")
     add_study(url, [1.0, 2.0, 3.0], "new")
-    monkeypatch.setenv(DATABASE_VARIABLE, url)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
+    show_database(monkeypatch, url)
     return url
-
-
-def opened(page: str, **address: str) -> AppTest:
-    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
-    test = AppTest.from_string(script, default_timeout=30)
-    test.query_params.update(address)
-    return fine(test.run())
-
-
-def fine(test: AppTest) -> AppTest:
-    assert [each.message for each in test.exception] == []
-    assert [each.value for each in test.error] == []
-    return test
 
 
 PAGES = ("convergence", "curves", "parameters", "trials", "devices", "best", "control")

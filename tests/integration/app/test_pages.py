@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
 from optuna.trial import TrialState, create_trial
 from streamlit.testing.v1 import AppTest
 
-from tests.databases import new_database
 from tests.integration.app.charts import numbers_of
 from tests.integration.app.device_week import add_week
-from tests.integration.app.population_study import add_population
+from tests.integration.app.pages import TIMEOUT_S, figures, fine, opened
+from tests.integration.app.population_study import SPACE, add_population
 from tests.integration.stored_studies import seeded
+from tuner.app.data.page_data import look_at
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
@@ -24,36 +23,7 @@ PAGES = (
     *("studies", "convergence", "curves", "parameters"),
     *("trials", "compare", "devices", "best", "control"),
 )
-_TIMEOUT_S = 30
 FLOAT = optuna.distributions.FloatDistribution(0, 1)
-
-
-@pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a database that the pages show."""
-    url = new_database(tmp_path)
-    monkeypatch.setenv(DATABASE_VARIABLE, url)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
-    return url
-
-
-def opened(page: str, **state: object) -> AppTest:
-    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
-    test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
-    for key, value in state.items():
-        test.session_state[key] = value
-    return fine(test.run())
-
-
-def fine(test: AppTest) -> AppTest:
-    assert [each.message for each in test.exception] == []
-    assert [each.value for each in test.error] == []
-    return test
-
-
-def figures(test: AppTest) -> list[dict[str, Any]]:
-    components = [json.loads(each.proto.json) for each in test.get("bidi_component")]
-    return [json.loads(each["figure"]) for each in components]
 
 
 def seed(url: str, kind: str) -> None:
@@ -114,16 +84,16 @@ def test_every_page_shows_every_kind_of_study(url: str, kind: str) -> None:
 
 def test_the_whole_dashboard_begins_with_the_studies(url: str) -> None:
     seeded.add_first_study(url)
-    test = fine(AppTest.from_file(str(MAIN), default_timeout=_TIMEOUT_S).run())
+    test = fine(AppTest.from_file(str(MAIN), default_timeout=TIMEOUT_S).run())
     assert [each.value for each in test.title] == ["Studies"]
-    assert list(test.dataframe[0].value["study"]) == ["first"]
+    assert list(test.dataframe[0].value["study"]) == ["convergence?study=first"]
     assert test.query_params["study"] == "first"
 
 
 def test_the_address_names_the_study(url: str) -> None:
     seeded.add_first_study(url, "first")
     seeded.add_study(url, "second", [])
-    test = AppTest.from_file(str(MAIN), default_timeout=_TIMEOUT_S)
+    test = AppTest.from_file(str(MAIN), default_timeout=TIMEOUT_S)
     test.query_params["study"] = "first"
     assert fine(test.run()).selectbox(key="study").value == "first"
 
@@ -162,7 +132,7 @@ def test_a_study_of_another_objective_is_not_drawn_on_this_axis(url: str) -> Non
     trials = [create_trial(value=1.0 / (i + 1)) for i in range(5)]
     seeded.add_study(url, "other", trials, directions=("minimize",), objectives=("loss",))
     seeded.add_study(url, "shown", [create_trial(value=0.1 * i) for i in range(5)])
-    test = opened("convergence", beside="other")
+    test = opened("convergence", state={"beside": "other"})
     notes = [each.value for each in test.main.caption]
     assert notes[1:] == ["Study other is not drawn: it has no objective accuracy, only loss."]
     (figure,) = figures(test)
@@ -181,14 +151,14 @@ def test_another_study_is_drawn_with_its_own_objective_and_direction(url: str) -
     )
     ours = [create_trial(value=9.0) for _ in range(5)]
     seeded.add_study(url, "shown", ours, directions=("maximize",), objectives=("loss",))
-    (figure,) = figures(opened("convergence", beside="other"))
+    (figure,) = figures(opened("convergence", state={"beside": "other"}))
     (theirs,) = [each for each in figure["data"] if each["name"] == "best of other"]
     assert numbers_of(theirs["y"]) == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
 
 
 def test_a_trial_among_its_rivals_with_the_reason(url: str) -> None:
     seeded.add_first_study(url)
-    test = opened("curves", trial_among_rivals=2)
+    test = opened("curves", state={"trial_among_rivals": 2})
     assert test.subheader[0].value == "Trial 2"
     assert "pruned" in test.code[0].value
     assert test.query_params["trial"] == "2"
@@ -196,9 +166,12 @@ def test_a_trial_among_its_rivals_with_the_reason(url: str) -> None:
 
 def test_a_population_shows_who_went_on_from_whom(url: str) -> None:
     add_population(url)
-    test = opened("curves", trial_among_rivals=12)
-    assert [each.value for each in test.subheader] == ["Population", "Trial 12"]
-    _, figure = figures(test)
+    test = opened("curves", state={"trial_among_rivals": 12})
+    assert [each.value for each in test.subheader] == ["Population", "Schedule", "Trial 12"]
+    _, figure, schedule = figures(test)
+    assert [schedule["layout"][axis]["title"]["text"] for axis in ("yaxis", "yaxis2")] == list(
+        SPACE
+    )
     names = [each.get("name", "") for each in figure["data"]]
     assert names[-3:] == ["replaced (15)", "copy (15)", "training of trial 12"]
     copies = figure["data"][-2]
@@ -220,11 +193,47 @@ def test_trials_are_filtered_by_outcome(url: str) -> None:
     assert list(fine(test.run()).dataframe[0].value["trial"]) == [3]
 
 
+@pytest.mark.parametrize("page", ["studies", "trials", "devices", "best"])
+def test_cells_without_a_value_are_blank(url: str, page: str) -> None:
+    seeded.add_first_study(url)
+    tables = opened(page).dataframe
+    assert tables
+    assert [each.proto.placeholder for each in tables] == [""] * len(tables)
+    assert all(each.proto.HasField("placeholder") for each in tables)
+
+
+def test_trials_have_their_costs_to_sort_and_filter_by(url: str) -> None:
+    seeded.add_first_study(url)
+    shown = opened("trials").dataframe[0].value.set_index("trial")
+    look = look_at(url)
+    study = look.studies()["first"]
+    n_ended = 0
+    for number in shown.index.tolist():
+        found = look.trial(study, number, seeded.NOW + timedelta(hours=1))
+        assert found is not None
+        uses = [each.use for each in found.trial.attempts]
+        times_s = [each.device_s for each in uses if each.device_s is not None]
+        if not uses or len(times_s) < len(uses):
+            continue
+        n_ended += 1
+        assert shown["device-hours"][number] == pytest.approx(sum(times_s) / 3600)
+        told = [each.energy_kwh for each in uses if each.energy_kwh is not None]
+        if told:
+            assert shown["energy (kWh)"][number] == pytest.approx(sum(told))
+    assert n_ended > 2
+    least = shown["device-hours"].min()
+    passed = opened("trials", where=f"device-hours > {least}").dataframe[0].value
+    assert set(passed["trial"]) == set(shown.index[shown["device-hours"] > least])
+
+
 def test_one_trial_shows_its_attempts_and_why(url: str) -> None:
     seeded.add_first_study(url)
-    test = opened("trials", trial=3)
+    test = opened("trials", state={"trial": 3})
     assert test.title[0].value == "Trial 3"
-    assert [each.value for each in test.subheader][-2:] == ["Attempt 2", "Attempt 1"]
+    sections = [each.value for each in test.subheader]
+    assert sections[:2] == ["Log", "Parameters"]
+    assert sections[2:4] == ["Attempt 2", "Attempt 1"]
+    assert test.markdown[0].value.startswith("**Out of memory**, after 2 attempts: ")
     assert any("out of memory" in each.value for each in test.code)
     fine(test.button[0].click().run())
     assert test.title[0].value == "Trials"
@@ -232,7 +241,7 @@ def test_one_trial_shows_its_attempts_and_why(url: str) -> None:
 
 def test_one_trial_shows_what_its_devices_did(url: str) -> None:
     add_week(url, datetime.now(UTC), n_devices=1, days=0.1, trial_s=600)
-    test = opened("trials", trial=3)
+    test = opened("trials", state={"trial": 3})
     assert "Usage" in [each.value for each in test.subheader]
     assert "Means over 5 s." in [each.value for each in test.main.caption]
     (figure,) = figures(test)
@@ -243,15 +252,15 @@ def test_one_trial_shows_what_its_devices_did(url: str) -> None:
 
 def test_a_trial_whose_devices_nobody_looked_at_says_so(url: str) -> None:
     seeded.add_first_study(url)
-    test = opened("trials", trial=0)
-    assert any("Nobody has looked" in each.value for each in test.main.caption)
+    test = opened("trials", state={"trial": 0})
+    assert any("No device usage was recorded" in each.value for each in test.main.caption)
     # A trial that waits never had a device.
-    assert "Usage" not in [each.value for each in opened("trials", trial=5).subheader]
+    assert "Usage" not in [each.value for each in opened("trials", state={"trial": 5}).subheader]
 
 
 def test_one_trial_shows_the_states_it_has_saved(url: str) -> None:
     seeded.add_first_study(url)
-    test = opened("trials", trial=3)
+    test = opened("trials", state={"trial": 3})
     assert "Checkpoints" in [each.value for each in test.subheader]
     shown = test.dataframe[-1].value
     assert list(shown["attempt"]) == [2, 1]
@@ -265,24 +274,19 @@ def test_one_trial_shows_the_states_it_has_saved(url: str) -> None:
 
 def test_a_trial_without_a_saved_state_has_no_table_of_them(url: str) -> None:
     seeded.add_first_study(url)
-    test = opened("trials", trial=1)
+    test = opened("trials", state={"trial": 1})
     assert test.title[0].value == "Trial 1"
     assert "Checkpoints" not in [each.value for each in test.subheader]
 
 
 def test_the_address_names_the_trial(url: str) -> None:
     seeded.add_first_study(url)
-    test = AppTest.from_string(
-        "from tuner.app.views import shell, trials\nshell.sidebar()\ntrials.page()",
-        default_timeout=_TIMEOUT_S,
-    )
-    test.query_params["trial"] = "0"
-    assert fine(test.run()).title[0].value == "Trial 0"
+    assert opened("trials", trial="0").title[0].value == "Trial 0"
 
 
 def test_a_trial_that_is_not_there(url: str) -> None:
     seeded.add_first_study(url)
-    assert "no trial 99" in opened("trials", trial=99).warning[0].value
+    assert "no trial 99" in opened("trials", state={"trial": 99}).warning[0].value
 
 
 def test_best_tells_of_fresh_runs(url: str) -> None:
@@ -320,6 +324,32 @@ def test_a_database_that_is_gone_is_said_and_is_no_accident(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(DATABASE_VARIABLE, f"sqlite:///{tmp_path}/none.db")
-    test = AppTest.from_file(str(MAIN), default_timeout=_TIMEOUT_S).run()
+    test = AppTest.from_file(str(MAIN), default_timeout=TIMEOUT_S).run()
     assert [each.message for each in test.exception] == []
     assert "There is no database" in test.error[0].value
+
+
+def test_a_study_of_optuna_alone_has_a_timeline_of_its_trials(url: str) -> None:
+    study = optuna.create_study(study_name="plain", storage=url)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=4)
+    (figure,) = figures(opened("devices"))
+    numbers = [int(text) for trace in figure["data"] for text in trace["text"]]
+    assert sorted(numbers) == [0, 1, 2, 3]
+    assert figure["layout"]["yaxis"]["title"]["text"] == "Trials at the same time"
+    spans = [x for trace in figure["data"] for x in numbers_of(trace["x"])]
+    known = [each.duration for each in study.trials]
+    assert sorted(spans) == pytest.approx(
+        sorted(each.total_seconds() * 1000 for each in known if each), abs=1
+    )
+
+
+def test_columns_of_trials_are_chosen_and_ordered(url: str) -> None:
+    seeded.add_first_study(url)
+    test = opened("trials")
+    (columns,) = [each for each in test.multiselect if each.label == "Columns"]
+    assert "lr" in columns.options
+    fine(columns.set_value(["lr", "outcome"]).run())
+    shown = test.dataframe[0].proto.column_order
+    assert list(shown) == ["trial", "lr", "outcome"]
+    linked = opened("trials", columns=["started (UTC)", "lr"])
+    assert list(linked.dataframe[0].proto.column_order) == ["trial", "started (UTC)", "lr"]

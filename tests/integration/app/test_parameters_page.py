@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.integration.app.charts import numbers_of
+from tests.integration.app.pages import figures, opened
 from tests.integration.app.paused_study import N_TRIALS, PausedStudy
-from tests.integration.app.test_pages import figures, opened
 from tests.integration.app.test_paused_trials import rows, show
 
 __all__ = ["show"]
@@ -29,7 +29,7 @@ def test_points_have_the_numbers_of_their_trials(
     paused_study: PausedStudy, show: Any, kind: str
 ) -> None:
     show(paused_study.end)
-    test = opened("parameters", figure=kind, with_pruned=True)
+    test = opened("parameters", state={"figure": kind, "with_pruned": True})
     known = known_values(paused_study, "'COMPLETE', 'PRUNED'")
     assert len(known) == N_TRIALS
     captions = " ".join(each.value for each in test.main.caption)
@@ -39,14 +39,17 @@ def test_points_have_the_numbers_of_their_trials(
     figure = figures(test)[-1]
     seen = set()
     for trace in figure["data"]:
-        if trace["type"] != "scatter" or "customdata" not in trace:
+        if trace["type"] not in ("scatter", "parcoords") or "customdata" not in trace:
             continue
         numbers = [int(each) for each in numbers_of(trace["customdata"])]
         seen |= set(numbers)
-        if trace["mode"] == "lines":
-            assert f"trial {numbers[0]}<br>" in trace["hovertemplate"]
-            value = float(trace["text"][0].rpartition(": ")[2])
-            assert value == pytest.approx(known[numbers[0]][1], rel=0.01)
+        if trace["type"] == "parcoords":
+            value_axis, x_axis = trace["dimensions"][:2]
+            pairs = zip(numbers_of(x_axis["values"]), numbers_of(value_axis["values"]), strict=True)
+            shown = dict(zip(numbers, pairs, strict=True))
+            assert shown == {number: pytest.approx(pair) for number, pair in known.items()}
+            told = zip(numbers, trace["meta"]["parallel"], strict=True)
+            assert all(text.startswith(f"Trial {number}. ") for number, text in told)
         if kind == "slices" and trace.get("xaxis", "x") == "x2":
             pairs = zip(numbers_of(trace["x"]), numbers_of(trace["y"]), strict=True)
             shown = dict(zip(numbers, pairs, strict=True))
@@ -63,7 +66,7 @@ def test_few_completed_trials_are_counted_and_have_no_surface(
 ) -> None:
     show(paused_study.end)
     known = known_values(paused_study, "'COMPLETE'")
-    test = opened("parameters", figure="contour")
+    test = opened("parameters", state={"figure": "contour"})
     captions = " ".join(each.value for each in test.main.caption)
     assert f"{len(known)} of {N_TRIALS} trials: those that are completed." in captions
     drawn = [trace["type"] for figure in figures(test) for trace in figure["data"]]

@@ -16,11 +16,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.integration.app.charts import numbers_of
+from tests.integration.app.pages import figures, fine, opened, show_database
 from tests.integration.app.paused_study import PausedStudy
-from tests.integration.app.test_pages import figures, fine, opened
 from tests.integration.stored_studies import seeded
 from tuner.app.report import write_report
-from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import read_objectives
 from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
@@ -59,8 +58,7 @@ def attempts(path: Path) -> dict[int, list[tuple[float, float]]]:
 @pytest.fixture
 def show(monkeypatch: pytest.MonkeyPatch) -> Any:
     def shown(path: Path) -> None:
-        monkeypatch.setenv(DATABASE_VARIABLE, f"sqlite:///{path}")
-        monkeypatch.delenv(STUDY_VARIABLE, raising=False)
+        show_database(monkeypatch, f"sqlite:///{path}")
 
     return shown
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 import sqlalchemy as sa
 from streamlit.testing.v1 import AppTest
 
 from benchmarks.database.stored import STUDY, make_study
+from tests.integration.app.pages import figures, opened, show_database
 from tests.integration.stored_studies import seeded
 from tuner.app.charts.parameters import MAX_TRIALS, Kind
 from tuner.app.data.devices.timeline import MAX_BARS_OF_A_DEVICE
 from tuner.app.data.trials.curves import MAX_CURVES
 from tuner.attempt import Outcome
-from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 from tuner.store.schema.models import AttemptRow
 
 N_TRIALS, N_REPORTS = 10_000, 10
@@ -38,23 +35,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def _shown(large: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(DATABASE_VARIABLE, large)
-    monkeypatch.delenv(STUDY_VARIABLE, raising=False)
+    show_database(monkeypatch, large)
 
 
-def opened(page: str, **address: str) -> AppTest:
-    script = f"from tuner.app.views import {page}, shell\nshell.sidebar()\n{page}.page()"
-    test = AppTest.from_string(script, default_timeout=_TIMEOUT_S)
-    test.query_params.update(address)
-    test.run()
-    assert [each.message for each in test.exception] == []
-    assert [each.value for each in test.error] == []
-    return test
-
-
-def figures(test: AppTest) -> list[dict[str, Any]]:
-    components = [json.loads(each.proto.json) for each in test.get("bidi_component")]
-    return [json.loads(each["figure"]) for each in components]
+def shown(page: str, **address: str) -> AppTest:
+    return opened(page, timeout_s=_TIMEOUT_S, **address)
 
 
 def captions(test: AppTest) -> str:
@@ -62,14 +47,14 @@ def captions(test: AppTest) -> str:
 
 
 def test_studies() -> None:
-    shown = opened("studies").dataframe[0].value
-    assert list(shown["study"]) == [STUDY]
-    assert [each.split()[0] for each in shown["trials"]] == [str(N_TRIALS)]
+    table = shown("studies").dataframe[0].value
+    assert list(table["study"]) == [f"convergence?study={STUDY}"]
+    assert [each.split()[0] for each in table["trials"]] == [str(N_TRIALS)]
 
 
 @pytest.mark.parametrize("against", ["trials", "wall time", "device-hours"])
 def test_convergence(against: str) -> None:
-    test = opened("convergence", against=against, forecast="true")
+    test = shown("convergence", against=against, forecast="true")
     assert [each.value for each in test.metric][1:3] == [str(N_TRIALS), "0"]
     (figure,) = figures(test)
     names = {trace["name"]: trace for trace in figure["data"]}
@@ -79,7 +64,7 @@ def test_convergence(against: str) -> None:
 
 
 def test_learning_curves() -> None:
-    test = opened("curves", trial="7")
+    test = shown("curves", trial="7")
     assert f"curves of {N_TRIALS} trials" in captions(test)
     (figure,) = figures(test)
     assert len(figure["data"]) <= MAX_CURVES + 10
@@ -88,7 +73,7 @@ def test_learning_curves() -> None:
 
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.value)
 def test_parameters(kind: Kind) -> None:
-    test = opened("parameters", figure=kind.value)
+    test = shown("parameters", figure=kind.value)
     n_completed, said = N_TRIALS - N_PRUNED, captions(test)
     assert f"{n_completed} of {N_TRIALS} trials: those that are completed." in said
     assert f"Drawn: {MAX_TRIALS[kind]} of these {n_completed} trials, the best" in said
@@ -96,9 +81,9 @@ def test_parameters(kind: Kind) -> None:
 
 
 def test_trials() -> None:
-    test = opened("trials")
+    test = shown("trials")
     assert len(test.dataframe[0].value) == N_TRIALS
-    test = opened("trials", outcome="pruned", where="width < 100")
+    test = shown("trials", outcome="pruned", where="width < 100")
     (table,) = (each.value for each in test.dataframe)
     assert 0 < len(table) < N_PRUNED
     assert set(table["outcome"]) == {"pruned"}
@@ -106,13 +91,13 @@ def test_trials() -> None:
 
 
 def test_one_trial() -> None:
-    test = opened("trials", trial="9999")
+    test = shown("trials", trial="9999")
     assert test.title[0].value == "Trial 9999"
     assert "Attempt 1" in [each.value for each in test.subheader]
 
 
 def test_devices() -> None:
-    test = opened("devices")
+    test = shown("devices")
     (totals,) = (each.value for each in test.dataframe)
     assert list(totals["attempts"]) == [N_TRIALS]
     (timeline, *_) = figures(test)
@@ -122,9 +107,9 @@ def test_devices() -> None:
 
 
 def test_best() -> None:
-    texts = [each.value for each in opened("best", n="3").code]
+    texts = [each.value for each in shown("best", n="3").code]
     assert texts[0].count("- study: bench") == 3
 
 
 def test_control() -> None:
-    assert "only shows" in opened("control").info[0].value
+    assert "only shows" in shown("control").info[0].value

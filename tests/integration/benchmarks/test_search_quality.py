@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
 from optuna.pruners import HyperbandPruner
 from optuna.samplers import RandomSampler
@@ -15,6 +17,7 @@ from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
+from benchmarks.search_quality.spoilt import WAYS
 from benchmarks.search_quality.systems import (
     AUTO,
     EARLIER_TASK,
@@ -28,6 +31,7 @@ from benchmarks.search_quality.systems import (
     wrong_transfer,
 )
 from benchmarks.search_quality.tasks import Task, read_task
+from tuner.search_spaces import ParamValue
 
 N_STEPS = 9
 NOT_HERE = {"Ray Tune, random + ASHA", "Syne Tune, random + ASHA"}
@@ -215,3 +219,50 @@ def test_guess_is_played_first(task: Task, name: str) -> None:
     assert search.next().params == guess
     ends = [task.table.curve(each(task)).values[-1] for each in (wrong_prior, right_prior)]
     assert ends[0] < ends[1]
+
+
+# -- tasks that are made harder ----------------------------------------------------------------
+
+
+def configurations(task: Task, n: int = 20) -> list[Mapping[str, ParamValue]]:
+    study = optuna.create_study(sampler=RandomSampler(seed=0))
+    return [task.space.suggest(study.ask()) for _ in range(n)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_harder_task_is_the_same_each_time_and_ends_as_well(task: Task, way: str) -> None:
+    harder = WAYS[way](task)
+    assert harder.best == task.best
+    for params in configurations(harder):
+        values = harder.train(params).values
+        assert values == WAYS[way](task).train(params).values
+        assert harder.regret(values[-1]) <= 1.0
+
+
+def test_the_order_is_turned_round_until_an_epoch_and_right_from_it_on(task: Task) -> None:
+    turned = WAYS["turned5"](task)
+    for one, other in pairwise(configurations(task)):
+        a, b = task.train(one).values, task.train(other).values
+        c, d = turned.train(one).values, turned.train(other).values
+        assert [x < y for x, y in zip(c[:5], d[:5], strict=True)] == [
+            x > y for x, y in zip(a[:5], b[:5], strict=True)
+        ]
+        assert (list(c[5:]), list(d[5:])) == (list(a[5:]), list(b[5:]))
+        assert max(c[:5]) < turned.median
+
+
+def test_what_is_searched_is_another_space(task: Task) -> None:
+    kinds = {way: WAYS[way](task).space.to_mapping() for way in WAYS}
+    assert sum(each["type"] == "categorical" for each in kinds["categories"].values()) == 5
+    assert {each["type"] for each in kinds["whole"].values()} == {"int"}
+    assert len(kinds["without_effect"]) == len(NAMES) + 15
+
+
+def test_with_noise_the_true_value_of_what_looked_best_counts(task: Task) -> None:
+    noisy, best = WAYS["noise"](task), WAYS["noise"](task).new_best()
+    params = configurations(task, 1)[0]
+    recorded, true = noisy.train(params), task.train(params)
+    for at_s, value in enumerate(recorded.values):
+        best.take(float(at_s), value)
+    place = int(np.argmax(recorded.values))
+    assert best.steps[-1].value == true.values[place] != recorded.values[place]

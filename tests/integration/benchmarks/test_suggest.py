@@ -60,7 +60,10 @@ def test_filled_database_is_a_study_of_optuna() -> None:
             assert (stored.state, stored.system_attrs) == (made.state, made.system_attrs)
 
 
-@pytest.mark.parametrize("system", [TUNER, UNBOUNDED, OPTUNA])
+@pytest.mark.parametrize(
+    "system",
+    [TUNER, *(pytest.param(each, marks=pytest.mark.nightly) for each in (UNBOUNDED, OPTUNA))],
+)
 def test_suggestions_of_each_system_are_timed(system: str) -> None:
     with filled(20) as database, asking_of(system, "tpe", database) as asking:
         first_ms, taken = time_suggestions(asking, n_suggestions=3, limit_s=60)

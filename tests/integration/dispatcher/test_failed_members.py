@@ -197,7 +197,7 @@ def test_once_copies_are_not_understood_nobody_is_replaced(
 ) -> None:
     program = failing(lambda number: number == 1, after=LAST_STEP - 1)
     world = populated(program)
-    world.turn_until(lambda: world.search.count()[TrialState.RUNNING] == 4)
+    world.turn_until(lambda: world.search.counts.by_state()[TrialState.RUNNING] == 4)
     world.search.stop_instead_of_pausing()
     world.run()
     states = world.stored_states()

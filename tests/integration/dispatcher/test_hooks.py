@@ -73,7 +73,7 @@ class HooksOfATest:
     def __init__(self, folder: Path, **terms: Any) -> None:
         self.folder = folder
         self.view = RecordingView()
-        commands = {hook: KEEP for hook in Hook}
+        commands = {hook: KEEP for hook in Hook if hook is not Hook.ALERT}
         given = HookTerms(
             commands=commands, study="digits", folder=folder, log=folder / "hooks.log"
         )
@@ -282,3 +282,15 @@ def test_nothing_is_started_where_no_hook_is_named(make) -> None:
     world.finish()
     assert world.told == []
     assert not (world.folder / "hooks.log").exists()
+
+
+def test_alert_is_told_once(make) -> None:
+    world = make(commands={Hook.ALERT: KEEP})
+    world.happens()
+    world.happens()
+    wait_until(lambda: bool(world.told))
+    world.finish()
+    (alert,) = world.told
+    assert (alert["hook"], alert["alert"]) == ("on_alert", "failures")
+    assert alert["text"] == "3 of 6 finished trials failed"
+    assert alert["best"]["trial"] == 3

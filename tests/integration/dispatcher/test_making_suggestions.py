@@ -12,7 +12,7 @@ from tests.integration.dispatcher.test_idle import idle_s
 from tests.integration.dispatcher.world import FakeWorker, World
 from tests.integration.search.gaussian import gaussian
 from tuner.devices.idle_causes import IdleCause
-from tuner.search.samplers.out_of_process import OutOfProcessSampler, out_of_process
+from tuner.search.samplers.out_of_process.sampler import OutOfProcessSampler, out_of_process
 
 N_STARTUP = 2
 
@@ -39,7 +39,7 @@ def test_loop_goes_on_while_a_suggestion_is_made(
     world = make_world(waits, n_devices=2, n_trials=5, sampler=aside)
     os.kill(aside.pid, signal.SIGSTOP)
     world.turn(4.0)
-    assert world.search.n_begun == N_STARTUP
+    assert world.search.counts.n_begun == N_STARTUP
     assert set(world.dispatcher._usage.causes.values()) == {IdleCause.NO_SUGGESTION}
 
     os.kill(aside.pid, signal.SIGCONT)

@@ -19,7 +19,7 @@ from tuner.budget import Budget
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.messages import Action
 from tuner.store.optuna_tables import storage
-from tuner.store.records.dispatcher_starts import StartRecord, host_id_of, insert_dispatcher
+from tuner.store.records.dispatchers.starts import StartRecord, host_id_of, insert_dispatcher
 from tuner.store.records.provenance import GitState
 from tuner.store.schema.models import AttemptRow, LeaseRow
 

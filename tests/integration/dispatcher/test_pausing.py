@@ -153,11 +153,11 @@ def test_a_study_of_few_trials_has_a_winner_too(pausing: Callable[..., World]) -
 
 def test_other_tools_see_a_paused_trial_wait(pausing: Callable[..., World]) -> None:
     world = pausing(saving(), n_trials=6, n_devices=1)
-    world.turn_until(lambda: world.search.n_paused == 2)
+    world.turn_until(lambda: world.search.counts.n_paused == 2)
     waiting = [trial for trial in world.stored_trials() if trial.state is TrialState.WAITING]
     assert [trial.system_attrs[PAUSED_KEY] for trial in waiting] == [1, 1]
-    assert world.search.count()[TrialState.WAITING] == 0
-    assert world.search.n_begun == len(world.stored_trials())
+    assert world.search.counts.by_state()[TrialState.WAITING] == 0
+    assert world.search.counts.n_begun == len(world.stored_trials())
 
 
 def test_trials_without_checkpoints_are_stopped_and_people_hear_once(
@@ -175,12 +175,12 @@ def test_ctrl_c_leaves_paused_trials_to_the_next_start(
 ) -> None:
     seen: list[tuple[int, int]] = []
     world = pausing(saving(seen=seen), n_trials=12, n_devices=1)
-    world.turn_until(lambda: world.search.n_paused >= 3)
-    n_paused = world.search.n_paused
+    world.turn_until(lambda: world.search.counts.n_paused >= 3)
+    n_paused = world.search.counts.n_paused
     world.interrupt()
     stopped = world.run()
     assert stopped.is_interrupted
-    assert stopped.n_paused == world.search.n_paused >= n_paused - 1
+    assert stopped.n_paused == world.search.counts.n_paused >= n_paused - 1
     world.close()
     again = World(
         tmp_path,
@@ -188,7 +188,7 @@ def test_ctrl_c_leaves_paused_trials_to_the_next_start(
         pruner=AshaPruner(min_resource=1, reduction_factor=3),
         n_trials=12,
     )
-    assert again.search.n_paused == world.search.n_paused
+    assert again.search.counts.n_paused == world.search.counts.n_paused
     result = again.run()
     assert (result.n_completed + result.n_pruned, result.n_paused) == (12, 0)
     assert result.n_completed >= 1
@@ -206,7 +206,7 @@ def test_one_that_was_told_to_pause_when_ctrl_c_came_waits_too(
     world.interrupt()
     result = world.run()
     assert world.endings[-1][1] == "paused"
-    assert world.search.n_paused == 1
+    assert world.search.counts.n_paused == 1
     assert result.n_pruned == 0
 
 
@@ -224,13 +224,13 @@ def test_other_pruners_pause_and_survive_a_stop_too(
 ) -> None:
     seen: list[tuple[int, int]] = []
     world = World(tmp_path, saving(seen=seen), pruner=make_pruner(), n_trials=12, n_devices=2)
-    world.turn_until(lambda: world.search.n_paused >= 2)
+    world.turn_until(lambda: world.search.counts.n_paused >= 2)
     world.interrupt()
     assert world.run().is_interrupted
-    n_paused = world.search.n_paused
+    n_paused = world.search.counts.n_paused
     world.close()
     again = World(tmp_path, saving(seen=seen), pruner=make_pruner(), n_trials=12)
-    assert again.search.n_paused == n_paused
+    assert again.search.counts.n_paused == n_paused
     result = again.run()
     assert result.n_completed + result.n_pruned == 12
     assert len(seen) == len(set(seen)), "a step was done twice"
@@ -242,7 +242,7 @@ def test_another_pruner_lets_paused_trials_simply_go_on(
     pausing: Callable[..., World], tmp_path: Path
 ) -> None:
     world = pausing(saving(), n_trials=4, n_devices=1)
-    world.turn_until(lambda: world.search.n_paused == 2)
+    world.turn_until(lambda: world.search.counts.n_paused == 2)
     world.interrupt()
     world.run()
     world.close()
@@ -269,7 +269,7 @@ def test_a_budget_of_time_ends_the_study_with_its_paused_trials(
 
 def assert_one_of_two_gets_what_waits(world: World) -> None:
     """Of a study of one device, two of whose trials are going to wait."""
-    world.turn_until(lambda: world.search.n_paused == 2)
+    world.turn_until(lambda: world.search.counts.n_paused == 2)
     number = min(world.search.study.paused())
     trial = world.stored_trials()[number]
     # The other one was quicker: it has it already.
@@ -360,7 +360,7 @@ def test_a_winner_without_its_state_starts_again_with_right_steps(
     # The first is the best, which is seen once two worse ones came.
     program = saving_whole(seen, lambda number: -float(number))
     world = pausing(program, n_trials=6, n_devices=1)
-    world.turn_until(lambda: world.search.n_paused == 2)
+    world.turn_until(lambda: world.search.counts.n_paused == 2)
     for path in world.files.root.glob("trial-*/checkpoints/*"):
         path.write_bytes(b"cut off") if is_torn else path.unlink()
     n_before = len(seen)

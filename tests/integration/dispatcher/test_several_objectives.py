@@ -114,13 +114,13 @@ def test_weak_trials_pause_and_those_of_the_front_go_on(
 def test_a_stop_costs_no_step(config: StudyConfig, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     world = a_world(config, tmp_path, training(seen))
-    world.turn_until(lambda: world.search.n_paused >= 3)
+    world.turn_until(lambda: world.search.counts.n_paused >= 3)
     world.interrupt()
     assert world.run().is_interrupted
-    n_paused = world.search.n_paused
+    n_paused = world.search.counts.n_paused
     world.close()
     again = a_world(config, tmp_path, training(seen))
-    assert again.search.n_paused == n_paused
+    assert again.search.counts.n_paused == n_paused
     result = again.run()
     assert result.n_completed + result.n_pruned == N_TRIALS
     assert len(seen) == len(set(seen)), "a step was done twice"
@@ -132,7 +132,7 @@ def test_programs_without_checkpoints_are_stopped(config: StudyConfig, tmp_path:
     result = world.run()
     assert result.n_completed + result.n_pruned == N_TRIALS
     assert result.n_completed >= 1
-    assert world.search.n_paused == 0
+    assert world.search.counts.n_paused == 0
     assert len(seen) < 0.8 * N_TRIALS * LAST_STEP
 
 

@@ -64,7 +64,7 @@ from tuner.messages import (
 from tuner.search.study import StudySearch
 from tuner.search_spaces import AnySpace, parse_space
 from tuner.store.connection.database import Database, open_database, store_errors
-from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.recorder import Recorder
 from tuner.store.schema.models import AttemptRow, LeaseRow

@@ -144,10 +144,12 @@ def test_sources_of_this_checkout_are_found() -> None:
 def test_sources_of_an_installed_package(is_shipped: bool, tmp_path: Path) -> None:
     installed = tmp_path / "lib"
     (installed / "tuner" / "cli").mkdir(parents=True)
+    (installed / "tuner" / "host").mkdir()
     for name in (
         "__init__.py",
-        "distribution.py",
         "errors.py",
+        "host/__init__.py",
+        "host/distribution.py",
         "cli/__init__.py",
         "cli/docs_site.py",
     ):

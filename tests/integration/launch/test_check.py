@@ -77,7 +77,15 @@ def test_module_that_is_not_there(check: Check):
 
 FUNCTIONS = {
     "absent": ("def other(trial): ...\ndef _own(): ...", "has no function 'train'. It has: other."),
-    "no function": ("train = 5", "has no function 'train'. It has: none."),
+    "no function": ("train = 5", "which is 5, but must be a function. Write def train"),
+    "nothing": ("x = 5", "has no function 'train'. It has: none. Write def train(trial):"),
+    "class": ("class train: ...", "which is a class, but must be a function that takes"),
+    "class that is called": (
+        "class train:\n    def __call__(self, trial): ...",
+        "Name an instance: write objective = train() below the class.",
+    ),
+    "coroutine": ("async def train(trial): ...", "which is a coroutine (async def), but"),
+    "generator": ("def train(trial): yield 1", "which is a generator (it has a yield), but"),
     "no arguments": ("def train(): ...", "whose signature is train(). It must be callable with"),
     "two arguments": ("def train(lr, epochs): ...", "train(lr, epochs)"),
     "keyword only": ("def train(*, trial): ...", "train(*, trial)"),

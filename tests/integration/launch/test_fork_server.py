@@ -76,6 +76,15 @@ def test_one_that_ended_while_another_was_started_is_not_lost(local: LocalBench)
     assert (ended.exit_code, ended.is_lost) == (3, False)
 
 
+def test_255_that_was_read_while_another_was_started_is_the_programs_own(
+    local: LocalBench,
+) -> None:
+    local.start("exits_255")
+    until(lambda: not multiprocessing.active_children(), "its exit code is read")
+    (ended,) = exits_of(local, 1)
+    assert (ended.exit_code, ended.is_lost) == (255, False)
+
+
 def test_sigterm_ends_neither_the_server_nor_the_process_that_waits(local: LocalBench) -> None:
     local.start("sleeps", "1.1")
     waiting = local.forked_ahead()

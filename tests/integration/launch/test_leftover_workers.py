@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tuner.host.process_identity import ProcessIdentity, own_process
 from tuner.launch.local_host.leftover_workers import (
     GIVE_UP_AFTER_S,
     KILL_AFTER_S,
@@ -17,7 +18,6 @@ from tuner.launch.local_host.leftover_workers import (
     _holders,
     hold,
 )
-from tuner.process_identity import ProcessIdentity, own_process
 
 # Forks, so that the lock is held by a child that outlives whoever took it.
 HOLDER = """

@@ -18,7 +18,7 @@ from optuna.trial import TrialState, create_trial
 from tests.databases import new_database
 from tests.integration.search.gaussian import DISTRIBUTIONS, gaussian
 from tuner.config import Direction
-from tuner.search.samplers.out_of_process import OutOfProcessSampler, out_of_process
+from tuner.search.samplers.out_of_process.sampler import OutOfProcessSampler, out_of_process
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database
 
@@ -213,5 +213,5 @@ def test_trial_that_waits_needs_no_suggestion(tmp_path, aside: OutOfProcessSampl
         distribution = optuna.distributions.distribution_to_json(DISTRIBUTIONS[name])
         search.suggest(asked.trial_id, name, distribution)
     assert search.params_of(asked.trial_id) == {"x": 0.25, "y": 0.75}
-    assert search.count()[TrialState.RUNNING] == 1
+    assert search.counts.by_state()[TrialState.RUNNING] == 1
     database.close()

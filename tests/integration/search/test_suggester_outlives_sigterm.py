@@ -9,7 +9,7 @@ from optuna import create_study
 from optuna.distributions import FloatDistribution
 from optuna.samplers import GPSampler
 
-from tuner.search.samplers.suggestion_client import Request, Suggester, Suggestion
+from tuner.search.samplers.out_of_process.client import Request, Suggester, Suggestion
 
 
 def test_it_goes_on_making_suggestions() -> None:

@@ -72,7 +72,7 @@ def test_failed_trials_wait_again_at_the_next_start(join: Join) -> None:
         None,
     )
     assert again.system_attrs[FORGIVEN_KEY] == 1
-    assert second.recorder.endings_of(failed) == []
+    assert second.recorder.history.endings_of(failed) == []
     assert second.study.ask()._trial_id == failed
 
 

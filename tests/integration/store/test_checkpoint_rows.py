@@ -95,7 +95,7 @@ def test_later_attempt_that_finds_a_state_does_not_take_it_for_its_own(store: St
         (2, 2, "here"),
         (1, 1, "there"),
     ]
-    newest = second.checkpoints_of(attempt.trial_id)[0]
+    newest = second.history.checkpoints_of(attempt.trial_id)[0]
     assert (newest.step, newest.host, newest.path) == (2, "here", NEXT.path)
 
 
@@ -116,7 +116,7 @@ def test_what_a_trial_had_in_a_folder_is_forgotten_also_after_the_end(store: Sto
 
 def test_trial_without_states_has_none(store: Store) -> None:
     recorder = store.recorder()
-    assert recorder.checkpoints_of(begun(recorder, store).trial_id) == []
+    assert recorder.history.checkpoints_of(begun(recorder, store).trial_id) == []
 
 
 def test_state_gets_another_path_where_another_machine_sees_it(store: Store) -> None:

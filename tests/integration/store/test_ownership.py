@@ -13,10 +13,10 @@ from optuna.trial import TrialState, create_trial
 
 from tests.databases import new_database
 from tests.integration.stored_studies import seeded
-from tuner.clock import SystemClock
 from tuner.errors import StoreError
+from tuner.host.clock import SystemClock
 from tuner.store.optuna_tables.pauses import PAUSED_KEY
-from tuner.store.records.ownership import NoTrialLeft, Ownership, TakenOver
+from tuner.store.records.dispatchers.ownership import NoTrialLeft, Ownership, TakenOver
 
 
 @dataclass(frozen=True, kw_only=True)

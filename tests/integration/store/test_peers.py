@@ -12,17 +12,19 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState
 
+from tests.contract.store.old_schema import connected
 from tests.fakes import a_gpu
 from tests.hosts import ALIVE as HERE
 from tests.hosts import DEAD, ELSEWHERE, with_process
 from tuner.attempt import Attempt
 from tuner.budget import Budget
-from tuner.clock import Instant, SystemClock
 from tuner.devices.allocation.pool import Lease
+from tuner.errors import StoreError
+from tuner.host.clock import Instant, SystemClock
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.reads import read_trials
-from tuner.store.records.dispatcher_starts import STALE_AFTER_S, StartRecord
-from tuner.store.records.ownership import NoTrialLeft, TakenOver
+from tuner.store.records.dispatchers.ownership import NoTrialLeft, TakenOver
+from tuner.store.records.dispatchers.starts import STALE_AFTER_S, StartRecord
 from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.recorder import Recorder
 
@@ -179,6 +181,27 @@ def test_clock_that_jumps_makes_nobody_dead(fleet):
     assert alive.recorder.fleet.look(hours) == []
     other.storage.set_trial_user_attr(other.study.ask()._trial_id, "a", 1)
     other.storage.flush()
+
+
+def test_the_minute_begins_anew_after_an_outage(fleet, url):
+    silent, alive = fleet(ELSEWHERE), fleet(HERE)
+    silent.begin_attempt(silent.study.ask())
+    look = alive.recorder.fleet.look
+    assert look(at(0)) == []
+    rename_table(url, "tuner_dispatchers", "away")
+    with pytest.raises(StoreError):
+        look(at(30))
+    rename_table(url, "away", "tuner_dispatchers")
+    # Who could not write while we could not read is not dead.
+    assert look(at(STALE_AFTER_S + 1)) == []
+    assert look(at(2 * STALE_AFTER_S)) == []
+    (loss,) = look(at(2 * STALE_AFTER_S + 1))
+    assert loss.trial_numbers == (0,)
+
+
+def rename_table(url: str, before: str, after: str) -> None:
+    with connected(url) as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {before} RENAME TO {after}")
 
 
 def test_dispatcher_that_writes_now_and_then_lives(fleet):

@@ -17,15 +17,17 @@ import sqlalchemy as sa
 from tests.fakes import a_gpu
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
 from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
-from tuner.clock import Instant
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.allocation.width import WHOLE, parts_of
 from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.host.clock import Instant
 from tuner.messages import Json
 from tuner.store.connection.database import Database, open_database
-from tuner.store.records.dispatcher_starts import (
+from tuner.store.records.dispatchers.ownership import TakenOver
+from tuner.store.records.dispatchers.peers import work_elsewhere
+from tuner.store.records.dispatchers.starts import (
     Sign,
     StartRecord,
     host_id_of,
@@ -33,8 +35,6 @@ from tuner.store.records.dispatcher_starts import (
     open_dispatchers,
     past_use,
 )
-from tuner.store.records.ownership import TakenOver
-from tuner.store.records.peers import work_elsewhere
 from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.queries import first_seed, origin_of
 from tuner.store.records.recorder import Recorder
@@ -172,7 +172,7 @@ def test_life_of_an_attempt_is_in_the_database(store: Store):
     (held,) = store.rows(LeaseRow)
     assert held["held_device_id"] is None
     assert held["released_at"] == later(3).replace(tzinfo=None)
-    assert recorder.attempts_of(attempt.trial_id) == 1
+    assert recorder.history.attempts_of(attempt.trial_id) == 1
 
 
 def test_nothing_is_written_before_commit(store: Store):

@@ -47,14 +47,21 @@ def refused(url: str) -> str:
     return str(caught.value)
 
 
-@pytest.fixture
-def old_url(new_url: str) -> str:
-    write_database_of_0001(new_url)
-    with connected(new_url) as connection:
-        # Its dispatcher that did not record its end is known to be gone.
+def write_old_database(url: str) -> None:
+    """One whose dispatcher that did not record its end is known to be gone.
+
+    Otherwise an upgrade watches for a minute whether it gives a sign of life.
+    """
+    write_database_of_0001(url)
+    with connected(url) as connection:
         versions = json.dumps({"python": "3.11", **DEAD.process.facts()})
         set_versions = sa.text("UPDATE tuner_dispatchers SET versions = :v WHERE pid = 4999999")
         connection.execute(set_versions, {"v": versions})
+
+
+@pytest.fixture
+def old_url(new_url: str) -> str:
+    write_old_database(new_url)
     return new_url
 
 
@@ -180,7 +187,7 @@ def test_upgrade_that_fails_half_way_changes_nothing(old_url: str) -> None:
 
 @pytest.fixture
 def old_file(tmp_path: Path) -> Path:
-    write_database_of_0001(f"sqlite:///{tmp_path}/study.db")
+    write_old_database(f"sqlite:///{tmp_path}/study.db")
     return tmp_path / "study.db"
 
 
@@ -201,11 +208,11 @@ def test_backup_overwrites_nothing(old_file: Path) -> None:
 def test_backup_holds_what_is_in_the_log_only(old_file: Path) -> None:
     writer = sqlite3.connect(old_file)
     writer.execute("PRAGMA journal_mode=WAL")
-    writer.execute("UPDATE tuner_hosts SET name = 'late' WHERE id = 1")
+    writer.execute("UPDATE tuner_devices SET name = 'late' WHERE id = 1")
     writer.commit()
     backup = upgraded(f"sqlite:///{old_file}").backup
     writer.close()
-    assert rows_of(f"sqlite:///{backup}")["tuner_hosts"][0]["name"] == "late"
+    assert rows_of(f"sqlite:///{backup}")["tuner_devices"][0]["name"] == "late"
 
 
 def test_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:

@@ -17,12 +17,12 @@ from optuna.distributions import BaseDistribution
 from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tuner.actions.study_tables import study_tables
+from tuner.actions.transfer.study_tables import study_tables
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.budget import Budget
 from tuner.devices.device import DeviceKind
 from tuner.devices.idle_causes import IdleCause
-from tuner.process_identity import own_process
+from tuner.host.process_identity import own_process
 from tuner.queries.locate import Place, snapshot
 from tuner.search.study_identity import OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.search_spaces import SearchSpace, parse_space, to_json

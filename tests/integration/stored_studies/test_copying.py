@@ -24,8 +24,8 @@ from tests.integration.stored_studies.seeded import (
     optuna_storage,
     place,
 )
-from tuner.actions.copy import COPIED_ATTR, Copied, Keep, copy_study
-from tuner.actions.copy_plan import CopyPlan, plan_copy
+from tuner.actions.transfer.copy import COPIED_ATTR, Copied, Keep, copy_study
+from tuner.actions.transfer.copy_plan import CopyPlan, plan_copy
 from tuner.errors import ConfigError, StoreError
 from tuner.search_spaces import SearchSpace, from_json, parse_space
 

@@ -29,9 +29,9 @@ from tuner.actions.delete import (
     measure_files,
 )
 from tuner.errors import EXIT_BAD_INPUT, ConfigError, StoreError
-from tuner.process_identity import own_process
+from tuner.host.process_identity import own_process
 from tuner.queries.locate import StoredStudy, find_place
-from tuner.store.records.dispatcher_starts import open_dispatchers
+from tuner.store.records.dispatchers.starts import open_dispatchers
 
 
 def add_ended_study(url: str, name: str) -> None:

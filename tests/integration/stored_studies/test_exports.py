@@ -29,9 +29,9 @@ from tests.integration.stored_studies.seeded import (
     study_id,
 )
 from tuner.actions.close_running import Settling
-from tuner.actions.export_import import check_importable, export_study, import_study
-from tuner.actions.row_transfer import Transfer
-from tuner.actions.study_tables import SHARED, study_tables
+from tuner.actions.transfer.export_import import check_importable, export_study, import_study
+from tuner.actions.transfer.row_transfer import Transfer
+from tuner.actions.transfer.study_tables import SHARED, study_tables
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.errors import ConfigError, StoreError
 from tuner.queries.locate import Place, find_place, writing

@@ -19,7 +19,7 @@ from alembic.runtime.migration import MigrationContext
 from optuna.trial import TrialState
 
 from tests.integration.stored_studies.seeded import add_study, first_trials, load, n_rows, place
-from tuner.actions.export_import import import_study
+from tuner.actions.transfer.export_import import import_study
 from tuner.errors import StoreError
 from tuner.queries.locate import Place, find_place
 

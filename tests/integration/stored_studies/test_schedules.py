@@ -16,8 +16,8 @@ from tests.databases import new_database
 from tuner.cli.schedule import schedule as schedule_command
 from tuner.errors import ConfigError, StoreError
 from tuner.queries.locate import choose_study, find_place, reading
+from tuner.queries.results.schedule import Phase, Schedule, load_schedule
 from tuner.queries.schedules import read_schedule
-from tuner.results.schedule import Phase, Schedule, load_schedule
 from tuner.store.records.population_rows import COPY_KEY, Origin
 from tuner.terminal.schedules import schedule_text
 from tuner.terminal.why import explain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.actions.refit_trial import LeftOut, refitted
+from tuner.actions.transfer.refit_trial import LeftOut, refitted
 from tuner.search_spaces import parse_space
 
 LR = {"type": "float", "low": 0.01, "high": 1.0}

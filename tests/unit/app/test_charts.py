@@ -9,13 +9,19 @@ import numpy as np
 import optuna
 import plotly.graph_objects as go
 import pytest
-from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.study import StudyDirection
 
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, bars_of, device, lease, leases, trials
 from tuner.app.charts.convergence import convergence_figure, pareto_figure
 from tuner.app.charts.curves import curve_figure
 from tuner.app.charts.palette import BEST, COLOURS
+from tuner.app.charts.parallel import parallel_figure
 from tuner.app.charts.parameters import Kind, parameter_figure
 from tuner.app.charts.style import to_json
 from tuner.app.charts.timeline import timeline_figure
@@ -199,16 +205,43 @@ def test_the_best_trial_stands_out_among_parallel_coordinates(direction: str) ->
     figure = parameter_figure(
         Kind.PARALLEL, study, ["x", "y"], f"loss ({direction})", revision="study"
     )
-    lines = {trace.y[0]: trace.line.color for trace in figure.data if trace.mode == "lines"}
-    best = float(direction == "maximize")
-    red, green, blue = (int(BEST[at : at + 2], 16) for at in (1, 3, 5))
-    assert lines[best] == f"rgb({red}, {green}, {blue})"
-    assert len(set(lines.values())) == 3
-    assert all(each.font.color is None for each in figure.layout.annotations)
-    assert figure.layout.xaxis.ticktext[0] == f"loss<br>({direction})"
+    (lines,) = figure.data
+    shown = dict(zip(lines.customdata, lines.line.color, strict=True))
+    # Plotly draws the largest number in front, and its colour ends the scale.
+    assert shown == {0: float(direction == "minimize"), 1: 0.5, 2: float(direction == "maximize")}
+    assert lines.line.colorscale[-1] == (1.0, BEST)
+    assert lines.dimensions[0].label == f"loss ({direction})"
+    numbers = dict(zip(lines.customdata, lines.dimensions[0]["values"], strict=True))
+    assert numbers == {0: 0.0, 1: 0.4, 2: 1.0}
 
 
-@pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.value)
+def test_axes_of_parallel_coordinates_have_true_labels() -> None:
+    space: dict[str, BaseDistribution] = {
+        "lr": FloatDistribution(1e-5, 1, log=True),
+        "<b>kind</b>": CategoricalDistribution(["adam", None, True]),
+        "width": IntDistribution(1, 1024, log=True),
+    }
+    study = optuna.create_study()
+    for at, kind in enumerate(("adam", None, True)):
+        params = {"lr": 10.0 ** (-2 * at - 1), "<b>kind</b>": kind, "width": 4 * 16**at}
+        study.add_trial(optuna.create_trial(value=at, params=params, distributions=space))
+    (lines,) = parallel_figure(study, list(space), "loss", revision="s").data
+    _, lr, kinds, width = lines.dimensions
+    by_trial = dict(zip(lines.customdata, kinds["values"], strict=True))
+    texts = dict(zip(kinds.tickvals, kinds.ticktext, strict=True))
+    assert kinds.label == "&lt;b>kind&lt;/b>"
+    assert {number: texts[at] for number, at in by_trial.items()} == {
+        0: "adam",
+        1: "None",
+        2: "True",
+    }
+    assert list(lr.ticktext) == ["1e-05", "0.0001", "0.001", "0.01", "0.1"]
+    assert list(lr.tickvals) == pytest.approx([-5, -4, -3, -2, -1])
+    assert (width.ticktext[0], width.ticktext[-1]) == ("4", "1024")
+    assert "Trial 2. loss: 2, lr: 1e-05, <b>kind</b>: True, width: 1024" in lines.meta["parallel"]
+
+
+@pytest.mark.parametrize("kind", [Kind.SLICE, Kind.CONTOUR, Kind.RANK])
 def test_the_colours_are_told_above_the_figure_and_what_is_shown_with_them(kind: Kind) -> None:
     study = optuna.create_study()
     space: dict[str, BaseDistribution] = {
@@ -239,4 +272,4 @@ def test_the_colours_are_told_above_the_figure_and_what_is_shown_with_them(kind:
         ]
     logarithmic = [axis for axis in figure.select_xaxes() if axis.type == "log"]
     assert {axis.tickformat for axis in logarithmic} <= {"~g"}
-    assert len(logarithmic) == (kind is not Kind.PARALLEL)
+    assert len(logarithmic) == 1

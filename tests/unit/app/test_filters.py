@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -77,10 +79,20 @@ def test_a_command_alone_has_the_parameters_in_its_words_and_its_environment() -
     file = 'trial: {command: [python, train.py, "--lr={lr}", "--m={momentum}"]}'
     line = command_alone(file, "/a b", 3, {"lr": 0.01}, stored_attempt(seed=7))
     assert line is not None
-    words = shlex.split(line)
-    assert words[:4] == ["cd", "/a b", "&&", "env"]
-    assert {"TUNER_PARAM_LR=0.01", "TUNER_SEED=7"} <= set(words)
-    assert words[-3:] == ["python", "train.py", "--lr=0.01"]
+    assert line.splitlines()[0] == "cd '/a b' && \\"
+    assert {"TUNER_PARAM_LR=0.01 \\", "TUNER_SEED=7 \\"} <= set(line.splitlines())
+    assert line.splitlines()[-1] == "python train.py --lr=0.01"
+
+
+def test_a_command_alone_runs_in_a_shell(tmp_path: Path) -> None:
+    folder = tmp_path / "it's here"
+    folder.mkdir()
+    (folder / "train.sh").write_text('echo "$1 $TUNER_PARAM_NAME $TUNER_SEED"; pwd')
+    file = 'trial: {command: [sh, train.sh, "{name}"]}'
+    line = command_alone(file, str(folder), 3, {"name": "a $HOME 'b'"}, stored_attempt(seed=7))
+    assert line is not None
+    ran = subprocess.run(["sh"], input=line, text=True, capture_output=True, check=True)
+    assert ran.stdout.splitlines() == ["a $HOME 'b' a $HOME 'b' 7", str(folder)]
 
 
 def test_a_function_alone_is_called_with_a_trial_that_has_the_parameters() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tuner.app.charts.lineage import lineage_figure
 from tuner.app.charts.many_curves import CurveAxes
+from tuner.app.charts.schedule import members_of, schedule_figure
 from tuner.app.data.trials.curves import Curve
 from tuner.app.data.trials.lineage import Taken, descent
 from tuner.store.records.population_rows import Origin
@@ -98,3 +100,27 @@ def test_a_picked_trial_shows_its_whole_training() -> None:
 def test_a_population_of_which_nobody_was_replaced_is_drawn_too() -> None:
     figure = lineage_figure({0: CURVES[0]}, {}, AXES, picked=None, revision="")
     assert [each.name for each in figure.data[1:]] == [None, "replaced (0)", "copy (0)"]
+
+
+def test_a_schedule_shows_values_over_steps_and_where_copies_began() -> None:
+    params = {
+        number: {"lr": 0.1 * (number + 1), "kind": "a" if number < 3 else "b"} for number in CURVES
+    }
+    members = members_of(CURVES, LINEAGE)
+    assert [(each.number, each.first, each.last, each.parent) for each in members] == [
+        (0, 1, 15, None),
+        (2, 5, 10, 0),
+        (3, 10, 15, 2),
+        (1, 1, 5, None),
+        (4, 1, 15, None),
+    ]
+    assert len({each.colour for each in members if each.number in (0, 2, 3)}) == 1
+    figure = schedule_figure(
+        members, params, ["lr", "kind"], log_names=frozenset({"lr"}), revision=""
+    )
+    links, family, *_ = (each for each in figure.data if each.yaxis == "y")
+    assert list(links.x) == [5, 5, None, 10, 10, None]
+    assert [each for each in links.y if each] == pytest.approx([0.1, 0.3, 0.3, 0.4])
+    assert list(family.x) == [1, 15, None, 5, 10, None, 10, 15, None]
+    assert set(family.customdata) == {0, 2, 3}
+    assert (figure.layout.yaxis.type, figure.layout.yaxis2.title.text) == ("log", "kind")

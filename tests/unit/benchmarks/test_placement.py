@@ -26,7 +26,7 @@ def trials(*widths_and_durations: tuple[int, float]) -> list[Trial]:
 
 
 def replayed(line: Line, some: list[Trial], lookahead: int | None = None) -> Replayed:
-    return Replay(line, 8, some, lookahead).run("policy", seed=0)
+    return Replay(lambda clock: line, 8, some, lookahead).run("policy", seed=0)
 
 
 def test_devices_that_are_always_leased_are_used_to_the_full() -> None:
@@ -54,7 +54,7 @@ def test_greedy_backfill_starves_the_wide_trial(line: Line, wait: float) -> None
 @pytest.mark.parametrize("lookahead", [1, 8, None])
 def test_all_trials_are_run_however_short_the_line(lookahead: int | None) -> None:
     some = mixed_trials(100, widths=WHOLE_WIDTHS, weights=WHOLE_WEIGHTS, sigma=0.5, seed=1)
-    replay = Replay(WaitingLine[Trial](), 8, some, lookahead)
+    replay = Replay(lambda clock: WaitingLine[Trial](), 8, some, lookahead)
     one = replay.run("policy", seed=1)
     used_s = sum(n_devices_of(trial.width) * trial.duration_s for trial in some)
     assert replay.device_s == pytest.approx(used_s)
@@ -71,6 +71,6 @@ def test_table_has_a_row_for_each_policy() -> None:
 
 
 def test_decisions_are_counted_while_the_line_stays_as_long() -> None:
-    timed = time_decisions(16, 50, 100, patience=1, seed=0)
+    timed = time_decisions(16, 50, 100, policy="the tuner's", seed=0)
     assert (timed.n_waiting, timed.n_decisions) == (50, 100)
     assert 0 < timed.median_us <= timed.p99_us

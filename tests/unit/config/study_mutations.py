@@ -46,6 +46,7 @@ budget: {trials: 64, time: 30m, device_hours: 2}
 on_finish: [sh, -c, cat]
 on_best: [python, -c, pass]
 on_failure: [/bin/sh]
+on_alert: [/bin/sh]
 """
 BY_PARAMETER = """
 study: by-parameter

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.config.command_template import TemplateError, places, render_argv, render_env
+from tuner.config.notation.command_template import TemplateError, places, render_argv, render_env
 
 BUILTINS = {"trial_number": 3, "seed": 5, "attempt_number": 1, "checkpoint_dir": "/c"}
 

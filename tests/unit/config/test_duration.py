@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.config.duration import parse_duration
+from tuner.config.notation.duration import parse_duration
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ FILE = Path("study.yaml")
 _PLACE = re.compile(
     r"(study|storage|objectives|trial|search_space|sampler|prior|transfer|pruner|devices"
     r"|max_gpus|budget"
-    r"|checkpoints|usage|track|widen|confirm|on_finish|on_best|on_failure)\b"
+    r"|checkpoints|usage|track|widen|confirm|on_finish|on_best|on_failure|on_alert)\b"
     r"|unknown key |line \d+, column \d+: "
     r"|is not text in UTF-8|the file is empty|holds a |not valid YAML|is larger than "
     r"|No |GPU|This |There "
@@ -67,6 +67,7 @@ def check(message: str) -> None:
     assert max(map(len, lines)) <= _LONGEST_LINE, message[:400]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @settings(
     max_examples=N_EXAMPLES,

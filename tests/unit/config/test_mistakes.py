@@ -82,7 +82,7 @@ KEYS = [
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
         "sampler, prior, transfer, pruner, devices, max_gpus, budget, on_finish, on_best, "
-        "on_failure, track, checkpoints, usage, widen, confirm.",
+        "on_failure, on_alert, track, checkpoints, usage, widen, confirm.",
         id="name-of-a-property",
     ),
     pytest.param(
@@ -92,8 +92,7 @@ KEYS = [
     ),
     pytest.param(
         "study: x\ntrial:",
-        "trial is missing. Say what to run, for example "
-        "trial: {function: tuner.trials.digits_mlp:train}.",
+        "trial is missing. Say what to run, for example trial: {function: train:main}.",
         id="no-trial",
     ),
 ]
@@ -137,7 +136,8 @@ VALUES = [
     ),
     pytest.param(
         SMALL + "budget: 3",
-        "budget is 3, but must be a mapping, with one `key: value` per line.",
+        "budget is 3, but must be a mapping, with one `key: value` per line. "
+        "Write budget: {trials: 3}",
         id="budget-number",
     ),
     pytest.param(
@@ -179,7 +179,7 @@ VALUES = [
     pytest.param(
         SMALL + "devices: gpu",
         "devices is 'gpu'. Allowed: auto, all, cpu:N (such as cpu:4), or a list of GPU numbers and "
-        "UUIDs (such as [0, 1]).",
+        "UUIDs (such as [0, 1]). Write auto for every idle GPU.",
         id="devices",
     ),
     pytest.param(
@@ -192,13 +192,13 @@ TRIAL = [
     pytest.param(
         trial("retries: 1"),
         "trial has neither function nor command. Give one of them: "
-        "function: tuner.trials.digits_mlp:train, or command: [python, train.py].",
+        "function: train:main, or command: [python, train.py].",
         id="nothing-to-run",
     ),
     pytest.param(
         trial("function: m:f, command: [a]"),
         "trial has both function and command. Give one of them: "
-        "function: tuner.trials.digits_mlp:train, or command: [python, train.py].",
+        "function: train:main, or command: [python, train.py].",
         id="both",
     ),
     pytest.param(
@@ -220,7 +220,7 @@ TRIAL = [
     pytest.param(
         trial("function: train.py"),
         "trial.function is 'train.py', but must be module:function, such as "
-        "tuner.trials.digits_mlp:train. Write the module's name, not the path of its file.",
+        "train:main. Write the name of the function too: train:NAME.",
         id="function-path",
     ),
     pytest.param(
@@ -491,7 +491,8 @@ TRIAL = [
     ),
     pytest.param(
         SMALL + "checkpoints: best 3",
-        "checkpoints is 'best 3', but must be a mapping, with one `key: value` per line.",
+        "checkpoints is 'best 3', but must be a mapping, with one `key: value` per line. "
+        "Write checkpoints: {keep: best 3}",
         id="checkpoints-text",
     ),
     pytest.param(

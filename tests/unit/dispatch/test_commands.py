@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tuner.clock import Instant
 from tuner.dispatch.upkeep.commands import Orders
+from tuner.host.clock import Instant
 from tuner.store.records.commands import Command, Order
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tuner.attempt import Cause, Ending, Outcome
-from tuner.dispatch.attempts.hopeless_program import Streak
+from tuner.dispatch.attempts.endings.hopeless_program import Streak
 
 BOOM = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail="Traceback\nValueError: boom")
 OTHER = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail="KeyError: 'x'")

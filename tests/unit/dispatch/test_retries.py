@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tuner.attempt import Attempt, Cause, Ending, Outcome
-from tuner.dispatch.attempts.retries import Retries
+from tuner.dispatch.attempts.endings.retries import Retries
 
 FAILED = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION)
 OUT_OF_MEMORY = Ending(outcome=Outcome.OUT_OF_MEMORY, cause=Cause.DEVICE_MEMORY)

@@ -52,7 +52,8 @@ def test_memory_cause(text, cause):
             0,
             "failed",
             "no_result",
-            "The program exited without an error but reported no result.\nfine",
+            "The program exited without an error but reported no result: its process ended "
+            "(os._exit?) before the function returned.\nfine",
         ),
     ],
 )

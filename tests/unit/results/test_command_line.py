@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tuner.results.command_line import Program, hydra_words, read_program
+from tuner.queries.results.command_line import Program, hydra_words, read_program
 from tuner.search_spaces import ParamValue
 
 PLACES: dict[str, ParamValue] = {"seed": 3}

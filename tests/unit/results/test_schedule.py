@@ -8,7 +8,7 @@ import pytest
 
 import tuner
 from tuner.errors import ConfigError
-from tuner.results.schedule import Phase, Schedule
+from tuner.queries.results.schedule import Phase, Schedule
 
 SCHEDULE = Schedule(
     study="digits",

@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from tuner.search.samplers.bounded import bounded
 from tuner.search.samplers.curve_gp.shortlists import Least, is_pruned_behind, rank
 from tuner.search.samplers.history_views import TPE_LIMIT
-from tuner.store.optuna_tables.lazy_curve import Batch, Curve, compact
+from tuner.store.optuna_tables.curves.lazy_curve import Batch, Curve, compact
 
 X = FloatDistribution(0.0, 1.0)
 

@@ -126,7 +126,7 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             {"reduction": 3},
             "pruner.reduction is not an argument of asha. Did you mean 'reduction_factor'? "
             "The arguments of asha are min_resource, reduction_factor, min_early_stopping_rate, "
-            "bootstrap_count, mode.",
+            "bootstrap_count, mode, check_order.",
             id="unknown-argument",
         ),
         pytest.param(

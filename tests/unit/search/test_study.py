@@ -64,7 +64,7 @@ def test_ask_gives_numbers_params_and_constants(search: StudySearch):
     assert first.params["epochs"] == 20
     assert 0 <= first.params["x"] <= 1
     assert first.params["x"] != second.params["x"]
-    assert search.count()[TrialState.RUNNING] == 2
+    assert search.counts.by_state()[TrialState.RUNNING] == 2
 
 
 def test_again_gives_the_same_params(search: StudySearch):
@@ -76,7 +76,7 @@ def test_again_gives_the_same_params(search: StudySearch):
 def test_put_back_trial_is_asked_before_a_new_one(search: StudySearch):
     first, second = search.ask(), search.ask()
     search.put_back(first.trial_id)
-    assert search.count()[TrialState.WAITING] == 1
+    assert search.counts.by_state()[TrialState.WAITING] == 1
     again = search.ask()
     assert (again.number, again.params, again.is_new) == (0, first.params, False)
     assert search.ask().number == second.number + 1
@@ -134,7 +134,7 @@ def test_pruned_and_failed_trials_are_never_the_best(search: StudySearch):
     search.prune(pruned.trial_id)
     search.fail(failed.trial_id)
     assert search.best is None
-    assert +search.count() == {TrialState.PRUNED: 1, TrialState.FAIL: 1}
+    assert +search.counts.by_state() == {TrialState.PRUNED: 1, TrialState.FAIL: 1}
 
 
 def test_best_of_several_objectives_is_the_newest_on_the_front(database: Database):
@@ -193,7 +193,7 @@ def test_grid_is_exhausted_once_each_point_was_asked_for(database: Database):
     grid = {"k": [1, 2, 3]}
     space = parse_space({"k": {"type": "categorical", "choices": [1, 2, 3]}})
     search = a_search(database, space=space, sampler=GridSampler(grid, seed=0))
-    assert search.limit == 3
+    assert search.suggestions.limit == 3
     asked = []
     while not search.is_exhausted:
         asked.append(search.ask())
@@ -206,7 +206,7 @@ def test_grid_is_exhausted_once_each_point_was_asked_for(database: Database):
 
 def test_other_samplers_are_never_exhausted(search: StudySearch):
     search.ask()
-    assert search.limit is None
+    assert search.suggestions.limit is None
     assert not search.is_exhausted
 
 
@@ -217,7 +217,7 @@ def test_same_study_continues(database: Database, search: StudySearch):
     search.ask()
     again = a_search(database)
     assert again.study_id == search.study_id
-    assert sum(again.count().values()) == 1
+    assert sum(again.counts.by_state().values()) == 1
 
 
 CHANGES = {
@@ -306,17 +306,17 @@ def test_sampler_stays_away_from_what_is_marked(tmp_path: Path):
 def test_marked_trial_is_pruned_infeasible_and_counted(database: Database, objectives):
     search = a_search(database, objectives=objectives)
     asked = search.ask()
-    assert not search.has_ended_well
+    assert not search.counts.has_ended_well
     search.mark_infeasible(asked.trial_id, "not_a_number")
-    assert (search.n_infeasible, search.has_ended_well) == (1, False)
+    assert (search.counts.n_infeasible, search.counts.has_ended_well) == (1, False)
     database.storage.flush()
     (trial,) = optuna.load_study(study_name="s", storage=str(database.engine.url)).get_trials()
     assert (trial.state, trial.constraints) == (TrialState.PRUNED, {"tuner:not_a_number": 1.0})
-    assert a_search(database, objectives=objectives).n_infeasible == 1
+    assert a_search(database, objectives=objectives).counts.n_infeasible == 1
 
 
 def test_constraints_of_the_program_are_no_marks(database: Database, search: StudySearch):
     asked = search.ask()
     search.set_constraint(asked.trial_id, "weight", 2.0)
     search.prune(asked.trial_id)
-    assert (search.n_infeasible, search.has_ended_well) == (0, True)
+    assert (search.counts.n_infeasible, search.counts.has_ended_well) == (0, True)

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from optuna.distributions import (
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 
 from tuner.search_spaces import (
     DefineByRunSpace,
@@ -12,6 +17,7 @@ from tuner.search_spaces import (
     parse_space,
     to_json,
 )
+from tuner.search_spaces.compare import difference_in_code
 
 LR = {"type": "float", "low": 0.001, "high": 0.1}
 OLD = {
@@ -79,3 +85,26 @@ def test_identity_ignores_the_order_of_parameters_only() -> None:
     backwards = dict(reversed(OLD.items()))
     assert identity(parse_space(OLD)) == identity(parse_space(backwards))
     assert identity(parse_space(OLD)) != identity(parse_space({**OLD, "epochs": 21}))
+
+
+def test_equal_ranges_in_code_are_no_difference() -> None:
+    space = parse_space(OLD)
+    same = {
+        "lr": FloatDistribution(0.001, 0.1),
+        "width": IntDistribution(1, 8),
+        "optimizer": CategoricalDistribution(["adamw", "sgd"]),
+        "unknown": FloatDistribution(0, 1),
+    }
+    assert [difference_in_code(space, *each) for each in same.items()] == [None] * len(same)
+    assert difference_in_code(None, "lr", FloatDistribution(0, 1)) is None
+
+
+def test_both_ranges_are_given_as_a_study_file_has_them() -> None:
+    space = parse_space({**OLD, "momentum": {**LR, "when": {"optimizer": "sgd"}}})
+    log = FloatDistribution(1e-5, 0.1, log=True)
+    in_code = "{type: float, low: 1.0e-05, high: 0.1, log: true}"
+    declared = "{type: float, low: 0.001, high: 0.1}"
+    assert difference_in_code(space, "lr", log) == (declared, in_code)
+    assert difference_in_code(space, "momentum", log) == (declared, in_code)
+    epochs = IntDistribution(1, 50)
+    assert difference_in_code(space, "epochs", epochs) == ("20", "{type: int, low: 1, high: 50}")

@@ -84,7 +84,8 @@ def test_ready_made_names_are_the_files() -> None:
         pytest.param(
             3,
             "is 3, but must be a mapping of parameters, the path of a .yaml file, "
-            "or module:function.",
+            "or module:function, such as search_space: "
+            "{lr: {type: float, low: 1.0e-4, high: 0.1, log: true}}",
             id="number",
         ),
     ],

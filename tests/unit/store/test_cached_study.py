@@ -51,7 +51,9 @@ def test_answers_are_those_of_a_search(
 def test_completed_one_that_is_read_again_keeps_its_place() -> None:
     study = HeldStudy([a_trial(0, TrialState.COMPLETE), a_trial(1, TrialState.COMPLETE)])
     again = a_trial(0, TrialState.COMPLETE)
+    again.values = [0.25]
     study.put(again)
-    assert study.completed[0] is again
+    assert study.completed[0] is study.trials[0]
+    assert study.completed[0] == again
     assert [trial.number for trial in study.completed] == [0, 1]
     assert study.of_states((TrialState.COMPLETE,)) == study.trials

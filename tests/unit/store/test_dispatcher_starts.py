@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tuner.store.records.dispatcher_starts import covered_s
+from tuner.store.records.dispatchers.starts import covered_s
 
 BEGAN = datetime(2026, 1, 1)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.store.optuna_tables.growing_curve import GrowingCurve, grown
+from tuner.store.optuna_tables.curves.growing_curve import GrowingCurve, grown
 
 _REPORTS = st.lists(st.tuples(st.integers(0, 9), st.floats(allow_nan=False)), max_size=20)
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.store.optuna_tables.lazy_curve import Batch, Curve, compact, read_ahead
+from tuner.store.optuna_tables.curves.lazy_curve import Batch, Curve, compact, read_ahead
 
 _STEPS = st.integers(min_value=-(2**70), max_value=2**70) | st.integers(0, 9)
 _REPORTS = st.dictionaries(_STEPS, st.floats()) | st.builds(

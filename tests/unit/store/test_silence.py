@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
-from tuner.store.records.dispatcher_starts import STALE_AFTER_S, OpenDispatcher, Sign
+from tuner.store.records.dispatchers.silence import watch_silent
+from tuner.store.records.dispatchers.starts import STALE_AFTER_S, OpenDispatcher, Sign
 from tuner.store.records.provenance import HostFacts
-from tuner.store.records.silence import watch_silent
 
 AT = datetime(2026, 3, 1, 12)
 Look = Callable[[float], Sequence[OpenDispatcher]]

@@ -29,11 +29,12 @@ def new_trial(tmp_path: Path, link: RecordingLink) -> NewTrial:
         params: dict[str, Json] | None = None,
         objectives: tuple[str, ...] = ("accuracy",),
         devices: tuple[str, ...] = ("cpu:0",),
+        attempt_number: int = 2,
     ) -> TrialContext:
         link.assign = Assign(
             attempt_id=AttemptId("7.2"),
             trial_number=7,
-            attempt_number=2,
+            attempt_number=attempt_number,
             params=params or {},
             seed=11,
             checkpoint_dir=str(tmp_path / "checkpoints"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from optuna.distributions import BaseDistribution
 
 from tuner.attempt import AttemptId
-from tuner.messages import Action, Assign, Json, RemarkTopic, Verdict
+from tuner.messages import Action, Assign, Json, RemarkTopic, StudyPlace, Verdict
 
 ATTEMPT = AttemptId("7.2")
 
@@ -35,6 +35,11 @@ class RecordingLink:
     #: Names of checkpoints that were found damaged, and the step that was loaded instead.
     damaged: list[tuple[list[str], int | None]] = field(default_factory=list)
 
+    #: Ranges that code has for declared parameters.
+    ranges: list[tuple[str, BaseDistribution]] = field(default_factory=list)
+    #: URL of the study's database.
+    storage: str = ""
+    is_study_stopped: bool = False
     remarks: list[tuple[RemarkTopic, str]] = field(default_factory=list)
 
     def decide(self, action: Action, reason: str = "") -> None:
@@ -59,6 +64,15 @@ class RecordingLink:
 
     def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
         self.damaged.append(([path.name for path in paths], step))
+
+    def range_in_code(self, name: str, distribution: BaseDistribution) -> None:
+        self.ranges.append((name, distribution))
+
+    def study_place(self) -> StudyPlace:
+        return StudyPlace(attempt_id=ATTEMPT, study="small", storage=self.storage)
+
+    def stop_study(self) -> None:
+        self.is_study_stopped = True
 
     def remark(self, topic: RemarkTopic, text: str) -> None:
         self.remarks.append((topic, text))

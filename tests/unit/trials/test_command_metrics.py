@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
 from tuner.attempt import Outcome
-from tuner.config.metric_pattern import expand
+from tuner.config.notation.metric_pattern import expand
 from tuner.messages import Assign, RemarkTopic
 from tuner.trials.worker.command_worker import _Minder
 from tuner.trials.worker.metrics import line_reader
@@ -94,11 +94,16 @@ def test_what_people_would_not_expect_is_said_once(
         (
             None,
             ["acc: 0.5"],
-            "None of its 1 lines is a JSON object with accuracy, such as "
+            "Its only line is no JSON object with accuracy, such as "
             '{"step": 1, "accuracy": 0.5}. Print such lines, or give trial.metrics.pattern. '
             "The last ones:\nacc: 0.5",
         ),
-        (None, [], "It printed nothing. Its metrics are read from its output."),
+        (
+            None,
+            [],
+            "It printed nothing. Its metrics are read from its output: print lines such as "
+            '{"step": 1, "accuracy": 0.5}.',
+        ),
     ],
     ids=["pattern", "json", "silent"],
 )

@@ -139,12 +139,12 @@ def test_nan_of_the_last_report_is_a_failure(new_trial: NewTrial, link: Recordin
     [
         ("high", ONE, "returned 'high', which is not a number"),
         (object, ONE, "which is not a number"),
-        ({"loss": 1}, ONE, r"returned ['loss'], without accuracy"),
+        ({"loss": 1}, ONE, "returned 'loss', without accuracy. Write return {"),
         ({}, TWO, "without accuracy, size"),
-        (0.5, TWO, "returned 1 values for the 2 objectives accuracy, size"),
-        ((0.5, 1, 2), TWO, "returned 3 values for the 2 objectives"),
-        ((), ONE, "returned 0 values for the 1 objectives"),
-        ({"accuracy": None}, ONE, "NoneType"),
+        (0.5, TWO, "returned 1 value, 0.5, but the study has 2 objectives (accuracy,"),
+        ((0.5, 1, 2), TWO, "objectives: {accuracy: minimize, size: minimize, metric_3: minimize}."),
+        ((), ONE, "returned 0 values, (), but the study has 1 objective (accuracy). "),
+        ({"accuracy": None}, ONE, "returned None, which is not a number, for accuracy."),
     ],
 )
 def test_other_results_are_no_result(
@@ -268,7 +268,10 @@ def test_verdict_is_the_reason_of_an_early_end(
 def test_exit_code_is_a_failure(run: Callable[..., Finished]) -> None:
     ended = run(_raiser(SystemExit(3)))
     assert (ended.outcome, ended.cause) == (Outcome.FAILED, Cause.EXIT_CODE)
-    assert ended.detail == "Exit code 3."
+    first, second, *where, hint = ended.detail.splitlines()
+    assert (first, second) == ("Exit code 3.", "The function called sys.exit:")
+    assert f'File "{__file__}"' in where[0]
+    assert hint == "Hint: Return a number, or raise an error."
 
 
 def test_sigterm_that_the_dispatcher_did_not_send(run: Callable[..., Finished]) -> None:

@@ -19,7 +19,8 @@ from tuner import messages
 from tuner.attempt import AttemptId, Outcome
 from tuner.errors import ChannelClosed
 from tuner.messages import Action, Assign, Verdict
-from tuner.trials.worker.link import DispatcherLink, Link
+from tuner.trials.worker.link import DispatcherLink
+from tuner.trials.worker.port import Link
 
 TOKEN = "secret"
 ASSIGN = Assign(

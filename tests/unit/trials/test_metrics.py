@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.config.metric_pattern import expand
+from tuner.config.notation.metric_pattern import expand
 from tuner.trials.worker.metrics import Curve, Reading, line_reader, read_json
 
 ONE = ("accuracy",)

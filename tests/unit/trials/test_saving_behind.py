@@ -18,7 +18,7 @@ from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
 from tuner.attempt import Cause, Outcome
 from tuner.messages import Finished
-from tuner.trials.states import copy_to_cpu
+from tuner.trials.saving.states import copy_to_cpu
 from tuner.trials.worker.function_worker import finish_saving
 
 ROOT = Path(__file__).parents[3]

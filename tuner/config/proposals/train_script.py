@@ -1,4 +1,4 @@
-"""Reads the options of a Python script without running it: its calls of `add_argument`.
+"""Reads the options of a Python script without running it: its calls of `add_argument`, or others.
 
 A program of Hydra has its options in a YAML file, which the script names.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.config.proposals.other_options import other_options
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
 from tuner.config.proposals.ranges import Option, propose_range
 from tuner.errors import ConfigError
@@ -49,11 +50,13 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
     Raises:
         ConfigError: If it has no options.
     """
-    arguments = list({each.flag: each for each in _arguments(tree)}.values())
+    found = list(_arguments(tree))
+    found = found or [_argument(each.flags, each.keywords) for each in other_options(tree)]
+    arguments = list({each.flag: each for each in found}.values())
     if not arguments:
         problem = (
-            "has no option of argparse (add_argument). Give a W&B sweep or the YAML file of a "
-            "configuration, or write an empty study file: tuner init"
+            "has no option of argparse, click, typer or of a parsed dataclass. Give a W&B sweep or "
+            "the YAML file of a configuration, or write an empty study file: tuner init"
         )
         raise ConfigError(problem, file=str(script))
     ranges = {each.option.name: propose_range(each.option) for each in arguments}

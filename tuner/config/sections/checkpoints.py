@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from tuner.config.fields import Size, WholeNumber
 from tuner.config.model import Model
+from tuner.config.notation.fields import Size, WholeNumber
 
 _BEST = re.compile(r"best\s+([1-9]\d*)")
 _ALL = "all"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import Field
 
-from tuner.config.fields import WholeNumber
 from tuner.config.model import Model
+from tuner.config.notation.fields import WholeNumber
 
 #: Of the name of the study that the runs are trials of.
 _SUFFIX = ".confirm"
+_WINNER_RUN = re.compile(r"(.+)\.best-\d+", re.DOTALL)
 
 
 class ConfirmConfig(Model):
@@ -37,7 +39,13 @@ def is_confirmation(study: str) -> bool:
     return study.endswith(_SUFFIX)
 
 
+def winner_run_of(study: str, trial_number: int) -> str:
+    """Name of the study that trains the winner of another one (`tuner run --best`)."""
+    return f"{study}.best-{trial_number}"
+
+
 def only_study(names: set[str]) -> str | None:
-    """The study that is meant where none is named: the only one, beside its confirmation."""
-    own = {name for name in names if not is_confirmation(name)}
+    """The study that is meant where none is named: the only one, beside its further runs."""
+    runs = {name for name in names if (run := _WINNER_RUN.fullmatch(name)) and run[1] in names}
+    own = {name for name in names - runs if not is_confirmation(name)}
     return own.pop() if len(own) == 1 else None

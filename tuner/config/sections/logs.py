@@ -6,8 +6,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import PlainValidator, WithJsonSchema
 
-from tuner.config.fields import SIZE
-from tuner.config.size import parse_size
+from tuner.config.notation.fields import SIZE
+from tuner.config.notation.size import parse_size
 
 DEFAULT_MAX_LOG_BYTES = 100 * 1024 * 1024
 _LEAST_BYTES = 1024 * 1024

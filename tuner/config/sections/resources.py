@@ -10,10 +10,10 @@ from typing import Annotated, Self, TypeAlias
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from tuner.config.fields import SIZE, Size, one_or_several
 from tuner.config.mistakes import Mistake
 from tuner.config.model import Model
-from tuner.config.size import parse_size
+from tuner.config.notation.fields import SIZE, Size, one_or_several
+from tuner.config.notation.size import parse_size
 from tuner.devices.allocation.width import (
     ONE,
     FixedWidth,

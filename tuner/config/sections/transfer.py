@@ -7,8 +7,8 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from tuner.config.fields import one_or_several
 from tuner.config.mistakes import Mistake
+from tuner.config.notation.fields import one_or_several
 from tuner.config.sections.prior import sampler_mistakes
 
 

@@ -9,16 +9,19 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from tuner.config import rules
-from tuner.config.fields import Command, Duration, Environment, WholeNumber, text
-from tuner.config.metric_pattern import expand
 from tuner.config.model import Model
+from tuner.config.notation.fields import Command, Duration, Environment, WholeNumber, text
+from tuner.config.notation.metric_pattern import expand
 from tuner.config.sections.logs import MaxLog
 from tuner.config.sections.profile import ProfileConfig
 from tuner.config.sections.resources import ResourcesConfig
 
 _FUNCTION = {
     "title": "module:function",
-    **text(r"^[^:\s/]+:[^:\s/]+$", "module:function, such as tuner.trials.digits_mlp:train"),
+    **text(
+        r"^([^:\s/]+:[^:\s/]+|[^:]+\.py:study\.optimize)$",
+        "module:function, such as train:main",
+    ),
 }
 
 
@@ -67,7 +70,8 @@ class TrialConfig(Model):
         default=None,
         description="Training function as `module:function`. The module is looked up from the "
         "folder of the study file. The function takes the trial, or is an unmodified Optuna "
-        "objective. Give either `function` or `command`.",
+        "objective. `train.py:study.optimize` runs a file up to this call, and is the function "
+        "that the file passes to it. Give either `function` or `command`.",
         examples=["tuner.trials.digits_mlp:train"],
     )
     command: Command | None = Field(

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from tuner.config.duration import parse_duration
-from tuner.config.fields import DURATION
 from tuner.config.model import Model
+from tuner.config.notation.duration import parse_duration
+from tuner.config.notation.fields import DURATION
 
 _LEAST_S, _MOST_S = 1.0, 60.0
 

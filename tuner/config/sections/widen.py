@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tuner.config.command_template import places
 from tuner.config.mistakes import Mistake
+from tuner.config.notation.command_template import places
 from tuner.config.sections.resources import ResourcesConfig, possible_widths
 from tuner.devices.allocation.width import Devices, LearnedWidth
 from tuner.search_spaces import AnySpace

@@ -1,17 +1,28 @@
 """Who starts next, where trials of all widths wait: narrow ones fill gaps, wide ones never starve.
 
 First come, first served, but while the oldest waits for devices that others still use, younger
-ones that fit may pass it (backfill, as in batch schedulers; how long a trial lasts is not known
-here, so the oldest cannot be promised a time, as in EASY (Lifka 1995)). They pass until its
-patience ends: until as much as the whole pool has passed it, or until all have ended that ran
-when its turn came. From then on as many devices as it needs are reserved, on which nothing else
-starts: all that are free, and for the rest those that it waits for. One that becomes free
-elsewhere takes the place of one that is waited for.
+ones that fit may pass it (backfill, as in batch schedulers). How long a trial will last is not
+known when it starts, so the oldest cannot be promised a time, as in EASY (Lifka 1995); what is
+known are the durations of the attempts that have ended (`durations`).
 
-Patience pays because wide trials gather meanwhile, and follow each other on devices that were
-emptied once: on 8 devices, trials of 1, 2, 4 and 8 use 89 % of the time instead of 82 %, on 64
-devices 99.7 % instead of 98.0 %. More patience adds at most one percent there, but the oldest
-waits longer; if it never ended, for 8 to 40 times the longest trial (`benchmarks/placement.py`).
+With known durations, anything may start until the oldest has waited for as long as the longest
+attempt so far has lasted, or until all have ended that ran when its turn came. In that time:
+
+- Wider trials that fit start before the oldest and the widest first, so that wide trials follow
+  each other on devices that were emptied once.
+- A narrower one may take a device that the oldest needs if it is likely to end before the oldest
+  could start anyway (`remaining.may_pass`). If not, devices are gathered for the oldest.
+
+Without known durations (too few attempts have ended, a pool of one device), younger ones pass until
+the oldest's patience ends: until as much as the whole pool has passed it, or until all have ended
+that ran when its turn came.
+
+From then on as many devices as the oldest needs are reserved, on which nothing else starts: all
+that are free, and for the rest those that it waits for. One that becomes free elsewhere takes the
+place of one that is waited for.
+
+`benchmarks/placement.py` compares this with first come, first served, greedy backfill, and EASY
+with perfect knowledge of durations; docs/benchmarks.md has the figures.
 """
 
 from __future__ import annotations
@@ -20,17 +31,23 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, count
 from typing import Generic, TypeVar
 
+from tuner.devices.allocation.durations import Durations
+from tuner.devices.allocation.gathering import Gathering, gather
 from tuner.devices.allocation.pool import DevicePool, Lease
-from tuner.devices.allocation.width import WHOLE, Width, n_devices_of, parts_on
+from tuner.devices.allocation.remaining import LEAST_CHANCE, may_pass
+from tuner.devices.allocation.width import WHOLE, Devices, Share, Width, n_devices_of, parts_on
 from tuner.devices.device import Device, DeviceId
 
 T = TypeVar("T")
 
 #: So many times the pool's own size may pass the oldest before devices are kept for it.
 PATIENCE = 1.0
+#: So many of the oldest and of the youngest leases are looked at for those that end soonest.
+_N_SOONEST = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +58,8 @@ class _Turn:
     width: Width
     #: The newest lease when the turn came.
     newest_lease: int
+    #: When the turn came; 0 where durations are not measured.
+    since_s: float = 0.0
     parts_passed: int = 0
     reserved: tuple[Device, ...] = ()
 
@@ -54,9 +73,10 @@ class WaitingLine(Generic[T]):
 
     The bound: let L be the longest time from an attempt's lease to its release. Where
     `start_next` is called until it gives None whenever something was released or put, an item
-    starts at the latest 2 L after it became the oldest (L without patience). Its patience ends
-    after at most L, as all attempts are over that ran when it became the oldest; those on the
-    devices that are reserved then are over after L more. The bound needs enough devices that are
+    starts at the latest 2 L after it became the oldest (L without patience). Others start before
+    it for at most L: by then all attempts are over that ran when it became the oldest, and no
+    attempt so far was longer than L. Those on the devices that are reserved then are over after L
+    more. The bound needs enough devices that are
     not set aside and that `may_use` allows; where a reserved one leaves, it counts anew. An item
     put first does not take the turn from an item of another width that was found not to fit.
 
@@ -65,11 +85,23 @@ class WaitingLine(Generic[T]):
     `may_use` is asked for the oldest of each width alone.
 
     Args:
-        patience: How often the pool's own size may pass the oldest; 0 reserves at once.
+        patience: How often the pool's own size may pass the oldest while durations are not known;
+            0 reserves at once.
+        durations: The durations of attempts; None if they are not measured. Then they are never
+            known.
+        least_chance: The probability with which a narrower trial that passes has to end before
+            the oldest could start.
     """
 
-    def __init__(self, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        patience: float = PATIENCE,
+        durations: Durations | None = None,
+        least_chance: float = LEAST_CHANCE,
+    ) -> None:
         self._patience = patience
+        self._durations = durations
+        self._least_chance = least_chance
         #: Heaps of (was not put first, arrival, item).
         self._queues: dict[Width, list[tuple[bool, int, T]]] = {}
         self._arrivals = count()
@@ -114,8 +146,10 @@ class WaitingLine(Generic[T]):
 
     def has_room_for(self, pool: DevicePool, widths: Iterable[Width]) -> bool:
         """Whether one more item could start now if it had one of these widths."""
-        reserved = self._turn.reserved_ids if self._turn else frozenset()
-        return any(pool.fits(width, avoid=reserved) for width in widths)
+        if self._turn is None:
+            return any(map(pool.fits, widths))
+        avoided = self._avoided(self._turn, pool)
+        return any(pool.fits(width) and pool.fits(width, avoid=avoided(width)) for width in widths)
 
     def start_next(
         self,
@@ -133,7 +167,36 @@ class WaitingLine(Generic[T]):
         """
         if not self._queues:
             return None
-        width = self._turn.width if self._turn else self._widths_by_age()[0]
+        self._turn = self._turn or _begin(self._widths_by_age()[0], pool, self._durations)
+        started = self._choose(self._turn, pool, name, may_use)
+        if started is not None and self._durations is not None:
+            self._durations.started(started[1])
+        return started
+
+    def ended(self, lease: Lease) -> None:
+        """A lease that `start_next` gave was released."""
+        if self._durations is not None:
+            self._durations.ended(lease)
+
+    def gathering(self, pool: DevicePool) -> tuple[T, Gathering] | None:
+        """The item that devices are kept for now, and the devices; None where none are kept."""
+        turn = self._turn
+        if turn is None or not turn.reserved or self._durations is None:
+            return None
+        _, _, item = self._queues[turn.width][0]
+        return item, gather(turn.reserved, pool, self._durations)
+
+    def _choose(
+        self,
+        turn: _Turn,
+        pool: DevicePool,
+        name: Callable[[T], str],
+        may_use: Callable[[T, Device], bool],
+    ) -> tuple[T, Lease] | None:
+        width = turn.width
+        durations = self._open_window(turn, pool)
+        if durations is not None and (wider := self._start_wider(width, pool, name, may_use)):
+            return wider
         refused: set[DeviceId] = set()
 
         def may_use_noted(item: T, device: Device) -> bool:
@@ -146,25 +209,102 @@ class WaitingLine(Generic[T]):
         if lease is not None:
             self._turn = None
             return self._pop(width), lease
-        self._turn = _wait(self._turn or _begin(width, pool), pool, refused, self._patience)
-        return self._pass(self._turn, pool, name, may_use)
+        if durations is not None:
+            self._turn = replace(turn, reserved=_reserve_soonest(turn, pool, refused, durations))
+            return self._pass_in_window(self._turn, pool, name, may_use)
+        self._turn = _wait(turn, pool, refused, self._patience)
+        others = (each for each in self._widths_by_age() if each != width)
+        return self._pass(self._turn, others, pool, name, may_use, avoid=self._turn.reserved_ids)
 
-    def _pass(
+    def _open_window(self, turn: _Turn, pool: DevicePool) -> Durations | None:
+        """The durations, where they are known and anything may start without breaking the bound."""
+        durations = self._durations
+        if durations is None or not durations.are_known or len(pool.devices) == 1:
+            return None
+        waited_s = durations.now_s - turn.since_s
+        is_open = waited_s <= durations.longest_s or not _have_all_ended(turn, pool)
+        return durations if is_open and self._patience else None
+
+    def _start_wider(
+        self,
+        width: Width,
+        pool: DevicePool,
+        name: Callable[[T], str],
+        may_use: Callable[[T, Device], bool],
+    ) -> tuple[T, Lease] | None:
+        """Starts the widest that fits and is wider than the oldest, which was not put first."""
+        if not self._is_any_put_first(width):
+            for other in self._widths_by_size():
+                if _size(other) <= _size(width):
+                    break
+                if lease := self._lease(other, pool, name, may_use, avoid=frozenset()):
+                    return self._pop(other), lease
+        return None
+
+    def _pass_in_window(
         self,
         turn: _Turn,
         pool: DevicePool,
         name: Callable[[T], str],
         may_use: Callable[[T, Device], bool],
     ) -> tuple[T, Lease] | None:
-        for width in self._widths_by_age():
-            if width == turn.width:
+        """Starts one that is narrower than the oldest, which does not fit."""
+        avoided = self._avoided(turn, pool)
+        for width in self._widths_by_size():
+            if width == turn.width or not pool.fits(width):
                 continue
-            lease = self._lease(width, pool, name, may_use, avoid=turn.reserved_ids)
+            if started := self._pass(turn, (width,), pool, name, may_use, avoid=avoided(width)):
+                return started
+        return None
+
+    def _avoided(self, turn: _Turn, pool: DevicePool) -> Callable[[Width], AbstractSet[DeviceId]]:
+        """Gives the devices that a younger item of a width must not take."""
+        reserved_ids = turn.reserved_ids
+        durations = self._open_window(turn, pool)
+        if durations is None or not reserved_ids:
+            return lambda width: reserved_ids
+        running = durations.running_on(turn.reserved, pool)
+
+        @cache
+        def may_take(n_devices: int) -> bool:
+            return may_pass(durations.lengths_s(n_devices), running, self._least_chance)
+
+        def avoided(width: Width) -> AbstractSet[DeviceId]:
+            if pool.fits(width, avoid=reserved_ids) or not may_take(n_devices_of(width)):
+                return reserved_ids
+            return frozenset()
+
+        return avoided
+
+    def _pass(
+        self,
+        turn: _Turn,
+        widths: Iterable[Width],
+        pool: DevicePool,
+        name: Callable[[T], str],
+        may_use: Callable[[T, Device], bool],
+        *,
+        avoid: AbstractSet[DeviceId],
+    ) -> tuple[T, Lease] | None:
+        for width in widths:
+            lease = self._lease(width, pool, name, may_use, avoid=avoid)
             if lease is not None:
                 parts = lease.parts * len(lease.devices)
                 self._turn = replace(turn, parts_passed=turn.parts_passed + parts)
                 return self._pop(width), lease
         return None
+
+    def _is_any_put_first(self, width: Width) -> bool:
+        """Whether the oldest item of a width was put first."""
+        return not self._queues[width][0][0]
+
+    def _widths_by_size(self) -> list[Width]:
+        """Widths whose oldest item was put first, then the widest."""
+        return sorted(
+            self._queues,
+            key=lambda width: (self._is_any_put_first(width), _size(width)),
+            reverse=True,
+        )
 
     def _widths_by_age(self) -> list[Width]:
         """The width whose oldest item is the oldest of all comes first."""
@@ -193,9 +333,17 @@ class WaitingLine(Generic[T]):
         return item
 
 
-def _begin(width: Width, pool: DevicePool) -> _Turn:
+def _begin(width: Width, pool: DevicePool, durations: Durations | None) -> _Turn:
     newest = max((lease.number for lease in pool.leases[-1:]), default=0)
-    return _Turn(width=width, newest_lease=newest)
+    since_s = durations.now_s if durations is not None else 0.0
+    return _Turn(width=width, newest_lease=newest, since_s=since_s)
+
+
+def _size(width: Width) -> tuple[int, int]:
+    """Orders widths: by devices, then by parts of one."""
+    if isinstance(width, Devices):
+        return width.n_devices, WHOLE
+    return 1, width.parts if isinstance(width, Share) else 0
 
 
 def _wait(turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId], patience: float) -> _Turn:
@@ -206,9 +354,14 @@ def _wait(turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId], patienc
 
 
 def _is_patience_over(turn: _Turn, pool: DevicePool, patience: float) -> bool:
+    is_passed = turn.parts_passed >= patience * WHOLE * len(pool.devices)
+    return is_passed or _have_all_ended(turn, pool)
+
+
+def _have_all_ended(turn: _Turn, pool: DevicePool) -> bool:
+    """Whether all attempts are over that ran when the turn came."""
     oldest = pool.leases[:1]
-    have_all_ended = not oldest or oldest[0].number > turn.newest_lease
-    return have_all_ended or turn.parts_passed >= patience * WHOLE * len(pool.devices)
+    return not oldest or oldest[0].number > turn.newest_lease
 
 
 def _reserve(turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId]) -> tuple[Device, ...]:
@@ -217,8 +370,29 @@ def _reserve(turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId]) -> t
     Free ones take the place of those that are waited for. Those that are waited for otherwise
     stay, else the wait would begin anew.
     """
+    devices = chain(pool.free, turn.reserved, _longest_leased(pool))
+    return _take_suited(devices, turn, pool, refused)
+
+
+def _reserve_soonest(
+    turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId], durations: Durations
+) -> tuple[Device, ...]:
+    """The same, where the bound is not in danger: those that are likely to be free soonest."""
+    # The remaining time grows or falls with the age, so the soonest is among the extremes.
+    n_asked = max(_N_SOONEST, n_devices_of(turn.width))
+    leases = pool.leases
+    if len(leases) > 2 * n_asked:
+        leases = (*leases[:n_asked], *leases[-n_asked:])
+    soonest = sorted(leases, key=lambda lease: durations.running(lease).median_left_s)
+    leased = (device for lease in soonest for device in lease.devices)
+    return _take_suited(chain(pool.free, leased), turn, pool, refused)
+
+
+def _take_suited(
+    devices: Iterable[Device], turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId]
+) -> tuple[Device, ...]:
     reserved: dict[DeviceId, Device] = {}
-    for device in chain(pool.free, turn.reserved, _longest_leased(pool)):
+    for device in devices:
         is_suited = parts_on(turn.width, device) is not None and device.id not in refused
         if is_suited and pool.hands_out(device):
             reserved[device.id] = device

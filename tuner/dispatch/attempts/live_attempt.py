@@ -1,38 +1,22 @@
-"""What the dispatcher keeps in mind about an attempt that holds devices, and how it ended."""
+"""The state of an attempt that holds devices: its ranks, deadlines, last report, last action."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome
-from tuner.clock import Instant
-from tuner.devices.device import DeviceKind
+from tuner.attempt import Attempt, AttemptState, Cause, Outcome
 from tuner.dispatch.supply.grants import Grant
+from tuner.host.clock import Instant
 from tuner.launch.failure_diagnosis import (
-    diagnose_exit,
     has_waited_in_vain,
-    is_device_fault,
     is_lost_peer,
-    is_port_taken,
 )
 from tuner.launch.inbox import SourceId
 from tuner.messages import ENDS_EARLY, Action, Decided, Finished
 from tuner.search_spaces import ParamValue
-
-_OUTCOME_OF_STOP: Mapping[Cause, Outcome] = {
-    Cause.TIMEOUT: Outcome.TIMED_OUT,
-    Cause.STALLED: Outcome.TIMED_OUT,
-    Cause.COMMANDED: Outcome.PRUNED,
-    Cause.INTERRUPTED: Outcome.CANCELLED,
-    Cause.SIGNAL: Outcome.CANCELLED,
-    Cause.LAUNCH: Outcome.FAILED_TO_START,
-}
-
-_NO_SERVER = "The process that all trials are forked from died, and this one was ended with it."
 
 #: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.
 _FAILED_GROUP_GRACE_S = 2.0
@@ -238,8 +222,8 @@ class LiveAttempt:
         left = [rank.number for rank in self.running_ranks if rank.number not in ended]
         if ended and left and not self.failures and self.stop_cause is None:
             self.hang = (
-                f"{_named_ranks(left)} had not ended {stop_grace_s:g} s after "
-                f"{_named_ranks(ended)}, and waited for it, in a collective most likely. "
+                f"{named_ranks(left)} had not ended {stop_grace_s:g} s after "
+                f"{named_ranks(ended)}, and waited for it, in a collective most likely. "
                 "Every rank must make the same number of steps."
             )
 
@@ -278,125 +262,6 @@ class LiveAttempt:
         return said.detail if said is not None else output_of(number)
 
 
-def ending_of(
-    live: LiveAttempt,
-    *,
-    objectives: Sequence[str],
-    output_of: Callable[[int], str],
-    n_oom_kills: int,
-) -> tuple[int, Ending]:
-    """How an attempt ended, from what it said, what it was told and how its processes exited.
-
-    Gives also the rank whose end it is, which is that of the first rank that failed.
-
-    Args:
-        live: The attempt, whose processes are all gone.
-        objectives: What a completed attempt must have a value for.
-        output_of: Gives the last lines of a rank's log.
-        n_oom_kills: How often the kernel has killed for want of memory, ever.
-    """
-    number = live.telling_rank(output_of)
-    rank = live.ranks[number]
-    ending = _ending_of_rank(live, rank, objectives, output_of(number), n_oom_kills)
-    if live.hang and number == 0:
-        ending = _hung(live, ending)
-    elif number not in live.failures and number in live.absent_ranks(output_of):
-        return number, _absent(live, output_of)
-    is_failure = ending.outcome.is_failure
-    is_wide = len(live.grant.devices) > 1
-    if is_wide and is_failure and live.last_step is None and is_port_taken(ending.detail):
-        ending = replace(ending, outcome=Outcome.FAILED_TO_START, cause=Cause.PORT_TAKEN)
-    is_on_gpu = any(device.kind is not DeviceKind.CPU for device in live.grant.devices)
-    if is_on_gpu and is_failure and is_device_fault(f"{ending.detail}\n{output_of(number)}"):
-        ending = replace(ending, outcome=Outcome.FAILED, cause=Cause.DEVICE_FAULT)
-    if is_failure and len(live.ranks) > 1 and not live.hang:
-        ending = replace(ending, detail=f"Rank {number}: {ending.detail}")
-    return number, ending
-
-
-def _ending_of_rank(
-    live: LiveAttempt, rank: Rank, objectives: Sequence[str], output: str, n_oom_kills: int
-) -> Ending:
-    said = rank.finished
-    exit_code = rank.exit_code or 0
-    if said is not None and said.outcome is Outcome.COMPLETED and not _has_ended_early(live, said):
-        return completed(said.values or live.last_values, objectives, said.detail or output)
-    if said is not None and said.outcome is Outcome.PRUNED:
-        return Ending(outcome=said.outcome, cause=said.cause, detail=said.detail)
-    if live.stop_cause is not None:
-        return _stopped(live.stop_cause, live.told_reason, output)
-    if live.heeds in ENDS_EARLY and exit_code >= 0:
-        # A script may take the verdict by ending in its own way, such as a non-zero exit.
-        return Ending(outcome=Outcome.PRUNED, cause=Cause.PRUNER, detail=live.told_reason)
-    if said is not None:
-        return Ending(outcome=said.outcome, cause=said.cause, detail=said.detail)
-    if rank.is_lost:
-        return Ending(outcome=Outcome.LOST, cause=Cause.LAUNCH, detail=_NO_SERVER)
-    if live.attempt.started_at is None:
-        return Ending(
-            outcome=Outcome.FAILED_TO_START,
-            cause=Cause.LAUNCH,
-            detail=diagnose_exit(exit_code, output).detail,
-        )
-    return diagnose_exit(exit_code, output, n_oom_kills=n_oom_kills - live.n_oom_kills)
-
-
-def _has_ended_early(live: LiveAttempt, said: Finished) -> bool:
-    """Whether a script that reports by itself ended because it heard that it shall."""
-    if said.values:
-        return False
-    return live.heeds in ENDS_EARLY or (live.heeds is Action.STOP and live.stop_cause is not None)
-
-
-def _hung(live: LiveAttempt, ending: Ending) -> Ending:
-    """A result that rank 0 gave is one, whatever the others did after it."""
-    if ending.outcome in (Outcome.COMPLETED, Outcome.PRUNED) or live.stop_cause is not None:
-        return replace(ending, detail=f"{ending.detail}\n{live.hang}".strip())
-    return Ending(outcome=Outcome.FAILED, cause=Cause.RANKS, detail=live.hang)
-
-
-def _absent(live: LiveAttempt, output_of: Callable[[int], str]) -> Ending:
-    """Some ranks left or hung; the errors of the others are only what follows from that."""
-    absent, first = live.absent_ranks(output_of), live.failures[0]
-    named, waiting = _named_ranks(absent).capitalize(), _named_ranks(sorted(live.failures))
-    if live.departed:
-        what = f"{named} left while {waiting} waited in a collective."
-    else:
-        what = f"{named} hung: {waiting} waited in a collective until its timeout."
-    error = live.text_of(first, output_of).strip().rpartition("\n")[2]
-    detail = (
-        f"{what} Every rank must make the same number of steps.\n"
-        f"Rank {first}, which waited: {error}"
-    )
-    return Ending(outcome=Outcome.FAILED, cause=Cause.RANKS, detail=detail)
-
-
-def _named_ranks(numbers: Sequence[int]) -> str:
+def named_ranks(numbers: Sequence[int]) -> str:
     """`rank 1`, `ranks 1, 2`."""
     return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
-
-
-def completed(values: Mapping[str, float], objectives: Sequence[str], output: str) -> Ending:
-    """How a program ended that gave some values.
-
-    Args:
-        values: The values, by objective.
-        objectives: What must have a value.
-        output: What to add to the message that one is missing.
-    """
-    missing = ", ".join(name for name in objectives if name not in values)
-    if missing:
-        told = f"The program exited without an error but reported no value of {missing}."
-        detail = f"{told}\n{output}".rstrip()
-        return Ending(outcome=Outcome.FAILED, cause=Cause.NO_RESULT, detail=detail)
-    bad = [name for name, value in values.items() if math.isnan(value)]
-    if bad:
-        detail = f"The value of {', '.join(bad)} is not a number (NaN)."
-        return Ending(outcome=Outcome.FAILED, cause=Cause.NOT_A_NUMBER, detail=detail)
-    return Ending(outcome=Outcome.COMPLETED, values=values)
-
-
-def _stopped(cause: Cause, reason: str, output: str) -> Ending:
-    return Ending(
-        outcome=_OUTCOME_OF_STOP[cause], cause=cause, detail=f"{reason}\n{output}".strip()
-    )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tuner.attempt import AttemptState, advance
-from tuner.clock import Instant
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.host.clock import Instant
 from tuner.search_spaces import ParamValue
 from tuner.store.records.recorder import Recorder
 

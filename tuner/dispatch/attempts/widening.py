@@ -10,11 +10,11 @@ from tuner.attempt import AttemptState, Ending
 from tuner.budget import Budget, Spent, TrialUse
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import StudyFiles
-from tuner.clock import Instant
+from tuner.dispatch.attempts.endings.retries import FREE_CAUSES
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.attempts.retries import FREE_CAUSES
 from tuner.dispatch.attempts.stopping import Stopping
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.host.clock import Instant
 from tuner.messages import Action
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
+from optuna.distributions import json_to_distribution
+
 from tuner import messages
 from tuner.attempt import AttemptState
-from tuner.clock import Instant
 from tuner.dispatch.attempts.live_attempt import LiveAttempt, Step
 from tuner.dispatch.attempts.transitions import move
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
 from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.host.clock import Instant
 from tuner.launch.failure_diagnosis import readable
 from tuner.launch.inbox import SourceId
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel
 from tuner.messages import Action
 from tuner.search.study import StudySearch
+from tuner.search_spaces.compare import difference_in_code
 from tuner.store.records.recorder import Recorder
 
 _COUNTS_ANEW = (
@@ -38,6 +41,7 @@ class Talk:
         plan: What all attempts share.
         terms: Time limits.
         outage: Where a pruner cannot read what it needs.
+        stop: Lets no more trials start; it is told why.
         say: Tells people.
     """
 
@@ -51,6 +55,7 @@ class Talk:
         plan: TrialPlan,
         terms: Terms,
         outage: Outage,
+        stop: Callable[[str], None],
         say: Callable[[str], None],
     ) -> None:
         self._search = search
@@ -60,8 +65,11 @@ class Talk:
         self._plan = plan
         self._terms = terms
         self._outage = outage
+        self._stop = stop
         self._say = say
         self._remarked: set[messages.RemarkTopic] = set()
+        #: Parameters whose ranges in code were compared.
+        self._compared: set[str] = set()
         #: Trials that sent names which cannot be stored.
         self._told_of_names: set[int] = set()
 
@@ -88,6 +96,12 @@ class Talk:
                     self._channel.broadcast(live.attempt.id, message)
             case messages.Suggest():
                 self._channel.send(source, self._suggested(live, message))
+            case messages.RangeInCode():
+                self._compare(live, message)
+            case messages.AskStudy():
+                self._channel.send(source, self._study_place(now, live))
+            case messages.StopStudy():
+                self._stop(f"trial {live.attempt.trial_number} called study.stop()")
             case messages.StatesDamaged():
                 self._on_damage(live, message)
             case messages.Remark():
@@ -167,6 +181,24 @@ class Talk:
             self._remarked.add(remark.topic)
             self._say(f"Trial {live.attempt.trial_number}: {readable(remark.text)}")
 
+    def _compare(self, live: LiveAttempt, found: messages.RangeInCode) -> None:
+        """Says once of each parameter that the study file overrules the range in code."""
+        if found.name in self._compared:
+            return
+        self._compared.add(found.name)
+        try:
+            distribution = json_to_distribution(found.distribution)
+        except (ValueError, TypeError, KeyError):
+            return  # Not one of Optuna's.
+        ranges = difference_in_code(self._plan.space, found.name, distribution)
+        if ranges is not None:
+            declared, in_code = ranges
+            self._say(
+                f"Parameter {readable(found.name)}: the study file has {declared}, the code of "
+                f"trial {live.attempt.trial_number} has {in_code}. The study file is used; remove "
+                "the parameter from search_space to use the code."
+            )
+
     def _is_storable(self, live: LiveAttempt, name: str, limit: int = messages.MAX_KEY) -> bool:
         """Whether a name that a program sent can be written; people are told once for each trial.
 
@@ -244,6 +276,14 @@ class Talk:
         if not live.is_signalled:
             live.note_end(rank)
             live.expect_exits(now.monotonic_s, self._terms.stop_grace_s)
+
+    def _study_place(self, now: Instant, live: LiveAttempt) -> messages.StudyPlace:
+        # What earlier attempts of the trial have set can be read there.
+        with self._outage.watch(now):
+            self._recorder.commit()
+        return messages.StudyPlace(
+            attempt_id=live.attempt.id, study=self._plan.study, storage=self._plan.storage
+        )
 
     def _suggested(self, live: LiveAttempt, asked: messages.Suggest) -> messages.Suggested:
         if problem := messages.name_problem(asked.name, messages.MAX_KEY):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tuner.attempt import AttemptId
 from tuner.budget import Budget, Spent, TrialUse
-from tuner.clock import Instant
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.budget_end import Closing
 from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 
@@ -60,7 +60,7 @@ class Spending:
         """By now, what runs included."""
         held_s = 0.0 if self.budget.device_hours is None else sum(self._held_s(now))
         return Spent(
-            trials=self._search.n_begun,
+            trials=self._search.counts.n_begun,
             time_s=self._recorder.past.time_s + now.monotonic_s - self._started_at.monotonic_s,
             device_s=self._recorder.fleet.device_s_elsewhere + self.device_s + held_s,
             energy_kwh=self._energy_kwh(),

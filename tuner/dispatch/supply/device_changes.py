@@ -44,7 +44,7 @@ class DeviceChanges:
         """
         if self._reselection is None:
             raise Refused("The devices of this study cannot be changed.")
-        before = self._leasing.devices
+        before = self._leasing.supply.devices
         try:
             chosen = self._reselection.choose(value, before)
         except ValueError as error:
@@ -59,11 +59,11 @@ class DeviceChanges:
                 if device not in before:
                     self._reselection.release(device)
             raise
-        self._leasing.change(chosen, self._reselection.release)
+        self._leasing.supply.change(chosen, self._reselection.release)
         return self._told(before=[device.label for device in before])
 
     def _told(self, *, before: list[str]) -> str:
-        now = [device.label for device in self._leasing.devices]
+        now = [device.label for device in self._leasing.supply.devices]
         dropped = [label for label in before if label not in now]
         words = f"It has {', '.join(now)} now"
         if dropped:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tuner.attempt import AttemptId
-from tuner.clock import Clock, Instant
 from tuner.dispatch.attempts.launching import Launching
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.widening import Widening
@@ -15,6 +14,7 @@ from tuner.dispatch.notice_queue import Telling
 from tuner.dispatch.notices import Started
 from tuner.dispatch.study_end import StudyEnd
 from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.gathering_note import GatheringNote
 from tuner.dispatch.supply.grants import Candidate, Grant
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.stranded_trials import Stranding
@@ -22,6 +22,7 @@ from tuner.dispatch.supply.trial_source import Asking
 from tuner.dispatch.upkeep.commands import Orders
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.disk_space import Room
+from tuner.host.clock import Clock, Instant
 from tuner.search.study import StudySearch
 
 
@@ -83,6 +84,7 @@ class DeviceFilling:
         self._clock = clock
         self._live = live
         self._intended = intended
+        self._gathering = GatheringNote(telling.say)
 
     def fill(self, now: Instant, write: Callable[[Instant], None]) -> None:
         """Starts what can start now.
@@ -104,9 +106,10 @@ class DeviceFilling:
                 self._widening.poll(now, self._live.values(), self._spending.budget, spent)
         self._launch_intended(self._clock.now(), write)
         self._leave_to_wider(self._leasing.unplaceable())
-        for note in self._leasing.notes:
+        self._gathering.poll(self._leasing.gathering)
+        for note in self._leasing.supply.notes:
             self._telling.say(note)
-        self._leasing.notes.clear()
+        self._leasing.supply.notes.clear()
 
     def _grant_devices(self, now: Instant) -> None:
         while self._leasing.may_have_room and self._may_start(now):

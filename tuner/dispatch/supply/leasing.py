@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from tuner.attempt import Outcome
+from tuner.devices.allocation.durations import Durations
+from tuner.devices.allocation.gathering import Gathering
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.quarantine import Quarantine
 from tuner.devices.allocation.queue import WaitingLine
@@ -24,15 +25,13 @@ from tuner.devices.allocation.width import (
     width_of,
 )
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus
-from tuner.devices.idle_causes import IdleCause
 from tuner.devices.packing.learned import Sharing
-from tuner.devices.reselection import Reselected
+from tuner.dispatch.supply.device_supply import DeviceSupply
 from tuner.dispatch.supply.gpu_memory import GpuMemory, baselines_of, expected_bytes
 from tuner.dispatch.supply.grants import Candidate, Grant
 
 #: Trials that are asked for ahead, to find one that is narrow enough for what is free.
 LOOKAHEAD = 8
-_LOOK_EVERY_S = 5.0
 
 
 class Leasing:
@@ -67,18 +66,16 @@ class Leasing:
         self.watch = watch
         self._rule = rule
         self._widths = tuple(widths)
-        self._standby = standby
         self._sharing = sharing
         self._memory = memory
-        self._quarantine = quarantine or Quarantine()
-        self._looked_at_s = self._now_s = 0.0
-        self._line: WaitingLine[Candidate] = WaitingLine()
-        #: Dropped, with attempts on them; whoever claimed them hears when they are free.
-        self._leaving: dict[DeviceId, Callable[[], None]] = {}
+        #: Which devices can be handed out, and what is the matter with the others.
+        self.supply = DeviceSupply(
+            pool=pool, watch=watch, standby=standby, sharing=sharing, quarantine=quarantine
+        )
+        self._now_s = 0.0
+        self._line = WaitingLine[Candidate](durations=Durations(lambda: self._now_s))
         #: Of the GPUs that were looked at for the present decision.
         self._statuses: dict[DeviceId, DeviceStatus] = {}
-        #: For people; whoever shows them takes them away.
-        self.notes: list[str] = []
 
     # -- who is next -------------------------------------------------------------------------
 
@@ -90,12 +87,6 @@ class Leasing:
     def waiting(self) -> tuple[Candidate, ...]:
         """Trials that have no devices yet, the oldest first."""
         return tuple(self._line)
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
-        """Those that trials get, or would but for a fault."""
-        others = {device.id for device in self._standby.devices} if self._standby else set()
-        return tuple(device for device in self.pool.devices if device.id not in others)
 
     def put(self, candidate: Candidate, *, is_first: bool = False) -> None:
         """Lets a trial wait for devices."""
@@ -121,7 +112,7 @@ class Leasing:
             started = self._line.start_next(
                 self.pool, name=lambda candidate: candidate.attempt_id, may_use=self._may_use
             )
-            self._withdraw_lost()
+            self.supply.withdraw_lost()
             if started is not None:
                 return self._grant(*started)
             further = ask() if self._wants_more() else None
@@ -183,7 +174,7 @@ class Leasing:
         Args:
             params: Of a trial. Without the one that says how wide it is, it may fit.
         """
-        if self._may_take_up_more or isinstance(self._rule, LearnedWidth):
+        if self.supply.may_take_up_more or isinstance(self._rule, LearnedWidth):
             return True
         try:
             width = width_of(self._rule, params)
@@ -193,32 +184,23 @@ class Leasing:
 
     def n_devices_for(self, params: Mapping[str, object]) -> int:
         """How many devices a trial with these parameters takes; 1 where that is not known."""
+        if isinstance(self._rule, LearnedWidth):
+            return 1
         try:
-            return (
-                1
-                if isinstance(self._rule, LearnedWidth)
-                else n_devices_of(width_of(self._rule, params))
-            )
+            return n_devices_of(width_of(self._rule, params))
         except ValueError:
             return 1
 
-    @property
-    def _may_take_up_more(self) -> bool:
-        return self._standby is not None and bool(self._standby.devices)
-
     def unplaceable(self) -> list[Candidate]:
         """Trials that are wider than all that is left of the devices; they wait no more."""
-        if self._may_take_up_more:
+        if self.supply.may_take_up_more:
             return []
         return self._line.unplaceable(self.pool)
 
     @property
     def is_stuck(self) -> bool:
         """Whether no trial of the study can ever start here again."""
-        # Who waits for one that fell off the bus waits for a reboot, most often.
-        may_heal = any(each.id not in self.watch.lost for each in self._quarantine.devices)
-        may_grow = self._may_take_up_more or may_heal
-        return not may_grow and not any(map(self.pool.can_ever_fit, self._widths))
+        return not self.supply.may_grow and not any(map(self.pool.can_ever_fit, self._widths))
 
     def _wants_more(self) -> bool:
         """Trials of one width are asked for when there is room; of several some are ahead."""
@@ -257,7 +239,7 @@ class Leasing:
     def find_unclear(self, grant: Grant, pids: frozenset[int]) -> Device | None:
         """A device that still holds something of an attempt whose processes are gone."""
         unclear = self.watch.find_unclear(grant.devices, grant.baselines, pids)
-        self._withdraw_lost()
+        self.supply.withdraw_lost()
         return unclear
 
     def launched(self, grant: Grant, pids: frozenset[int], now_s: float) -> None:
@@ -270,98 +252,25 @@ class Leasing:
 
     def ended(self, grant: Grant, outcome: Outcome, torch_bytes: int | None, now_s: float) -> None:
         """Its processes are gone (`GpuMemory.ended`)."""
+        self._now_s = now_s
         self._memory.ended(grant, outcome, torch_bytes, now_s)
 
-    def keep_apart(self, devices: Sequence[Device], reason: str, now_s: float) -> None:
-        """Hands devices out no more until a test shows that they work."""
-        for device in devices:
-            if device in self.pool.devices and device.kind is not DeviceKind.CPU:
-                self.pool.set_aside(device)
-                self._quarantine.put(device, reason, now_s)
-                self.notes.append(
-                    f"{device.label} looks broken, and is kept apart until it passes a test: "
-                    f"{reason}"
-                )
-
-    def close(self) -> None:
-        """Ends tests of devices that run."""
-        self._quarantine.close()
-
     def look(self, now_s: float) -> bool:
-        """Measures, and looks for devices that came or went, as often as that is worth it.
+        """Measures the memory of attempts, and looks for devices that came or went.
 
         Returns:
             Whether a device is back that was lost: a trial may fit now that was too wide.
         """
-        is_one_back = False
         self._now_s = now_s
         self._memory.measure(now_s)
-        self._withdraw_lost()
-        for device in self._quarantine.look(now_s):
-            if device.id in self.watch.lost:
-                is_one_back |= self._welcome_back(device)
-            elif device in self.pool.devices:
-                self.pool.restore(device)
-                self.notes.append(f"{device.label} has passed its test and gets trials again.")
-        self._take_up(now_s)
-        return is_one_back
-
-    def _welcome_back(self, device: Device) -> bool:
-        """One that was lost has passed its test; says whether the driver sees it, too."""
-        if self.watch.is_back(device):
-            self.pool.add(device)
-            self.notes.append(f"{device.label} is back, has passed its test and gets trials again.")
-            return True
-        reason = self.watch.lost[device.id]
-        self._quarantine.put(device, reason, self._now_s, is_lost=True)
-        return False
+        return self.supply.look(now_s)
 
     def release(self, grant: Grant) -> None:
         """The attempt has ended and its devices are clear."""
         self.pool.release(grant.lease)
+        self._line.ended(grant.lease)
         self._memory.remove(grant)
-        self._give_back()
-
-    def change(self, chosen: Reselected, give_back: Callable[[Device], None]) -> None:
-        """The study has other devices from now on. What runs goes on to its end.
-
-        Args:
-            chosen: Those that it has, and what else is needed.
-            give_back: Is told of each device that it had, once nothing is on it any more.
-        """
-        wanted = {device.id: device for device in chosen.selection.devices}
-        for device in self.pool.devices:
-            if wanted.get(device.id) != device:
-                self.pool.withdraw(device)
-                self._quarantine.forget(device)
-                self._leaving[device.id] = partial(give_back, device)
-        for device in chosen.selection.devices:
-            self._leaving.pop(device.id, None)
-            self._take(device)
-        for device, _ in chosen.selection.standby:
-            self._learn_of(device)
-        if chosen.probe is not None:
-            self.watch.use(chosen.probe)
-        self._standby = chosen.standby
-        self._give_back()
-
-    def _take(self, device: Device) -> None:
-        self._learn_of(device)
-        if device not in self.pool.devices:
-            self.pool.add(device)
-        elif not self._quarantine.holds(device):
-            self.pool.restore(device)
-
-    def _learn_of(self, device: Device) -> None:
-        if self._sharing is not None:
-            self._sharing.add(device)
-
-    def _give_back(self) -> None:
-        if not self._leaving:
-            return
-        held = {device.id for lease in self.pool.leases for device in lease.devices}
-        for device_id in [each for each in self._leaving if each not in held]:
-            self._leaving.pop(device_id)()
+        self.supply.give_back()
 
     def _may_use(self, candidate: Candidate, device: Device) -> bool:
         """Looks at a GPU before it is handed out: it must be there, not taken, and have room."""
@@ -370,7 +279,7 @@ class Leasing:
         if device.kind is DeviceKind.CPU:
             return True
         neighbours = self._memory.on(device)
-        if not neighbours and self._is_taken(device):
+        if not neighbours and self.supply.is_taken(device):
             return False
         status = self.watch.status(device)
         if status is None:
@@ -385,59 +294,12 @@ class Leasing:
         """Whether it need not wait for other devices than those that it would rather avoid."""
         return self.pool.fits(self._width_of(candidate), avoid=candidate.avoid)
 
-    def _is_taken(self, device: Device) -> bool:
-        """Leaves a device alone that somebody else has begun to use."""
-        reason = self._standby.is_taken(device) if self._standby else None
-        if self._standby is None or reason is None:
-            return False
-        self.pool.set_aside(device)
-        self._standby.add(device, reason)
-        self.notes.append(f"{device.label} is left alone: {reason}. It is taken up once free.")
-        return True
-
-    def _take_up(self, now_s: float) -> None:
-        """Looks, now and then, whether devices that others used are free."""
-        if self._standby is None or now_s - self._looked_at_s < _LOOK_EVERY_S:
-            return
-        self._looked_at_s = now_s
-        n_held = len(self.pool.devices) - len(self.pool.aside)
-        for device in self._standby.look(n_held):
-            if device in self.pool.devices:
-                self.pool.restore(device)
-            else:
-                self.pool.add(device)
-            self.notes.append(f"{device.label} is free and taken up.")
-
     @property
-    def left_to_others(self) -> Mapping[str, str]:
-        """Devices of the study that others use now, by label, with who does."""
-        if self._standby is None:
-            return {}
-        reasons = self._standby.reasons
-        return {device.label: reasons[device.id] for device in self._standby.devices}
+    def gathering(self) -> tuple[Candidate, Gathering] | None:
+        """The trial that devices are kept free for, and the devices; None where none are."""
+        return self._line.gathering(self.pool)
 
     @property
     def is_gathering(self) -> bool:
         """Whether the devices that are free are too few for the next trial."""
         return bool(self._line) or not self._line.has_room_for(self.pool, self._widths)
-
-    @property
-    def idle(self) -> dict[DeviceId, IdleCause | None]:
-        """Devices that no attempt holds, with what is the matter with each; None for nothing."""
-        pool = self.pool
-        found: dict[DeviceId, IdleCause | None] = {device.id: None for device in pool.free}
-        apart = (device for device in pool.aside if not pool.leases_on(device))
-        found |= dict.fromkeys((device.id for device in apart), IdleCause.QUARANTINED)
-        taken = self._standby.devices if self._standby else ()
-        found |= dict.fromkeys((device.id for device in taken), IdleCause.TAKEN)
-        return found | dict.fromkeys(self.watch.lost, IdleCause.LOST)
-
-    def _withdraw_lost(self) -> None:
-        if not self.watch.lost:
-            return
-        for device in self.pool.devices:
-            if device.id in self.watch.lost:
-                reason = self.watch.lost[device.id]
-                self.pool.withdraw(device)
-                self._quarantine.put(device, reason, self._now_s, is_lost=True)
-                self.notes.append(f"{reason} It gets no trials until it is back.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tuner.clock import Instant
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.upkeep.peers import Others
+from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 
 #: A dispatcher with more devices may be about to join.
@@ -61,17 +61,17 @@ class Stranding:
         if now.monotonic_s - self._since_s < STRANDED_AFTER_S:
             return False
         self.reason = _STRANDED
+        n_here = len(self._leasing.supply.devices)
         self._say(
             f"{_need(sorted(left), n_needed)}, and no dispatcher of the study has so many: this "
-            f"one has {len(self._leasing.devices)}. Start the same command on a machine with "
-            f"{n_needed} devices."
+            f"one has {n_here}. Start the same command on a machine with {n_needed} devices."
         )
         return True
 
     def too_wide_text(self, numbers: Sequence[int]) -> str:
         """For people: these trials were put back because they do not fit here."""
         trials = f"Trial {numbers[0]} is" if len(numbers) == 1 else f"Trials {_listed(numbers)} are"
-        n_devices = len(self._leasing.devices)
+        n_devices = len(self._leasing.supply.devices)
         plural = "" if n_devices == 1 else "s"
         return (
             f"{trials} wider than what is left here ({n_devices} device{plural}), and left to a "
@@ -81,8 +81,9 @@ class Stranding:
     def _say_wait(self, numbers: Sequence[int], n_needed: int) -> None:
         if not self._is_wait_said:
             self._is_wait_said = True
+            n_devices = len(self._leasing.supply.devices)
             self._say(
-                f"Nothing is left that fits on the {len(self._leasing.devices)} devices here. "
+                f"Nothing is left that fits on the {n_devices} devices here. "
                 f"{_need(numbers, n_needed)}: another dispatcher runs them. This one stays, should "
                 "one be lost. Ctrl-C ends it without harm."
             )

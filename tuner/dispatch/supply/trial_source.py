@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from tuner.attempt import AttemptId
-from tuner.clock import Clock, Instant
 from tuner.devices.idle_causes import IdleCause
-from tuner.dispatch.attempts.endings import Settling
+from tuner.dispatch.attempts.endings.trial_outcome import Settling
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.budget_tracker import Spending
 from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.prefetch import Foresight
 from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.host.clock import Clock, Instant
 from tuner.search.study import StudySearch
-from tuner.store.records.peers import Fleet
+from tuner.store.records.dispatchers.peers import Fleet
 
 #: Suggestions that do not fit here and wait, beside one for each trial that was begun. So many in a
 #: row are next to never all too wide where some may fit.
@@ -125,7 +125,7 @@ class Asking:
         if asked is not None and candidate is None:
             return self._ask(now)  # That trial has failed: another one may start.
         here_s = self._clock.now().monotonic_s - began_s
-        self._foresight.asked(here_s + self._search.suggestion_s)
+        self._foresight.asked(here_s + self._search.suggestions.duration_s)
         return candidate
 
     def _leaves_enough_to_wider(self) -> bool:
@@ -133,13 +133,13 @@ class Asking:
 
         They wait for dispatchers with more devices, and would fill the study without them.
         """
-        if not self._search.n_waiting or self._search.has_waiting:
+        if not self._search.counts.n_waiting or self._search.has_waiting:
             return False
-        return len(self._search.left_to_others()) >= MOST_TOO_WIDE + self._search.n_begun
+        return len(self._search.left_to_others()) >= MOST_TOO_WIDE + self._search.counts.n_begun
 
     def _leaves_last_ones(self, n_devices: int) -> bool:
         """Whether so few trials are left that other dispatchers may have a device for them."""
         n_trials = self._spending.budget.trials
         if n_trials is None or not self._fleet.others:
             return False
-        return n_trials - self._search.n_begun < 2 * n_devices
+        return n_trials - self._search.counts.n_begun < 2 * n_devices

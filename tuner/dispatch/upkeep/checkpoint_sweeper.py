@@ -16,8 +16,8 @@ from optuna.trial import TrialState
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.retention import EndedTrial, RetentionRule, choose, rank
 from tuner.checkpoints.trial_folders import TrialKey, belongs_to
-from tuner.clock import Instant
 from tuner.devices.occupancy import size_text
+from tuner.host.clock import Instant
 from tuner.search.ended_trials import EndedTrials
 from tuner.search.study import StudySearch
 from tuner.store.connection.transactions import Unavailable
@@ -209,7 +209,7 @@ class Housekeeping:
 
     def _identify(self, ended: Iterable[EndedTrial]) -> None:
         new = [each for each in ended if each.number not in self._keys]
-        begun_at = self._recorder.begun_at_of([each.trial_id for each in new])
+        begun_at = self._recorder.history.begun_at_of([each.trial_id for each in new])
         for each in new:
             self._keys[each.number] = TrialKey(
                 study=self._search.key,
@@ -239,7 +239,7 @@ class Housekeeping:
         return self._thread is None or not self._thread.is_alive()
 
     def _count_ended(self) -> int:
-        counts = self._search.count()
+        counts = self._search.counts.by_state()
         return sum(counts[state] for state in _ENDED)
 
     def _take_notes(self) -> list[str]:

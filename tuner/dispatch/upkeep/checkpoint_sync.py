@@ -12,7 +12,7 @@ from tuner.attempt import Attempt, Outcome
 from tuner.checkpoints.layout import leftovers, remove
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.scan import SavedState, changes, look
-from tuner.clock import Instant
+from tuner.host.clock import Instant
 from tuner.store.records.checkpoint_rows import StoredCheckpoint
 from tuner.store.records.recorder import Recorder
 
@@ -74,7 +74,7 @@ class Saving:
         Raises:
             Unavailable: If the database does not answer now.
         """
-        stored = self._recorder.checkpoints_of(trial_id)
+        stored = self._recorder.history.checkpoints_of(trial_id)
         folder = self._files.checkpoints(trial_number)
         found = look(folder)
         if not stored:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tuner.budget import Budget
-from tuner.clock import Instant
+from tuner.host.clock import Instant
 from tuner.store.records.commands import NEW_TRIAL, Command, Commands, Order
 
 _LOOK_EVERY_S = 2.0

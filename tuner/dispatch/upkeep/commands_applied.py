@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from tuner.attempt import AttemptId, AttemptState, Cause
-from tuner.clock import Instant
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stopping import Stopping
 from tuner.dispatch.early_stop import EarlyStop
@@ -18,6 +17,7 @@ from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.upkeep.commands import Orders, changed, refusal_text, told
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.peers import Others
+from tuner.host.clock import Instant
 from tuner.store.records.commands import REFUSED, Command, Order
 from tuner.store.records.recorder import Recorder
 
@@ -118,8 +118,8 @@ class CommandsApplied:
         """
         done = self._device_changes.carry_out(command.arguments["devices"])
         held = [device for live in self._live.values() for device in live.grant.devices]
-        self._usage.look_at(list(dict.fromkeys([*self._leasing.devices, *held])))
-        self._recorder.beat(now.utc, self._leasing.devices)
+        self._usage.look_at(list(dict.fromkeys([*self._leasing.supply.devices, *held])))
+        self._recorder.beat(now.utc, self._leasing.supply.devices)
         return done
 
     def _stop_trial(self, now: Instant, command: Command) -> None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from types import TracebackType
 
-from tuner.clock import Instant
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.host.clock import Instant
 from tuner.store.connection.transactions import Unavailable
 from tuner.store.records.recorder import Recorder
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tuner.clock import Instant
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
+from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database
 from tuner.store.connection.database_file import places_for_copies

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from optuna.trial import TrialState
 
-from tuner.clock import Instant
+from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
-from tuner.store.records.peers import Fleet
+from tuner.store.records.dispatchers.peers import Fleet
 
 #: A trial is compared with what others reported so long ago, at most, and half a second.
 _SYNC_EVERY_S = 1.0
@@ -93,7 +93,7 @@ class Others:
     @property
     def _n_elsewhere(self) -> int:
         """Trials that run, while none runs here."""
-        return self._search.count()[TrialState.RUNNING]
+        return self._search.counts.by_state()[TrialState.RUNNING]
 
     def _look(self, now: Instant) -> None:
         self._looked_at_s = now.monotonic_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tuner.clock import Clock, Instant
 from tuner.dispatch.early_stop import EarlyStop
 from tuner.dispatch.notice_queue import Telling
 from tuner.dispatch.study_end import StudyEnd
@@ -12,6 +11,7 @@ from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.upkeep.database_outage import Outage
 from tuner.dispatch.upkeep.database_rescue import Rescue
 from tuner.errors import StoreError
+from tuner.host.clock import Clock, Instant
 from tuner.launch.inbox import SignalReceived
 from tuner.launch.protocols import Events
 from tuner.search.study import StudySearch
@@ -75,7 +75,7 @@ class RecordWriter:
         """Writes the heartbeat when it is due."""
         if now.monotonic_s - self._beat_at_s >= BEAT_EVERY_S:
             self._beat_at_s = now.monotonic_s
-            self._recorder.beat(now.utc, self._leasing.devices)
+            self._recorder.beat(now.utc, self._leasing.supply.devices)
 
     def write_due(self, now: Instant) -> None:
         """Commits when reports have waited long enough, or notices wait to be shown."""

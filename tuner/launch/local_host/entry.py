@@ -6,14 +6,16 @@ By name, because what runs inside a training process (`trials`) is above the lau
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tuner.launch.failure_diagnosis import user_traceback
+from tuner.launch.failure_diagnosis import import_traceback, user_traceback
+from tuner.launch.function_check import function_problem, missing_function
+from tuner.launch.hints import import_hint
 from tuner.launch.local_host import announced_stop, lifeline, preload
 from tuner.launch.request import CommandProgram, LaunchRequest, Program
 
@@ -29,6 +31,8 @@ class ProgramCheck:
     problem: str = ""
     #: Importing it ahead of the fork has initialised CUDA or started a runtime's threads.
     is_unsafe_to_preload: bool = False
+    #: What people should know of the modules; the program works.
+    remarks: tuple[str, ...] = ()
 
 
 def wait(requests: Connection, lifeline_path: Path) -> None:
@@ -56,13 +60,24 @@ def enter(request: LaunchRequest) -> None:
     module.main(request)
 
 
-def check(program: Program, answer: Connection, lifeline_path: Path) -> None:
-    """Says whether the program's functions can be imported and called with a trial."""
+def check(
+    program: Program, parameters: Sequence[str], answer: Connection, lifeline_path: Path
+) -> None:
+    """Says whether the program's functions can be imported and called with a trial.
+
+    Args:
+        program: What the trials run.
+        parameters: Names of the search space, for the messages.
+        answer: Where a `ProgramCheck` is sent.
+        lifeline_path: The file that the dispatcher holds while it is there.
+    """
     lifeline.hold(lifeline_path, is_alone=True)
     _look_where_the_server_looks()
+    problems = (_problem(key, name, parameters) for key, name in _functions(program))
     found = ProgramCheck(
-        problem=next(filter(None, map(_problem, _functions(program))), ""),
+        problem=next(filter(None, problems), ""),
         is_unsafe_to_preload=_is_unsafe(),
+        remarks=tuple(preload.remarks),
     )
     answer.send(found)
     answer.close()
@@ -81,8 +96,7 @@ def _functions(program: Program) -> list[tuple[str, str]]:
     return [("trial.function", f"{program.module}:{program.function}"), *named]
 
 
-def _problem(named: tuple[str, str]) -> str:
-    key, name = named
+def _problem(key: str, name: str, parameters: Sequence[str]) -> str:
     module, _, path = name.partition(":")
     try:
         found: object = importlib.import_module(module)
@@ -93,31 +107,21 @@ def _problem(named: tuple[str, str]) -> str:
                 f"{key} is {name!r}, but there is no module {module!r} in {folders}, and none is "
                 "installed. Correct the name, or put the file there."
             )
-        reason = _indent(user_traceback(error).removeprefix("Traceback (most recent call last):\n"))
-        return f"{key} is {name!r}, but importing {module!r} fails:\n{reason}"
+        return f"{key} is {name!r}, but importing {module!r} fails:\n{_import_error(error)}"
     for part in path.split("."):
         found = getattr(found, part, None)
-    if not callable(found):
-        known = ", ".join(_own_functions(sys.modules[module])) or "none"
-        return f"{key} is {name!r}, but {module} has no function {path!r}. It has: {known}."
-    try:
-        inspect.signature(found).bind(object())
-    except TypeError:
-        return (
-            f"{key} is {name!r}, whose signature is {path}{inspect.signature(found)}. "
-            "It must be callable with one argument, the trial."
-        )
-    except ValueError:
-        return ""  # A built-in function that hides its signature.
-    return ""
+    if found is None:
+        return f"{key} is {name!r}, but {module} {missing_function(path, sys.modules[module])}"
+    problem = function_problem(found, path, parameters)
+    return f"{key} is {name!r}, {problem}" if problem else ""
 
 
-def _own_functions(module: object) -> list[str]:
-    return [
-        name
-        for name, value in vars(module).items()
-        if inspect.isfunction(value) and not name.startswith("_")
-    ]
+def _import_error(error: BaseException) -> str:
+    text = import_traceback if isinstance(error, SystemExit) else user_traceback
+    told = text(error).removeprefix("Traceback (most recent call last):\n")
+    return "\n".join(
+        f"    {line}" for line in [*told.splitlines(), *import_hint(error).splitlines()]
+    )
 
 
 def _is_unsafe() -> bool:
@@ -126,7 +130,3 @@ def _is_unsafe() -> bool:
         return True
     # Both start threads when they are imported or first used; a fork loses them.
     return "jax" in sys.modules or "tensorflow" in sys.modules
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -99,7 +99,7 @@ class ForkServer:
 
     def has_died(self) -> bool:
         """Whether the server is gone, after a moment: its connections end before it does."""
-        return _ends_within(self.pid, _DEATH_S)
+        return is_ending(self.pid)
 
     def stop(self) -> None:
         """Kills the server, also while it imports the user's modules. Safe to call twice."""
@@ -166,6 +166,11 @@ class ForkServer:
                 self._guard.release(self.pid)
             self.pid = pid
             self._guard.watch(pid)
+
+
+def is_ending(server_pid: int) -> bool:
+    """Whether a server, which may have been followed by another, is gone after a moment."""
+    return _ends_within(server_pid, _DEATH_S)
 
 
 def join(processes: Collection[ForkServerProcess]) -> None:

@@ -21,6 +21,7 @@ from typing import TypeAlias
 from tuner.attempt import AttemptId
 from tuner.config.sections.logs import DEFAULT_MAX_LOG_BYTES
 from tuner.errors import LaunchError
+from tuner.host.process_identity import ProcessIdentity
 from tuner.launch.inbox import Event, Inbox, WorkerExited
 from tuner.launch.local_host import announced_stop, entry, fork_server, preload
 from tuner.launch.local_host.fork_server import ForkServer
@@ -33,7 +34,6 @@ from tuner.launch.local_host.processes import n_readable, signal_group
 from tuner.launch.local_host.socket_folder import SocketFolder
 from tuner.launch.log_limit import LogLimit
 from tuner.launch.request import FunctionProgram, LaunchRequest, Program
-from tuner.process_identity import ProcessIdentity
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +60,8 @@ class _Worker:
 
     process: ForkServerProcess
     pid: int
+    #: Of the fork server that started it.
+    server_pid: int
     requests: Connection
     log_path: Path | None = None
 
@@ -123,18 +125,26 @@ class LocalLauncher:
         inbox.when_idle(self._look_for_overdue)
         self._start_server(modules)
 
-    def check(self, program: Program) -> None:
+    def check(self, program: Program, parameters: Sequence[str] = ()) -> tuple[str, ...]:
         """Waits for the modules and tries the program's functions.
+
+        Args:
+            program: What the trials run.
+            parameters: Names of the search space, for the messages.
+
+        Returns:
+            What people should know of the program, which works.
 
         Raises:
             LaunchError: If a function cannot be imported or called with a trial; the message is
                 to be read after the name of the study file.
         """
-        found = self._ask_child(program)
+        found = self._ask_child(program, parameters)
         if found.is_unsafe_to_preload:
             self._start_server(_base_modules(program))
         if found.problem:
             raise LaunchError(found.problem)
+        return found.remarks
 
     def leaves_workers(self, process: ProcessIdentity) -> bool:
         return self._remains is not None and self._remains.are_left_by(process)
@@ -209,7 +219,8 @@ class LocalLauncher:
             reader.close()
         assert process.pid is not None
         self.guard.watch(process.pid)
-        return _Worker(process=process, pid=process.pid, requests=writer)
+        server_pid = self._server.pid
+        return _Worker(process=process, pid=process.pid, server_pid=server_pid, requests=writer)
 
     def _fork_ahead(self) -> bool:
         if len(self._spares) >= self._n_spares or not self._workers:
@@ -248,8 +259,8 @@ class LocalLauncher:
     def _reap(self, key: _Key) -> Iterable[Event]:
         worker = self._take(key)
         # The fork server alone knows how a process ends; where it is gone, its pipe is empty, and
-        # multiprocessing makes 255 of that. The pipe alone does not tell: at each start of another
-        # process multiprocessing reads the exit codes that have come.
+        # multiprocessing makes 255 of that. An empty pipe alone does not tell: at each start of
+        # another process multiprocessing reads the exit codes that have come.
         is_empty = not n_readable(worker.process.sentinel)
         worker.process.join()
         exit_code = worker.process.exitcode
@@ -261,7 +272,9 @@ class LocalLauncher:
             attempt_id=key[0],
             rank=key[1],
             exit_code=1 if exit_code is None else exit_code,
-            is_lost=is_empty and exit_code == _NOBODY_KNOWS,
+            is_lost=is_empty
+            and exit_code == _NOBODY_KNOWS
+            and fork_server.is_ending(worker.server_pid),
         )
 
     def _take(self, key: _Key) -> _Worker:
@@ -355,12 +368,13 @@ class LocalLauncher:
     def _of(self, attempt_id: AttemptId) -> list[_Key]:
         return [key for key in self._workers if key[0] == attempt_id]
 
-    def _ask_child(self, program: Program) -> entry.ProgramCheck:
+    def _ask_child(self, program: Program, parameters: Sequence[str]) -> entry.ProgramCheck:
         give_up_at_s = time.monotonic() + fork_server.IMPORT_S
         reader, writer = self._server.pipe()
         try:
             try:
-                process = self._server.fork(entry.check, (program, writer, self._lifeline.path))
+                arguments = (program, parameters, writer, self._lifeline.path)
+                process = self._server.fork(entry.check, arguments)
             finally:
                 writer.close()
             found = _answer(reader, give_up_at_s, process)

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.host.process_identity import Life, ProcessIdentity, life_of, own_process
 from tuner.launch.local_host.guardian import GRACE_S
-from tuner.process_identity import Life, ProcessIdentity, life_of, own_process
 
 #: Waits that are shorter need no message.
 _SAID_AFTER_S = 1.0

@@ -15,10 +15,12 @@ import os
 import re
 import sys
 import sysconfig
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.launch.import_times import ImportTimes, long_import
 from tuner.launch.local_host import announced_stop, leftover_workers, lifeline, orphans
 
 ENV_MODULES = "TUNER_PRELOAD_MODULES"
@@ -48,6 +50,8 @@ _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 #: Where every forked process looks for modules; empty outside of a fork server.
 import_path: list[str] = []
+#: What people should know of the user's modules.
+remarks: list[str] = []
 
 
 def _preload() -> None:
@@ -90,8 +94,13 @@ def _adopt_orphans() -> None:
 
 def _import_all(names: Sequence[str]) -> None:
     before = set(sys.modules)
-    for name in names:
-        _import(name)
+    with ImportTimes() as times:
+        for name in names:
+            start_s = time.monotonic()
+            _import(name)
+            if name.partition(".")[0] != "tuner":
+                own_s = times.own_s(name, time.monotonic() - start_s)
+                remarks.extend(filter(None, [long_import(name, own_s)]))
     theirs = [name for name in set(sys.modules) - before if _is_users(name, names)]
     text = b"".join(map(_text_of, theirs))
     if "torch" not in sys.modules and _NEEDS_TORCH.search(text):

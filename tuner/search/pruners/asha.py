@@ -26,6 +26,9 @@ class AshaPruner(SuccessiveHalvingPruner):
         min_early_stopping_rate: The first rung is left out so many times.
         bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
         mode: `promote` or `stop`.
+        check_order: Compares the order of trials at each rung with their order later. Where it is
+            contradicted, no trial ends or pauses there. Some trials that a rung would end are
+            trained on for it, one of ten and then ever fewer. With one objective only.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -42,6 +45,7 @@ class AshaPruner(SuccessiveHalvingPruner):
         min_early_stopping_rate: int = 0,
         bootstrap_count: int = 0,
         mode: str = "promote",
+        check_order: bool = False,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode is {mode!r}, but must be promote or stop.")
@@ -51,6 +55,7 @@ class AshaPruner(SuccessiveHalvingPruner):
         self.reduction_factor = reduction_factor
         self.promotes = mode == "promote"
         self.bootstrap_count = 0 if self.promotes else bootstrap_count
+        self.checks_order = check_order
 
     def new_table(self, first: int) -> RungTable:
         """Rungs from a step on."""

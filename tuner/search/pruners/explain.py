@@ -11,6 +11,8 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from tuner.search.pruners.percentile import RankedPruner
+from tuner.search.rungs.table import RUNG_KEY, RungTable
+from tuner.store.optuna_compat import halving_settings
 
 
 def why_pruned(study: optuna.Study, pruner: BasePruner, trial: FrozenTrial, name: str) -> str:
@@ -58,17 +60,22 @@ def _at_rung(
     trial: FrozenTrial,
     name: str,
 ) -> str:
-    rung = 0
-    while f"completed_rung_{rung + 1}" in trial.system_attrs:
-        rung += 1
-    key = f"completed_rung_{rung}"
-    reached = [other.system_attrs[key] for other in others if key in other.system_attrs]
-    if key not in trial.system_attrs or len(reached) <= pruner._bootstrap_count:
+    settings = halving_settings(pruner)
+    rung = sum(key.startswith(RUNG_KEY) for key in trial.system_attrs) - 1
+    if rung < 0:
         return ""
-    in_order = sorted(reached, reverse=direction is StudyDirection.MAXIMIZE)
-    bar = in_order[max(0, len(in_order) // pruner._reduction_factor - 1)]
+    key = f"{RUNG_KEY}{rung}"
+    sign = -1.0 if direction is StudyDirection.MAXIMIZE else 1.0
+    table = RungTable(first=1, factor=settings.reduction_factor)
+    table.is_final, table.n_bootstrap = True, settings.bootstrap_count
+    for each in (trial, *others):
+        if key in each.system_attrs:
+            table.come(each.number, 0, sign * each.system_attrs[key])
+    standing = table.standing(trial.number, 0)
+    if math.isnan(standing.bar):
+        return ""
     least = "at least" if direction is StudyDirection.MAXIMIZE else "at most"
     return (
-        f": rung {rung} is passed with {name} {least} {bar:.6g}, by the best 1 in "
-        f"{pruner._reduction_factor} of the {len(reached)} trials that have come to it"
+        f": rung {rung} is passed with {name} {least} {sign * standing.bar:.6g}, by the best 1 in "
+        f"{settings.reduction_factor} of the {standing.n_came} trials that have come to it"
     )

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.rungs.curve_model import CurveModel
 from tuner.search.rungs.freeze_thaw_table import SliceTable
-from tuner.search.rungs.table import RUNG_KEY, known_length
+from tuner.search.rungs.table import known_length, rung_key
 from tuner.store.optuna_compat import storage_of, trial_id_of
 
 
@@ -38,6 +38,7 @@ class FreezeThawPruner(BasePruner):
     promotes = True
     has_brackets = False
     has_slices = True
+    checks_order = False
     bootstrap_count = 0
 
     def __init__(
@@ -87,15 +88,13 @@ class FreezeThawPruner(BasePruner):
         table = _table_of(self, [each for each in trials if each.number != trial.number], sign)
         table.trial_of = lambda number: trials[number]
         rung = table.rung_at(step)
-        if f"{RUNG_KEY}{rung}" in trial.system_attrs:
+        if rung_key(rung) in trial.system_attrs:
             return False
         value = trial.intermediate_values[step]
         for each in range(rung + 1):
-            if f"{RUNG_KEY}{each}" not in trial.system_attrs:
-                storage_of(study).set_trial_system_attr(
-                    trial_id_of(trial), f"{RUNG_KEY}{each}", value
-                )
-            noted = trial.system_attrs.get(f"{RUNG_KEY}{each}", value)
+            if rung_key(each) not in trial.system_attrs:
+                storage_of(study).set_trial_system_attr(trial_id_of(trial), rung_key(each), value)
+            noted = trial.system_attrs.get(rung_key(each), value)
             table.come(trial.number, each, _loss(noted, sign))
         if math.isnan(value):
             return True
@@ -109,7 +108,7 @@ def _table_of(pruner: FreezeThawPruner, trials: list[FrozenTrial], sign: float) 
     table.length = pruner.max_resource
     for trial in trials:
         rung = 0
-        while (value := trial.system_attrs.get(f"{RUNG_KEY}{rung}")) is not None:
+        while (value := trial.system_attrs.get(rung_key(rung))) is not None:
             table.come(trial.number, rung, _loss(value, sign))
             rung += 1
         if trial.state is TrialState.COMPLETE and trial.value is not None and trial.last_step:

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.pruners.asha import Mode
 from tuner.search.rungs.brackets import NEVER
-from tuner.search.rungs.table import RungTable, known_length
+from tuner.search.rungs.table import RUNG_KEY, RungTable, known_length
 from tuner.store.optuna_compat import storage_of, trial_id_of
 
 FIRST_RUNG_KEY = "tuner:first_rung"
@@ -45,6 +45,7 @@ class AsyncHyperbandPruner(BasePruner):
 
     has_brackets = True
     has_slices = False
+    checks_order = False
 
     def __init__(
         self,
@@ -143,7 +144,7 @@ class AsyncHyperbandPruner(BasePruner):
         if first in (None, NEVER):
             return first is None
         rung = 0
-        while f"completed_rung_{rung}" in trial.system_attrs:
+        while f"{RUNG_KEY}{rung}" in trial.system_attrs:
             rung += 1
         return bool(step >= first * self.reduction_factor**rung)
 

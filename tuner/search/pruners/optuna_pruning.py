@@ -13,7 +13,7 @@ from tuner.search.pruners.percentile import RankedPruner, quicker
 from tuner.search.scheduler import CONTINUE, Scheduler, SchedulerContext, Verdict
 from tuner.store.connection.transactions import Unavailable
 from tuner.store.optuna_compat import study_id_of
-from tuner.store.optuna_tables.lazy_curve import BATCH_SIZE, read_ahead
+from tuner.store.optuna_tables.curves.lazy_curve import BATCH_SIZE, read_ahead
 
 
 class OptunaPruning(Scheduler):

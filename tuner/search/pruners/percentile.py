@@ -17,7 +17,7 @@ from optuna.pruners import BasePruner, MedianPruner, PercentilePruner
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from tuner.store.optuna_compat import storage_of, study_id_of
+from tuner.store.optuna_compat import percentile_settings, storage_of, study_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 _SAME = (MedianPruner, PercentilePruner)
@@ -77,12 +77,13 @@ class RankedPruner(BasePruner):
 
     def __init__(self, pruner: PercentilePruner) -> None:
         self.pruner = pruner
+        self._settings = percentile_settings(pruner)
         self._ranks = StepRanks()
 
     @property
     def percentile_name(self) -> str:
         """For people: `median`, or `percentile 25`."""
-        percentile = self.pruner._percentile
+        percentile = self._settings.percentile
         return "median" if percentile == 50.0 else f"percentile {percentile:g}"
 
     def bar_at(self, study: optuna.Study, step: int) -> tuple[float, int]:
@@ -99,7 +100,7 @@ class RankedPruner(BasePruner):
         if not isinstance(storage, BufferedStorage):
             return self.pruner.prune(study, trial)
         completed = storage.completed(study_id_of(study))
-        if len(completed) < max(1, self.pruner._n_startup_trials):
+        if len(completed) < max(1, self._settings.n_startup_trials):
             return False
         curve = trial.intermediate_values
         step = max(curve, default=-1)
@@ -115,10 +116,10 @@ class RankedPruner(BasePruner):
         return best < bar if is_maximized else best > bar
 
     def _is_time(self, step: int, curve: dict[int, float]) -> bool:
-        warmup = self.pruner._n_warmup_steps
+        warmup = self._settings.n_warmup_steps
         if step < warmup:
             return False
-        interval = self.pruner._interval_steps
+        interval = self._settings.interval_steps
         if interval == 1:
             return True
         begin = (step - warmup) // interval * interval + warmup
@@ -128,9 +129,9 @@ class RankedPruner(BasePruner):
         """NaN where nothing is to be compared with."""
         self._ranks.update(completed)
         ranks, n_reported = self._ranks.at(step, completed)
-        if n_reported < self.pruner._n_min_trials:
+        if n_reported < self._settings.n_min_trials:
             return math.nan
-        percentile = self.pruner._percentile
+        percentile = self._settings.percentile
         return percentile_of(ranks, 100 - percentile if is_maximized else percentile)
 
 

@@ -6,12 +6,14 @@ starts slowly is not lost in all of them (Li et al., JMLR 18, 2018, arXiv:1603.0
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Set
 
 from tuner.search.rungs.table import RungTable
 
 #: Where a bracket begins whose trials are compared at no rung.
 NEVER = 0
+_UNKNOWN = -1
 
 
 class Brackets:
@@ -24,8 +26,8 @@ class Brackets:
     def __init__(self, new_table: Callable[[int], RungTable]) -> None:
         self._new_table = new_table
         self._tables: dict[int, RungTable] = {}
-        #: By trial number: where its bracket begins.
-        self._first: dict[int, int] = {}
+        #: By trial number: where its bracket begins, or that it was not put into one.
+        self._first = array("q")
         self._paused: dict[int, RungTable] = {}
         self._length: int | None = None
 
@@ -47,21 +49,28 @@ class Brackets:
 
     def put(self, number: int, first: int) -> None:
         """A trial is in the bracket that begins at a step, for good; `NEVER` for none."""
-        self._first.setdefault(number, first)
+        missing = number + 1 - len(self._first)
+        if missing > 0:
+            self._first.extend([_UNKNOWN] * missing)
+        if self._first[number] == _UNKNOWN:
+            self._first[number] = first
 
     def __contains__(self, number: int) -> bool:
         """Whether a trial was put into a bracket, or none."""
-        return number in self._first
+        return self._first_of(number) != _UNKNOWN
 
     def table_of(self, number: int) -> RungTable | None:
         """The rungs of a trial; None where it is compared at none."""
-        first = self._first.get(number, NEVER)
-        if first == NEVER:
+        first = self._first_of(number)
+        if first in (NEVER, _UNKNOWN):
             return None
         if first not in self._tables:
             self._tables[first] = self._new_table(first)
             self._tables[first].length = self._length
         return self._tables[first]
+
+    def _first_of(self, number: int) -> int:
+        return self._first[number] if number < len(self._first) else _UNKNOWN
 
     def pause(self, number: int) -> None:
         """The trial waits at its highest rung, where it has come to one."""

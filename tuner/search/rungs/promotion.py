@@ -19,9 +19,10 @@ from tuner.messages import Action
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not
+from tuner.search.rungs.order_watch import OrderWatch
 from tuner.search.rungs.pareto_table import ParetoTable
 from tuner.search.rungs.step_time import Measured, Pace
-from tuner.search.rungs.table import RUNG_KEY, RungTable, Standing
+from tuner.search.rungs.table import RungTable, Standing, rung_key
 from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
 from tuner.store.optuna_compat import trial_id_of
@@ -42,6 +43,8 @@ class RungPruner(Protocol):
     has_brackets: bool
     #: Whether a trial trains in slices whose duration is measured.
     has_slices: bool
+    #: Whether the order at each rung is compared with the order later.
+    checks_order: bool
     #: Steps of a whole trial, where the study file says it.
     max_resource: int | None
     #: One in so many goes on from a rung.
@@ -92,6 +95,8 @@ class Promotion(Scheduler):
         self._pace = Pace()
         self.brackets = Brackets(self._new_table)
         self.brackets.length = pruner.max_resource
+        #: Of the only bracket there is, once a trial is in it.
+        self._watch: OrderWatch | None = None
         #: Of the longest trial that has completed.
         self._length: int | None = None
         for trial in storage.get_all_trials(study_id, deepcopy=False):
@@ -122,10 +127,13 @@ class Promotion(Scheduler):
         """A trial as it is stored, here or by others."""
         if (table := self._known_table_of(trial)) is not None:
             rung = 0
-            while (value := trial.system_attrs.get(f"{RUNG_KEY}{rung}")) is not None:
-                self._come(table, trial.number, rung, value if self._has_several else [value])
+            while (value := trial.system_attrs.get(rung_key(rung))) is not None:
+                values = value if self._has_several else [value]
+                self._learn(trial.number, self._come(table, trial.number, rung, values))
                 rung += 1
             self._take_in_slices(table, trial)
+        if self._watch is not None:
+            self._watch.sync(trial, self._final_loss(trial))
         if trial.state is TrialState.COMPLETE and self._length is None:
             self._note_length(trial)
         if is_paused(trial):
@@ -153,6 +161,18 @@ class Promotion(Scheduler):
         step = self._last_steps.get(number)
         if ending is Ending.COMPLETED and step is not None:
             self._storage.set_trial_system_attr(trial_id, _LAST_STEP_KEY, step)
+        if self._watch is not None:
+            self._end_watched(self._watch, self._storage.get_trial(trial_id), ending)
+
+    def _end_watched(self, watch: OrderWatch, trial: FrozenTrial, ending: Ending) -> None:
+        curve = trial.intermediate_values
+        if ending is Ending.COMPLETED and curve:
+            watch.end(trial, self._loss(curve[max(curve)]))
+        elif ending is not Ending.REQUEUED:
+            watch.leave(trial.number)
+
+    def take_notes(self) -> list[str]:
+        return [] if self._watch is None else self._watch.take_messages()
 
     def stop_pausing(self) -> bool:
         """Prunes trials at the rungs where they would pause."""
@@ -174,11 +194,14 @@ class Promotion(Scheduler):
         standing = self.judge(trial, step, values)
         if standing is None:
             return CONTINUE
-        if standing.goes_on and standing.loss < math.inf:
+        if standing.loss < math.inf and (standing.goes_on or self._is_spared(trial, standing)):
             return CONTINUE
         may_pause = standing.loss < math.inf and not self._stops
         reason = self.explain(trial.number, standing, values, self._names)
         return Verdict(action=Action.PAUSE if may_pause else Action.PRUNE, reason=reason)
+
+    def _is_spared(self, trial: FrozenTrial, standing: Standing) -> bool:
+        return self._watch is not None and self._watch.spares(trial, standing.rung)
 
     def judge(self, trial: FrozenTrial, step: int, values: Sequence[float]) -> Standing | None:
         """How a trial stands at the rung that a report has brought it to; None between rungs.
@@ -210,8 +233,12 @@ class Promotion(Scheduler):
         self, table: RungTable, trial: FrozenTrial, rung: int, values: Sequence[float]
     ) -> Standing:
         noted = list(values) if self._has_several else values[0]
-        for each in self._come(table, trial.number, rung, values):
-            self._storage.set_trial_system_attr(trial_id_of(trial), f"{RUNG_KEY}{each}", noted)
+        new = self._come(table, trial.number, rung, values)
+        for each in new:
+            self._storage.set_trial_system_attr(trial_id_of(trial), rung_key(each), noted)
+        self._learn(trial.number, new)
+        if self._watch is not None and rung > 0:
+            self._watch.judge(trial)
         if isinstance(table, SliceTable):
             self._note_pace(trial)
         return table.standing(trial.number, rung)
@@ -313,7 +340,22 @@ class Promotion(Scheduler):
             table.trial_of, table.pace = self._trial, self._pace
         table.is_final = self._stops
         table.n_bootstrap = self._pruner.bootstrap_count
+        if self._pruner.checks_order and not self._has_several:
+            self._watch = OrderWatch(self._storage, table)
         return table
+
+    def _learn(self, number: int, rungs: Sequence[int]) -> None:
+        if self._watch is not None:
+            self._watch.learn(number, rungs)
+
+    def _final_loss(self, trial: FrozenTrial) -> float | None:
+        """What a trial completed with; None where it did not."""
+        if trial.state is not TrialState.COMPLETE or trial.value is None or is_infeasible(trial):
+            return None
+        return self._loss(trial.value)
+
+    def _loss(self, value: float) -> float:
+        return math.inf if math.isnan(value) else self._signs[0] * value
 
     def _come(self, table: RungTable, number: int, rung: int, values: Sequence[float]) -> list[int]:
         losses = [

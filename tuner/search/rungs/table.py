@@ -11,10 +11,18 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeAlias
 
 RUNG_KEY = "completed_rung_"
 """Attribute of a trial, followed by a rung: its value there. Optuna's own pruner has it too."""
+
+
+@cache
+def rung_key(rung: int) -> str:
+    """The attribute that holds a trial's value at a rung; one string for all trials."""
+    return f"{RUNG_KEY}{rung}"
+
 
 Entry: TypeAlias = tuple[float, int]
 """Loss, the smaller the better, and number of a trial."""
@@ -60,9 +68,11 @@ class RungTable:
         self.is_final = False
         #: Nobody passes a rung before more than so many came there.
         self.n_bootstrap = 0
+        #: Every trial passes these.
+        self.open_rungs: Set[int] = frozenset()
         self._rungs: list[_Rung] = []
         #: By trial number: its loss at each rung that it came to.
-        self._losses: dict[int, list[float]] = {}
+        self._losses: dict[int, tuple[float, ...]] = {}
         self._paused: dict[int, int] = {}
 
     def step_of(self, rung: int) -> int:
@@ -94,13 +104,14 @@ class RungTable:
         Returns:
             The rungs that are new to it.
         """
-        losses = self._losses.setdefault(number, [])
+        losses = self._losses.get(number, ())
         new = list(range(len(losses), rung + 1))
         for each in new:
             while len(self._rungs) <= each:
                 self._rungs.append(_Rung())
             insort(self._rungs[each].came, (loss, number))
-            losses.append(loss)
+        if new:
+            self._losses[number] = losses + (loss,) * len(new)
         return new
 
     def standing(self, number: int, rung: int) -> Standing:
@@ -167,7 +178,9 @@ class RungTable:
             place=place,
             n_came=len(came),
             bar=bar,
-            goes_on=place < n_going or (self.is_final and entry[0] <= bar),
+            goes_on=rung in self.open_rungs
+            or place < n_going
+            or (self.is_final and entry[0] <= bar),
         )
 
 

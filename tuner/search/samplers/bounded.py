@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.search.samplers.history_views import SHOWN, Shown
 from tuner.search.samplers.wrapper import SamplerAround
 from tuner.store.optuna_compat import storage_of, study_id_of, trials_of
-from tuner.store.optuna_tables.lazy_curve import read_ahead
+from tuner.store.optuna_tables.curves.lazy_curve import read_ahead
 
 
 def bounded(sampler: BaseSampler, *, seed: int) -> BaseSampler:

@@ -17,7 +17,7 @@ from tuner.errors import TunerError
 from tuner.search.samplers.resumable import GridSampler
 from tuner.search.samplers.wrapper import SamplerAround
 from tuner.store.optuna_compat import trial_id_of
-from tuner.store.records.ownership import NoTrialLeft
+from tuner.store.records.dispatchers.ownership import NoTrialLeft
 
 _log = logging.getLogger(__name__)
 

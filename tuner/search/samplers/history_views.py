@@ -52,7 +52,13 @@ from tuner.search.samplers.curve_gp.shortlists import (
     newest_with,
     rank,
 )
-from tuner.store.optuna_compat import default_gamma, default_gamma_multiobjective
+from tuner.store.optuna_compat import (
+    cma_es_state,
+    default_gamma,
+    default_gamma_multiobjective,
+    generation_key_of,
+    n_startup_trials_of,
+)
 
 TPE_LIMIT = 500
 GP_LIMIT = 300
@@ -145,7 +151,7 @@ class Shown:
 def history_for_tpe(
     sampler: TPESampler, seed: int, study: optuna.Study, *, limit: int = TPE_LIMIT
 ) -> Shown:
-    limit = max(limit, sampler._n_startup_trials)
+    limit = max(limit, n_startup_trials_of(sampler))
     best: Shortlist = Least(default_gamma(limit), rank(study), is_behind=is_pruned_behind)
     if len(study.directions) > 1:
         best = Fronts(default_gamma_multiobjective(limit), study)
@@ -156,7 +162,7 @@ def history_for_tpe(
 def history_for_gp(
     sampler: GPSampler, seed: int, study: optuna.Study, *, limit: int = GP_LIMIT
 ) -> Shown:
-    limit = max(limit, sampler._n_startup_trials)
+    limit = max(limit, n_startup_trials_of(sampler))
     best: Shortlist = Least(GP_BEST, rank(study))
     if len(study.directions) > 1:
         best = Fronts(GP_BEST, study)
@@ -180,20 +186,21 @@ def history_for_curve_gp(
 
 
 def history_for_cma_es(sampler: CmaEsSampler, seed: int, study: optuna.Study) -> Shown:
+    state = cma_es_state(sampler)
     first: list[Shortlist] = [
-        Generations(sampler._attr_key_generation, N_GENERATIONS),
-        Least(1, newest_with(sampler._attr_key_optimizer)),
+        Generations(state.generation_key, N_GENERATIONS),
+        Least(1, newest_with(state.optimizer_key)),
     ]
     states = {TrialState.COMPLETE}
-    if sampler._consider_pruned_trials:
+    if state.learns_from_pruned:
         states.add(TrialState.PRUNED)
     # It counts the trials until it starts.
-    limit = sampler._n_startup_trials
+    limit = n_startup_trials_of(sampler)
     return Shown(limit=limit, states=states, first=first, rest=Least(limit, age))
 
 
 def history_for_genetic(sampler: BaseGASampler, seed: int, study: optuna.Study) -> Shown:
-    generations = Generations(sampler._get_generation_key(), N_GENERATIONS)
+    generations = Generations(generation_key_of(sampler), N_GENERATIONS)
     states = (TrialState.COMPLETE,)
     # A parent can be of any generation.
     return Shown(limit=0, states=states, first=[generations], rest=Least(0, age), by_id=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from optuna.samplers import BaseSampler
 
 from tuner.search.optuna_study import TunedStudy
-from tuner.search.samplers.out_of_process import OutOfProcessSampler
+from tuner.search.samplers.out_of_process.sampler import OutOfProcessSampler
 from tuner.search.samplers.prior import PriorSampler
 from tuner.search.samplers.resumable import GridSampler
 from tuner.store.optuna_tables.storage import BufferedStorage

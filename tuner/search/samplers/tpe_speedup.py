@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from tuner.store.optuna_compat import truncnorm
+from tuner.store.optuna_compat import replace_tpe_log_ndtr, tpe_log_ndtr
 
 Floats: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 
@@ -29,10 +29,10 @@ def use_in_optuna() -> bool:
 
     An Optuna that has it no more, or computes it otherwise, is left as it is.
     """
-    theirs = getattr(truncnorm, "_log_ndtr", None)
+    theirs = tpe_log_ndtr()
     if theirs is None or not np.array_equal(theirs(_PROBES), log_ndtr(_PROBES)):
         return False
-    truncnorm._log_ndtr = log_ndtr
+    replace_tpe_log_ndtr(log_ndtr)
     return True
 
 

@@ -76,7 +76,7 @@ class Database:
                 self.file.copy_to(place)
                 url = sa.URL.create("sqlite", database=str(place))
                 self.access.move_to(open_engine(url))
-                self.storage.move_to(partial(_optuna_backend, url, makes_tables=False))
+                self.storage.move_to(partial(optuna_backend, url, makes_tables=False))
                 return place
         self.access.shut("The database file is gone")
         return None
@@ -155,7 +155,7 @@ def open_database(url: str, *, read_only: bool = False) -> Database:
         elif not is_of_our_optuna:
             _check_with_optuna(parsed)
     access = Access(engine, shown_url(url))
-    make_backend = partial(_optuna_backend, parsed, makes_tables=False, read_only=read_only)
+    make_backend = partial(optuna_backend, parsed, makes_tables=False, read_only=read_only)
     return Database(
         access=access, storage=BufferedStorage(make_backend, access), shown_url=shown_url(url)
     )
@@ -205,7 +205,7 @@ def _make_in_new_database(engine: sa.Engine, url: sa.URL) -> None:
             # Those of a study of Optuna alone, which refuses them where they are too old.
             _check_with_optuna(url)
         if not is_new:
-            _optuna_backend(url, makes_tables=True).engine.dispose()
+            optuna_backend(url, makes_tables=True).engine.dispose()
         with engine.begin() as connection:
             if is_new:
                 make_optunas_tables(connection)
@@ -223,7 +223,7 @@ def _check_with_optuna(url: sa.URL) -> None:
         StoreError: If it does.
     """
     try:
-        _optuna_backend(url, makes_tables=False, read_only=True).engine.dispose()
+        optuna_backend(url, makes_tables=False, read_only=True).engine.dispose()
     except (StorageInternalError, exc.DBAPIError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) else error
         if not re.search(_WRITE_REFUSED, str(cause)):
@@ -237,7 +237,17 @@ def _check_with_optuna(url: sa.URL) -> None:
         ) from error
 
 
-def _optuna_backend(url: sa.URL, *, makes_tables: bool, read_only: bool = False) -> RDBStorage:
+def optuna_backend(url: sa.URL, *, makes_tables: bool, read_only: bool = False) -> RDBStorage:
+    """Optuna's storage on the same database.
+
+    Args:
+        url: Of the database.
+        makes_tables: Whether to make Optuna's tables where they are missing.
+        read_only: Whether the database refuses every write.
+
+    Raises:
+        StoreError: If Optuna refuses the tables.
+    """
     try:
         backend = RDBStorage(
             url.render_as_string(hide_password=False),

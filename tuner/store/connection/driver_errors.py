@@ -29,7 +29,7 @@ _REASONS = (
     (
         "unable to open database file",
         "The database file cannot be opened: its folder is missing or not writable",
-        "",
+        "Make it writable, or name another storage",
     ),
     (
         "readonly database",

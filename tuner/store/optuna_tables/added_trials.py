@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables import writes
 from tuner.store.optuna_tables.reads import TrialHead, read_new, read_trials
-from tuner.store.records.ownership import Ownership
+from tuner.store.records.dispatchers.ownership import Ownership
 
 
 class Added(NamedTuple):

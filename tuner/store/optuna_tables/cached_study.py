@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.store.optuna_compat import trial_id_of
-from tuner.store.optuna_tables.lazy_curve import compact
+from tuner.store.optuna_tables.ended_trial import EndedTrials
 
 _NUMBER = attrgetter("number")
 _ENDED = tuple(state for state in TrialState if state.is_finished())
@@ -37,6 +37,7 @@ class HeldStudy:
         self.completed: list[FrozenTrial] = []
         #: By trial id.
         self.unfinished: dict[int, FrozenTrial] = {}
+        self._ended_trials = EndedTrials()
         self._completed_places: dict[int, int] = {}
         self._ended: dict[TrialState, list[FrozenTrial]] = {state: [] for state in _ENDED}
         for trial in trials:
@@ -49,7 +50,7 @@ class HeldStudy:
     def put(self, trial: FrozenTrial) -> None:
         """Takes in a trial with the next number, or one as it is by now."""
         if trial.state.is_finished():
-            trial.intermediate_values = compact(trial.intermediate_values)
+            trial = self._ended_trials.shrink(trial)
         if trial.number == len(self.trials):
             self.trials.append(trial)
         elif trial.state is TrialState.RUNNING is self.trials[trial.number].state:

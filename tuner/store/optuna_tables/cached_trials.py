@@ -16,6 +16,7 @@ from tuner.store.optuna_tables.cached_study import HeldStudy, may_have_moved
 from tuner.store.optuna_tables.change_stamp import FileStamp, file_stamp
 from tuner.store.optuna_tables.reads import read_heads, read_trials
 from tuner.store.optuna_tables.study_calls import StudyCalls
+from tuner.store.optuna_tables.trial_places import TrialPlaces
 
 
 class HeldTrials(StudyCalls):
@@ -29,16 +30,14 @@ class HeldTrials(StudyCalls):
     def __init__(self, make_backend: Callable[[], RDBStorage], access: Access) -> None:
         super().__init__(make_backend, access)
         self._studies: dict[int, HeldStudy] = {}
-        #: Study and number by trial.
-        self._places: dict[int, tuple[int, int]] = {}
+        self._places = TrialPlaces()
         #: Of the last look at each study.
         self._stamps: dict[int, FileStamp | None] = {}
 
     def delete_study(self, study_id: int) -> None:
         super().delete_study(study_id)
-        study = self._studies.pop(study_id, None)
-        for trial in study.trials if study is not None else ():
-            self._places.pop(trial_id_of(trial), None)
+        self._studies.pop(study_id, None)
+        self._places.forget(study_id)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         study_id, number = self._place(trial_id)
@@ -110,14 +109,18 @@ class HeldTrials(StudyCalls):
         read = self._access.run
         trials = read(lambda c: read_trials(c, study_id, later=read))
         self._studies[study_id] = HeldStudy(trials)
-        self._places.update((trial_id_of(t), (study_id, t.number)) for t in trials)
+        self._places.put_all(study_id, trials)
 
     def _place(self, trial_id: int) -> tuple[int, int]:
-        if trial_id not in self._places:
+        found = self._places.find(trial_id)
+        if found is None:
             # A trial of a study that was not looked at yet.
             study_id = self._access.run(lambda c: writes.study_of_trial(c, trial_id))
             self._load(study_id)
-        return self._places[trial_id]
+            found = self._places.find(trial_id)
+        if found is None:
+            raise KeyError(trial_id)
+        return found
 
     def _updatable(self, trial_id: int) -> FrozenTrial:
         """A copy to change: who holds the trial as it was must not see it move."""
@@ -127,7 +130,7 @@ class HeldTrials(StudyCalls):
 
     def _put(self, study_id: int, trial: FrozenTrial) -> None:
         self._studies[study_id].put(trial)
-        self._places[trial_id_of(trial)] = (study_id, trial.number)
+        self._places.put(study_id, trial)
 
     def _read_changes(
         self, study_id: int, *, own: Collection[int], unwritten: Set[int]

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.store.optuna_tables.curve_reads import (
+from tuner.store.optuna_tables.curves.lazy_curve import Curve, compact
+from tuner.store.optuna_tables.curves.reads import (
     NOT_FINITE,
     Reader,
     curves_for_later,
@@ -25,7 +26,6 @@ from tuner.store.optuna_tables.curve_reads import (
     read_curves,
     without_collector,
 )
-from tuner.store.optuna_tables.lazy_curve import Curve, compact
 from tuner.store.optuna_tables.statements import (
     PARAMS,
     SYSTEM_ATTRS,

@@ -33,8 +33,8 @@ from tuner.store.optuna_tables.added_trials import (
     new_trial,
 )
 from tuner.store.optuna_tables.cached_trials import HeldTrials
-from tuner.store.optuna_tables.growing_curve import grown
-from tuner.store.records.ownership import Ownership
+from tuner.store.optuna_tables.curves.growing_curve import grown
+from tuner.store.records.dispatchers.ownership import Ownership
 
 #: Reports that wait for a database that does not answer; about 500 MB.
 MOST_WAITING = 1_000_000
@@ -282,7 +282,7 @@ class BufferedStorage(HeldTrials):
         distribution: BaseDistribution,
     ) -> None:
         trial = self._updatable(trial_id)
-        study_id, _ = self._places[trial_id]
+        study_id = self._places.study_of(trial_id)
         seen = self._studies[study_id].distributions
         if param_name in seen:
             check_distribution_compatibility(seen[param_name], distribution)
@@ -290,7 +290,7 @@ class BufferedStorage(HeldTrials):
         external = distribution.to_external_repr(param_value_internal)
         trial.params = {**trial.params, param_name: external}
         trial.distributions = {**trial.distributions, param_name: distribution}
-        self._put(self._places[trial_id][0], trial)
+        self._put(self._places.study_of(trial_id), trial)
         self._pending.add_param(
             trial_id, param_name, param_value_internal, distribution, replaces=replaces
         )
@@ -314,7 +314,7 @@ class BufferedStorage(HeldTrials):
             self._own.add(trial_id)
         else:
             self._own.discard(trial_id)
-        self._put(self._places[trial_id][0], trial)
+        self._put(self._places.study_of(trial_id), trial)
         self._pending.add_state(
             trial_id,
             state,
@@ -329,7 +329,7 @@ class BufferedStorage(HeldTrials):
         trial = self._updatable(trial_id)
         replaces = step in trial.intermediate_values
         trial.intermediate_values = grown(trial.intermediate_values, step, intermediate_value)
-        self._put(self._places[trial_id][0], trial)
+        self._put(self._places.study_of(trial_id), trial)
         if len(self._pending.curves) >= MOST_WAITING:
             self._n_dropped += 1
         else:
@@ -342,21 +342,21 @@ class BufferedStorage(HeldTrials):
         if len(kept) == len(trial.intermediate_values):
             return
         trial.intermediate_values = kept
-        self._put(self._places[trial_id][0], trial)
+        self._put(self._places.study_of(trial_id), trial)
         self._pending.drop_reports(trial_id, from_step)
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
         trial = self._updatable(trial_id)
         replaces = key in trial.user_attrs
         trial.user_attrs = {**trial.user_attrs, key: value}
-        self._put(self._places[trial_id][0], trial)
+        self._put(self._places.study_of(trial_id), trial)
         self._pending.add_attr(trial_id, key, value, system=False, replaces=replaces)
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         trial = self._updatable(trial_id)
         replaces = key in trial.system_attrs
         trial.system_attrs = {**trial.system_attrs, key: value}
-        self._put(self._places[trial_id][0], trial)
+        self._put(self._places.study_of(trial_id), trial)
         self._pending.add_attr(trial_id, key, value, system=True, replaces=replaces)
 
     # -- inside ------------------------------------------------------------------------------
@@ -380,5 +380,5 @@ class BufferedStorage(HeldTrials):
             return trial
         self.flush()
         ownership = self._ownership
-        study_id, _ = self._places[trial_id_of(trial)]
+        study_id = self._places.study_of(trial_id_of(trial))
         return self._access.run(lambda c: claim_waiting(c, study_id, trial, ownership=ownership))

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 
 from tuner.messages import Json
 from tuner.store.connection.transactions import Access
-from tuner.store.schema.models import CommandRow, table_of
+from tuner.store.schema.models import CommandRow, DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored, insert_row
 
 _COMMANDS = table_of(CommandRow)
+_DISPATCHERS = table_of(DispatcherRow)
 _INSERT = sa.insert(_COMMANDS)
 _NEWEST = sa.select(sa.func.max(_COMMANDS.c.id)).where(
     _COMMANDS.c.study_id == sa.bindparam("b_study_id")
@@ -37,6 +38,8 @@ _N_LOOKED_BACK = 1000
 REFUSED = "refused"
 #: Among a command's arguments: who is meant.
 _TO = "to"
+#: Likewise: that it is kept for the next start, and over which values of the study file.
+_KEPT = "kept_over"
 #: Likewise of `retry`: the number of the trial that was made.
 NEW_TRIAL = "new_trial"
 
@@ -77,6 +80,9 @@ class Command:
     asked_by: str
     #: The dispatcher that is meant; None for all of the study.
     to: Addressee | None = None
+    #: Where nobody worked on the study, so that it is kept for the next start: what the study file
+    #: had for the same keys then, as far as it was known.
+    kept_over: Mapping[str, Json] | None = None
 
 
 class Commands:
@@ -99,8 +105,10 @@ class Commands:
         self._read_ids: set[int] = set()
         #: Of the newest pause or resume that was read.
         self._newest_switch_id = 0
-        # What is there at the start was asked of others.
+        # What is there at the start was asked of others, but for what is kept for it.
         self._take(access.run(self._later))
+        #: What was asked for while nobody worked on the study; read first.
+        self.kept = access.run(lambda c: kept_commands(c, study_id, before_id=dispatcher_id))
         #: Who has paused the study before, if it was not resumed since; for people.
         self.paused_by = access.run(lambda c: paused_by(c, study_id))
         #: Of a study that this one belongs to.
@@ -128,6 +136,8 @@ class Commands:
         found = self._take(rows)
         if above is not None:
             found += [each for each in above._take(rows_above) if _holds_below(each)]
+        found = [*self.kept, *found]
+        self.kept = []
         return [command for command in found if command.to in (None, self._self)]
 
     def _later(self, connection: sa.Connection) -> Sequence[sa.Row[Any]]:
@@ -170,7 +180,7 @@ def insert_command(
         "study_id": study_id,
         "name": command.order.value,
         "trial_number": command.trial_number,
-        "arguments": {**command.arguments, **_address(command.to)},
+        "arguments": {**command.arguments, **_address(command.to), **_kept(command)},
         "asked_by": command.asked_by,
         "asked_at": as_stored(at),
     }
@@ -189,6 +199,35 @@ def paused_by(connection: sa.Connection, study_id: int) -> str:
     return str(last.asked_by) if last is not None and last.name == Order.PAUSE.value else ""
 
 
+def kept_commands(
+    connection: sa.Connection, study_id: int, *, before_id: int | None = None
+) -> list[Command]:
+    """What was asked of a study since its last start, while nobody worked on it; oldest first.
+
+    Args:
+        connection: To the database.
+        study_id: Of the study.
+        before_id: Id of a dispatcher whose start, and those after it, are not looked at.
+    """
+    starts = sa.select(sa.func.max(_DISPATCHERS.c.started_at)).where(
+        _DISPATCHERS.c.study_id == study_id
+    )
+    if before_id is not None:
+        starts = starts.where(_DISPATCHERS.c.id < before_id)
+    last_start = connection.execute(starts).scalar()
+    query = sa.select(_COMMANDS).where(
+        _COMMANDS.c.study_id == study_id, _COMMANDS.c.name == Order.SET.value
+    )
+    if last_start is not None:
+        query = query.where(_COMMANDS.c.asked_at > last_start)
+    found = map(_command, connection.execute(query.order_by(_COMMANDS.c.id)))
+    return [each for each in found if each.kept_over is not None]
+
+
+def _kept(command: Command) -> dict[str, Json]:
+    return {} if command.kept_over is None else {_KEPT: dict(command.kept_over)}
+
+
 def _address(to: Addressee | None) -> dict[str, Json]:
     return {} if to is None else {_TO: {"dispatcher_id": to.dispatcher_id}}
 
@@ -196,10 +235,12 @@ def _address(to: Addressee | None) -> dict[str, Json]:
 def _command(row: sa.Row[Any]) -> Command:
     arguments = dict(row.arguments)
     to = arguments.pop(_TO, None)
+    kept_over = arguments.pop(_KEPT, None)
     return Command(
         order=Order(row.name),
         trial_number=row.trial_number,
         arguments=arguments,
         asked_by=row.asked_by,
         to=Addressee(dispatcher_id=to.get("dispatcher_id", 0)) if to else None,
+        kept_over=kept_over,
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import sqlalchemy as sa
 import yaml
 
-from tuner.store.records.dispatcher_starts import StartRecord
+from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.schema.models import DispatcherRow, HostRow
 
 _HALF = 120

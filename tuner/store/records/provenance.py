@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
-from tuner.distribution import DISTRIBUTION
-from tuner.process_identity import ProcessIdentity, own_process
+from tuner.host.distribution import DISTRIBUTION
+from tuner.host.process_identity import ProcessIdentity, own_process
 
 #: Imported packages, each with the name of its distribution.
 _DISTRIBUTIONS = {

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,23 +18,24 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from tuner.attempt import Attempt, AttemptId, AttemptState, Ending
+from tuner.attempt import Attempt, AttemptId, AttemptState
 from tuner.budget import Budget
 from tuner.checkpoints.scan import SavedState
-from tuner.clock import Clock
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId, DeviceKind
+from tuner.host.clock import Clock
 from tuner.messages import Json
 from tuner.store.connection.database import Database, store_errors
 from tuner.store.optuna_tables.storage import MOST_WAITING
-from tuner.store.optuna_tables.writes import PendingRows
-from tuner.store.records import attempt_history
 from tuner.store.records.attempt_rows import AttemptRows, Row
-from tuner.store.records.broken_program import n_forgiven, try_failed_again
-from tuner.store.records.checkpoint_rows import CheckpointRows, StoredCheckpoint, checkpoints_of
+from tuner.store.records.batch import Batch
+from tuner.store.records.broken_program import try_failed_again
+from tuner.store.records.checkpoint_rows import CheckpointRows
 from tuner.store.records.commands import Commands
-from tuner.store.records.dispatcher_starts import (
+from tuner.store.records.dispatchers.ownership import Ownership
+from tuner.store.records.dispatchers.peers import Fleet, clear_up
+from tuner.store.records.dispatchers.starts import (
     Sign,
     StartRecord,
     count_starts,
@@ -46,37 +47,16 @@ from tuner.store.records.dispatcher_starts import (
     refuse_living,
 )
 from tuner.store.records.durations import completed_uses
-from tuner.store.records.ownership import Ownership
-from tuner.store.records.peers import Fleet, clear_up
+from tuner.store.records.trial_history import TrialHistory
 from tuner.store.records.usage.record import UsageRecord
 from tuner.store.records.usage.roll_up import roll_up
-from tuner.store.records.usage.rows import UsageRows
-from tuner.store.schema.models import DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored
 
 _Read = TypeVar("_Read")
-_DISPATCHERS = table_of(DispatcherRow)
 _IS_RUN_ALREADY = (
     "This study is being run already, on {place}. Wait for it, end it with Ctrl-C, or start "
     "another study with --study NEW_NAME."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
-    """Changes of one transaction. It is the same one however often it is tried."""
-
-    number: int
-    optuna_rows: PendingRows
-    attempt_rows: AttemptRows
-    checkpoint_rows: CheckpointRows
-    usage_rows: UsageRows
-    #: Of the dispatcher's own record.
-    dispatcher: Mapping[str, object]
-
-    @property
-    def n_reports(self) -> int:
-        return len(self.optuna_rows.curves) + len(self.attempt_rows.metrics)
 
 
 class Recorder:
@@ -119,9 +99,11 @@ class Recorder:
             database.access.run(lambda c: self._begin(c, start, devices, at, budget, silent))
         database.storage.look_again()  # Trials of those that died wait by now.
         database.storage.read_again(start.study_id, self.tried_again)
+        #: Attempts and checkpoints of trials, whichever dispatcher they are from.
+        self.history = TrialHistory(self.run)
         self._ownership = Ownership(self.dispatcher_id, start.study_id, budget.trials, clock)
         #: One that was begun to be written, and may be in the database.
-        self._taken: _Batch | None = None
+        self._taken: Batch | None = None
         self._n_batches = 0
         database.storage.write_for(self._ownership, self.commit)
         self.commands = Commands(database.access, start.study_id, dispatcher_id=self.dispatcher_id)
@@ -314,10 +296,6 @@ class Recorder:
                 write = rows.write
                 self._database.access.run(lambda c: write(c, self._ownership.study_id, self._rows))
 
-    def checkpoints_of(self, trial_id: int) -> list[StoredCheckpoint]:
-        """What any dispatcher saw of a trial, the newest first."""
-        return self.run(lambda c: checkpoints_of(c, trial_id))
-
     def roll_up(self, at: datetime) -> bool:
         """Makes old samples of devices fewer, one part at a time; says whether there was any.
 
@@ -373,9 +351,9 @@ class Recorder:
         with self._errors():
             self._database.storage.give_up_all_but(self._ownership.study_id, trial_ids)
 
-    def _take(self) -> _Batch:
+    def _take(self) -> Batch:
         """What is collected from now on belongs to the next batch."""
-        batch = _Batch(
+        batch = Batch(
             number=self._n_batches + 1,
             optuna_rows=self._database.storage.take_pending(),
             attempt_rows=self._pending,
@@ -387,47 +365,10 @@ class Recorder:
         self._dispatcher_change = {}
         return batch
 
-    def _write(self, batch: _Batch, connection: sa.Connection) -> None:
-        if not self._ownership.begin_batch(connection, batch.number):
-            return
-        batch.optuna_rows.write(connection)
-        batch.attempt_rows.write(connection, self._rows)
-        batch.checkpoint_rows.write(connection, self._ownership.study_id, self._rows)
-        batch.usage_rows.write(connection, self.dispatcher_id, self._rows)
-        if batch.dispatcher:
-            own = sa.update(_DISPATCHERS).where(_DISPATCHERS.c.id == self.dispatcher_id)
-            connection.execute(own.values(batch.dispatcher))
-
-    def attempts_of(self, trial_id: int) -> int:
-        """How many attempts a trial has had, by any dispatcher."""
-        return self.run(lambda c: attempt_history.attempts_of(c, trial_id))
-
-    def begun_at(self, trial_id: int) -> datetime | None:
-        """When the first attempt of a trial got its devices, in UTC without a zone; or None."""
-        return self.run(lambda c: attempt_history.begun_at(c, trial_id))
-
-    def begun_at_of(self, trial_ids: Sequence[int]) -> dict[int, datetime]:
-        """By trial: when its first attempt got its devices; nothing for trials without attempts.
-
-        Raises:
-            Unavailable: If the database does not answer now.
-        """
-        return self.run(lambda c: attempt_history.begun_at_of(c, trial_ids))
-
-    def has_lost(self, trial_id: int, *, after: int, before: int) -> bool:
-        """Whether the end of any attempt between two others was not seen by its dispatcher.
-
-        Args:
-            trial_id: Whose attempts they are.
-            after: Number of an attempt; those that follow it are looked at.
-            before: Number of a later attempt, which is not looked at, as none after it is.
-        """
-        return self.run(lambda c: attempt_history.has_lost(c, trial_id, after=after, before=before))
-
-    def endings_of(self, trial_id: int) -> list[Ending]:
-        """How a trial's attempts ended, the oldest first; not those of a broken program."""
-        look = attempt_history.endings_of
-        return self.run(lambda c: look(c, trial_id, after=n_forgiven(c, trial_id)))
+    def _write(self, batch: Batch, connection: sa.Connection) -> None:
+        ownership = self._ownership
+        if ownership.begin_batch(connection, batch.number):
+            batch.write(connection, ownership.study_id, self.dispatcher_id, self._rows)
 
     def run(self, look: Callable[[sa.Connection], _Read]) -> _Read:
         """Reads beside what is collected."""

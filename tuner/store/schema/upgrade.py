@@ -17,12 +17,12 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tuner.errors import EXIT_BAD_INPUT, StoreError
-from tuner.process_identity import ProcessIdentity
+from tuner.host.process_identity import ProcessIdentity
 from tuner.store.connection.database import check_file, parse_url, shown_url, store_errors
 from tuner.store.connection.engine import open_engine
 from tuner.store.connection.filesystem import path_of
-from tuner.store.records.dispatcher_starts import OpenDispatcher, open_dispatchers, refuse_living
-from tuner.store.records.silence import watch_silent
+from tuner.store.records.dispatchers.silence import watch_silent
+from tuner.store.records.dispatchers.starts import OpenDispatcher, open_dispatchers, refuse_living
 from tuner.store.schema import migrations
 from tuner.store.schema.models import SCHEMA_REVISION
 from tuner.store.schema.revision import check_not_newer, stored_revision

@@ -17,7 +17,8 @@ from optuna.distributions import BaseDistribution
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.store.optuna_compat import tpe
+from tuner.search.rungs.table import RUNG_KEY
+from tuner.store.optuna_compat import best_completed, infeasibility, pruned_score
 
 Key: TypeAlias = tuple[float, ...] | bytes
 
@@ -85,7 +86,7 @@ class Fronts:
         yield from (trial for _, trial in zip(range(n_missing), self._others, strict=False))
 
     def add(self, trial: FrozenTrial) -> None:
-        if trial.state is not TrialState.COMPLETE or tpe._get_infeasible_trial_score(trial) > 0:
+        if trial.state is not TrialState.COMPLETE or infeasibility(trial) > 0:
             self._others.add(trial)
             return
         self._feasible.append(trial)
@@ -94,7 +95,7 @@ class Fronts:
             self._cut()
 
     def _cut(self) -> None:
-        self._feasible, _ = tpe._split_complete_trials(self._feasible, self._study, self._size)
+        self._feasible = best_completed(self._feasible, self._study, self._size)
 
 
 class Witnesses:
@@ -145,11 +146,11 @@ def rank(study: optuna.Study) -> Callable[[FrozenTrial], Key]:
     is_maximized = study.directions[0] is StudyDirection.MAXIMIZE
 
     def key(trial: FrozenTrial) -> Key:
-        violation = tpe._get_infeasible_trial_score(trial)
+        violation = infeasibility(trial)
         if violation > 0:
             return 2, violation
         if trial.state is TrialState.PRUNED:
-            return 1, *tpe._get_pruned_trial_score(trial, study)
+            return 1, *pruned_score(trial, study)
         value = trial.value if trial.value is not None else math.inf
         return 0, -value if is_maximized else value
 
@@ -232,7 +233,7 @@ def age(trial: FrozenTrial) -> Key:
 
 def furthest_first(trial: FrozenTrial) -> Key:
     """Those that completed first, then by the number of rungs; of equals the newest first."""
-    n_rungs = sum(key.startswith("completed_rung_") for key in trial.system_attrs)
+    n_rungs = sum(key.startswith(RUNG_KEY) for key in trial.system_attrs)
     return trial.state is not TrialState.COMPLETE, -n_rungs, -trial.number
 
 

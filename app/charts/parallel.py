@@ -1,0 +1,190 @@
+"""Parallel coordinates: an axis for each parameter, a line for each trial, the best in front.
+
+Plotly's `parcoords` axes are linear and numeric. Logarithmic scales and categories are drawn at
+transformed positions, with the true values as tick labels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import optuna
+import plotly.graph_objects as go
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.study import StudyDirection
+
+from tuner.app.charts.palette import TO_THE_BEST
+from tuner.app.charts.style import bar_above, dress, literal
+from tuner.app.data.columns import Floats
+from tuner.search_spaces import ParamValue
+
+#: More axes than this cannot be told apart; the most important parameters come first.
+MAX_AXES = 20
+_HEIGHT_PX = 480
+_MAX_LABEL = 24
+#: Few different numbers are all labelled.
+_MAX_TICKS = 8
+
+
+def parallel_figure(
+    study: optuna.Study, names: Sequence[str], value_name: str, *, revision: str
+) -> go.Figure:
+    """
+    Args:
+        study: With one objective.
+        names: Parameters that every trial has, in the order of their axes.
+        value_name: Title of the objective's axis.
+        revision: While it stays the same a refresh keeps ranges and the order of axes.
+    """
+    trials = study.get_trials(deepcopy=False)
+    values = np.array([trial.values[0] for trial in trials])
+    sign = 1.0 if study.direction is StudyDirection.MAXIMIZE else -1.0
+    # Plotly draws in the order of colours; rows in the same order serve screen readers.
+    order = np.argsort(sign * values, kind="stable")
+    some = [trials[at] for at in order]
+    axes = [_axis(value_name, values[order])]
+    for name in names[:MAX_AXES]:
+        column = [trial.params[name] for trial in some]
+        axes.append(_param_axis(name, column, some[-1].distributions[name]))
+    figure = go.Figure(
+        go.Parcoords(
+            dimensions=axes,
+            customdata=[trial.number for trial in some],
+            meta={"parallel": [_described(trial, value_name, names) for trial in some]},
+            line=_line(values[order]),
+            unselected={"line": {"color": "#8291a0", "opacity": 0.12}},
+            labelangle=-12,
+            labelside="top",
+        )
+    )
+    dress(figure, revision=revision, height_px=_HEIGHT_PX)
+    figure.update_layout(
+        margin={"t": 110, "l": 60, "r": 60, "b": 24},
+        meta={"no_sketch": True, "own_background": True},
+    )
+    return figure
+
+
+def _line(values: Floats) -> dict[str, object]:
+    """Colours by rank: one value that is far off does not take the contrast from the others.
+
+    Args:
+        values: The worst first.
+    """
+    n = len(values)
+    ranks = np.linspace(0.0, 1.0, n) if n > 1 else np.ones(1)
+    middle = float(values[n // 2])
+    words = [f"worst {values[0]:.4g}", f"median {middle:.4g}", f"best {values[-1]:.4g}"]
+    bar = {**bar_above("Rank"), "y": 1.12, "tickvals": [0, 0.5, 1], "ticktext": words, "len": 0.6}
+    return {
+        "color": ranks,
+        "cmin": 0,
+        "cmax": 1,
+        "colorscale": [list(each) for each in TO_THE_BEST],
+        "showscale": True,
+        "colorbar": bar,
+    }
+
+
+def _described(trial: optuna.trial.FrozenTrial, value_name: str, names: Sequence[str]) -> str:
+    parts = [f"{value_name}: {trial.values[0]:.6g}"]
+    parts += [f"{name}: {_label(trial.params[name])}" for name in names]
+    return f"Trial {trial.number}. {', '.join(parts)}"
+
+
+def _label(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float) -> str:
+    """Four digits; whole numbers whole: 1024, not 1.02e+03."""
+    nearest = round(value)
+    is_whole = 1 <= abs(nearest) < 1e6 and math.isclose(value, nearest, rel_tol=1e-9)
+    return str(nearest) if is_whole else f"{value:.4g}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_LABEL else f"{text[: _MAX_LABEL - 3]}..."
+
+
+def _param_axis(
+    name: str, column: Sequence[ParamValue], distribution: BaseDistribution
+) -> dict[str, object]:
+    if isinstance(distribution, CategoricalDistribution):
+        return _categories(name, column, distribution)
+    is_log = isinstance(distribution, FloatDistribution | IntDistribution) and distribution.log
+    numbers = np.array(column, dtype=np.float64)
+    return _log_axis(name, numbers) if is_log else _axis(name, numbers)
+
+
+def _categories(
+    name: str, column: Sequence[ParamValue], distribution: CategoricalDistribution
+) -> dict[str, object]:
+    """The choices that occur, in the order of the search space."""
+    seen = {repr(each) for each in column}
+    choices = [each for each in distribution.choices if repr(each) in seen]
+    places = {repr(each): place for place, each in enumerate(choices)}
+    return {
+        "label": literal(name),
+        "values": [places[repr(each)] for each in column],
+        "tickvals": list(range(len(choices))),
+        "ticktext": [literal(_short(str(each))) for each in choices],
+        "range": [-0.2, len(choices) - 0.8],
+    }
+
+
+def _axis(name: str, numbers: Floats) -> dict[str, object]:
+    low, high = float(numbers.min()), float(numbers.max())
+    different = np.unique(numbers)
+    axis: dict[str, object] = {
+        "label": literal(name),
+        "values": numbers,
+        "range": _apart(low, high),
+    }
+    if len(different) <= _MAX_TICKS:
+        axis |= {"tickvals": different, "ticktext": [_number(float(each)) for each in different]}
+    else:
+        axis["tickformat"] = ".4~g"
+    return axis
+
+
+def _log_axis(name: str, numbers: Floats) -> dict[str, object]:
+    """Positions are logarithms; labels are the values at both ends and at powers of ten."""
+    logs = np.log10(numbers)
+    low, high = float(logs.min()), float(logs.max())
+    ticks = log_ticks(low, high)
+    return {
+        "label": literal(name),
+        "values": logs,
+        "range": _apart(low, high),
+        "tickvals": ticks,
+        "ticktext": [_number(10**each) for each in ticks],
+    }
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Both ends, and the powers of ten that are far enough from them.
+
+    Args:
+        low: Decimal logarithm of the least value.
+        high: Decimal logarithm of the largest value.
+    """
+    if high <= low:
+        return [low]
+    apart = (high - low) / 12
+    powers = range(math.ceil(low), math.floor(high) + 1)
+    step = max(1, math.ceil(len(powers) / _MAX_TICKS))
+    inner = [each for each in powers if each - low > apart and high - each > apart]
+    return [low, *map(float, inner[::step]), high]
+
+
+def _apart(low: float, high: float) -> list[float]:
+    margin = 0.5 * abs(low) or 0.5
+    return [low, high] if high > low else [low - margin, high + margin]

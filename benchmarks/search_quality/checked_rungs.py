@@ -1,0 +1,36 @@
+"""Rungs that end trials and whose order is checked, as a dispatcher has them."""
+
+from __future__ import annotations
+
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.rungs.order_check import OrderCheck
+
+
+class CheckedRungs:
+    """Ends trials at rungs whose order is checked, as a dispatcher does."""
+
+    def __init__(self, pruner: AshaPruner) -> None:
+        self._table = pruner.new_table(pruner.least_rung)
+        self._table.is_final = True
+        self._orders = OrderCheck()
+
+    def is_weak(self, number: int, step: int, value: float) -> bool:
+        table = self._table
+        for rung in table.come(number, table.rung_at(step), -value):
+            self._orders.come(number, self._losses(number, rung))
+            self._judge()
+            if not table.standing(number, rung).goes_on:
+                return not self._orders.take_witness(number)
+        return False
+
+    def complete(self, number: int, value: float) -> None:
+        rung = self._table.rung_of(number)
+        self._orders.end(number, self._losses(number, rung), -value)
+        self._judge()
+
+    def _judge(self) -> None:
+        self._orders.judge()
+        self._table.open_rungs = self._orders.open_rungs
+
+    def _losses(self, number: int, rung: int) -> list[float]:
+        return [self._table.loss_of(number, each) for each in range(rung + 1)]

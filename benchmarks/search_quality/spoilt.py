@@ -1,0 +1,197 @@
+"""Six ways to make recorded curves harder to search: each misleads another part of a search."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from benchmarks.search_quality.loop import Best, Bettered, Recorded
+from benchmarks.search_quality.tasks import LCBENCH_SPACE, Task
+from tuner.search_spaces import ParamValue, parse_space
+from tuner.simulate.curves import Floats
+
+Spoil: TypeAlias = Callable[[Task], Task]
+#: Of the names of categories and of the noise: the same in every search.
+_SEED = 0
+_N_CATEGORIES = 6
+_N_WITHOUT_EFFECT = 15
+_N_WHOLE = 20
+_NOISE = 0.015
+#: What a parameter of a space becomes.
+Words: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translated(Task):
+    """The same program behind another space."""
+
+    #: To what the table has, by parameter; the others are as they are.
+    translations: Mapping[str, Mapping[ParamValue, ParamValue]]
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        known = {name: params[name] for name in LCBENCH_SPACE}
+        return super().train({k: self.translations.get(k, {}).get(v, v) for k, v in known.items()})
+
+
+def categories(task: Task) -> Task:
+    """All but learning rate and momentum have six values each, whose order says nothing."""
+    return _translated(task, "categories", ["batch_size", *list(LCBENCH_SPACE)[3:]], _as_categories)
+
+
+def whole(task: Task) -> Task:
+    """Each parameter is a whole number from 0 to 20."""
+    return _translated(task, "whole", LCBENCH_SPACE, _as_whole)
+
+
+def without_effect(task: Task) -> Task:
+    """Fifteen more parameters, which do nothing."""
+    more = {
+        f"unused_{i}": {"type": "float", "low": 0.0, "high": 1.0} for i in range(_N_WITHOUT_EFFECT)
+    }
+    return _with_space(task, "without effect", {**LCBENCH_SPACE, **more}, {})
+
+
+def _translated(
+    task: Task,
+    kind: str,
+    names: Any,
+    change: Callable[[str, Words], tuple[Words, Mapping[ParamValue, ParamValue]]],
+) -> Task:
+    space: dict[str, Words] = dict(LCBENCH_SPACE)
+    translations = {}
+    for name in names:
+        space[name], translations[name] = change(name, LCBENCH_SPACE[name])
+    return _with_space(task, kind, space, translations)
+
+
+def _with_space(
+    task: Task,
+    kind: str,
+    space: Mapping[str, Words],
+    translations: Mapping[str, Mapping[ParamValue, ParamValue]],
+) -> Task:
+    return Translated(
+        **_same(task, name=f"{task.name}, {kind}", space=parse_space(space)),
+        translations=translations,
+    )
+
+
+def _same(task: Task, **others: object) -> dict[str, Any]:
+    """The fields of a task, some of them replaced."""
+    return {each.name: getattr(task, each.name) for each in fields(Task)} | others
+
+
+def _as_categories(name: str, words: Words) -> tuple[Words, Mapping[ParamValue, ParamValue]]:
+    values = _spread(words, _N_CATEGORIES)
+    random.Random(f"{_SEED}/{name}").shuffle(values)
+    labels = [f"{name[0]}{i}" for i in range(len(values))]
+    return {"type": "categorical", "choices": labels}, dict(zip(labels, values, strict=True))
+
+
+def _as_whole(name: str, words: Words) -> tuple[Words, Mapping[ParamValue, ParamValue]]:
+    values = _spread(words, _N_WHOLE + 1)
+    places: Mapping[ParamValue, ParamValue] = dict(enumerate(values))
+    return {"type": "int", "low": 0, "high": len(values) - 1}, places
+
+
+def _spread(words: Words, n: int) -> list[ParamValue]:
+    """So many values over a range, evenly as its space is."""
+    place = np.geomspace if words.get("log") else np.linspace
+    values = place(words["low"], words["high"], n)
+    if words["type"] == "int":
+        return [*sorted({round(float(each)) for each in values})]
+    # Rounding may leave the range by the last bit.
+    return [float(each) for each in np.clip(values, words["low"], words["high"])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turned(Task):
+    """The order of configurations is turned round before an epoch."""
+
+    until: int
+    #: [until], the least and the largest value in each epoch.
+    least: Floats
+    largest: Floats
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        recorded = super().train(params)
+        values = np.array(recorded.values)
+        share = (self.largest - values[: self.until]) / (self.largest - self.least + 1e-9)
+        # Below the median end, so that no early value is taken for a good result.
+        lowest = float(np.nanmin(self.table.values))
+        values[: self.until] = lowest + 0.98 * share * (self.median - lowest)
+        return replace(recorded, values=[float(each) for each in values])
+
+
+def turned_until(until: int) -> Spoil:
+    def turn(task: Task) -> Task:
+        early = task.table.values[:, :until]
+        return Turned(
+            **_same(task, name=f"{task.name}, turned until {until}"),
+            until=until,
+            least=np.nanmin(early, axis=0),
+            largest=np.nanmax(early, axis=0),
+        )
+
+    return turn
+
+
+class Measured(float):
+    """A value with noise, that knows what it is without."""
+
+    true: float
+
+    def __new__(cls, true: float, noise: float) -> Measured:
+        made = super().__new__(cls, true * (1.0 + noise))
+        made.true = true
+        return made
+
+
+class LargestMeasured:
+    """The true value of what looked best."""
+
+    def __init__(self) -> None:
+        self.steps: list[Bettered] = []
+        self._seen = -np.inf
+
+    def take(self, at_s: float, value: float) -> None:
+        if value > self._seen:
+            self._seen = value
+            self.steps.append(Bettered(at_s=at_s, value=getattr(value, "true", value)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noisy(Task):
+    """Each report is wrong by some share of itself; the same training by the same."""
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        recorded = super().train(params)
+        seed = zlib.crc32(repr(sorted(params.items())).encode())
+        noise = np.random.default_rng([_SEED, seed]).normal(0.0, _NOISE, len(recorded.values))
+        values: list[float] = [
+            Measured(v, float(e)) for v, e in zip(recorded.values, noise, strict=True)
+        ]
+        return replace(recorded, values=values)
+
+    def new_best(self) -> Best[float]:
+        return LargestMeasured()
+
+
+def noisy(task: Task) -> Task:
+    """Each value has noise of 1.5 % of itself."""
+    return Noisy(**_same(task, name=f"{task.name}, noisy"))
+
+
+WAYS: Mapping[str, Spoil] = {
+    "turned5": turned_until(5),
+    "turned25": turned_until(25),
+    "categories": categories,
+    "without_effect": without_effect,
+    "whole": whole,
+    "noise": noisy,
+}

@@ -1,0 +1,154 @@
+"""Early values that mislead: with a checked order a study still finds the best trials."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+
+from tests.contract.search.halving_study import N_STEPS, MakePruner, Player, quality_of, searches
+from tests.databases import new_database
+from tuner.queries.locate import StoredStudy
+from tuner.queries.rung_trust import read_rung_trust, read_witness_step
+from tuner.queries.status import read_status
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.rungs.order_watch import WITNESS_KEY
+from tuner.search.rungs.stored_trust import StoredTrust, trust_text
+from tuner.store.connection.database import open_database
+from tuner.terminal.studies import status_text
+from tuner.terminal.why import explain
+
+N_TRIALS = 40
+MODES = ("stop", "promote")
+
+
+def reversed_until(last: int, number: int, step: int) -> float:
+    """Until a step the best looks worst."""
+    return quality_of(number, step) if step > last else 1.0 - quality_of(number, step) / 100
+
+
+def checked(mode: str, *, check_order: bool = True) -> MakePruner:
+    return partial(AshaPruner, min_resource=1, mode=mode, check_order=check_order)
+
+
+def play(url: str, make_pruner: MakePruner, last: int, n_views: int = 1) -> list[FrozenTrial]:
+    """A study whose early order is reversed until a step; gives its trials."""
+    player = Player(n_trials=N_TRIALS, quality=partial(reversed_until, last))
+    with searches(url, make_pruner, n_views) as views:
+        player.play(views)
+        return player.end(views[0])
+
+
+def trust_in(url: str) -> StoredTrust:
+    database = open_database(url)
+    with database.engine.connect() as connection:
+        found = read_rung_trust(connection, 1)
+    database.close()
+    assert found is not None
+    return found
+
+
+def best_completed(trials: list[FrozenTrial]) -> float:
+    return max(each.values[0] for each in trials if each.state is TrialState.COMPLETE)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return new_database(tmp_path)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_liar_hides_is_found(mode: str, tmp_path: Path) -> None:
+    found = []
+    for name, is_checked in (("plain", False), ("checked", True)):
+        (tmp_path / name).mkdir()
+        url = new_database(tmp_path / name)
+        found.append(best_completed(play(url, checked(mode, check_order=is_checked), last=2)))
+    assert found[0] < found[1]
+    # Of 31 different qualities one of the best three.
+    assert found[1] >= 28
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_study_says_which_rung_cannot_be_trusted(mode: str, url: str) -> None:
+    play(url, checked(mode), last=2)
+    trust = trust_in(url)
+    assert [each.step for each in trust.rungs if each.trust.is_open] == [1]
+    text = trust_text(trust)
+    assert text.startswith("the order of trials at step 1 agrees with the order ")
+    assert text.endswith(": the first rung is now step 3")
+
+
+def test_an_order_that_holds_opens_nothing(url: str) -> None:
+    trials = play(url, checked("stop"), last=0)
+    trust = trust_in(url)
+    assert not any(each.trust.is_open for each in trust.rungs)
+    assert "agrees with the order at the end in 100% of pairs" in trust_text(trust)
+    n_completed = sum(each.state is TrialState.COMPLETE for each in trials)
+    n_witnesses = sum(WITNESS_KEY in each.system_attrs for each in trials)
+    assert n_witnesses == 2, "one of the first trials, and one of the first ten"
+    assert n_completed < N_TRIALS / 2
+
+
+def test_a_witness_is_trained_to_its_end_and_says_so(url: str) -> None:
+    trials = play(url, checked("stop"), last=0)
+    witnesses = [each for each in trials if WITNESS_KEY in each.system_attrs]
+    assert [each.state for each in witnesses] == [TrialState.COMPLETE] * len(witnesses)
+    assert max(witnesses[0].intermediate_values) == N_STEPS
+    database = open_database(url)
+    with database.engine.connect() as connection:
+        assert read_witness_step(connection, witnesses[0]._trial_id) == 1
+    database.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_start_anew_at_each_turn_keeps_what_was_found(mode: str, url: str) -> None:
+    player, goes_on = Player(n_trials=N_TRIALS, quality=partial(reversed_until, 2)), True
+    while goes_on:
+        with searches(url, checked(mode)) as views:
+            goes_on = player.turn(views[0])
+    assert best_completed_in(url, checked(mode), player) >= 28
+    assert trust_in(url).rungs[0].trust.is_open
+
+
+def best_completed_in(url: str, make_pruner: MakePruner, player: Player) -> float:
+    with searches(url, make_pruner) as views:
+        return best_completed(player.end(views[0]))
+
+
+def test_two_dispatchers_share_what_they_find(url: str) -> None:
+    player = Player(n_trials=N_TRIALS, quality=partial(reversed_until, 2))
+    with searches(url, checked("stop"), 2) as views:
+        player.play(views)
+        tables = [view.scheduler.brackets.tables for view in views]  # type: ignore[attr-defined]
+        assert [next(iter(each)).open_rungs for each in tables] == [{0}, {0}]
+
+
+def test_users_are_told_when_a_rung_opens(url: str) -> None:
+    player = Player(n_trials=N_TRIALS, quality=partial(reversed_until, 2))
+    with searches(url, checked("stop")) as views:
+        player.play(views)
+        messages = views[0].scheduler.take_notes()
+    assert messages
+    assert messages[0].startswith("The order of trials at step 1 agrees with the order at ")
+    assert messages[0].endswith(": the first rung is now step 3.")
+
+
+# -- what people read --------------------------------------------------------------------------
+
+
+def test_status_and_why_say_it(url: str) -> None:
+    trials = play(url, checked("stop"), last=2)
+    witness = next(each for each in trials if WITNESS_KEY in each.system_attrs)
+    now = datetime.now(UTC)
+    database = open_database(url)
+    with database.engine.connect() as connection:
+        study = StoredStudy(id=1, name="study")
+        status = status_text(read_status(connection, study, None, now), now)
+        why = explain(connection, study, witness.number, now)
+    database.close()
+    assert f"early stopping: {trust_text(trust_in(url))}" in status
+    assert "weak at step 1, and trained on to check whether the order of trials there" in why

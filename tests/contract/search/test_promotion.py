@@ -1,0 +1,137 @@
+"""What people and the dispatcher hear of a study of one objective whose trials wait at rungs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.contract.search.halving_study import MakePruner, searches
+from tests.databases import new_database
+from tuner.config import Direction
+from tuner.messages import Action
+from tuner.search.asked_trial import AskedTrial
+from tuner.search.pruners.asha import AshaPruner
+from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.study import StudySearch
+
+
+@contextmanager
+def searching(
+    tmp_path: Path, make_pruner: MakePruner, direction: Direction = Direction.MAXIMIZE
+) -> Iterator[StudySearch]:
+    with searches(new_database(tmp_path), make_pruner, direction=direction) as (search,):
+        yield search
+
+
+def asked(search: StudySearch) -> AskedTrial:
+    found = search.ask()
+    assert found is not None
+    return found
+
+
+def reported(search: StudySearch, value: float, step: int = 1) -> tuple[Action, str]:
+    decision = search.report(asked(search).trial_id, step, {"accuracy": value})
+    return decision.action, decision.reason
+
+
+def paused(search: StudySearch, value: float) -> int:
+    """The number of a trial that waits at the first rung."""
+    trial = asked(search)
+    decision = search.report(trial.trial_id, 1, {"accuracy": value})
+    assert decision.action is Action.PAUSE
+    search.pause(trial.trial_id)
+    return trial.number
+
+
+@pytest.mark.parametrize(
+    ("direction", "values", "worse"),
+    [
+        (Direction.MAXIMIZE, (0.9, 0.5, 0.4), "0.4 is below 0.9"),
+        (Direction.MINIMIZE, (0.1, 0.5, 0.6), "0.6 is above 0.1"),
+    ],
+)
+def test_a_reason_names_the_rung_and_what_the_others_have(
+    tmp_path: Path, direction: Direction, values: tuple[float, ...], worse: str
+) -> None:
+    with searching(tmp_path, AshaPruner, direction) as search:
+        first, second, third = (reported(search, each) for each in values)
+    few = "no trial continues before 3 trials reached this rung"
+    assert first == (Action.PAUSE, f"at rung 0 (step 1), accuracy {values[0]:g}: {few}")
+    assert second == (Action.PAUSE, f"at rung 0 (step 1), accuracy {values[1]:g}: {few}")
+    best = "which the best 1 in 3 of the 3 trials that came there have"
+    assert third == (Action.PAUSE, f"at rung 0 (step 1), accuracy {worse}, {best}")
+
+
+def test_a_reason_where_trials_end_counts_those_of_the_beginning(tmp_path: Path) -> None:
+    with searching(tmp_path, lambda: AshaPruner(1, mode="stop", bootstrap_count=2)) as search:
+        few = "no trial continues before 3 trials reached this rung"
+        assert reported(search, 0.9) == (Action.PRUNE, f"at rung 0 (step 1), accuracy 0.9: {few}")
+        assert reported(search, 0.8) == (Action.PRUNE, f"at rung 0 (step 1), accuracy 0.8: {few}")
+        action, reason = reported(search, 0.7)
+        assert (action, "0.7 is below 0.9" in reason) == (Action.PRUNE, True)
+
+
+def test_a_reason_names_the_bracket(tmp_path: Path) -> None:
+    with searching(tmp_path, lambda: AsyncHyperbandPruner(max_resource=9)) as search:
+        reasons = [reported(search, 0.5, step=9 - 1)[1] for _ in range(4)]
+    assert any(" of the bracket from step " in each for each in reasons), reasons
+
+
+def test_a_value_that_is_no_number_ends_its_trial_alone(tmp_path: Path) -> None:
+    with searching(tmp_path, AshaPruner) as search:
+        assert reported(search, math.nan)[0] is Action.PRUNE
+        paused(search, 0.5)
+        paused(search, 0.4)
+        assert reported(search, math.nan) == (Action.PRUNE, "at rung 0 (step 1), accuracy nan")
+
+
+def test_a_study_lacks_a_winner_while_all_wait(tmp_path: Path) -> None:
+    with searching(tmp_path, AshaPruner) as search:
+        assert not search.lacks_a_winner
+        first = asked(search)
+        search.report(first.trial_id, 1, {"accuracy": 0.5})
+        assert not search.lacks_a_winner  # It runs.
+        search.pause(first.trial_id)
+        assert search.lacks_a_winner
+        assert search.resume() is None  # Nobody has earned it.
+        last = search.resume(is_last=True)
+        assert last is not None
+        assert last.number == first.number
+        assert not search.lacks_a_winner
+        # It goes on to its end, whatever the others have.
+        for step in range(2, 10):
+            decision = search.report(last.trial_id, step, {"accuracy": 0.0})
+            assert decision.action is Action.CONTINUE
+        search.complete(last.trial_id, {"accuracy": 0.0})
+        paused(search, 0.1)
+        assert not search.lacks_a_winner  # One has completed.
+
+
+def test_who_stops_pausing_has_nobody_to_resume(tmp_path: Path) -> None:
+    with searching(tmp_path, AshaPruner) as search:
+        paused(search, 0.9)
+        paused(search, 0.5)
+        assert search.scheduler.paused == {0, 1}
+        assert search.stop_instead_of_pausing()
+        assert search.resume(is_last=True) is None
+        assert search.scheduler.leader_share_left is None
+        assert not search.lacks_a_winner
+        assert reported(search, 0.4)[0] is Action.PRUNE
+
+
+def test_the_longest_completed_trial_says_how_many_steps_there_are(tmp_path: Path) -> None:
+    with searching(tmp_path, AshaPruner) as search:
+        assert search.scheduler.n_steps is None
+        for n_steps in (4, 6, 5):
+            trial = asked(search)
+            for step in range(1, n_steps + 1):
+                search.report(trial.trial_id, step, {"accuracy": 0.5})
+            search.complete(trial.trial_id, {"accuracy": 0.5})
+        assert search.scheduler.n_steps == 6
+        # Nobody waits at the last step.
+        assert reported(search, 0.0, step=6)[0] is Action.CONTINUE
+        assert reported(search, 0.0, step=5)[0] is Action.PAUSE

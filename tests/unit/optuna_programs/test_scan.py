@@ -1,0 +1,85 @@
+"""Calls of Optuna are found in a program that is not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tuner.frameworks.optuna_programs.scan import FoundCall, find_calls
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    return tmp_path / "train.py"
+
+
+def found(program: Path, text: str) -> list[FoundCall]:
+    program.write_text(text)
+    return find_calls(program)
+
+
+def test_calls_below_a_guard_are_found_with_line_and_arguments(program: Path) -> None:
+    calls = found(
+        program,
+        "import optuna\n"
+        "if __name__ == '__main__':\n"
+        "    study = optuna.create_study(direction='maximize')\n"
+        "    study.enqueue_trial({'x': 1})\n"
+        "    study.optimize(objective, n_trials=3, timeout=60)\n",
+    )
+    assert [(call.name, call.line) for call in calls] == [
+        ("create_study", 3),
+        ("enqueue_trial", 4),
+        ("optimize", 5),
+    ]
+    assert calls[2].text == "study.optimize(objective, n_trials=3, timeout=60)"
+    assert calls[2].arguments == {"n_trials": "3", "timeout": "60"}
+    assert not any(call.is_run_by_import for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_run"),
+    [
+        ("optuna.create_study().optimize(f, 3)\n", True),
+        ("s = optuna.create_study()\ns.optimize(f)\n", True),
+        ("if True:\n    s = optuna.create_study()\n    s.optimize(f)\n", True),
+        ("def main():\n    s = optuna.create_study()\n    s.optimize(f)\n", False),
+        ("if '__main__' == __name__:\n    optuna.load_study().optimize(f)\n", False),
+    ],
+)
+def test_what_an_import_runs_is_known(program: Path, text: str, is_run: bool) -> None:
+    calls = found(program, f"import optuna\n{text}")
+    assert [call.is_run_by_import for call in calls if call.name == "optimize"] == [is_run]
+
+
+@pytest.mark.parametrize(
+    "start", ["mp.spawn(work, nprocs=2)", "mp.Process(target=work).start()", "work(0)"]
+)
+def test_a_study_in_another_process_is_known(program: Path, start: str) -> None:
+    calls = found(
+        program,
+        "import optuna\n"
+        "def work(rank):\n"
+        "    study = optuna.create_study()\n"
+        "    study.optimize(f)\n"
+        f"{start}\n",
+    )
+    assert calls[-1].is_in_other_process is (start != "work(0)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.optimize(x)\n",
+        "import optuna\nmodel = Model()\nmodel.optimize(x)\n",
+        "import optuna\nstudy = optuna.create_study(\n",
+        "\0",
+    ],
+)
+def test_nothing_is_found_where_nothing_is(program: Path, text: str) -> None:
+    assert found(program, text) == []
+
+
+def test_a_missing_file_has_no_calls(tmp_path: Path) -> None:
+    assert find_calls(tmp_path / "none.py") == []

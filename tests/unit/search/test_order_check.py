@@ -1,0 +1,186 @@
+"""Whether the order at a rung holds later: when rungs open and close, and who is a witness."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from tuner.search.rungs.order_check import END, OrderCheck, agreement_of
+
+Loss = Callable[[int], float]
+
+
+def train(check: OrderCheck, number: int, losses: Sequence[float]) -> None:
+    """A trial comes to each rung, and to its end with the last of the losses."""
+    for rung in range(len(losses) - 1):
+        check.come(number, losses[: rung + 1])
+        check.judge()
+    check.end(number, losses[:-1], losses[-1])
+    check.judge()
+
+
+# -- agreement ---------------------------------------------------------------------------------
+
+
+@given(st.permutations(range(8)))
+def test_agreement_is_kendalls(order: Sequence[int]) -> None:
+    pairs = [(float(place), float(value)) for place, value in enumerate(order)]
+    found = agreement_of(pairs)
+    tau = kendalltau([a for a, _ in pairs], [b for _, b in pairs]).statistic
+    assert (found.n_concordant - found.n_discordant) / 28 == pytest.approx(tau)
+    assert found.share == pytest.approx((tau + 1) / 2)
+
+
+def test_ties_are_in_no_order() -> None:
+    found = agreement_of([(1.0, 1.0), (1.0, 2.0), (2.0, 3.0)])
+    assert (found.n_concordant, found.n_discordant, found.share) == (2, 0, 1.0)
+
+
+def test_one_trial_says_nothing() -> None:
+    assert agreement_of([(1.0, 1.0)]).z == 0.0
+
+
+# -- rungs -------------------------------------------------------------------------------------
+
+
+def test_a_rung_whose_order_is_reversed_opens() -> None:
+    check = OrderCheck()
+    for number in range(6):
+        train(check, number, [float(number), float(-number)])
+    assert check.open_rungs == {0}
+    (trust,) = check.trust()
+    assert trust.agreement.share == 0.0
+    assert trust.later == END
+
+
+def test_the_rung_that_is_reversed_opens_and_no_other() -> None:
+    check = OrderCheck()
+    for number in range(6):
+        train(check, number, [float(number), float(-number), float(-number)])
+    assert check.open_rungs == {0}
+
+
+def test_it_opens_by_the_next_rung_before_any_trial_ends() -> None:
+    check = OrderCheck()
+    for number in range(6):
+        check.come(number, [float(number)])
+        check.come(number, [float(number), float(-number)])
+        check.judge()
+    assert check.open_rungs == {0}
+    assert check.trust()[0].later == 1
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=25, unique=True))
+def test_a_rung_whose_order_holds_never_opens(losses: Sequence[float]) -> None:
+    check = OrderCheck()
+    for number, loss in enumerate(losses):
+        train(check, number, [loss, loss, loss])
+        assert not check.open_rungs
+
+
+def test_it_closes_by_trials_that_came_while_it_was_open() -> None:
+    check = OrderCheck()
+    for number in range(4):
+        train(check, number, [float(number), float(-number)])
+    for number in range(4, 8):
+        assert check.open_rungs == {0}
+        train(check, number, [float(number), float(number)])
+    assert check.open_rungs == {0}, "four trials are too few"
+    train(check, 8, [8.0, 8.0])
+    assert not check.open_rungs
+
+
+def test_trials_that_came_before_it_opened_do_not_close_it() -> None:
+    check = OrderCheck()
+    for number in range(10, 16):
+        check.come(number, [float(number)])
+    for number in range(6):
+        train(check, number, [float(number), float(-number)])
+    for number in range(10, 16):
+        check.end(number, [float(number)], float(number))
+        check.judge()
+    assert check.open_rungs == {0}
+
+
+def test_values_that_are_not_finite_say_nothing() -> None:
+    check = OrderCheck()
+    for number in range(8):
+        train(check, number, [float(number), float("inf")])
+    assert not check.open_rungs
+    assert check.trust()[0].agreement.n_trials == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_orders_without_relation_do_not_stay_open_by_much_evidence_for_them(seed: int) -> None:
+    """Half-right orders, tau 0.5: whatever opened by chance has closed after a hundred trials."""
+    rng, check = random.Random(seed), OrderCheck()
+    for number in range(100):
+        quality = rng.gauss(0, 1)
+        train(check, number, [quality + rng.gauss(0, 0.5), quality])
+    assert not check.open_rungs
+
+
+# -- witnesses ---------------------------------------------------------------------------------
+
+
+def weak(check: OrderCheck, number: int) -> bool:
+    check.come(number, [float(number)])
+    return check.take_witness(number)
+
+
+def test_witnesses_are_one_of_the_first_of_ten_of_a_hundred() -> None:
+    check, witnesses = OrderCheck(), []
+    for number in range(300):
+        if weak(check, number):
+            witnesses.append(number)
+            check.end(number, [float(number)], float(number))
+    assert witnesses == [0, 9, 99]
+
+
+def test_there_is_one_witness_at_a_time() -> None:
+    check = OrderCheck()
+    assert [weak(check, number) for number in range(50)] == [True] + [False] * 49
+    check.leave(0)
+    assert weak(check, 50)
+
+
+def test_a_witness_stays_one_at_each_rung() -> None:
+    check = OrderCheck()
+    assert weak(check, 0)
+    check.come(0, [0.0, 0.0])
+    assert check.take_witness(0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "has_more"), [((2.0, 3.0, 2.5, 1.0), True), ((3.0, 1.0, 2.0, 1.5), False)]
+)
+def test_there_are_more_while_the_evidence_speaks_against_a_rung(
+    ends: Sequence[float], has_more: bool
+) -> None:
+    check = OrderCheck()
+    assert weak(check, 0)
+    check.leave(0)
+    for number, (early, end) in enumerate(zip((1.0, 0.5, 0.7, 0.6), ends, strict=True), start=1):
+        train(check, number, [early, end])
+    assert not check.open_rungs, "three discordant pairs and more are wanted for that"
+    assert check.take_witness(5) is has_more
+
+
+# -- what others found -------------------------------------------------------------------------
+
+
+def test_another_check_takes_over_what_is_open() -> None:
+    one, other = OrderCheck(), OrderCheck()
+    for number in range(6):
+        train(one, number, [float(number), float(-number)])
+    other.restore(one.trust())
+    assert other.open_rungs == {0}
+    assert other.trust() == one.trust()
+    for number in range(6, 11):
+        train(other, number, [float(number), float(number)])
+    assert not other.open_rungs

@@ -1,0 +1,1 @@
+"""How study.yaml writes a value: durations, sizes, `{name}` places in a command or a pattern."""

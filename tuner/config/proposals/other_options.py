@@ -1,0 +1,102 @@
+"""Options of scripts with click, typer, or a parser of dataclasses, read from their text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+#: Libraries that make options of a dataclass's fields.
+_PARSERS = frozenset({"HfArgumentParser", "tyro", "simple_parsing", "draccus", "pyrallis"})
+
+_CLICK = ("click.option", "option")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenOption:
+    """One option as the script declares it: what `add_argument` would be called with."""
+
+    flags: list[str]
+    keywords: Mapping[str, ast.expr]
+
+
+def other_options(tree: ast.Module) -> Iterator[WrittenOption]:
+    """Options that are declared otherwise than by `add_argument`."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {
+        alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _of_click(node)
+            if "typer" in names and _is_command(node, tree):
+                yield from _of_typer(node)
+        elif isinstance(node, ast.ClassDef) and not _PARSERS.isdisjoint(names):
+            yield from _of_dataclass(node)
+
+
+def _of_click(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[WrittenOption]:
+    for node in function.decorator_list:
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in _CLICK:
+            continue
+        flags = [str(each.value) for each in node.args if isinstance(each, ast.Constant)]
+        keywords = {word.arg: word.value for word in node.keywords if word.arg}
+        if any("/" in flag for flag in flags):
+            keywords["default"] = ast.Constant(False)  # `--shout/--no-shout` is a switch.
+        if "is_flag" in keywords:
+            keywords["action"] = ast.Constant("store_true")
+        kind = keywords.get("type")
+        if isinstance(kind, ast.Call) and ast.unparse(kind.func).endswith("Choice") and kind.args:
+            keywords["choices"] = kind.args[0]
+        if flags and flags[0].startswith("-"):
+            yield WrittenOption(
+                flags=[flag for flag in flags if flag.startswith("-")], keywords=keywords
+            )
+
+
+def _is_command(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> bool:
+    """Whether typer calls a function: `@app.command()`, or `typer.run(function)`."""
+    if any(ast.unparse(each).endswith(".command()") for each in function.decorator_list):
+        return True
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(ast.unparse(each) == f"typer.run({function.name})" for each in calls)
+
+
+def _of_typer(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[WrittenOption]:
+    arguments = function.args
+    n_required = len(arguments.args) - len(arguments.defaults)
+    for argument, default in zip(arguments.args[n_required:], arguments.defaults, strict=True):
+        yield _option(f"--{argument.arg.replace('_', '-')}", argument.annotation, _plain(default))
+
+
+def _of_dataclass(found: ast.ClassDef) -> Iterator[WrittenOption]:
+    if not any("dataclass" in ast.unparse(each) for each in found.decorator_list):
+        return
+    for node in found.body:
+        is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        if is_field and node.value is not None:  # type: ignore[attr-defined]
+            assert isinstance(node, ast.AnnAssign)
+            assert isinstance(node.target, ast.Name)
+            yield _option(f"--{node.target.id}", node.annotation, _plain(node.value))
+
+
+def _plain(default: ast.expr | None) -> ast.expr:
+    """The value of `field(default=0.1)` or `typer.Option(0.1, "--lr")`."""
+    if isinstance(default, ast.Call):
+        named = {word.arg: word.value for word in default.keywords}
+        first = default.args[0] if default.args else ast.Constant(None)
+        return named.get("default", first)
+    return default or ast.Constant(None)
+
+
+def _option(flag: str, annotation: ast.expr | None, default: ast.expr) -> WrittenOption:
+    keywords: dict[str, ast.expr] = {"default": default}
+    if isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value).endswith("Literal"):
+        keywords["choices"] = annotation.slice
+    elif annotation is not None and "float" in ast.unparse(annotation):
+        keywords["type"] = ast.Name("float")
+    name = flag.lstrip("-").replace("-", "_")
+    return WrittenOption(flags=[flag], keywords={**keywords, "dest": ast.Constant(name)})

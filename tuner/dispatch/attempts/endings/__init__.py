@@ -1,0 +1,1 @@
+"""What follows when an attempt ends: the trial's outcome, a retry, devices that are free again."""

@@ -1,0 +1,57 @@
+"""Devices of attempts that are over, until the memory that these held is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tuner.attempt import AttemptId
+from tuner.devices.device import Device
+from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.supply.leasing import Leasing
+from tuner.host.clock import Instant
+
+_NOTE_AFTER_S = 30.0
+
+
+class Clearing:
+    """Attempts whose processes are gone, and whose devices are not free yet.
+
+    Args:
+        leasing: Knows what devices hold.
+        say: Tells people.
+    """
+
+    def __init__(self, leasing: Leasing, say: Callable[[str], None]) -> None:
+        self._leasing = leasing
+        self._say = say
+        self._waiting: dict[AttemptId, LiveAttempt] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, live: LiveAttempt) -> None:
+        """One more whose processes are gone."""
+        self._waiting[live.attempt.id] = live
+
+    def take_clear(self, now: Instant) -> list[LiveAttempt]:
+        """Those whose devices can be given back; they are awaited no more."""
+        clear = [live for live in self._waiting.values() if self._is_clear(live, now)]
+        for live in clear:
+            del self._waiting[live.attempt.id]
+        return clear
+
+    def _is_clear(self, live: LiveAttempt, now: Instant) -> bool:
+        unclear = self._leasing.find_unclear(live.grant, live.pids)
+        if unclear is not None:
+            self._note_wait(live, unclear, now)
+        return unclear is None
+
+    def _note_wait(self, live: LiveAttempt, device: Device, now: Instant) -> None:
+        ended_at = live.attempt.ended_at
+        waited_s = (now.utc - ended_at).total_seconds() if ended_at else 0.0
+        if waited_s > _NOTE_AFTER_S and not live.is_wait_noted:
+            live.is_wait_noted = True
+            self._say(
+                f"{device.label} waits: memory of {live.attempt} is not back after "
+                f"{waited_s:.0f} s. `nvidia-smi` shows which process holds it."
+            )

@@ -1,0 +1,208 @@
+"""The devices that a dispatcher can hand out now: which ones leave, and which come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from tuner.devices.allocation.pool import DevicePool
+from tuner.devices.allocation.quarantine import Quarantine
+from tuner.devices.allocation.standby import Standby
+from tuner.devices.allocation.watch import DeviceWatch
+from tuner.devices.device import Device, DeviceId, DeviceKind
+from tuner.devices.idle_causes import IdleCause
+from tuner.devices.packing.learned import Sharing
+from tuner.devices.reselection import Reselected
+
+_LOOK_EVERY_S = 5.0
+
+
+class DeviceSupply:
+    """Takes devices out of the pool that are lost, broken or used by others, and puts them back.
+
+    Args:
+        pool: The devices.
+        watch: Reads them.
+        standby: Looks for other users of the devices; None if the study takes its devices
+            whoever uses them.
+        sharing: What was learned about trials that share GPUs; None if the study file sets it.
+        quarantine: Keeps devices apart that look broken, and tests them.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: DevicePool,
+        watch: DeviceWatch,
+        standby: Standby | None,
+        sharing: Sharing | None,
+        quarantine: Quarantine | None,
+    ) -> None:
+        self.pool = pool
+        self.watch = watch
+        self._standby = standby
+        self._sharing = sharing
+        self._quarantine = quarantine or Quarantine()
+        self._looked_at_s = self._now_s = 0.0
+        #: Dropped, with attempts on them; called when the last attempt has released the device.
+        self._leaving: dict[DeviceId, Callable[[], None]] = {}
+        #: Messages for the user; whoever shows them clears the list.
+        self.notes: list[str] = []
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Those that trials get, or would but for a fault."""
+        others = {device.id for device in self._standby.devices} if self._standby else set()
+        return tuple(device for device in self.pool.devices if device.id not in others)
+
+    @property
+    def may_take_up_more(self) -> bool:
+        """Whether devices that others use may become free."""
+        return self._standby is not None and bool(self._standby.devices)
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a device may come back that can't be handed out now.
+
+        A device that fell off the bus mostly needs a reboot, so that one is not expected back.
+        """
+        may_heal = any(each.id not in self.watch.lost for each in self._quarantine.devices)
+        return self.may_take_up_more or may_heal
+
+    def keep_apart(self, devices: Sequence[Device], reason: str, now_s: float) -> None:
+        """Hands devices out no more until a test shows that they work."""
+        for device in devices:
+            if device in self.pool.devices and device.kind is not DeviceKind.CPU:
+                self.pool.set_aside(device)
+                self._quarantine.put(device, reason, now_s)
+                self.notes.append(
+                    f"{device.label} looks broken, and is kept apart until it passes a test: "
+                    f"{reason}"
+                )
+
+    def close(self) -> None:
+        """Ends tests of devices that run."""
+        self._quarantine.close()
+
+    def look(self, now_s: float) -> bool:
+        """Looks for devices that came or went, as often as that is worth it.
+
+        Returns:
+            Whether a device is back that was lost: a trial may fit now that was too wide.
+        """
+        is_one_back = False
+        self._now_s = now_s
+        self.withdraw_lost()
+        for device in self._quarantine.look(now_s):
+            if device.id in self.watch.lost:
+                is_one_back |= self._welcome_back(device)
+            elif device in self.pool.devices:
+                self.pool.restore(device)
+                self.notes.append(f"{device.label} has passed its test and gets trials again.")
+        self._take_up(now_s)
+        return is_one_back
+
+    def _welcome_back(self, device: Device) -> bool:
+        """One that was lost has passed its test; says whether the driver sees it, too."""
+        if self.watch.is_back(device):
+            self.pool.add(device)
+            self.notes.append(f"{device.label} is back, has passed its test and gets trials again.")
+            return True
+        reason = self.watch.lost[device.id]
+        self._quarantine.put(device, reason, self._now_s, is_lost=True)
+        return False
+
+    def give_back(self) -> None:
+        """Gives back dropped devices that no attempt holds any more."""
+        if not self._leaving:
+            return
+        held = {device.id for lease in self.pool.leases for device in lease.devices}
+        for device_id in [each for each in self._leaving if each not in held]:
+            self._leaving.pop(device_id)()
+
+    def change(self, chosen: Reselected, give_back: Callable[[Device], None]) -> None:
+        """The study has other devices from now on. What runs goes on to its end.
+
+        Args:
+            chosen: Those that it has, and what else is needed.
+            give_back: Is told of each device that it had, once nothing is on it any more.
+        """
+        wanted = {device.id: device for device in chosen.selection.devices}
+        for device in self.pool.devices:
+            if wanted.get(device.id) != device:
+                self.pool.withdraw(device)
+                self._quarantine.forget(device)
+                self._leaving[device.id] = partial(give_back, device)
+        for device in chosen.selection.devices:
+            self._leaving.pop(device.id, None)
+            self._take(device)
+        for device, _ in chosen.selection.standby:
+            self._learn_of(device)
+        if chosen.probe is not None:
+            self.watch.use(chosen.probe)
+        self._standby = chosen.standby
+        self.give_back()
+
+    def _take(self, device: Device) -> None:
+        self._learn_of(device)
+        if device not in self.pool.devices:
+            self.pool.add(device)
+        elif not self._quarantine.holds(device):
+            self.pool.restore(device)
+
+    def _learn_of(self, device: Device) -> None:
+        if self._sharing is not None:
+            self._sharing.add(device)
+
+    def is_taken(self, device: Device) -> bool:
+        """Whether another user has begun to use a device; if so, takes it out of the pool."""
+        reason = self._standby.is_taken(device) if self._standby else None
+        if self._standby is None or reason is None:
+            return False
+        self.pool.set_aside(device)
+        self._standby.add(device, reason)
+        self.notes.append(f"{device.label} is left alone: {reason}. It is taken up once free.")
+        return True
+
+    def _take_up(self, now_s: float) -> None:
+        """Looks, now and then, whether devices that others used are free."""
+        if self._standby is None or now_s - self._looked_at_s < _LOOK_EVERY_S:
+            return
+        self._looked_at_s = now_s
+        n_held = len(self.pool.devices) - len(self.pool.aside)
+        for device in self._standby.look(n_held):
+            if device in self.pool.devices:
+                self.pool.restore(device)
+            else:
+                self.pool.add(device)
+            self.notes.append(f"{device.label} is free and taken up.")
+
+    @property
+    def left_to_others(self) -> Mapping[str, str]:
+        """Devices of the study that others use now, by label, with who does."""
+        if self._standby is None:
+            return {}
+        reasons = self._standby.reasons
+        return {device.label: reasons[device.id] for device in self._standby.devices}
+
+    @property
+    def idle(self) -> dict[DeviceId, IdleCause | None]:
+        """Devices that no attempt holds, with what is the matter with each; None for nothing."""
+        pool = self.pool
+        found: dict[DeviceId, IdleCause | None] = {device.id: None for device in pool.free}
+        apart = (device for device in pool.aside if not pool.leases_on(device))
+        found |= dict.fromkeys((device.id for device in apart), IdleCause.QUARANTINED)
+        taken = self._standby.devices if self._standby else ()
+        found |= dict.fromkeys((device.id for device in taken), IdleCause.TAKEN)
+        return found | dict.fromkeys(self.watch.lost, IdleCause.LOST)
+
+    def withdraw_lost(self) -> None:
+        """Takes lost devices out of the pool."""
+        if not self.watch.lost:
+            return
+        for device in self.pool.devices:
+            if device.id in self.watch.lost:
+                reason = self.watch.lost[device.id]
+                self.pool.withdraw(device)
+                self._quarantine.put(device, reason, self._now_s, is_lost=True)
+                self.notes.append(f"{reason} It gets no trials until it is back.")

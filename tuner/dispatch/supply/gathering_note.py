@@ -1,0 +1,41 @@
+"""Says for which trial devices are kept free, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tuner.attempt import AttemptId
+from tuner.devices.allocation.gathering import Gathering
+from tuner.dispatch.supply.grants import Candidate
+
+#: A wait that is expected to be shorter is not worth a line.
+MIN_LEFT_S = 60.0
+
+
+class GatheringNote:
+    """Tells the user once for each attempt that devices are gathered for.
+
+    Args:
+        say: Tells the user.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told_of: AttemptId | None = None
+
+    def poll(self, gathering: tuple[Candidate, Gathering] | None) -> None:
+        """
+        Args:
+            gathering: The trial that devices are kept for now, and the devices.
+        """
+        if gathering is None:
+            return
+        candidate, kept = gathering
+        if candidate.attempt_id == self._told_of or kept.left_s is None or kept.left_s < MIN_LEFT_S:
+            return
+        self._told_of = candidate.attempt_id
+        self._say(
+            f"{kept.n_devices} devices are gathered for trial {candidate.asked.number}: all are "
+            f"expected to be free in about {kept.left_s / 60:.0f} min. Until then only trials that "
+            "are likely to end earlier start on them."
+        )

@@ -1,0 +1,1 @@
+"""Programs that call `study.optimize`: what they ask for, and their objective as a trial."""

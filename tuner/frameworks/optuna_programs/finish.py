@@ -1,0 +1,33 @@
+"""Runs what a program does after `study.optimize`, with the study that the tuner has run.
+
+python -m tuner.frameworks.optuna_programs.finish PLACE STUDY train.py [ARGUMENTS], with the URL of
+the database in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.frameworks.optuna_programs.execution import OptunaProgram, main_module, run
+from tuner.frameworks.optuna_programs.interception import FinishedStudy, Reached, finishing
+from tuner.launch.request import ENV_STORAGE
+from tuner.store.connection.optuna_storage import open_storage
+
+
+def main(words: Sequence[str]) -> None:
+    """Runs the program; an error of it is this process's."""
+    place, name, path, *arguments = words
+    study = FinishedStudy(name, open_storage(os.environ.pop(ENV_STORAGE)))
+    program = OptunaProgram(path=Path(path), arguments=tuple(arguments), folder=Path.cwd())
+    try:
+        with finishing(study, int(place)):
+            run(program, main_module(program))
+    except Reached:
+        print("The rest of the program, from its second study.optimize on, is not run.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,112 @@
+"""Finds calls of Optuna in the text of a program, without running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+OPTIMIZE = "optimize"
+_CREATE = ("create_study", "load_study")
+_METHODS = (OPTIMIZE, "enqueue_trial", "add_trial", "add_trials")
+_LIMIT_BYTES = 1 << 20
+_LONGEST = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundCall:
+    """A call of `create_study`, or of a method of a study that the file creates."""
+
+    #: Of the function or method.
+    name: str
+    line: int
+    #: As it is written, on one line.
+    text: str
+    #: Keyword arguments as they are written.
+    arguments: dict[str, str]
+    #: Whether an import of the file runs it.
+    is_run_by_import: bool
+    #: Whether a function contains it that is the target of another process.
+    is_in_other_process: bool
+
+
+def find_calls(path: Path) -> list[FoundCall]:
+    """Finds the calls that create a study, add trials to it or run it, in the order of the file.
+
+    Args:
+        path: A Python file. One that cannot be read has none.
+    """
+    try:
+        text = path.read_bytes()[:_LIMIT_BYTES]
+        tree = ast.parse(text)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    if b"optuna" not in text:
+        return []
+    studies = set(_names_of_studies(tree))
+    targets = set(_targets(tree))
+    return [
+        _found(node, parents, targets)
+        for node, parents in _walk(tree, ())
+        if isinstance(node, ast.Call) and (_creates(node) or _is_of_study(node, studies))
+    ]
+
+
+def _is_of_study(node: ast.Call, studies: set[str]) -> bool:
+    function = node.func
+    if not isinstance(function, ast.Attribute) or function.attr not in _METHODS:
+        return False
+    return ast.unparse(function.value) in studies or _creates(function.value)
+
+
+def _creates(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _CREATE
+
+
+def _names_of_studies(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _creates(node.value):
+            yield from map(ast.unparse, node.targets)
+        if isinstance(node, ast.AnnAssign) and node.value is not None and _creates(node.value):
+            yield ast.unparse(node.target)
+
+
+def _targets(tree: ast.Module) -> Iterator[str]:
+    """Names of functions that other processes run."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if ast.unparse(node.func).rpartition(".")[2] == "spawn" and node.args:
+            yield ast.unparse(node.args[0])
+        yield from (ast.unparse(each.value) for each in node.keywords if each.arg == "target")
+
+
+def _walk(
+    node: ast.AST, parents: tuple[ast.AST, ...]
+) -> Iterator[tuple[ast.AST, tuple[ast.AST, ...]]]:
+    yield node, parents
+    for child in ast.iter_child_nodes(node):
+        yield from _walk(child, (*parents, node))
+
+
+def _found(node: ast.Call, parents: tuple[ast.AST, ...], targets: set[str]) -> FoundCall:
+    functions = [
+        each
+        for each in parents
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    names = {each.name for each in functions if isinstance(each, ast.FunctionDef)}
+    text = ast.unparse(node)
+    return FoundCall(
+        name=ast.unparse(node.func).rpartition(".")[2],
+        line=node.lineno,
+        text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...)",
+        arguments={each.arg: ast.unparse(each.value) for each in node.keywords if each.arg},
+        is_run_by_import=not functions and not any(map(_is_main_guard, parents)),
+        is_in_other_process=bool(names & targets),
+    )
+
+
+def _is_main_guard(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)

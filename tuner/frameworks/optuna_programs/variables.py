@@ -1,0 +1,15 @@
+"""Names for programs that call `study.optimize`: of environment variables, of the module."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Its import runs the program up to `study.optimize`; it has the function `objective`.
+OBJECTIVE_MODULE: Final = "tuner.frameworks.optuna_programs.objective"
+
+#: The program, for the processes of trials.
+ENV_PROGRAM: Final = "TUNER_OPTUNA_PROGRAM"
+#: In `trial.env`: arguments of the program, as in a shell.
+ENV_ARGUMENTS: Final = "PROGRAM_ARGUMENTS"
+#: URL of its database, where the study file must not hold it.
+ENV_URL: Final = "PROGRAM_STORAGE"

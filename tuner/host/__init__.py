@@ -1,0 +1,1 @@
+"""This host: clocks, identities of processes, the installed distribution."""

@@ -1,0 +1,126 @@
+"""What to write instead, where an error of a program is known to come from a common mistake."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Begins a line of a failure's text that is not the program's own.
+HINT = "Hint: "
+#: Of argparse and of click.
+_WRONG_ARGUMENTS = re.compile(
+    r"error: (unrecognized arguments|the following arguments|argument )"
+    r"|Error: (No such option|Missing (option|argument))"
+)
+_NO_INPUT = "Nothing answers input(): a trial has no keyboard. Read the value from a parameter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """An error of Python that a call of ours explains.
+
+    Args:
+        text: Its type and message.
+        place: What the line of the program that raised it has.
+        hint: What to write.
+    """
+
+    text: re.Pattern[str]
+    hint: str
+    place: str = ""
+
+
+_KNOWN = (
+    _Known(
+        text=re.compile(
+            r"(not|and|or|than) '?TrialContext|'TrialContext' (and|object (is not|does not|has no "
+            r"len)|object has no attribute '(get|items|keys|values|pop|copy)')"
+        ),
+        hint="The function receives the trial. Its parameters are a dict, trial.params: write "
+        'trial.params["lr"] or trial.params.lr.',
+    ),
+    _Known(
+        text=re.compile(r"TrialContext\.report\(\) missing .*'step'"),
+        hint="Write trial.report(value, step); the step counts up from 0, such as the epoch.",
+    ),
+    _Known(
+        text=re.compile(r"TrialContext\.report\(\) missing .*'value'"),
+        hint="Write trial.report(value, step, loss=0.3): the value of the objective comes first, "
+        "further metrics are keywords.",
+    ),
+    _Known(
+        text=re.compile(r"TrialContext\.save_checkpoint\(\) missing .*'step'"),
+        hint="Write trial.save_checkpoint(state, step).",
+    ),
+    _Known(
+        text=re.compile(r"(?i)can't pickle|cannot pickle|can't get local object"),
+        place="save_checkpoint",
+        hint="A checkpoint holds tensors, numbers, text, lists and dicts. Write "
+        'trial.save_checkpoint({"model": model.state_dict(), "epoch": epoch}, step).',
+    ),
+    _Known(
+        text=re.compile(r"current\(\) got an unexpected keyword argument '(?P<name>\w+)'"),
+        hint='Write tuner.current({"{name}": 0.1}): the defaults of a run without the tuner are '
+        "one dict.",
+    ),
+)
+
+
+def hint_for(error: BaseException) -> str:
+    """What to write instead of what has raised an exception; empty where that is not known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = "\n".join(frame.line or "" for frame in frames)
+    text = f"{type(error).__name__}: {error}"
+    for known in _KNOWN:
+        if (match := known.text.search(text)) and known.place in lines:
+            return HINT + known.hint.replace("{name}", match.groupdict().get("name", ""))
+    if isinstance(error, EOFError) and "input(" in lines:
+        return f'{HINT}{_NO_INPUT}, such as trial.params["rate"].'
+    return _missing_module(error)
+
+
+def import_hint(error: BaseException) -> str:
+    """The same for a module that could not be imported ahead of the trials."""
+    if not isinstance(error, SystemExit):
+        return hint_for(error)
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if any(file.endswith(("argparse.py", "click/core.py")) for file in files):
+        return (
+            f"{HINT}The module reads the command line when it is imported. Move that below "
+            'if __name__ == "__main__":, or tune the script as a command: '
+            'trial: {command: [python, train.py, "--lr={lr}"]}'
+        )
+    return (
+        f"{HINT}The module ends the program when it is imported. Move that into the function, or "
+        'below if __name__ == "__main__":.'
+    )
+
+
+def output_hint(output: str, argv: Sequence[str]) -> str:
+    """What to correct where a command ended badly, judged by its last lines.
+
+    Args:
+        output: The last lines.
+        argv: The command as it was started.
+    """
+    line = shlex.join(argv)
+    if _WRONG_ARGUMENTS.search(output):
+        return f"{HINT}The command was: {line}. Correct its arguments in trial.command."
+    if "EOFError: EOF when reading a line" in output:
+        return f'{HINT}{_NO_INPUT}, such as "--rate={{rate}}" in trial.command.'
+    if match := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", output):
+        return f"{HINT}Install {match[1]} for {argv[0]}, or name another Python in trial.command."
+    return ""
+
+
+def _missing_module(error: BaseException) -> str:
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    return (
+        f"{HINT}Install {error.name} for the Python that runs the tuner ({sys.executable}), or "
+        "correct the import."
+    )

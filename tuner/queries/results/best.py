@@ -1,0 +1,280 @@
+"""The best configurations of a study, for people, for scripts and for Python.
+
+python -m tuner.best study.yaml --top 5 --format args
+tuner.load_best("sqlite:///digits.db").params
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import optuna
+import yaml
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.checkpoints.layout import newest_whole
+from tuner.checkpoints.paths import checkpoints_in
+from tuner.checkpoints.trial_folders import TrialKey, locate
+from tuner.errors import StoreError
+from tuner.launch.request import trial_environment
+from tuner.queries.results.command_line import Program, hydra_words, program_of_trial
+from tuner.queries.results.confirmations import Confirmation, read_confirmation
+from tuner.queries.results.formats import Format
+from tuner.search.study_identity import (
+    IDENTITY_ATTR,
+    OBJECTIVES_ATTR,
+    all_params,
+    key_of,
+    load_space_of,
+)
+from tuner.search_spaces import ParamValue
+from tuner.search_spaces.space import format_value
+from tuner.store.connection.database import Database, open_database
+from tuner.store.optuna_compat import trial_id_of
+from tuner.store.records.queries import Origin, find_study, origin_of
+
+
+class _Numbered(Protocol):
+    @property
+    def number(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Numbered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshRuns:
+    """The confirmation runs of one configuration, each with a fresh seed."""
+
+    n_runs: int
+    mean: float
+    #: From run to run; None of a single one.
+    deviation: float | None
+    #: That its mean is the best of all that were run again: see `tuner.search.winner_confidence`.
+    probability_best: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestConfiguration:
+    """The configuration of a completed trial, with what is needed to reproduce it."""
+
+    #: Name of the study.
+    study: str
+    #: Number of the trial.
+    trial_number: int
+    #: All parameters by name, including constants.
+    params: Mapping[str, ParamValue]
+    #: The values by name of the objective.
+    values: Mapping[str, float]
+    #: Seed of the attempt that returned the values; 0 if the trial was not run by the tuner.
+    seed: int
+    #: Git commit of the program, if it was in a repository.
+    git_commit: str | None
+    #: Whether files differed from that commit.
+    git_is_dirty: bool | None
+    #: Path of the newest complete checkpoint, a file, or a folder if it is sharded; None if there
+    #: is none on this machine.
+    checkpoint: str | None = None
+    #: The confirmation runs of this configuration, if the study has `confirm`: `n_runs`, `mean`,
+    #: `deviation`, `probability_best`.
+    confirmed: FreshRuns | None = None
+    #: The line for a shell that runs the study's program with these parameters; None if the tuner
+    #: has not run the study.
+    command: str | None = None
+
+    @property
+    def value(self) -> float:
+        """The value of the first objective."""
+        return next(iter(self.values.values()))
+
+    def load_checkpoint(self) -> dict[str, Any] | None:
+        """Loads the newest undamaged checkpoint of the trial; None if there is none.
+
+        Tensors are on the CPU. Only tensors and plain values are unpickled. It imports torch.
+        """
+        if self.checkpoint is None:
+            return None
+        from tuner.trials.checkpoints import CheckpointFolder
+
+        return CheckpointFolder(Path(self.checkpoint).parent).load()
+
+
+def load_best(storage: str, study: str | None = None) -> BestConfiguration:
+    """Loads the best configuration of a study.
+
+    Args:
+        storage: URL of the database, such as `sqlite:///digits.db`.
+        study: Name of the study; the default is the only study of the database.
+
+    Raises:
+        StoreError: If the database or the study does not exist, or no trial has completed.
+    """
+    return load_top(storage, study, n=1)[0]
+
+
+def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConfiguration]:
+    """Loads the best configurations of a study, the best first.
+
+    With several objectives these are the Pareto front, ordered by the first objective.
+    Configurations with confirmation runs (`confirm`) come first, ordered by the mean of these
+    runs, because the single value of a selected trial is optimistic.
+
+    Args:
+        storage: URL of the database.
+        study: Name of the study; the default is the only study of the database.
+        n: The greatest number of configurations.
+
+    Raises:
+        StoreError: If the database or the study does not exist, or no trial has completed.
+    """
+    database = open_database(storage, read_only=True)
+    try:
+        study_id, name = find_study(database, study)
+        fresh = _fresh_runs(database, name)
+        trials = confirmed_first(_ranked(optuna.Study(name, database.storage)), fresh)[:n]
+        if not trials:
+            raise StoreError(f"No trial of study {name!r} has completed yet.")
+        return [
+            _configuration(database, study_id, name, trial, fresh.get(trial.number))
+            for trial in trials
+        ]
+    finally:
+        database.close()
+
+
+def render(configurations: list[BestConfiguration], form: Format) -> str:
+    """Text for a terminal, a file or a shell."""
+    match form:
+        case Format.JSON:
+            return json.dumps([asdict(each) for each in configurations], indent=2)
+        case Format.YAML:
+            plain = [json.loads(json.dumps(asdict(each))) for each in configurations]
+            return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).rstrip()
+        case Format.ENV:
+            return "\n\n".join(_env(each) for each in configurations)
+        case Format.ARGS:
+            return "\n".join(_args(each) for each in configurations)
+        case Format.HYDRA:
+            return "\n".join(hydra_words(each.params) for each in configurations)
+        case Format.COMMAND:
+            return "\n".join(_command(each) for each in configurations)
+
+
+def _env(configuration: BestConfiguration) -> str:
+    variables = trial_environment(
+        configuration.params,
+        number=configuration.trial_number,
+        attempt_number=0,
+        seed=configuration.seed,
+        checkpoint_dir="",
+    )
+    shown = {k: v for k, v in variables.items() if k.startswith("TUNER_PARAM_")}
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in shown.items())
+
+
+def _command(configuration: BestConfiguration) -> str:
+    if configuration.command is None:
+        raise StoreError(
+            f"The tuner has not run study {configuration.study!r}, so its command is not known. "
+            "Use another format: --format args."
+        )
+    return configuration.command
+
+
+def _args(configuration: BestConfiguration) -> str:
+    words = [f"--{k}={format_value(v)}" for k, v in configuration.params.items()]
+    return shlex.join(words)
+
+
+def _ranked(study: optuna.Study) -> list[FrozenTrial]:
+    if len(study.directions) > 1:
+        candidates = study.best_trials
+    else:
+        candidates = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    feasible = [t for t in candidates if all(v <= 0 for v in t.constraints.values())]
+    is_maximized = study.directions[0] is optuna.study.StudyDirection.MAXIMIZE
+    return sorted(feasible, key=lambda trial: trial.values[0], reverse=is_maximized)
+
+
+def _program(database: Database, trial_id: int) -> Program | None:
+    with database.engine.connect() as connection:
+        return program_of_trial(connection, trial_id)
+
+
+def _fresh_runs(database: Database, study: str) -> dict[int, FreshRuns]:
+    with database.engine.connect() as connection:
+        return fresh_runs_of(read_confirmation(connection, study))
+
+
+def fresh_runs_of(confirmation: Confirmation | None) -> dict[int, FreshRuns]:
+    """By number of the trial that was run again, the best mean first."""
+    return {
+        each.trial_number: FreshRuns(
+            n_runs=len(each.values),
+            mean=each.mean,
+            deviation=each.deviation,
+            probability_best=each.p_best,
+        )
+        for each in (confirmation.leaders if confirmation else ())
+    }
+
+
+def confirmed_first(trials: Iterable[T], fresh: Mapping[int, FreshRuns]) -> list[T]:
+    """Trials that are ranked by their values; those with fresh runs come first, by their mean."""
+    places = {number: place for place, number in enumerate(fresh)}
+    return sorted(trials, key=lambda each: places.get(each.number, len(places)))
+
+
+def _configuration(
+    database: Database,
+    study_id: int,
+    name: str,
+    trial: FrozenTrial,
+    confirmed: FreshRuns | None,
+) -> BestConfiguration:
+    space = load_space_of(database.storage, study_id)
+    stored = database.storage.get_study_user_attrs(study_id).get(OBJECTIVES_ATTR)
+    objectives = stored or [f"value_{i}" if i else "value" for i in range(len(trial.values))]
+    origin = origin_of(database, trial_id_of(trial))
+    params, seed = all_params(trial, space), origin.seed if origin else 0
+    builtins: dict[str, ParamValue] = {
+        "trial_number": trial.number,
+        "attempt_number": 1,
+        "seed": seed,
+        "checkpoint_dir": f"checkpoints-of-trial-{trial.number}",
+        "gpus": 1,
+    }
+    program = _program(database, trial_id_of(trial))
+    return BestConfiguration(
+        study=name,
+        trial_number=trial.number,
+        params=params,
+        values=dict(zip(objectives, trial.values, strict=True)),
+        seed=seed,
+        git_commit=origin.git_commit if origin else None,
+        git_is_dirty=origin.git_is_dirty if origin else None,
+        checkpoint=_checkpoint(database, study_id, trial, origin),
+        confirmed=confirmed,
+        command=program.line(params, builtins) if program else None,
+    )
+
+
+def _checkpoint(
+    database: Database, study_id: int, trial: FrozenTrial, origin: Origin | None
+) -> str | None:
+    if origin is None:
+        return None
+    folder: Path | None = Path(origin.log_path).parent
+    key = key_of(database.storage.get_study_user_attrs(study_id).get(IDENTITY_ATTR))
+    if key is not None and folder is not None:
+        own = TrialKey(
+            study=key, number=trial.number, begun_at=origin.begun_at, params=trial.params
+        )
+        folder = locate(folder, own)
+    found = None if folder is None else newest_whole(checkpoints_in(folder))
+    return str(found) if found else None

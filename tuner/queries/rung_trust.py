@@ -1,0 +1,36 @@
+"""How far the rungs of a study can be trusted, as its dispatchers last stored it."""
+
+from __future__ import annotations
+
+import json
+
+import sqlalchemy as sa
+
+from tuner.search.rungs.order_watch import WITNESS_KEY
+from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust
+from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
+
+#: The newest trials that have one; the newest note is on one of the newest.
+_N_READ = 32
+
+
+def read_rung_trust(connection: sa.Connection, study_id: int) -> StoredTrust | None:
+    """None where the order at the rungs is not checked, or no trial has completed."""
+    query = (
+        sa.select(SYSTEM_ATTRS.c.value_json)
+        .join(TRIALS, TRIALS.c.trial_id == SYSTEM_ATTRS.c.trial_id)
+        .where(TRIALS.c.study_id == study_id, SYSTEM_ATTRS.c.key == TRUST_KEY)
+        .order_by(TRIALS.c.trial_id.desc())
+        .limit(_N_READ)
+    )
+    found = [StoredTrust.from_json(json.loads(row)) for row in connection.execute(query).scalars()]
+    return max(found, key=lambda each: each.age, default=None)
+
+
+def read_witness_step(connection: sa.Connection, trial_id: int) -> int | None:
+    """The step past which a weak trial was trained to check the order; None for most trials."""
+    query = sa.select(SYSTEM_ATTRS.c.value_json).where(
+        SYSTEM_ATTRS.c.trial_id == trial_id, SYSTEM_ATTRS.c.key == WITNESS_KEY
+    )
+    stored = connection.execute(query).scalar()
+    return None if stored is None else int(stored)

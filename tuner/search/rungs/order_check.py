@@ -1,0 +1,236 @@
+"""Whether the order of trials at a rung holds later in the training. No I/O.
+
+Successive halving ends trials by their order at a rung. If that order says nothing, what continues
+is drawn at random, and little is lost. If it is reversed (regularization that pays late, a warm-up,
+a loss that falls first where the model overfits), the trials that would end best are the ones that
+end early, and every later trial is compared with the wrong winners.
+
+A reversal shows in the trials that passed a rung: their order there contradicts their order at a
+later rung, or at their end. Those trials all looked good, so some that did not are trained to their
+end as well: the witnesses, one of the first trials, one of the first ten, of the first hundred and
+so on, and one after the other while the evidence speaks against a rung. Agreement is Kendall's rank
+correlation (Biometrika 30, 1938). A rung whose order is contradicted is open: every trial passes
+it, so that the first rung is in effect a later one. It closes once trials that passed it while it
+was open, and were therefore not chosen by it, agree in their order there and at their end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+END = -1
+"""In place of a rung: the end of a training."""
+
+#: Kendall's S in standard deviations. Of orders that have nothing to do with each other, one in six
+#: is below the first, and one in ten above the second. To open a rung wrongly costs some trainings;
+#: not to open it costs the study.
+_CONTRADICTS, _AGREES = -1.0, 1.28
+#: Three of which each contradicts the others are found by chance in one of six.
+_N_TO_OPEN = 4
+#: A rung closes by at least so many trials.
+_N_TO_CLOSE = 5
+#: Newest pairs that are compared.
+_N_COMPARED = 30
+#: One witness in so many trials at first, then in the square of it, and so on.
+_WITNESS_BASE = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How far the orders of some trials at two steps agree."""
+
+    n_trials: int
+    n_concordant: int
+    n_discordant: int
+
+    @property
+    def share(self) -> float:
+        """Of all pairs of trials without ties, those in the same order; NaN without a pair."""
+        n_pairs = self.n_concordant + self.n_discordant
+        return self.n_concordant / n_pairs if n_pairs else math.nan
+
+    @property
+    def z(self) -> float:
+        """Kendall's S over its standard deviation under independence, corrected for continuity."""
+        n = self.n_trials
+        if n < 2:
+            return 0.0
+        s = self.n_concordant - self.n_discordant
+        corrected = max(abs(s) - 1, 0) / math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+        return math.copysign(corrected, s)
+
+
+def agreement_of(pairs: Sequence[tuple[float, float]]) -> Agreement:
+    """
+    Args:
+        pairs: Of each trial its loss at the earlier and at the later step.
+    """
+    n_concordant = n_discordant = 0
+    for i, (early, late) in enumerate(pairs):
+        for other_early, other_late in list(pairs)[:i]:
+            product = (early - other_early) * (late - other_late)
+            n_concordant += product > 0
+            n_discordant += product < 0
+    return Agreement(n_trials=len(pairs), n_concordant=n_concordant, n_discordant=n_discordant)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RungTrust:
+    """How far a rung can be trusted."""
+
+    is_open: bool
+    #: Trials after this one count.
+    after: int
+    #: With the later rung that says most against it, or with END.
+    later: int
+    agreement: Agreement
+
+
+@dataclass(slots=True)
+class _Rung:
+    is_open: bool = False
+    #: Pairs count of trials after this one, which came since the rung opened or closed.
+    after: int = -1
+    #: What opened or closed it.
+    turned_by: RungTrust | None = None
+    #: By later rung, or END: the loss here and there of the newest trials that came to both.
+    pairs: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
+    #: The same, as far as it is computed.
+    known: dict[int, Agreement] = field(default_factory=dict)
+
+    def add(self, later: int, pair: tuple[float, float]) -> None:
+        self.pairs.setdefault(later, deque(maxlen=_N_COMPARED)).append(pair)
+        self.known.pop(later, None)
+
+    def agreement(self, later: int) -> Agreement:
+        if later not in self.known:
+            self.known[later] = agreement_of(list(self.pairs.get(later, ())))
+        return self.known[later]
+
+    def turn(self, *, is_open: bool, after: int, by: RungTrust | None) -> None:
+        self.is_open, self.after, self.turned_by = is_open, after, by
+        self.pairs.clear()
+        self.known.clear()
+
+
+class OrderCheck:
+    """Opens and closes rungs by how well their orders agree with later ones."""
+
+    def __init__(self) -> None:
+        self._rungs: list[_Rung] = []
+        self._n_trials = 0
+        self._newest = -1
+        self._n_witnesses = 0
+        self._under_way: set[int] = set()
+
+    # -- what happens ------------------------------------------------------------------------
+
+    def come(self, number: int, losses: Sequence[float]) -> None:
+        """A trial has come to one more rung.
+
+        Args:
+            number: Its number.
+            losses: Its losses at the rungs so far, the newest last; the smaller the better.
+        """
+        while len(self._rungs) < len(losses):
+            self._rungs.append(_Rung())
+        self._n_trials += len(losses) == 1
+        self._newest = max(self._newest, number)
+        self._add(number, losses[:-1], len(losses) - 1, losses[-1])
+
+    def end(self, number: int, losses: Sequence[float], last: float) -> None:
+        """A trial has completed.
+
+        Args:
+            number: Its number.
+            losses: Its losses at the rungs.
+            last: Its loss at its end.
+        """
+        self._under_way.discard(number)
+        self._add(number, losses, END, last)
+
+    def leave(self, number: int) -> None:
+        """A trial has ended without a result."""
+        self._under_way.discard(number)
+
+    def _add(self, number: int, early: Sequence[float], later: int, last: float) -> None:
+        for rung, loss in zip(self._rungs, early, strict=False):
+            if number > rung.after and math.isfinite(loss) and math.isfinite(last):
+                rung.add(later, (loss, last))
+
+    # -- witnesses ---------------------------------------------------------------------------
+
+    def take_witness(self, number: int) -> bool:
+        """Whether a trial that a rung would end is trained on to check the order."""
+        if self._wants_witness:
+            self.add_witness(number)
+        return number in self._under_way
+
+    def add_witness(self, number: int) -> None:
+        self._n_witnesses += 1
+        self._under_way.add(number)
+
+    @property
+    def _wants_witness(self) -> bool:
+        if self._under_way:
+            return False
+        if self._n_trials >= _WITNESS_BASE**self._n_witnesses:
+            return True
+        return any(not rung.is_open and rung.agreement(END).z < 0 for rung in self._rungs)
+
+    # -- rungs -------------------------------------------------------------------------------
+
+    def judge(self) -> bool:
+        """Opens and closes rungs; says whether one has changed."""
+        return any([self._judge(index, rung) for index, rung in enumerate(self._rungs)])
+
+    def _judge(self, index: int, rung: _Rung) -> bool:
+        found = [rung.agreement(later) for later in self._later(index)]
+        if not rung.is_open:
+            turns = any(each.z < _CONTRADICTS and each.n_trials >= _N_TO_OPEN for each in found)
+        else:
+            turns = (
+                found[-1].n_trials >= _N_TO_CLOSE
+                and found[-1].z > _AGREES
+                and all(each.z > 0 for each in found if each.n_trials >= _N_TO_CLOSE)
+            )
+        if turns:
+            is_open, after = not rung.is_open, self._newest
+            by = replace(self._newest_trust(index, rung), is_open=is_open, after=after)
+            rung.turn(is_open=is_open, after=after, by=by)
+        return turns
+
+    def _later(self, index: int) -> list[int]:
+        return [*range(index + 1, len(self._rungs)), END]
+
+    @property
+    def open_rungs(self) -> frozenset[int]:
+        """Rungs that every trial passes."""
+        return frozenset(index for index, rung in enumerate(self._rungs) if rung.is_open)
+
+    def trust(self) -> list[RungTrust]:
+        """How far each rung can be trusted, from the first on."""
+        return [self._trust(index, rung) for index, rung in enumerate(self._rungs)]
+
+    def _trust(self, index: int, rung: _Rung) -> RungTrust:
+        newest = self._newest_trust(index, rung)
+        return rung.turned_by if rung.turned_by and not newest.agreement.n_trials else newest
+
+    def _newest_trust(self, index: int, rung: _Rung) -> RungTrust:
+        # Where nothing speaks against it: the end, as far as it is known.
+        order = [END, *range(len(self._rungs) - 1, index, -1)]
+        later = min(order, key=lambda each: rung.agreement(each).z)
+        agreement = rung.agreement(later)
+        return RungTrust(is_open=rung.is_open, after=rung.after, later=later, agreement=agreement)
+
+    def restore(self, states: Sequence[RungTrust]) -> None:
+        """Takes over what another check found, rung by rung."""
+        for index, found in enumerate(states):
+            while len(self._rungs) <= index:
+                self._rungs.append(_Rung())
+            rung = self._rungs[index]
+            if (rung.is_open, rung.after) != (found.is_open, found.after):
+                rung.turn(is_open=found.is_open, after=found.after, by=found)

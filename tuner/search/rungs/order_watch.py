@@ -1,0 +1,118 @@
+"""The check of the rungs' order in a study: what it learns, what it stores, what users read.
+
+Two attributes of trials hold it, so that a later start and other dispatchers go on with it: which
+trials are witnesses, and, with each that completes, how far the rungs could be trusted by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optuna.trial import FrozenTrial
+
+from tuner.search.rungs.order_check import OrderCheck
+from tuner.search.rungs.stored_trust import TRUST_KEY, StoredTrust, trust_sentence
+from tuner.search.rungs.table import RungTable
+from tuner.store.optuna_compat import trial_id_of
+from tuner.store.optuna_tables.storage import BufferedStorage
+
+WITNESS_KEY = "tuner:witness"
+"""Attribute of a trial that is trained on to check the order: the step where it was weak."""
+
+
+class OrderWatch:
+    """Keeps the check of one study, and opens the rungs of its table.
+
+    Args:
+        storage: Takes the notes.
+        table: The rungs.
+    """
+
+    def __init__(self, storage: BufferedStorage, table: RungTable) -> None:
+        self._storage = storage
+        self._table = table
+        self._check = OrderCheck()
+        self._age = (0, 0)
+        self._witnesses: set[int] = set()
+        #: Trials that completed: each is counted once.
+        self._ended: set[int] = set()
+        self._messages: list[str] = []
+
+    def learn(self, number: int, rungs: Sequence[int]) -> None:
+        """A trial has come to these rungs, which are new to it."""
+        for rung in rungs:
+            self._check.come(number, self._losses(number, rung))
+
+    def judge(self, trial: FrozenTrial) -> None:
+        """Opens and closes rungs, after a running trial has come to one."""
+        if self._check.judge():
+            self._note(trial, has_changed=True)
+
+    def end(self, trial: FrozenTrial, loss: float) -> None:
+        """A running trial is about to complete.
+
+        Args:
+            trial: Which.
+            loss: Of its last report; the smaller the better.
+        """
+        self._learn_end(trial.number, loss)
+        self._note(trial, has_changed=self._check.judge())
+
+    def sync(self, trial: FrozenTrial, loss: float | None) -> None:
+        """Takes in a trial as stored, after its rungs.
+
+        Args:
+            trial: The trial.
+            loss: What it completed with; None where it did not.
+        """
+        if WITNESS_KEY in trial.system_attrs and trial.number not in self._witnesses:
+            self._witnesses.add(trial.number)
+            self._check.add_witness(trial.number)
+        if (stored := trial.system_attrs.get(TRUST_KEY)) is not None:
+            self._take_over(StoredTrust.from_json(stored))
+        if loss is not None and trial.number not in self._ended:
+            self._learn_end(trial.number, loss)
+        elif trial.state.is_finished():
+            self._check.leave(trial.number)
+
+    def spares(self, trial: FrozenTrial, rung: int) -> bool:
+        """Whether a trial that a rung would end or pause is trained on to check the order."""
+        if not self._check.take_witness(trial.number):
+            return False
+        if trial.number not in self._witnesses:
+            self._witnesses.add(trial.number)
+            step = self._table.step_of(rung)
+            self._storage.set_trial_system_attr(trial_id_of(trial), WITNESS_KEY, step)
+        return True
+
+    def leave(self, number: int) -> None:
+        """A trial has ended without a result."""
+        self._check.leave(number)
+
+    def take_messages(self) -> list[str]:
+        """Returns and clears the messages for the user."""
+        messages, self._messages = self._messages, []
+        return messages
+
+    def _losses(self, number: int, rung: int) -> list[float]:
+        return [self._table.loss_of(number, each) for each in range(rung + 1)]
+
+    def _learn_end(self, number: int, loss: float) -> None:
+        self._ended.add(number)
+        self._check.end(number, self._losses(number, self._table.rung_of(number)), loss)
+
+    def _take_over(self, stored: StoredTrust) -> None:
+        if stored.n_changes > self._age[0]:
+            self._check.restore([each.trust for each in stored.rungs])
+            self._table.open_rungs = self._check.open_rungs
+        self._age = max(self._age, stored.age)
+
+    def _note(self, trial: FrozenTrial, *, has_changed: bool) -> None:
+        self._age = (self._age[0] + has_changed, len(self._ended))
+        trust = StoredTrust.of(
+            self._check.trust(), self._table, n_changes=self._age[0], n_ended=self._age[1]
+        )
+        self._storage.set_trial_system_attr(trial_id_of(trial), TRUST_KEY, trust.as_json())
+        if has_changed:
+            self._table.open_rungs = self._check.open_rungs
+            self._messages.append(trust_sentence(trust))

@@ -1,0 +1,1 @@
+"""Slow samplers: a process of their own makes the suggestions."""

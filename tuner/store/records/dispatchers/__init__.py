@@ -1,0 +1,1 @@
+"""Dispatchers of a study: starts, ownership of trials, peers, heartbeats that stopped."""

@@ -1,0 +1,91 @@
+"""Dispatchers whose process cannot be checked from here: watched until they are known to be dead.
+
+A record that does not change in a minute of watching is that of a dead dispatcher. The watcher's
+monotonic clock alone decides; instants in records are compared for equality only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tuner.host.process_identity import Life, ProcessIdentity, life_of
+from tuner.store.records.dispatchers.starts import STALE_AFTER_S, OpenDispatcher, Sign
+
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sight:
+    """A dispatcher as it was seen last."""
+
+    beat_at: datetime
+    since_s: float
+
+
+@dataclass(slots=True)
+class Sights:
+    """When the records of dispatchers were seen to change."""
+
+    _sights: dict[int, _Sight] = field(default_factory=dict)
+
+    def is_silent(self, sign: Sign, now_s: float) -> bool:
+        """Notes a look at a dispatcher; whether it has been silent for a minute of looking."""
+        sight = self._sights.get(sign.dispatcher_id)
+        if sight is None or sight.beat_at != sign.beat_at:
+            self._sights[sign.dispatcher_id] = _Sight(beat_at=sign.beat_at, since_s=now_s)
+            return False
+        return now_s - sight.since_s >= STALE_AFTER_S
+
+    def clear(self) -> None:
+        """Forgets what was seen: who could not write while we could not read is not dead."""
+        self._sights.clear()
+
+
+def watch_silent(
+    look: Callable[[], Sequence[OpenDispatcher]],
+    here: ProcessIdentity,
+    say: Callable[[str], None],
+    *,
+    monotonic_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> frozenset[Sign]:
+    """Watches the dispatchers that cannot be checked from here, for a minute at most.
+
+    Args:
+        look: Reads the dispatchers whose records have not ended.
+        here: This process.
+        say: Tells people that this takes a while.
+        monotonic_s: The time, seconds.
+        sleep: Waits so many seconds.
+
+    Returns:
+        The last signs of those that are dead. It is empty where there are none, and as soon as one
+        of the dispatchers turns out to be alive: whoever asks will be refused then.
+    """
+    sights = Sights()
+    first: dict[int, Sign] = {}
+    while True:
+        found = look()
+        lives = [life_of(one.process, here=here) for one in found]
+        unknown = [one for one, life in zip(found, lives, strict=True) if life is Life.UNKNOWN]
+        if Life.ALIVE in lives or any(first.get(one.id, one.sign) != one.sign for one in unknown):
+            return frozenset()
+        if unknown and not first:
+            say(_told(unknown[0]))
+        first |= {one.id: one.sign for one in unknown}
+        now_s = monotonic_s()
+        # Not a generator: each of them is looked at.
+        if all([sights.is_silent(one.sign, now_s) for one in unknown]):
+            return frozenset(one.sign for one in unknown)
+        sleep(_LOOK_EVERY_S)
+
+
+def _told(one: OpenDispatcher) -> str:
+    return (
+        f"The study's last dispatcher, on {one.place}, did not record its end, and its process "
+        "cannot be checked from here (another machine, PID namespace or boot). Waiting up to "
+        f"{STALE_AFTER_S:.0f} s for a sign of life."
+    )
