@@ -23,7 +23,7 @@ from streamlit.testing.v1 import AppTest
 
 from benchmarks.common.machine import package_versions, this_machine
 from benchmarks.common.results import write_json
-from tests.integration.app.device_week import add_week
+from tests.integration.app.devices.device_week import add_week
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE
 from tuner.store.connection.database import open_database
 

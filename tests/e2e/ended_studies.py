@@ -13,7 +13,7 @@ from optuna.trial import TrialState, create_trial
 
 from tests.e2e.browser import dashboard
 from tests.e2e.study_folder import StudyFolder
-from tests.integration.app.device_week import add_week
+from tests.integration.app.devices.device_week import add_week
 from tests.integration.app.population_study import add_population
 from tests.integration.stored_studies import seeded
 

@@ -11,7 +11,7 @@ from optuna.trial import TrialState, create_trial
 from streamlit.testing.v1 import AppTest
 
 from tests.integration.app.charts import numbers_of
-from tests.integration.app.device_week import add_week
+from tests.integration.app.devices.device_week import add_week
 from tests.integration.app.pages import TIMEOUT_S, figures, fine, opened
 from tests.integration.app.population_study import SPACE, add_population
 from tests.integration.stored_studies import seeded

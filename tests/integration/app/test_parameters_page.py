@@ -9,8 +9,8 @@ import pytest
 
 from tests.integration.app.charts import numbers_of
 from tests.integration.app.pages import figures, opened
+from tests.integration.app.paused.test_paused_trials import rows, show
 from tests.integration.app.paused_study import N_TRIALS, PausedStudy
-from tests.integration.app.test_paused_trials import rows, show
 
 __all__ = ["show"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from tests.integration.dispatcher.test_outage import check_books
+from tests.integration.dispatcher.endings.test_outage import check_books
 from tests.integration.dispatcher.world import DiskFull, World, completes, sleeps
 from tests.integration.stored_studies.seeded import add_attempt, add_dispatcher
 from tuner.attempt import Cause, Outcome

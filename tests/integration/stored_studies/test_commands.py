@@ -1,4 +1,4 @@
-"""What each command refuses, in one process: `tests/e2e/test_verbs.py` types them in a shell."""
+"""What each command refuses, in one process: `test_verbs.py` types them in a shell."""
 
 from __future__ import annotations
 

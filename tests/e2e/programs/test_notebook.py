@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.interruptions.test_interrupt import PATIENT
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
-from tests.e2e.test_interrupt import PATIENT
 
 #: Executes a notebook as Jupyter does, and writes it with its outputs.
 RUN_ALL = """

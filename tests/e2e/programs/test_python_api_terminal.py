@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from tests.e2e.interruptions.test_interrupt import PATIENT
 from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.e2e.test_interrupt import PATIENT
 
 pytestmark = pytest.mark.timeout(300)
 _TIMEOUT_S = 110.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.e2e.interruptions.test_interrupt import PATIENT, is_gone, processes_of
 from tests.e2e.study_folder import Running, StudyFolder, wait_until
-from tests.e2e.test_interrupt import PATIENT, is_gone, processes_of
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
 N_TRIALS = 8

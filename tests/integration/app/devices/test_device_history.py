@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from tests.integration.app.device_week import add_week
+from tests.integration.app.devices.device_week import add_week
 from tests.integration.stored_studies import seeded
 from tuner.app.data.devices.history import CAUSES, DeviceHistory, History
 from tuner.app.data.devices.samples import Window

@@ -22,8 +22,8 @@ NOT_RUN = {
     "pip ": "installs",
     "git ": "installs",
     "make ": "sets up an environment",
-    "tuner init": "would replace the study file; tests/e2e/test_main_command.py",
-    "tuner dashboard": "runs until Ctrl-C; tests/e2e/test_dashboard.py",
+    "tuner init": "would replace the study file; tests/e2e/commands/test_main_command.py",
+    "tuner dashboard": "runs until Ctrl-C; tests/e2e/dashboard/test_dashboard.py",
 }
 START = "python -m tuner.run study.yaml"
 #: For what tunes: small, and the same on every machine.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.e2e.tracked_programs import STAYS, TRAIN
+from tests.e2e.trackers.tracked_programs import STAYS, TRAIN
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
 #: A log file of LevelDB after a header of its own.

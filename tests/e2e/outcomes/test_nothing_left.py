@@ -8,8 +8,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from tests.e2e.outcomes.test_verdicts import SAVED, asha
 from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.e2e.test_verdicts import SAVED, asha
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
 N_STEPS = 9

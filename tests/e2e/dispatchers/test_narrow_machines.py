@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.dispatchers.test_fleet import trials_of
 from tests.e2e.study_folder import Ended, Running, StudyFolder, wait_until
-from tests.e2e.test_fleet import trials_of
 from tests.servers import Server
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 

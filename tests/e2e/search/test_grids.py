@@ -9,8 +9,8 @@ import optuna
 import pytest
 
 from tests.databases import ONE_SERVER_BY_DAY
+from tests.e2e.dispatchers.test_fleet import trials_of
 from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.e2e.test_fleet import trials_of
 from tests.servers import Server
 from tuner.errors import EXIT_BUDGET_REACHED
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.integration.app.pages import opened
+from tests.integration.app.paused.test_paused_trials import rows, show
 from tests.integration.app.paused_study import N_TRIALS, PausedStudy
-from tests.integration.app.test_paused_trials import rows, show
 from tests.integration.stored_studies import seeded
 from tuner.config import BudgetConfig
 from tuner.queries.locate import StoredStudy

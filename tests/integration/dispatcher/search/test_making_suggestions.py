@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.integration.dispatcher.test_idle import idle_s
+from tests.integration.dispatcher.devices.test_idle import idle_s
 from tests.integration.dispatcher.world import FakeWorker, World
 from tests.integration.search.gaussian import gaussian
 from tuner.devices.idle_causes import IdleCause

@@ -12,8 +12,8 @@ from urllib.error import URLError
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.commands.test_control import PATIENT
 from tests.e2e.study_folder import Running, StudyFolder, wait_until
-from tests.e2e.test_control import PATIENT
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]

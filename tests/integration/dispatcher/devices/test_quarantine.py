@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import cast
 
-from tests.integration.dispatcher.test_outage import check_books
+from tests.integration.dispatcher.endings.test_outage import check_books
 from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
 from tuner.attempt import Cause, Outcome
 from tuner.devices.allocation.quarantine import Quarantine

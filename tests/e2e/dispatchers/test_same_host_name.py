@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.contract.store.old_schema import connected
+from tests.e2e.dispatchers.test_fleet import CHECKABLE, a_study, check_all_are_done
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
-from tests.e2e.test_fleet import CHECKABLE, a_study, check_all_are_done
 from tests.servers import Server
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 

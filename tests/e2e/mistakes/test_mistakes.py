@@ -1,4 +1,4 @@
-"""Mistakes that people make, and the exact words that they get: the tables in `mistakes/`.
+"""Mistakes that people make, and the exact words that they get: the tables beside this file.
 
 Each entry is a user's folder: files by their paths, and study.yaml as `keys` that differ from the
 small study below, or as `text`. `message` is what a start says that refuses the mistake; `detail`
@@ -18,7 +18,7 @@ import yaml
 from tests.e2e.study_folder import Ended, StudyFolder
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
-_TABLES = Path(__file__).with_name("mistakes")
+_TABLES = Path(__file__).parent
 _KEYS = """
 study: small
 trial: {function: train:train}

@@ -16,7 +16,7 @@ from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.e2e.tracked_programs import STAYS, TRAIN
+from tests.e2e.trackers.tracked_programs import STAYS, TRAIN
 from tuner.app.views.shell import STUDY_KEY, TRIAL_KEY
 from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.tracking.mlflow_runs import TAG_PREFIX

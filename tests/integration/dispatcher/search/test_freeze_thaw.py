@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.integration.dispatcher.killing import Place, killed_at, places
-from tests.integration.dispatcher.test_pausing import (
+from tests.integration.dispatcher.search.test_pausing import (
     LAST_STEP,
     assert_one_of_two_gets_what_waits,
     outcomes,

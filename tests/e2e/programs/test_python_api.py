@@ -11,8 +11,8 @@ import optuna
 import psutil
 import pytest
 
+from tests.e2e.interruptions.test_interrupt import PATIENT
 from tests.e2e.study_folder import REPOSITORY, Ended, Running, StudyFolder, wait_until
-from tests.e2e.test_interrupt import PATIENT
 
 #: A script imports torch and starts processes several times, on a machine that may be busy.
 _TIMEOUT_S = 110.0

@@ -8,7 +8,7 @@ import optuna
 import pytest
 
 from tests.fakes import FakeClock
-from tests.integration.dispatcher.test_outage import check_books
+from tests.integration.dispatcher.endings.test_outage import check_books
 from tests.integration.dispatcher.world import DiskFull, completes, sleeps
 from tuner.budget import Budget
 

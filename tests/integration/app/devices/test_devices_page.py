@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import create_trial
 from streamlit.testing.v1 import AppTest
 
-from tests.integration.app.device_week import add_week
+from tests.integration.app.devices.device_week import add_week
 from tests.integration.app.pages import figures, fine, opened
 from tests.integration.stored_studies import seeded
 
