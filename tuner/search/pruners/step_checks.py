@@ -61,7 +61,7 @@ class StepCounts:
         return trial_id in self._cut_short
 
     def take_unreached_rung(self, trial_id: int) -> str:
-        """What people should know of the first trial that completed before any rung; given once."""
+        """A notice if the first trial that completed did so before any rung; given once."""
         curve = self._storage.get_trial(trial_id).intermediate_values
         if self._has_told_of_rungs or not curve:
             return ""
@@ -72,9 +72,15 @@ class StepCounts:
         first = self._pruner.least_rung
         if max(curve) >= first:
             return ""
+        number = self._storage.get_trial_number_from_id(trial_id)
+        if len(curve) == 1:
+            return (
+                f"Trial {number} reported a single value, so it was not compared with others while "
+                "it ran. To have weak trials stopped early, report a value after each epoch; "
+                "otherwise write pruner: none."
+            )
         argument = "interval" if isinstance(self._pruner, PbtPruner) else "min_resource"
         return (
-            f"No trial is compared with others: the first rung is at step {first}, and trial "
-            f"{self._storage.get_trial_number_from_id(trial_id)} has completed at step "
-            f"{max(curve)}. Set a smaller {argument} (pruner)."
+            f"Trial {number} completed at step {max(curve)}, before the first rung at step {first}, "
+            f"so it was not compared with others. Set a smaller {argument} (pruner)."
         )

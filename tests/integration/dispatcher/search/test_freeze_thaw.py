@@ -87,9 +87,9 @@ def test_a_program_that_is_shorter_than_a_slice_is_told_of_once(
 ) -> None:
     world = slicing(saving(), LAST_STEP + 1, n_trials=4)
     assert world.run().n_completed == 4
-    told = [text for text in world.said if "No trial is compared with others" in text]
+    told = [text for text in world.said if "not compared with others" in text]
     assert len(told) == 1
-    assert "the first rung is at step 10" in told[0]
+    assert "before the first rung at step 10" in told[0]
 
 
 def test_nan_ends_its_trial_alone(slicing: Callable[..., World]) -> None:

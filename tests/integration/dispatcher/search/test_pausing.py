@@ -393,10 +393,22 @@ def test_rungs_beyond_the_programs_last_step_are_told_once(tmp_path: Path) -> No
     pruner = AshaPruner(min_resource=LAST_STEP + 1)
     world = World(tmp_path, saving(), pruner=pruner, n_trials=4)
     assert world.run().n_completed == 4
-    told = [text for text in world.said if "No trial is compared with others" in text]
+    told = [text for text in world.said if "not compared with others" in text]
     assert len(told) == 1
-    assert "the first rung is at step 10, and trial" in told[0]
-    assert "has completed at step 9. Set a smaller min_resource (pruner)." in told[0]
+    assert "completed at step 9, before the first rung at step 10, so it" in told[0]
+    assert "Set a smaller min_resource (pruner)." in told[0]
+
+
+def test_a_program_that_reports_once_is_not_sent_to_the_rungs(tmp_path: Path) -> None:
+    pruner = AshaPruner(min_resource=LAST_STEP + 1)
+    world = World(tmp_path, saving(reports_every=LAST_STEP), pruner=pruner, n_trials=4)
+    assert world.run().n_completed == 4
+    assert all(len(trial.intermediate_values) == 1 for trial in world.stored_trials())
+    told = [text for text in world.said if "not compared with others" in text]
+    assert len(told) == 1
+    assert "reported a single value" in told[0]
+    assert "report a value after each epoch; otherwise write pruner: none." in told[0]
+    assert "min_resource" not in told[0]
 
 
 def test_nan_in_the_middle_ends_its_trial_alone(pausing: Callable[..., World]) -> None:
