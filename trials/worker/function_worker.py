@@ -32,6 +32,7 @@ from tuner.launch.failure_diagnosis import (
     user_traceback,
 )
 from tuner.launch.hints import HINT, hint_for
+from tuner.launch.local_host import preload
 from tuner.launch.request import (
     ENV_CHANNEL,
     ENV_OPENMP_THREADS,
@@ -81,6 +82,9 @@ def settle(request: LaunchRequest, leave: Callable[[], None]) -> Termination:
     """
     # Those of the fork server; torch's alone cost 40 ms at the end of each trial.
     atexit._clear()
+    # A process that comes from a fork server would start its own processes through another one:
+    # slower, and only with what can be pickled.
+    multiprocessing.set_start_method(preload.start_method, force=True)
     log = os.open(request.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (sys.stdout.fileno(), sys.stderr.fileno()):
         os.dup2(log, stream)

@@ -114,7 +114,10 @@ def announce(program: ProgramStudy, config: StudyConfig, console: Console) -> No
         f"used: {'; '.join(asked.used)}",
         *(f"not used: {each}." for each in asked.not_used),
     ]
-    places = [str(each.line) for each in find_calls(program.program) if each.name == OPTIMIZE]
+    calls = [each for each in find_calls(program.program) if each.name == OPTIMIZE]
+    places = [str(each.line) for each in calls]
+    for block in calls[0].blocks if calls else ():
+        lines.append(f"{block}: the block is left before the trials run, and entered again after.")
     if len(places) > 1:
         lines.append(
             f"not used: of the calls of study.optimize in lines {', '.join(places)}, all but the "

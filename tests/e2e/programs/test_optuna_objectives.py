@@ -86,6 +86,24 @@ def objective(trial):
     return x
 """
 
+STARTS = """
+import multiprocessing
+
+from torch.utils.data import DataLoader
+
+{prelude}
+
+
+def objective(trial):
+    x = trial.suggest_float("x", 0.0, 1.0)
+    trial.set_user_attr("method", multiprocessing.get_start_method())
+    if multiprocessing.get_start_method() == "fork":
+        # No other way can pass a lambda to the processes of a loader.
+        loader = DataLoader([1, 2, 3], num_workers=2, collate_fn=lambda rows: sum(rows))
+        assert list(loader) == [1, 2, 3]
+    return x
+"""
+
 STOPS = """
 def objective(trial):
     x = trial.suggest_float("x", 0.0, 1.0)
@@ -146,6 +164,25 @@ def test_a_trial_can_be_passed_to_a_process_of_its_own(study_folder: StudyFolder
     assert study_folder.rows(curve) == [(0,), (1,), (2,)]
     seen = study_folder.rows("select value_json from trial_user_attributes where key = 'seen'")
     assert seen == [('[0, true, "small"]',)]
+
+
+@pytest.mark.parametrize("prelude", ["", "multiprocessing.set_start_method('spawn')"])
+def test_processes_of_a_trial_are_started_as_without_the_tuner(
+    study_folder: StudyFolder, prelude: str
+) -> None:
+    study_folder.write("starts.py", STARTS.format(prelude=prelude))
+    study_folder.study(
+        trial={"function": "starts:objective"},
+        search_space=None,
+        budget={"trials": 1},
+        devices="cpu:1",
+    )
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    alone = "import multiprocessing as m, starts; print(m.get_start_method())"
+    expected = study_folder.python("-c", alone).out.strip()
+    seen = study_folder.rows("select value_json from trial_user_attributes where key = 'method'")
+    assert seen == [(f'"{expected}"',)]
 
 
 def test_an_objective_stops_its_study(study_folder: StudyFolder) -> None:

@@ -146,11 +146,41 @@ def test_a_program_that_cannot_be_tuned_is_refused(
     assert study_folder.files() == {"train.py", "forecast.py"}
 
 
-def test_a_second_study_of_the_program_is_named(study_folder: StudyFolder) -> None:
-    study_folder.write("plain.py", f"{UNGUARDED}study.optimize(print)\n")
-    ended = study_folder.tune("--dry-run", "--set", "devices=cpu:1", file="plain.py")
-    assert ended.code == 0, ended.text
-    assert "not used: of the calls of study.optimize in lines 4, 6, all but the first" in ended.out
+@pytest.mark.parametrize(
+    "second",
+    ["study.optimize(work)", "optuna.create_study().optimize(work)"],
+    ids=["same-study", "another-study"],
+)
+def test_a_second_optimize_of_the_program_is_named_and_not_run(
+    study_folder: StudyFolder, second: str
+) -> None:
+    work = "def work(trial):\n    print('worked')\n    return 1.0\n"
+    study_folder.write("plain.py", f"{UNGUARDED}{work}{second}\nprint('after')\n")
+    ended = study_folder.tune("--set", "devices=cpu:1", file="plain.py")
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "not used: of the calls of study.optimize in lines 4, 9, all but the first" in ended.out
+    assert "best is" in ended.out
+    assert "worked" not in ended.text
+    assert "after" not in ended.out.partition("best is")[2].replace("after study.optimize", "")
+    assert "The rest of the program, from the study.optimize in line 9 on, is not run." in ended.out
+
+
+def test_a_block_around_optimize_is_named_and_left_before_trials(study_folder: StudyFolder) -> None:
+    study_folder.write(
+        "plain.py",
+        "import contextlib, optuna\nopened = []\n"
+        "@contextlib.contextmanager\ndef tracking():\n"
+        "    opened.append(1)\n    try:\n        yield\n    finally:\n        opened.clear()\n"
+        "def objective(trial):\n    return float(len(opened))\n"
+        "study = optuna.create_study()\n"
+        "with tracking():\n"
+        "    study.optimize(objective, n_trials=2)\n"
+        "    print('open again:', len(opened), study.best_value)\n",
+    )
+    ended = study_folder.tune("--set", "devices=cpu:1", file="plain.py")
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "with tracking() in line 13: the block is left before the trials run" in ended.out
+    assert "open again: 1 0.0" in ended.out
 
 
 @pytest.mark.parametrize("command", ["validate", "status", "best"])

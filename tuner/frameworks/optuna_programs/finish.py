@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,8 +26,15 @@ def main(words: Sequence[str]) -> None:
     try:
         with finishing(study, int(place)):
             run(program, main_module(program))
-    except Reached:
-        print("The rest of the program, from its second study.optimize on, is not run.")
+    except Reached as reached:
+        line = _line_of(program, reached)
+        print(f"The rest of the program, from the study.optimize in line {line} on, is not run.")
+
+
+def _line_of(program: OptunaProgram, reached: Reached) -> int:
+    """The program's own line that called `optimize`, also through a library."""
+    frames = traceback.extract_tb(reached.__traceback__)
+    return [each.lineno or 0 for each in frames if each.filename == str(program.path)][-1]
 
 
 if __name__ == "__main__":

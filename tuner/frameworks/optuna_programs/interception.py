@@ -201,6 +201,8 @@ def _results_of_constraints_func(trial: FrozenTrial) -> Iterator[float]:
 def finishing(study: FinishedStudy, place: int) -> Iterator[None]:
     """Gives the program a study that has ended, in place of one that it creates.
 
+    The first `optimize` of any other study ends the program.
+
     Args:
         study: The study.
         place: How many studies the program creates before.
@@ -215,9 +217,13 @@ def finishing(study: FinishedStudy, place: int) -> Iterator[None]:
 
         return create
 
+    def optimize(*_arguments: Any, **_options: Any) -> None:
+        raise Reached
+
     modules = (optuna, optuna.study, optuna.study.study)
     names = ("create_study", "load_study")
-    with replaced([(m, name, creating(getattr(optuna, name))) for m in modules for name in names]):
+    made = [(m, name, creating(getattr(optuna, name))) for m in modules for name in names]
+    with replaced([*made, (optuna.Study, "optimize", optimize)]):
         yield
 
 

@@ -29,6 +29,8 @@ class FoundCall:
     is_run_by_import: bool
     #: Whether a function contains it that is the target of another process.
     is_in_other_process: bool
+    #: The `with` blocks around it, the outermost first: what each enters, with its line.
+    blocks: tuple[str, ...] = ()
 
 
 def find_calls(path: Path) -> list[FoundCall]:
@@ -105,7 +107,15 @@ def _found(node: ast.Call, parents: tuple[ast.AST, ...], targets: set[str]) -> F
         arguments={each.arg: ast.unparse(each.value) for each in node.keywords if each.arg},
         is_run_by_import=not functions and not any(map(_is_main_guard, parents)),
         is_in_other_process=bool(names & targets),
+        blocks=tuple(_blocks(parents)),
     )
+
+
+def _blocks(parents: tuple[ast.AST, ...]) -> Iterator[str]:
+    for each in parents:
+        if isinstance(each, ast.With | ast.AsyncWith):
+            entered = ", ".join(ast.unparse(item) for item in each.items)
+            yield f"with {entered} in line {each.lineno}"
 
 
 def _is_main_guard(node: ast.AST) -> bool:

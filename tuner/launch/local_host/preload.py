@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import gc
 import importlib
+import multiprocessing
 import os
 import re
 import sys
@@ -52,9 +53,12 @@ _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 import_path: list[str] = []
 #: What people should know of the user's modules.
 remarks: list[str] = []
+#: How the user's modules want processes to be started; None for Python's default.
+start_method: str | None = None
 
 
 def _preload() -> None:
+    global start_method
     # Away from the terminal's process group: Ctrl-C is the dispatcher's to handle.
     os.setsid()
     # Imports may hang. Later this process ends when the last worker has, and ends what they left.
@@ -71,6 +75,7 @@ def _preload() -> None:
     sys.path[:] = import_path
     names = [name for name in os.environ.pop(ENV_MODULES, "").split(",") if name]
     _import_all(names)
+    start_method = multiprocessing.get_start_method(allow_none=True)
     _import(_OF_A_FORK)
     if "numpy" in sys.modules:
         # NumPy imports it on first use, which would be in each trial, 12 ms a time.

@@ -81,6 +81,6 @@ class StepCounts:
             )
         argument = "interval" if isinstance(self._pruner, PbtPruner) else "min_resource"
         return (
-            f"Trial {number} completed at step {max(curve)}, before the first rung at step {first}, "
-            f"so it was not compared with others. Set a smaller {argument} (pruner)."
+            f"Trial {number} completed at step {max(curve)}, before the first rung at step "
+            f"{first}, so it was not compared with others. Set a smaller {argument} (pruner)."
         )
