@@ -406,6 +406,7 @@ OURS: Mapping[str, MakeSearch] = {
     "curve_gp + ASHA, one in 2": Ours(pruner=asha_of_ours(2, one_in=2)),
     "curve_gp + ASHA, one in 4": Ours(pruner=asha_of_ours(2, one_in=4)),
     "curve_gp, none at random": Ours(sampler={"name": "curve_gp", "random_share": 0.0}),
+    "auto, beginning at random": Ours(sampler={"name": "curve_gp", "covers": False}),
     "random + ASHA, promote": Ours(sampler={"name": "random"}, pruner=asha_of_ours(1, "promote")),
     "random + Hyperband, promote": Ours(sampler={"name": "random"}, pruner={"name": "hyperband"}),
     "random + freeze-thaw": Ours(sampler={"name": "random"}, pruner={"name": "freeze_thaw"}),

@@ -13,6 +13,7 @@ from tuner.config.sections.search import AUTO
 from tuner.search.by_name import Place
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.pruners.registry import build_pruner, is_population_based
+from tuner.search.samplers.covering import cover_beginning
 from tuner.search.samplers.prior import PriorSampler
 from tuner.search.samplers.registry import build_sampler
 from tuner.search_spaces import ParamValue, SearchSpace
@@ -80,14 +81,18 @@ def sampler_of(
     Raises:
         ConfigError: If the sampler cannot be made, or cannot search this space.
     """
+    chosen = choose(config).sampler
     sampler = build_sampler(
-        choose(config).sampler,
+        chosen,
         config.search_space,
         seed=seed,
         sequence_seed=sequence_seed,
         n_objectives=len(config.objectives),
         file=config.file,
     )
+    if config.sampler.name == AUTO or chosen.name == "curve_gp":
+        sequence = seed if sequence_seed is None else sequence_seed
+        sampler = cover_beginning(sampler, config.search_space, seed=sequence, draws=seed)
     believed = [*([config.prior] if config.prior else []), *transferred]
     return PriorSampler(sampler, *believed, seed=seed) if believed else sampler
 

@@ -65,6 +65,7 @@ __all__ = [
     "percentile_settings",
     "pruned_score",
     "renumber",
+    "replace_random_sampler_of",
     "replace_tpe_log_ndtr",
     "storage_of",
     "study_id_of",
@@ -186,6 +187,11 @@ def wrapped_by(pruner: PatientPruner) -> BasePruner | None:
 def n_startup_trials_of(sampler: TPESampler | GPSampler | CmaEsSampler) -> int:
     """How many trials a sampler draws at random before it uses its model."""
     return sampler._n_startup_trials
+
+
+def replace_random_sampler_of(sampler: TPESampler, other: BaseSampler) -> None:
+    """Lets TPE take its first trials from another sampler."""
+    sampler._random_sampler = other  # type: ignore[assignment]  # Any sampler will do there.
 
 
 def independent_sampler_of(sampler: GPSampler) -> BaseSampler:

@@ -48,6 +48,7 @@ READ: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: HyperbandPruner(), "_reduction_factor", HALVING),
     (lambda: PatientPruner(NopPruner(), 1), "_wrapped_pruner", HALVING),
     (lambda: TPESampler(), "_n_startup_trials", "the trials that `tpe` is shown"),
+    (lambda: TPESampler(), "_random_sampler", "first trials of `tpe` that cover the space"),
     (lambda: GPSampler(), "_n_startup_trials", "suggestions of `gp` in another process"),
     (lambda: GPSampler(), "_independent_sampler", "suggestions of `gp` in another process"),
     *((lambda: CmaEsSampler(), name, CMA_ES) for name in (

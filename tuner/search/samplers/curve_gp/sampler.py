@@ -55,19 +55,28 @@ class CurveGPSampler(BaseSampler):
         random_share: Of the later ones so many are, too: where early curves mislead it, it is no
             slower than random search by more than that (BOHB; Falkner, Klein and Hutter, 2018,
             with the same third).
+        covers: In a study of the tuner, what is drawn at random is taken from a sequence that
+            covers the space (`tuner.search.samplers.covering`); if false, each draw is independent.
     """
 
     def __init__(
-        self, seed: int | None = None, n_startup_trials: int = 10, random_share: float = 1 / 3
+        self,
+        seed: int | None = None,
+        n_startup_trials: int = 10,
+        random_share: float = 1 / 3,
+        *,
+        covers: bool = True,
     ) -> None:
         if n_startup_trials < 1:
             raise ValueError(f"n_startup_trials is {n_startup_trials}, but must be 1 or more.")
         if not 0.0 <= random_share <= 1.0:
             raise ValueError(f"random_share is {random_share}, but must be from 0 to 1.")
         self.random_share = random_share
+        self.covers = covers
         self.n_startup_trials = n_startup_trials
         self._rng = np.random.default_rng(seed)
-        self.independent = RandomSampler(seed=seed)
+        #: Draws what the model does not suggest.
+        self.independent: BaseSampler = RandomSampler(seed=seed)
         self._model: GaussianProcess | None = None
         self._columns = 0
         self._n_fitted = 0
