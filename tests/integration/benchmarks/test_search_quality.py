@@ -14,6 +14,7 @@ from optuna.pruners import HyperbandPruner
 from optuna.samplers import RandomSampler
 
 from benchmarks.search_quality.__main__ import main
+from benchmarks.search_quality.beginning import COUNTS, regrets
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play
@@ -266,3 +267,14 @@ def test_with_noise_the_true_value_of_what_looked_best_counts(task: Task) -> Non
         best.take(float(at_s), value)
     place = int(np.argmax(recorded.values))
     assert best.steps[-1].value == true.values[place] != recorded.values[place]
+
+
+def test_the_best_of_the_first_ones_is_better_where_they_cover_the_space(task: Task) -> None:
+    ours, drawn = (
+        np.mean([regrets(task, seed, covers=covers) for seed in range(40)], axis=0)
+        for covers in (True, False)
+    )
+    assert len(ours) == len(COUNTS)
+    # The largest momentum of four is in the highest quarter, and the value grows with it.
+    assert ours[0] < drawn[0]
+    assert list(ours) == sorted(ours, reverse=True)
