@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
+from hypothesis import HealthCheck, settings
+
 from tests.databases import mariadb, new_url, postgresql, url
 
 __all__ = ["mariadb", "new_url", "postgresql", "url"]
+
+# Hypothesis fails examples that take longer than 0.2 s; in CI it does not, and takes the same ones.
+settings.register_profile(
+    "without a clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+if not os.environ.get("CI"):
+    settings.load_profile("without a clock")

@@ -19,7 +19,7 @@ from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
 from docs.generate.__main__ import schema
-from tests.unit.config import test_mistakes
+from tests.unit.config import test_mistakes, test_trial_mistakes
 from tests.unit.config.study_mutations import SEEDS, spoilt_values
 from tests.unit.config.wrong_values import RAW
 from tests.unit.search_spaces import test_schema, test_shorthands
@@ -254,7 +254,12 @@ def test_other_forms_are_accepted(document: dict[str, Any]) -> None:
     assert refusals(document) == []
 
 
-TABLES = (test_mistakes.KEYS, test_mistakes.VALUES, test_mistakes.TRIAL, test_mistakes.STORAGE)
+TABLES = (
+    test_mistakes.KEYS,
+    test_mistakes.VALUES,
+    test_trial_mistakes.TRIAL,
+    test_mistakes.STORAGE,
+)
 BROKEN = {each.id: each.values[0] for table in TABLES for each in table}
 BROKEN_SPACES = {each.id: each.values[0] for each in test_schema.MISTAKES}
 

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.study_folder import Ended, StudyFolder, wait_until
+from tests.e2e.mistakes.refusals import DEVICES_LINE, ECHO, check_refused
+from tests.e2e.study_folder import Ended, StudyFolder
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess
-from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
 PASSWORD = "s3cret-word"
 UUIDS = [f"GPU-{index:08x}-0000-4000-8000-000000000000" for index in range(2)]
 UNTOUCHED = {"forecast.py", "study.yaml"}
-TINY_DISK = "size=2m"
-
-
-def check_refused(ended: Ended, message: str, *, out: str = "") -> None:
-    assert (ended.code, ended.err, ended.out) == (EXIT_BAD_INPUT, message + "\n", out)
 
 
 def test_missing_file(study_folder: StudyFolder) -> None:
@@ -98,6 +91,8 @@ TPE_ARGUMENTS = (
     "consider_prior, prior_weight, consider_magic_clip, consider_endpoints, n_startup_trials, "
     "n_ei_candidates, seed, multivariate, group, warn_independent_sampling, constant_liar"
 )
+
+
 ASHA_ARGUMENTS = (
     "min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count, mode, check_order"
 )
@@ -157,7 +152,6 @@ def test_wrong_sampler_or_pruner(study_folder: StudyFolder, override: str, messa
 
 
 # -- devices ---------------------------------------------------------------------------------
-
 FOUR_GPUS = {"function": "forecast:train", "resources": {"gpus": 4}}
 
 
@@ -204,14 +198,13 @@ def test_no_free_device(gpu_folder: StudyFolder, nvml_stub: NvmlStub) -> None:
 
 
 # -- storage ---------------------------------------------------------------------------------
-
 URL_FORMS = (
     "a SQLAlchemy URL: sqlite:///study.db, postgresql://user:${DB_PASSWORD}@host/name "
     "or mysql://user:${DB_PASSWORD}@host/name."
 )
-DEVICES_LINE = "devices: cpu:0, cpu:1\n"
+
+
 #: A program that starts sooner than Python with torch.
-ECHO = {"command": ["sh", "-c", "echo '{{\"value\": {x}}}'"]}
 
 
 def test_malformed_storage(study_folder: StudyFolder) -> None:
@@ -327,8 +320,6 @@ def test_study_that_exists_with_another_space(study_folder: StudyFolder) -> None
 
 
 # -- the program -----------------------------------------------------------------------------
-
-
 def test_program_of_a_command(study_folder: StudyFolder) -> None:
     study_folder.study(trial={"command": ["python", "train.py", "--lr={lr}", "--x={xx}"]})
     check_refused(
@@ -428,109 +419,4 @@ def test_module_named_tuner(study_folder: StudyFolder) -> None:
         study_folder.tuner("run", "study.yaml"),
         f"study.yaml: The folder {study_folder.path} has a module 'tuner' of its own, which hides "
         "the installed package of that name. Rename tuner.py.",
-    )
-
-
-# -- the disk --------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def tiny_disk(study_folder: StudyFolder) -> Iterator[StudyFolder]:
-    """The user's folder on a disk of its own with room for 2 MB."""
-    mount = ["mount", "-t", "tmpfs", "-o", TINY_DISK, "tuner-test", str(study_folder.path)]
-    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        reason = f"needs the right to mount a file system: {mounted.stderr.strip()}"
-        if "CI" in os.environ:
-            pytest.fail(reason)
-        pytest.skip(reason)
-    try:
-        yield study_folder
-    finally:
-        study_folder.end_all()
-        subprocess.run(["umount", "--lazy", str(study_folder.path)], check=True)
-
-
-FILLS_THE_DISK = """
-from pathlib import Path
-
-def train(trial):
-    if trial.number == 3:
-        try:
-            with open("checkpoint", "wb") as file:
-                while True:
-                    file.write(bytes(4096))
-                    file.flush()
-        except OSError:
-            pass
-    return trial.params["x"]
-"""
-
-
-def test_disk_that_gets_full(tiny_disk: StudyFolder) -> None:
-    tiny_disk.write("forecast.py", FILLS_THE_DISK)
-    tiny_disk.study(budget={"trials": 8}, devices="cpu:1")
-    running = tiny_disk.start()
-    wait_until(lambda: "no trial starts" in running.out, "it says so")
-    assert "The disk is full: the database could not be written" in running.out
-    assert tiny_disk.states()[:3] == ["COMPLETE"] * 3
-    (tiny_disk.path / "checkpoint").unlink()
-    ended = running.wait()
-    assert (ended.code, ended.err) == (EXIT_BUDGET_REACHED, "")
-    assert tiny_disk.states() == ["COMPLETE"] * 8
-
-
-def test_ctrl_c_while_the_disk_is_full(tiny_disk: StudyFolder) -> None:
-    tiny_disk.write("forecast.py", FILLS_THE_DISK)
-    tiny_disk.study(budget={"trials": 8}, devices="cpu:1")
-    running = tiny_disk.start()
-    wait_until(lambda: "no trial starts" in running.out, "it says so")
-    running.signal(signal.SIGINT)
-    wait_until(lambda: "Stopping: " in running.out, "it has heard it")
-    running.signal(signal.SIGINT)
-    ended = running.wait()
-    assert ended.code == EXIT_STUDY_FAILED
-    assert re.fullmatch(
-        "The database could not be written at the end: The disk is full: the database could not "
-        r"be written \(storage sqlite:///.*small.db\). Not in it: trial 3 \(.*\). Trials whose end "
-        "it does not know are run again when the study is started again.\n",
-        ended.err,
-    )
-    (tiny_disk.path / "checkpoint").unlink()
-    assert tiny_disk.states()[:3] == ["COMPLETE"] * 3
-    tiny_disk.write("forecast.py", "def train(trial):\n    return trial.params['x']\n")
-    assert tiny_disk.tune().code == EXIT_BUDGET_REACHED
-    assert tiny_disk.states() == ["COMPLETE"] * 8
-
-
-def test_read_only_folder(tiny_disk: StudyFolder) -> None:
-    tiny_disk.study(trial=ECHO)
-    subprocess.run(["mount", "-o", f"remount,ro,{TINY_DISK}", str(tiny_disk.path)], check=True)
-    check_refused(
-        tiny_disk.tune(),
-        f"study.yaml: Logs go to {tiny_disk.path / 'tuner-files' / 'small'}, which cannot be "
-        "made: Read-only file system. Make the study file's folder writable, or copy the file to "
-        "one that is.",
-        out=DEVICES_LINE,
-    )
-    check_refused(
-        tiny_disk.tuner("init", "new.yaml"),
-        "new.yaml: cannot be written: Read-only file system.",
-    )
-
-
-def test_database_on_a_read_only_disk(tiny_disk: StudyFolder) -> None:
-    # The study is elsewhere; only its database is on the disk that cannot be written.
-    tiny_disk.study(trial=ECHO)
-    assert tiny_disk.tune().code == EXIT_BUDGET_REACHED
-    subprocess.run(["mount", "-o", f"remount,ro,{TINY_DISK}", str(tiny_disk.path)], check=True)
-    elsewhere = StudyFolder(path=tiny_disk.path.with_name("elsewhere"), env=tiny_disk.env)
-    elsewhere.path.mkdir()
-    elsewhere.study(trial=ECHO, storage=f"sqlite:///{tiny_disk.path / 'small.db'}")
-    ended = elsewhere.tune("--trials", "5")
-    assert (ended.code, ended.out) == (EXIT_BAD_INPUT, DEVICES_LINE)
-    assert ended.err == (
-        "The database file cannot be opened: its folder is missing or not writable. "
-        "Make it writable, or name another storage "
-        f"(storage sqlite:///{tiny_disk.path / 'small.db'})\n"
     )

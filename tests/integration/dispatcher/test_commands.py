@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from tests.integration.dispatcher.database_faults import DiskFull
 from tests.integration.dispatcher.endings.test_outage import check_books
-from tests.integration.dispatcher.world import DiskFull, World, completes, sleeps
+from tests.integration.dispatcher.world import World, completes, sleeps
 from tests.integration.stored_studies.seeded import add_attempt, add_dispatcher
 from tuner.attempt import Cause, Outcome
 from tuner.messages import Action

@@ -151,7 +151,11 @@ def test_programs_of_hooks_are_ended_too(dispatcher: subprocess.Popen[bytes], tm
 
 
 def command_line(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    """Empty for one that has ended since it was listed."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def test_nor_where_its_guardian_was_killed_before(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-import pytest
-
-from tests.integration.store.test_recorder import ALIVE, ELSEWHERE, GPUS, Store, later, lease
+from tests.hosts import ALIVE, ELSEWHERE
+from tests.integration.store.recorded import GPUS, Store, later, lease
 from tuner.attempt import Attempt
 from tuner.checkpoints.scan import SavedState
 from tuner.queries.checkpoints import read_checkpoints
@@ -16,13 +14,6 @@ from tuner.store.schema.models import CheckpointRow
 
 STATE = SavedState(path="/c/step-1.pt", step=1, size_bytes=2**40, saved_at=later(1.25))
 NEXT = SavedState(path="/c/step-2.pt", step=2, size_bytes=7, saved_at=later(2))
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[Store]:
-    store = Store(url)
-    yield store
-    store.database.close()
 
 
 def begun(recorder: Recorder, store: Store) -> Attempt:

@@ -11,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 import sqlalchemy as sa
 
+from tests.integration.dispatcher.database_faults import DiskFull
 from tests.integration.dispatcher.devices.test_quarantine import Clinic, breaks_gpu_0
 from tests.integration.dispatcher.test_commands import ask
-from tests.integration.dispatcher.world import DiskFull, FakeWorker, World, completes, sleeps
+from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
 from tuner.devices.allocation.width import Devices, FixedWidth
 from tuner.devices.device import Holder
 from tuner.devices.idle_causes import IdleCause

@@ -8,9 +8,9 @@ import optuna
 import pytest
 
 from tests.fakes import RecordingView
+from tests.integration.dispatcher.database_faults import DiskFull
 from tests.integration.dispatcher.world import (
     GRACE_S,
-    DiskFull,
     FakeWorker,
     completes,
     is_prune,

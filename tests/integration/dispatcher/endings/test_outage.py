@@ -6,10 +6,9 @@ import pytest
 
 from tests.fakes import FakeClock
 from tests.hosts import ELSEWHERE
+from tests.integration.dispatcher.database_faults import CutCommit, DiskFull
 from tests.integration.dispatcher.world import (
     GRACE_S,
-    CutCommit,
-    DiskFull,
     World,
     completes,
     sleeps,

@@ -8,8 +8,9 @@ import optuna
 import pytest
 
 from tests.fakes import FakeClock
+from tests.integration.dispatcher.database_faults import DiskFull
 from tests.integration.dispatcher.endings.test_outage import check_books
-from tests.integration.dispatcher.world import DiskFull, completes, sleeps
+from tests.integration.dispatcher.world import completes, sleeps
 from tuner.budget import Budget
 
 
