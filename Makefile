@@ -17,7 +17,7 @@ FRAMEWORKS := lightning transformers accelerate lightgbm optuna-integration xgbo
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run dashboard docs pages test nightly check servers format lint types lock clean
+.PHONY: help run dashboard docs pages test nightly check quick quick-search quick-rest servers format lint types lock clean
 
 help:
 	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
@@ -52,12 +52,22 @@ test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks server
 nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
-# Types and tests side by side: neither keeps two processors busy to its end.
+# Types and tests side by side: none of them keeps two processors busy to its end.
 check: $(VENV)/ready
-	@$(MAKE) --no-print-directory -j 2 lint types quick
+	@$(MAKE) --no-print-directory -j 2 lint quick-search quick-rest types
 
-quick: $(VENV)/ready
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow and not nightly" -k "not postgresql and not mariadb" tests/unit tests/contract
+# Each half imports what it needs: with pytest-xdist both processes would import all, and torch is
+# half of that. The halves take about equally long.
+QUICK := -q -m "not slow and not nightly" -k "not postgresql and not mariadb"
+WITH_TORCH := tests/unit/app tests/unit/search tests/unit/trials tests/contract/search
+
+quick: quick-search quick-rest
+
+quick-search: $(VENV)/ready
+	$(BIN)/python -m pytest -p no:cacheprovider $(QUICK) $(WITH_TORCH)
+
+quick-rest: $(VENV)/ready
+	$(BIN)/python -m pytest -p no:cacheprovider $(QUICK) $(WITH_TORCH:%=--ignore=%) tests/unit tests/contract
 
 # PostgreSQL and MariaDB, which the tests start for themselves.
 servers:

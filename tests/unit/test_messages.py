@@ -152,6 +152,7 @@ def test_decode_shows_only_the_beginning_of_a_long_line():
     assert len(str(caught.value)) < 300
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.binary() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps))
 def test_decode_of_anything_is_a_message_or_malformed(line):

@@ -6,6 +6,7 @@ What only the tuner can find, such as a rule between two keys, is listed by name
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft7Validator
 from typer.testing import CliRunner
@@ -306,24 +306,31 @@ PARENTS: tuple[dict[str, Any], ...] = (
 )
 
 
-def keys_by_cost() -> list[ParameterSet]:
-    """What stands in a parameter of a search space is tried beside many others."""
-    return [
-        pytest.param(key, id=key.dotted, marks=[pytest.mark.slow] * ("NAME" in key.path))
-        for key in all_keys(SCHEMA)
-    ]
-
-
-@pytest.mark.parametrize("key", keys_by_cost())
+@pytest.mark.slow
+@pytest.mark.parametrize("key", list(all_keys(SCHEMA)), ids=lambda key: key.dotted)
 def test_value_that_the_schema_refuses_is_refused_by_the_tuner(key, tmp_path: Path) -> None:
     assert len(VALUES) > 150
-    for value in VALUES:
-        for parent in PARENTS:
-            document = with_value(key.path, copy.deepcopy(value), parent)
-            if refused := refusals(document):
-                assert not is_accepted_by_the_tuner(document, tmp_path), refused
-            if "NAME" not in key.path:
-                break
+    parents = PARENTS if "NAME" in key.path else PARENTS[:1]
+    for value, parent in zip(VALUES, itertools.cycle(parents)):
+        check_refused_by_both(key.path, value, parent, tmp_path)
+
+
+#: By day each value of a parameter's key stands beside one of the others.
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "key", [key for key in all_keys(SCHEMA) if "NAME" in key.path], ids=lambda key: key.dotted
+)
+def test_value_is_refused_by_the_tuner_beside_each_other_key(key, tmp_path: Path) -> None:
+    for value, parent in itertools.product(VALUES, PARENTS):
+        check_refused_by_both(key.path, value, parent, tmp_path)
+
+
+def check_refused_by_both(
+    path: tuple[str, ...], value: object, parent: Mapping[str, object], folder: Path
+) -> None:
+    document = with_value(path, copy.deepcopy(value), parent)
+    if refused := refusals(document):
+        assert not is_accepted_by_the_tuner(document, folder), refused
 
 
 def with_value(path: tuple[str, ...], value: object, parent: Mapping[str, object]) -> Any:

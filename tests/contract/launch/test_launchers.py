@@ -106,6 +106,7 @@ def test_fake_launch_with_a_problem_raises():
 # -- what only real processes can show ---------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["terminate", "kill", "close"])
 def test_grandchildren_end_with_their_attempt(local: LocalBench, way):
     pid = local.start("with_grandchild")
@@ -119,6 +120,7 @@ def test_grandchildren_end_with_their_attempt(local: LocalBench, way):
     until(lambda: not any(map(is_process_alive, family)), "worker and grandchildren are gone")
 
 
+@pytest.mark.slow
 def test_grandchild_that_a_program_left_behind_is_ended(local: LocalBench):
     local.start("leaves_grandchild")
     (exited,) = local.exits()
@@ -126,6 +128,7 @@ def test_grandchild_that_a_program_left_behind_is_ended(local: LocalBench):
     until(lambda: not is_process_alive(local.grandchild), "the grandchild is gone")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["terminate", "kill", "close"])
 def test_sessions_that_a_program_made_end_with_their_attempt(local: LocalBench, way: str):
     local.start("as_a_starter_of_ranks_does", SECOND)
@@ -146,6 +149,7 @@ def test_sessions_that_a_program_made_end_with_their_attempt(local: LocalBench, 
     until(lambda: not is_process_alive(local.grandchild), "what has a session is gone")
 
 
+@pytest.mark.slow
 def test_session_that_a_program_left_behind_is_ended(local: LocalBench):
     local.start("leaves_a_session")
     local.exits()
@@ -155,6 +159,7 @@ def test_session_that_a_program_left_behind_is_ended(local: LocalBench):
     )
 
 
+@pytest.mark.slow
 def test_no_process_is_left_after_close(local: LocalBench):
     local.start("sleeps", FIRST)
     local.start("with_grandchild", SECOND)
@@ -166,6 +171,7 @@ def test_no_process_is_left_after_close(local: LocalBench):
     until(lambda: not any(map(is_process_alive, family)), "no child is left")
 
 
+@pytest.mark.slow
 def test_worker_that_was_killed_while_it_waited_is_replaced(local: LocalBench):
     local.start("sleeps", FIRST)
     spare = local.forked_ahead()

@@ -104,6 +104,7 @@ def test_a_witness_is_trained_to_its_end_and_says_so(url: str) -> None:
     database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_start_anew_at_each_turn_keeps_what_was_found(mode: str, url: str) -> None:
     player, goes_on = Player(n_trials=N_TRIALS, quality=partial(reversed_until, 2)), True

@@ -52,9 +52,9 @@ REPEATED = {name: each for name, each in ALL.items() if not name.startswith("fre
 
 
 def each_of(pruners: dict[str, MakePruner]) -> pytest.MarkDecorator:
-    """Freeze-thaw fits its model hundreds of times in a study."""
+    """`make check` tries the default alone; freeze-thaw fits a model hundreds of times."""
     cases = [
-        pytest.param(each, id=name, marks=[pytest.mark.slow] if "freeze_thaw" in name else [])
+        pytest.param(each, id=name, marks=[] if name.startswith("asha") else [pytest.mark.slow])
         for name, each in pruners.items()
     ]
     return pytest.mark.parametrize("make_pruner", cases)
@@ -120,6 +120,7 @@ def test_a_dispatcher_that_starts_anew_at_each_turn_decides_the_same(
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 @promoting
 def test_a_dispatcher_that_starts_anew_at_each_turn_loses_nothing(
     make_pruner: MakePruner, url: str
@@ -135,6 +136,7 @@ def test_a_dispatcher_that_starts_anew_at_each_turn_loses_nothing(
     assert TrialState.COMPLETE in {each.state for each in trials}
 
 
+@pytest.mark.slow
 @whichever
 def test_three_dispatchers_take_no_trial_twice(make_pruner: MakePruner, url: str) -> None:
     player = Player(n_trials=30)
@@ -172,6 +174,7 @@ def test_a_study_of_two_trials_has_a_winner(make_pruner: MakePruner, url: str) -
     assert max(map(player.paused.count, completed)) <= 1, "then it goes on to its end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", list(Direction))
 @pytest.mark.parametrize(
     "arguments",

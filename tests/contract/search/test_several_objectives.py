@@ -101,6 +101,7 @@ def url(tmp_path: Path) -> str:
     return new_database(tmp_path)
 
 
+@pytest.mark.slow
 @promoting
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["one start", "many"])
 def test_trials_of_the_front_are_resumed(

@@ -155,6 +155,7 @@ def test_look_at_a_file_that_nobody_else_has_changed_reads_nothing(tmp_path: Pat
     database.close()
 
 
+@pytest.mark.slow
 def test_a_new_database_and_a_new_study_need_no_alembic(new_url: str) -> None:
     program = f"""
 import sys
@@ -174,6 +175,7 @@ assert "alembic" not in sys.modules
     assert (stored.best_value, stored.user_attrs) == (0.5, {"of": ["b", 2]})
 
 
+@pytest.mark.slow
 def test_study_that_is_looked_at_needs_no_alembic(url: str) -> None:
     optuna.create_study(storage=url, study_name="s").ask()
     program = f"""

@@ -209,6 +209,7 @@ def decisions(study: optuna.Study) -> list[tuple[float, list[bool]]]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("sampler", "pruner"),

@@ -229,11 +229,15 @@ def test_no_process_is_left(study: Path, number: signal.Signals) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    # A fork server, what looks after its resources, and two that play.
-    until(lambda: len(children_of(process.pid)) >= 4, "two processes play")
-    family = children_of(process.pid)
-    process.send_signal(number)
-    _, told = process.communicate(timeout=60)
+    try:
+        # A fork server, what looks after its resources, and two that play.
+        until(lambda: len(children_of(process.pid)) >= 4, "two processes play")
+        family = children_of(process.pid)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    finally:
+        # Two processes that play for an hour would slow all other tests down.
+        process.kill()
     assert "Traceback" not in told
     assert process.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
     until(lambda: not any(map(is_process_alive, family)), "nothing of it is left")

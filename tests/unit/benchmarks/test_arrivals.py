@@ -39,6 +39,7 @@ def test_easy_lets_a_longer_trial_take_what_the_oldest_leaves_over():
     assert started_by_easy((2, 10.0), (3, 10.0), (1, 99.0), (1, 99.0)) == [0, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", list(Tail))
 def test_durations_have_a_heavy_tail(tail: Tail) -> None:
     lengths_s = [
@@ -54,6 +55,7 @@ def test_load_says_how_fast_trials_arrive() -> None:
     assert some[-1].at_s == pytest.approx(work_s / N_DEVICES / 0.9, rel=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "new_line",
     [
@@ -76,6 +78,7 @@ def test_all_trials_run(new_line, load, lookahead) -> None:
     assert 0 <= one.idle_while_waiting_pct < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", list(Tail))
 @pytest.mark.parametrize("seed", range(4))
 def test_bound_of_two_longest_attempts_holds_on_heavy_tails(tail: Tail, seed: int) -> None:

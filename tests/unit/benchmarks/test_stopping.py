@@ -5,6 +5,7 @@ import pytest
 from benchmarks.stopping import SYSTEMS, measure
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_each_tenth_is_measured(system: str) -> None:
     measured = measure(system, 20)

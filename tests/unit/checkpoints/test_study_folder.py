@@ -62,6 +62,7 @@ def another(
     assert process.exitcode == 0
 
 
+@pytest.mark.slow
 def test_waits_for_one_that_takes_the_folder_over(
     files: StudyFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_none_of_many_damaged_states_is_loaded(
     assert n_skipped > N_STATES / 2
 
 
+@pytest.mark.slow
 def test_a_state_is_filled_by_an_older_one_where_the_newest_is_damaged(tmp_path: Path) -> None:
     for number in range(20):
         folder = CheckpointFolder(tmp_path / f"{number}")

@@ -333,6 +333,7 @@ def sleeper() -> Iterator[Sleeper]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_report_does_not_wait_for_a_dispatcher_that_stands_still(sleeper: Sleeper) -> None:
     link = DispatcherLink(sleeper.address, ATTEMPT, TOKEN, ASSIGN)
     for step in range(20_000):  # A socket takes some 200 kB; before, this never returned.

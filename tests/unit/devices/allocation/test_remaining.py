@@ -58,6 +58,7 @@ RUNNING = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(lengths_s=LENGTHS, some=RUNNING, one=RUNNING)
 def test_more_attempts_to_wait_for_never_lower_the_chance(lengths_s, some, one):
     fewer = chance_to_end_first(lengths_s, some)

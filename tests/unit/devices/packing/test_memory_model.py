@@ -105,6 +105,7 @@ def test_some_dozens_of_observations_predict(family):
     assert found.mean_ratio <= 2.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_observations_predict_closely(family):
     found = quality(family, first=50, last=120)
@@ -112,6 +113,7 @@ def test_many_observations_predict_closely(family):
     assert found.mean_ratio <= 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [constant, by_batch_size, by_optimizer])
 def test_simple_families_without_noise_are_all_but_exact(family):
     found = quality(family, first=50, last=100, noise=0.0)
@@ -242,6 +244,7 @@ some_params = st.dictionaries(st.sampled_from(["x", "y", "z"]), values, max_size
 seen = st.lists(st.tuples(some_params, st.integers(1, 2**44), st.integers(0, 2)), max_size=25)
 
 
+@pytest.mark.slow
 @given(seen=seen, params=some_params)
 def test_predict_always_answers_and_never_less_than_was_seen_of_the_same(seen, params):
     model = MemoryModel()

@@ -134,6 +134,7 @@ KINDS = {
 by_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @by_kind
 def test_settles_at_three_where_more_is_slower(kind, seed):

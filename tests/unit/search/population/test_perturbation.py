@@ -49,6 +49,7 @@ def is_in(value: Scalar, distribution: BaseDistribution) -> bool:
     return distribution._contains(distribution.to_internal_repr(value))
 
 
+@pytest.mark.slow
 @given(DISTRIBUTIONS, st.integers(0, 2**32), st.floats(1.01, 10.0), st.booleans())
 def test_both_stay_in_the_space(
     distribution: BaseDistribution, seed: int, factor: float, up: bool

@@ -9,6 +9,7 @@ from optuna.study._multi_objective import _fast_non_domination_rank
 from tuner.search.rungs.fronts import Fronts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_objectives", [1, 2, 3])
 @pytest.mark.parametrize("n_values", [4, 1000])
 def test_one_after_the_other_as_all_at_once(n_objectives: int, n_values: int) -> None:

@@ -151,6 +151,7 @@ KINDS: Mapping[str, Callable[[np.random.Generator, int], Losses]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -40,6 +40,7 @@ def add(study: optuna.Study, curve: Mapping[int, float], state: TrialState) -> N
     study.add_trial(create_trial(state=state, value=value, intermediate_values=dict(curve)))
 
 
+@pytest.mark.slow
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -52,6 +52,7 @@ def test_no_more_than_the_limit_are_shown(n_trials: int) -> None:
     assert n_shown == 60 or n_trials > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
 @pytest.mark.parametrize("n_complete", [0, 3, 400])
 def test_what_tpe_takes_for_good_is_what_it_would_take_of_all(
