@@ -9,11 +9,16 @@ from dataclasses import dataclass
 
 from tuner.search_spaces.space import is_number
 
-_SHARE = re.compile(r"drop|ratio|fraction|prob|smoothing|subsample|colsample|momentum|beta|gamma$")
+_SHARE = re.compile(
+    # Not: iterations, durations, problem.
+    r"drop|ratio(?!n)|fraction|prob(?!lem)|smoothing|subsample|colsample|momentum|beta|gamma$"
+)
 _ON_A_LOG_SCALE = re.compile(r"(^|[._-])(lr|wd|eta|alpha|eps|lambda)|learning_?rate|decay|reg|temp")
 _SIZE = re.compile(r"batch|hidden|width|dim$|units|channels|embed|neurons|filters|rank$|n_estim")
 _DEPTH = re.compile(r"layers|depth|blocks|heads|stages")
 _NOT_TUNED = re.compile(r"(^|[._-])(test|val|valid|eval|log|print|save|seed|port|workers)([._-]|$)")
+#: Above a half these are shares, too, such as `gae_lambda`.
+_SHARE_IF_LARGE = re.compile(r"lambda|alpha")
 _FACTOR = 10
 _DECIMALS = 6
 
@@ -56,6 +61,8 @@ def _whole(name: str, default: int) -> object:
 
 
 def _real(name: str, default: float) -> object:
+    if _SHARE_IF_LARGE.search(name) and 0.5 < default < 1:
+        return _large_share(default)
     if _ON_A_LOG_SCALE.search(name):
         return (
             {"type": "float", "low": 1e-6, "high": 1e-2, "log": True}
@@ -64,9 +71,13 @@ def _real(name: str, default: float) -> object:
         )
     if _SHARE.search(name) and 0 <= default <= 1:
         if default > 0.5:
-            return {"type": "float", "low": 0.5, "high": max(0.999, _rounded(default))}
+            return _large_share(default)
         return {"type": "float", "low": 0.0, "high": 0.5}
     return None
+
+
+def _large_share(default: float) -> object:
+    return {"type": "float", "low": 0.5, "high": max(0.999, _rounded(default))}
 
 
 def _log_range(default: float) -> object:

@@ -6,6 +6,7 @@ A program of Hydra has its options in a YAML file, which the script names.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,11 @@ from tuner.config.proposals.other_options import other_options
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
 from tuner.config.proposals.ranges import Option, propose_range
 from tuner.errors import ConfigError
+
+_OUTPUT_FOLDER = re.compile(
+    r"(out(put)?s?|work(ing)?|save|logs?|results?|checkpoints?|ckpts?|runs?)_?(dir|folder)"
+)
+_FOLDER_OF_TRIAL = "checkpoint_dir"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +67,15 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
         raise ConfigError(problem, file=str(script))
     ranges = {each.option.name: propose_range(each.option) for each in arguments}
     searched = [each for each in arguments if ranges[each.option.name] and not each.is_switch]
+    folders = [each for each in arguments if _is_output_folder(each)]
     words = [f"{literal(each.flag)}={place(each.option.name)}" for each in searched]
+    words += [f"{literal(each.flag)}={place(_FOLDER_OF_TRIAL)}" for each in folders]
     return Proposal(
         study=study_name(script.stem),
         source=str(script),
         command=("python", literal(program), *words),
         space={each.option.name: ranges[each.option.name] for each in searched},
-        notes=tuple(_notes(arguments, searched)),
+        notes=tuple(_notes(arguments, searched, folders)),
     )
 
 
@@ -113,16 +121,29 @@ def _literal(node: ast.expr | None) -> object:
         return None
 
 
-def _notes(arguments: list[_Argument], searched: list[_Argument]) -> Iterator[str]:
+def _is_output_folder(argument: _Argument) -> bool:
+    option = argument.option
+    is_text = option.default is None or isinstance(option.default, str)
+    is_folder = _OUTPUT_FOLDER.fullmatch(option.name.lower()) is not None
+    return is_folder and is_text and argument.flag.startswith("-") and not argument.is_switch
+
+
+def _notes(
+    arguments: list[_Argument], searched: list[_Argument], folders: list[_Argument]
+) -> Iterator[str]:
     yield (
         "The ranges are guesses around the defaults. Let the program print its result as a line "
         'of JSON, such as {"step": 3, "value": 0.71}, or set trial.metrics.pattern, and name it '
         "in objectives."
     )
-    for each in arguments:
-        if each.is_required and each not in searched:
+    if folders:
+        flags = ", ".join(each.flag for each in folders)
+        yield f"{flags}: a folder of its own for each trial, so that trials do not overwrite files."
+    rest = [each for each in arguments if each not in searched and each not in folders]
+    for each in rest:
+        if each.is_required:
             yield f"{each.flag} is required: add it to trial.command."
-    others = [each for each in arguments if each not in searched and not each.is_required]
+    others = [each for each in rest if not each.is_required]
     if others:
         named = ", ".join(_named(each) for each in others)
         yield f"Not searched, so that the program's defaults hold: {named}."

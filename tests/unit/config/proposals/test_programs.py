@@ -96,6 +96,22 @@ def test_script_of_hydra_names_its_configuration(tmp_path: Path) -> None:
     )
 
 
+def test_each_trial_has_an_output_folder_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--lr', type=float, default=0.1)\n"
+        "parser.add_argument('--work-dir', default='out')\n"
+        "parser.add_argument('--output_dir', required=True)\n"
+        "parser.add_argument('--data-dir', default='data')\n"
+        "parser.add_argument('--log-interval', type=int, default=10)\n"
+    )
+    proposal = propose(tmp_path / "train.py", tmp_path)
+    assert proposal.command[3:] == ("--work-dir={checkpoint_dir}", "--output_dir={checkpoint_dir}")
+    assert "--work-dir, --output_dir: a folder of its own for each trial" in proposal.notes[1]
+    assert "--data-dir (data), --log-interval (10)" in proposal.notes[2]
+    assert "required" not in "".join(proposal.notes)
+
+
 def test_configuration_alone_asks_for_its_program(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     proposal = propose(tmp_path / "config.yaml", tmp_path)
@@ -111,6 +127,9 @@ def test_configuration_alone_asks_for_its_program(tmp_path: Path) -> None:
         (Option(name="hidden-dim", default=2), (1, 8)),
         (Option(name="n_layers", default=1), (1, 4)),
         (Option(name="beta2", default=0.9999), (0.5, 0.9999)),
+        (Option(name="gae_lambda", default=0.95), (0.5, 0.999)),
+        (Option(name="reg_lambda", default=1.0), (0.1, 10.0)),
+        (Option(name="aspect_ratio", default=0.25), (0.0, 0.5)),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -125,6 +144,8 @@ def test_range_contains_the_default(option: Option, expected: tuple[float, float
     "option",
     [
         Option(name="epochs", default=10),
+        Option(name="num_iterations", default=0),
+        Option(name="problem_size", default=0),
         Option(name="seed", default=1),
         Option(name="lr", default=True),
         Option(name="lr", default=float("inf")),
