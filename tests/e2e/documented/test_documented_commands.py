@@ -43,6 +43,26 @@ if __name__ == "__main__":
         print(f"epoch {step}: accuracy 0.75")
         print('{"step": %d, "value": 0.5}' % step, flush=True)
 """
+#: As accelerate's examples: it saves folders, and takes the one to resume from as an option.
+RESUMABLE_SCRIPT = """
+import argparse, os, signal, sys
+from pathlib import Path
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, required=True)
+parser.add_argument("--output_dir", type=Path)
+parser.add_argument("--resume_from_checkpoint", type=Path)
+args = parser.parse_args()
+first = 0
+if args.resume_from_checkpoint:
+    print("resumed", args.resume_from_checkpoint)
+    first = int(args.resume_from_checkpoint.name.removeprefix("epoch_")) + 1
+for epoch in range(first, 5):
+    print('{"step": %d, "value": %f}' % (epoch, args.lr), flush=True)
+    (args.output_dir / f"epoch_{epoch}").mkdir()
+    if epoch == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
 POPULATION = """
 import optuna
 
@@ -223,6 +243,29 @@ def test_checkpoint_in_two_lines(study_folder: StudyFolder) -> None:
     study_folder.write("script.py", AROUND_THE_CHECKPOINT.replace("{block}", block))
     ended = study_folder.python("script.py")
     assert ended.code == 0, ended.text
+
+
+def test_command_with_checkpoints_of_its_own_resumes(study_folder: StudyFolder) -> None:
+    page = DOCS / "checkpoints.md"
+    script = next(b for b in blocks(page, "python") if b.startswith("# resume.py"))
+    (command,) = re.findall(r"`(\[python, resume.py.*\])`", page.read_text())
+    study_folder.write("resume.py", script)
+    study_folder.write("train.py", RESUMABLE_SCRIPT)
+    study_folder.study(
+        trial={"command": yaml.safe_load(command), "retries": 1},
+        search_space={"lr": {"type": "float", "low": 0.001, "high": 0.1}},
+        devices="cpu:1",
+        pruner="none",
+        budget={"trials": 1},
+    )
+    ended = study_folder.tune()
+    assert ended.code == 0, ended.text
+    (folder,) = study_folder.path.glob("tuner-files/*/trial-0")
+    assert "resumed" not in (folder / "attempt-1.log").read_text()
+    second = (folder / "attempt-2.log").read_text()
+    assert f"resumed {folder}/checkpoints/epoch_2" in second
+    steps = study_folder.rows("select step from trial_intermediate_values order by step")
+    assert steps == [(0,), (1,), (2,), (3,), (4,)]
 
 
 def test_population_and_its_schedule(study_folder: StudyFolder) -> None:
