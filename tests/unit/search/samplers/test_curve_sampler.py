@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping
 
+import numpy as np
 import optuna
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
@@ -99,6 +100,36 @@ def test_a_choice_that_is_better_is_taken() -> None:
     assert kinds.count("wide") >= 6
 
 
+def test_what_a_choice_is_worth_is_learned_from_trials_with_other_choices() -> None:
+    """Five parameters of six choices each, whose effects add up: 7,776 configurations, 40 known."""
+    names = [f"part_{k}" for k in range(5)]
+    space: dict[str, BaseDistribution] = {
+        name: CategoricalDistribution(list("cfaebd")) for name in names
+    }
+    gained = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        study = a_study(seed=seed)
+        for _ in range(40):
+            params = {name: "abcdef"[rng.integers(6)] for name in names}
+            study.add_trial(
+                create_trial(
+                    value=worth(params),
+                    params=params,
+                    distributions=space,
+                    intermediate_values={1: worth(params)},
+                )
+            )
+        found = [worth(study.ask(space).params) for _ in range(8)]
+        gained.append(statistics.fmean(found) - study.best_value)
+    # With unary choices at the length of a range the leader itself was suggested eight times.
+    assert statistics.fmean(gained) > 1.0
+
+
+def worth(params: Mapping[str, str]) -> float:
+    return float(sum("abcdef".index(each) for each in params.values()))
+
+
 def test_trials_that_run_are_not_suggested_again() -> None:
     study = a_study(*(a_trial(k / 20, curve_of(k / 20, 30)) for k in range(21)))
     found = suggested(study, 6)
@@ -111,8 +142,9 @@ def test_it_stays_away_from_what_broke_a_constraint() -> None:
         return [*(a_trial(k / 10, {1: k / 20}) for k in range(7)), *bad]
 
     allowed, refused = a_study(*trials({})), a_study(*trials({"tuner:memory": 1.0}))
-    assert statistics.fmean(0.68 < x < 0.82 for x in suggested(allowed)) > 0.5
-    assert statistics.fmean(0.68 < x < 0.82 for x in suggested(refused)) < 0.5
+    # Those beyond 0.68 have the best values, and the other choice was never tried.
+    assert statistics.fmean(x > 0.68 for x in suggested(allowed)) > 0.8
+    assert statistics.fmean(x > 0.68 for x in suggested(refused)) < 0.2
 
 
 def test_the_first_trials_are_drawn_at_random() -> None:

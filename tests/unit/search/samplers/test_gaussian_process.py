@@ -87,8 +87,44 @@ def test_the_slope_that_is_written_out_is_that_of_the_density(*, has_groups: boo
     if has_groups:
         x = np.column_stack([x, np.arange(30) // 4])
     process = GaussianProcess([0.5, 0.7], has_groups=has_groups)
-    pairs, y = Pairs.of(torch.from_numpy(x), 2), torch.from_numpy(waves(x))
+    pairs, y = Pairs.of(torch.from_numpy(x), torch.arange(2), 2), torch.from_numpy(waves(x))
     logs = torch.linspace(-0.5, 0.3, 4 + has_groups, dtype=torch.float64)
+    _, slope = process.loss(logs, pairs, y)
+    for index, found in enumerate(slope):
+        beside = torch.zeros_like(logs)
+        beside[index] = 1e-5
+        apart = process.loss(logs + beside, pairs, y)[0] - process.loss(logs - beside, pairs, y)[0]
+        assert float(found) == pytest.approx(apart / 2e-5, rel=1e-5)
+
+
+def choices_of(*kinds: int) -> Array:
+    """[n, 4]: a number, and a choice of three in unary form."""
+    return np.array([[0.5, *np.eye(3)[kind]] for kind in kinds])
+
+
+def test_columns_of_one_choice_have_one_length_and_the_hamming_distance() -> None:
+    process = GaussianProcess([0.5, 2.0], columns=[0, 1, 1, 1])
+    pairs = Pairs.of(torch.from_numpy(choices_of(0, 0, 1, 2)), torch.tensor([0, 1, 1, 1]), 2)
+    apart = pairs.squares[1].reshape(4, 4)
+    assert apart.tolist() == [[0, 0, 2, 2], [0, 0, 2, 2], [2, 2, 0, 2], [2, 2, 2, 0]]
+    known = process.given(choices_of(0), np.array([1.0]))
+    means, _ = known.predict(choices_of(0, 1, 2))
+    assert means[0] > means[1] == pytest.approx(means[2])
+    # As far as two values of a range that are a length's share apart.
+    alike = GaussianProcess([0.5]).given(np.array([[0.0]]), np.array([1.0]))
+    beside, _ = alike.predict(np.array([[0.5 * np.sqrt(2.0) / 2.0]]))
+    assert means[1] == pytest.approx(beside[0])
+
+
+def test_the_slope_holds_for_columns_that_share_a_length() -> None:
+    rng = np.random.default_rng(0)
+    x = choices_of(*rng.integers(3, size=20))
+    x[:, 0] = rng.random(20)
+    columns = [0, 1, 1, 1]
+    process = GaussianProcess([0.5, 2.0], columns=columns)
+    y = torch.from_numpy(rng.normal(size=20))
+    pairs = Pairs.of(torch.from_numpy(x), torch.tensor(columns), 2)
+    logs = torch.linspace(-0.5, 0.3, 4, dtype=torch.float64)
     _, slope = process.loss(logs, pairs, y)
     for index, found in enumerate(slope):
         beside = torch.zeros_like(logs)

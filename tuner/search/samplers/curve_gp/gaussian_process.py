@@ -32,14 +32,24 @@ class GaussianProcess:
 
     Args:
         length_scales: [d], the likeliest ones before anything is known; inputs are about 0 to 1.
+        columns: [c], which of them each column of the inputs has; one column each by default.
+            Columns that are one choice in unary form share one: their squared distance is then
+            the Hamming distance, 2 where choices differ.
         has_groups: Whether inputs have one more column, with the number of a point's group: then
             the function is the sum of one that all groups share and of one of each group's own,
             with the same length scales (a hierarchy as in Swersky, Snoek and Adams,
             arXiv:1406.3896, where the groups are training curves).
     """
 
-    def __init__(self, length_scales: Sequence[float], *, has_groups: bool = False) -> None:
+    def __init__(
+        self,
+        length_scales: Sequence[float],
+        *,
+        columns: Sequence[int] | None = None,
+        has_groups: bool = False,
+    ) -> None:
         self._d = len(length_scales)
+        self._columns = torch.tensor(range(self._d) if columns is None else columns)
         spreads = [_VARIANCE_PRIOR[1], _NOISE_PRIOR[1], *(_LENGTH_SPREAD for _ in length_scales)]
         means = [_VARIANCE_PRIOR[0], _NOISE_PRIOR[0], *map(math.log, length_scales)]
         if has_groups:
@@ -58,11 +68,11 @@ class GaussianProcess:
         """Finds the likeliest parameters, from the ones that it has.
 
         Args:
-            x: [n, d], or [n, d + 1] with groups, inputs.
+            x: [n, c], or [n, c + 1] with groups, inputs.
             y: [n], outputs, with mean 0 and variance 1.
             n_steps: Of the optimizer (L-BFGS), at most.
         """
-        outputs, pairs = torch.from_numpy(y), Pairs.of(torch.from_numpy(x), self._d)
+        outputs, pairs = torch.from_numpy(y), Pairs.of(torch.from_numpy(x), self._columns, self._d)
         logs = self._logs.clone()
         optimizer = torch.optim.LBFGS([logs], max_iter=n_steps, line_search_fn="strong_wolfe")
 
@@ -81,7 +91,7 @@ class GaussianProcess:
         """The process once something was observed.
 
         Args:
-            x: [n, d], or [n, d + 1] with groups, inputs.
+            x: [n, c], or [n, c + 1] with groups, inputs.
             y: [n], outputs.
         """
         logs, points = self._logs, torch.from_numpy(x)
@@ -140,18 +150,18 @@ class GaussianProcess:
         return self._kernel(logs, x, x) + _noise(logs) * torch.eye(len(x), dtype=torch.float64)
 
     def _kernel(self, logs: torch.Tensor, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        d = self._d
-        scales = logs[2 : 2 + d].exp()
+        d, c = self._d, len(self._columns)
+        scales = logs[2 : 2 + d].exp()[self._columns]
         # Not by a product of matrices, which rounds away what lies close together.
         apart = torch.cdist(
-            x[:, :d] / scales,
-            other[:, :d] / scales,
+            x[:, :c] / scales,
+            other[:, :c] / scales,
             compute_mode="donot_use_mm_for_euclid_dist",
         )
         kernel = logs[0].exp() * _matern(_SQRT_5 * apart)
-        if x.shape[1] == d:
+        if x.shape[1] == c:
             return kernel
-        is_same = x[:, None, d] == other[None, :, d]
+        is_same = x[:, None, c] == other[None, :, c]
         return kernel * torch.where(is_same, 1.0, torch.sigmoid(-logs[2 + d]))
 
 
@@ -160,7 +170,7 @@ class Pairs:
     """What does not change with the parameters.
 
     Attributes:
-        squares: [d, n * n], of the differences of points, by input.
+        squares: [d, n * n], of the distances of points, by length scale.
         is_same: [n, n], whether points are of the same group; None where there are no groups.
     """
 
@@ -168,11 +178,19 @@ class Pairs:
     is_same: torch.Tensor | None
 
     @classmethod
-    def of(cls, x: torch.Tensor, d: int) -> Pairs:
-        columns = x[:, :d].T
-        squares = (columns[:, :, None] - columns[:, None, :]).square().reshape(d, -1)
-        has_groups = x.shape[1] > d
-        return cls(squares=squares, is_same=x[:, None, d] == x[None, :, d] if has_groups else None)
+    def of(cls, x: torch.Tensor, columns: torch.Tensor, d: int) -> Pairs:
+        """
+        Args:
+            x: [n, c], or [n, c + 1] with groups, inputs.
+            columns: [c], which length scale each column has.
+            d: How many there are.
+        """
+        c, n = len(columns), len(x)
+        values = x[:, :c].T
+        by_column = (values[:, :, None] - values[:, None, :]).square().reshape(c, n * n)
+        squares = torch.zeros(d, n * n, dtype=x.dtype).index_add_(0, columns, by_column)
+        is_same = x[:, None, c] == x[None, :, c] if x.shape[1] > c else None
+        return cls(squares=squares, is_same=is_same)
 
 
 def _matern(far: torch.Tensor) -> torch.Tensor:
@@ -204,7 +222,7 @@ class Posterior:
         """What the noiseless function is at other points.
 
         Args:
-            x: [m, d], or [m, d + 1] with groups, inputs.
+            x: [m, c], or [m, c + 1] with groups, inputs.
 
         Returns:
             [m] means and [m] standard deviations.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import optuna
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -27,6 +27,9 @@ MAX_POINTS = 300
 #: Before anything is known: in parts of a parameter's range, and of the logarithm of the last step.
 _LENGTH_OF_PARAMETER = 0.6
 _LENGTH_OF_STEPS = 0.5
+#: Of a parameter with choices, in unary form: two choices are then as far apart, in the mean of
+#: squares, as two values that are drawn at random from a range (2 in place of 1/6).
+_LENGTH_OF_CHOICE = _LENGTH_OF_PARAMETER * math.sqrt(12.0)
 #: Its parameters are found anew when there are so many times the trials.
 _REFIT_AT = 1.2
 _N_UNIFORM = 500
@@ -47,7 +50,9 @@ class CurveGPSampler(BaseSampler):
     next configuration is the one with the largest expected improvement (Jones, Schonlau and Welch,
     1998) at the last step. Trials that run count as if they ended as predicted, so that several
     asked for at a time differ (the kriging believer; Ginsbourger, Le Riche and Carraro, 2010).
-    One that broke a constraint counts as the worst.
+    One that broke a constraint counts as the worst. Choices are compared by Hamming distance with a
+    length each (Hutter, Hoos and Leyton-Brown, 2011; the categorical kernels of CoCaBO,
+    arXiv:1906.08878, and CASMOPOLITAN, arXiv:2102.07188, are built on the same distance).
 
     Args:
         seed: Of its random numbers.
@@ -78,7 +83,7 @@ class CurveGPSampler(BaseSampler):
         #: Draws what the model does not suggest.
         self.independent: BaseSampler = RandomSampler(seed=seed)
         self._model: GaussianProcess | None = None
-        self._columns = 0
+        self._columns: list[int] = []
         self._n_fitted = 0
         self._encoding: Encoding | None = None
 
@@ -141,7 +146,7 @@ class CurveGPSampler(BaseSampler):
         x = inputs([*points, *bad], steps, encoding.row)
         scores = np.array([each.score for each in [*points, *bad]])
         y = (scores - scores.mean()) / (scores.std() or 1.0)
-        model = self._learned(x, y, n_trials=max(each.number for each in trials) + 1)
+        model = self._learned(x, y, encoding, n_trials=max(each.number for each in trials) + 1)
         known = model.given(x, y)
         running = [each for each in trials if each.state is TrialState.RUNNING]
         # Where trials are going to end, as far as can be said.
@@ -152,7 +157,7 @@ class CurveGPSampler(BaseSampler):
             believed, _ = known.predict(rows)
             known = model.given(np.vstack([x, rows]), np.append(y, believed))
         leaders = np.stack([encoding.row(each) for each in _leaders(points)])
-        candidates = self._candidates(leaders)
+        candidates = self._candidates(leaders, encoding)
         gains = expected_improvement(*known.predict(_at_the_end(candidates)), best)
         promising = candidates[np.argsort(-gains)[:_N_DECODED]]
         # What is suggested is what was judged: whole numbers and choices.
@@ -166,27 +171,36 @@ class CurveGPSampler(BaseSampler):
             self._encoding = Encoding(space)
         return self._encoding
 
-    def _learned(self, x: Array, y: Array, n_trials: int) -> GaussianProcess:
+    def _learned(self, x: Array, y: Array, encoding: Encoding, *, n_trials: int) -> GaussianProcess:
         from tuner.search.samplers.curve_gp.gaussian_process import (
             GaussianProcess,  # torch takes seconds.
         )
 
         # Several threads may ask (Optuna's n_jobs): each goes on with the model that it found.
         model = self._model
-        if model is None or self._columns != x.shape[1]:
-            lengths = [_LENGTH_OF_PARAMETER] * (x.shape[1] - 1) + [_LENGTH_OF_STEPS]
-            model, self._n_fitted = GaussianProcess(lengths), 0
-            self._model, self._columns = model, x.shape[1]
+        columns = [*encoding.columns, len(encoding.space)]
+        if model is None or self._columns != columns:
+            lengths = [*encoding.length_scales, _LENGTH_OF_STEPS]
+            model, self._n_fitted = GaussianProcess(lengths, columns=columns), 0
+            self._model, self._columns = model, columns
         if n_trials >= self._n_fitted * _REFIT_AT:
             model.fit(x, y)
             self._n_fitted = n_trials
         return model
 
-    def _candidates(self, leaders: Array) -> Array:
+    def _candidates(self, leaders: Array, encoding: Encoding) -> Array:
+        """[m, d], anywhere and near the leaders, of whose choices one changes in the mean."""
         anywhere = self._rng.random((_N_UNIFORM, leaders.shape[1]))
         near = np.repeat(leaders, _N_NEAR_EACH, axis=0)
         near = near + self._rng.normal(0.0, _NEAR, size=near.shape)
-        return np.clip(np.vstack([anywhere, near]), 0.0, 1.0)
+        for columns in encoding.choices:
+            is_changed = self._rng.random(len(near)) < 1.0 / len(encoding.choices)
+            near[np.ix_(is_changed, columns)] = self._rng.random((is_changed.sum(), len(columns)))
+        rows = np.clip(np.vstack([anywhere, near]), 0.0, 1.0)
+        for columns in encoding.choices:
+            # What is judged is a choice, not a point between some.
+            rows[:, columns] = np.eye(len(columns))[rows[:, columns].argmax(axis=1)]
+        return rows
 
 
 class Encoding:
@@ -200,6 +214,21 @@ class Encoding:
         self.space = dict(space)
         self._transform = SearchSpaceTransform(self.space, transform_0_1=True)
         self._rows: dict[int, Array] = {}
+        #: Which parameter each column is of.
+        self.columns = [int(place) for place in self._transform.encoded_column_to_column]
+        is_choice = [isinstance(each, CategoricalDistribution) for each in self.space.values()]
+        #: Before anything is known, by parameter.
+        self.length_scales = [
+            _LENGTH_OF_CHOICE if each else _LENGTH_OF_PARAMETER for each in is_choice
+        ]
+        #: The columns of each parameter with choices, one for each choice.
+        self.choices = [
+            columns
+            for columns, each in zip(
+                self._transform.column_to_encoded_columns, is_choice, strict=True
+            )
+            if each
+        ]
 
     def row(self, trial: FrozenTrial) -> Array:
         """[d], of a trial, whose parameters no longer change."""
