@@ -12,6 +12,7 @@ import pytest
 from tuner.errors import ConfigError
 from tuner.frameworks.optuna_programs.execution import NotReached, OptunaProgram, load
 from tuner.frameworks.optuna_programs.translation import Translation, problem_of, translate
+from tuner.tracking.registry import TRACKERS
 
 Read = Callable[[str], Translation]
 
@@ -163,6 +164,27 @@ def test_a_storage_is_named_by_its_url(read: Read) -> None:
 def test_what_is_not_used_is_named(read: Read, text: str, words: str) -> None:
     found = read(f"optuna.{text}")
     assert any(each.startswith(words) for each in found.not_used), found.not_used
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("MLflowCallback", "track.mlflow=URI"),
+        ("TensorBoardCallback", "track.tensorboard=FOLDER"),
+        ("WeightsAndBiasesCallback", "track.wandb=PROJECT"),
+    ],
+)
+def test_a_callback_that_writes_runs_is_sent_to_the_tracker(
+    read: Read, name: str, key: str
+) -> None:
+    # By name: importing the real ones takes their trackers' packages.
+    found = read(
+        f"class {name}:\n    def __call__(self, study, trial): pass\n"
+        f"optuna.create_study().optimize(objective, callbacks=[{name}()])"
+    )
+    (text,) = found.not_used
+    assert text == f"callback {name}: the tuner writes these runs itself. Add --set {key}"
+    assert key.partition("=")[0].removeprefix("track.") in TRACKERS.names
 
 
 def test_a_class_of_the_program_is_named_as_not_used(read: Read) -> None:

@@ -21,6 +21,12 @@ from tuner.search.samplers.registry import SAMPLERS
 
 _CONSTRAINTS = "constraints_func"
 _CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCrossover)
+#: Callbacks of optuna_integration that write runs, and the keys of a study file for it.
+_TRACKERS = {
+    "MLflowCallback": "track.mlflow=URI",
+    "TensorBoardCallback": "track.tensorboard=FOLDER",
+    "WeightsAndBiasesCallback": "track.wandb=PROJECT",
+}
 #: How often a trial is restarted where the program allows any number.
 _RETRIES = 3
 
@@ -190,10 +196,7 @@ class _Translator:
         for callback in self._call.get("callbacks") or ():
             limit = _trial_limit(callback)
             if limit is None:
-                self._not_used.append(
-                    f"callback {_name(callback)}: it would run in Optuna's own loop. Use "
-                    "trial.study.stop() in the objective, or the hooks on_best and on_finish"
-                )
+                self._not_used.append(_unused_callback(_name(callback)))
                 continue
             n_trials = limit if n_trials is None else min(limit, n_trials)
             self._used.append(f"MaxTrialsCallback({limit})")
@@ -251,6 +254,15 @@ def _trial_limit(callback: Callable[..., object]) -> int | None:
     n_trials, states = found.get("_n_trials"), found.get("_states")
     counts_ended = states is None or TrialState.COMPLETE in states
     return n_trials if counts_ended and isinstance(n_trials, int) else None
+
+
+def _unused_callback(name: str) -> str:
+    if name in _TRACKERS:
+        return f"callback {name}: the tuner writes these runs itself. Add --set {_TRACKERS[name]}"
+    return (
+        f"callback {name}: it would run in Optuna's own loop. Use trial.study.stop() in the "
+        "objective, or the hooks on_best and on_finish"
+    )
 
 
 def _name(callback: object) -> str:
