@@ -46,7 +46,7 @@ pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
 test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks servers
-	FUZZ_EXAMPLES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The marker expression replaces the one in pyproject.toml, which leaves nightly tests out.
 nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks servers

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from docs.generate.__main__ import schema
 from tests.unit.config import test_mistakes, test_trial_mistakes
 from tests.unit.config.study_mutations import SEEDS, spoilt_values
+from tests.unit.config.test_fuzz import N_EXAMPLES
 from tests.unit.config.wrong_values import RAW
 from tests.unit.search_spaces import test_schema, test_shorthands
 from tuner.cli.main import app
@@ -355,7 +356,7 @@ def _at(document: Any, path: tuple[str, ...]) -> dict[str, Any]:
 
 @pytest.mark.slow
 @settings(
-    max_examples=400,
+    max_examples=N_EXAMPLES,
     deadline=None,
     derandomize=True,
     database=None,

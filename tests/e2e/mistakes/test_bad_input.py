@@ -87,17 +87,7 @@ def test_wrong_space(study_folder: StudyFolder) -> None:
     )
 
 
-TPE_ARGUMENTS = (
-    "consider_prior, prior_weight, consider_magic_clip, consider_endpoints, n_startup_trials, "
-    "n_ei_candidates, seed, multivariate, group, warn_independent_sampling, constant_liar"
-)
-
-
-ASHA_ARGUMENTS = (
-    "min_resource, reduction_factor, min_early_stopping_rate, bootstrap_count, mode, check_order"
-)
-
-
+#: Each message of a name or an argument: tests/unit/search.
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -106,36 +96,6 @@ ASHA_ARGUMENTS = (
             "sampler.name is 'tpee', but must be one of brute_force, cma_es, cmaes, curve_gp, gp, "
             "grid, nsgaii, nsgaiii, partial_fixed, qmc, random, tpe. Did you mean 'tpe'?",
             id="sampler",
-        ),
-        pytest.param(
-            "sampler={name: tpe, n_startup: 3}",
-            "sampler.n_startup is not an argument of tpe. Did you mean 'n_startup_trials'? "
-            f"The arguments of tpe are {TPE_ARGUMENTS}.",
-            id="sampler-argument",
-        ),
-        pytest.param(
-            "sampler={name: tpe, n_startup_trials: few}",
-            "sampler.n_startup_trials is 'few', but must be a whole number.",
-            id="sampler-argument-type",
-        ),
-        pytest.param(
-            "pruner=ash",
-            "pruner.name is 'ash', but must be one of asha, freeze_thaw, hyperband, median, none, "
-            "nop, optuna_hyperband, patient, pbt, percentile, successive_halving, "
-            "threshold, wilcoxon. Did you mean 'asha'?",
-            id="pruner",
-        ),
-        pytest.param(
-            "pruner=pasha",
-            "pruner.name is 'pasha', a pruner that was removed. Use asha, or auto for what suits "
-            "the study; a study that ran with it goes on with either.",
-            id="removed-pruner",
-        ),
-        pytest.param(
-            "pruner={name: asha, min_ressource: 3}",
-            "pruner.min_ressource is not an argument of asha. Did you mean 'min_resource'? "
-            f"The arguments of asha are {ASHA_ARGUMENTS}.",
-            id="pruner-argument",
         ),
         pytest.param(
             "pruner={name: asha, reduction_factor: 1}",

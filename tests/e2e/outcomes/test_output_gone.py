@@ -37,7 +37,13 @@ def in_shell(folder: StudyFolder, command: list[str], rest: str) -> Ended:
     return folder._start(["bash", "-c", f"{shlex.join(command)} {rest}"]).wait()
 
 
-@pytest.mark.parametrize("rest", ["> /dev/full", "> /dev/full 2>&1", "2> /dev/full", ">&-"])
+#: Both streams at once by day, each of them by night.
+ONE_STREAM = [
+    pytest.param(rest, marks=pytest.mark.nightly) for rest in ("> /dev/full", "2> /dev/full")
+]
+
+
+@pytest.mark.parametrize("rest", ["> /dev/full 2>&1", ">&-", *ONE_STREAM])
 def test_full_disk_under_the_output(folder: StudyFolder, rest: str) -> None:
     folder.write("go", "")
     ended = in_shell(folder, RUN, rest)
@@ -62,7 +68,11 @@ def test_other_commands_say_that_the_disk_is_full(folder: StudyFolder) -> None:
     assert ended.err == "The output cannot be written: No space left on device.\n"
 
 
-@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+#: Lines are written to a dumb terminal as to a pipe, whose reader goes away by day.
+DUMB = pytest.param("dumb", marks=pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", DUMB])
 def test_terminal_that_is_closed(folder: StudyFolder, term: str) -> None:
     """The kernel sends SIGHUP to all that runs in it, and from then on writing is EIO."""
     pid, terminal = pty.fork()

@@ -211,6 +211,8 @@ def test_program_of_a_page_is_pruned(page: str, study_folder: StudyFolder) -> No
     assert (attempt.outcome, attempt.cause) == ("pruned", "pruner"), attempt.detail
 
 
+#: By day, the same pages as functions; `test_killed_and_started_again` kills scripts.
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("page", "edits"),
     [

@@ -106,7 +106,14 @@ def test_winners_are_resumed_and_no_step_is_done_twice(study_folder: StudyFolder
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("pruner", [ASHA, FREEZE_THAW], ids=["asha", "freeze_thaw"])
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        pytest.param(ASHA, id="asha"),
+        # By day: `test_a_dispatcher_that_starts_anew_at_each_turn_loses_nothing[freeze_thaw]`.
+        pytest.param(FREEZE_THAW, id="freeze_thaw", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_dispatcher_killed_among_paused_trials_loses_none(
     study_folder: StudyFolder, pruner: Mapping[str, object]
 ) -> None:

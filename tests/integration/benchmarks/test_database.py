@@ -93,6 +93,8 @@ def test_dispatcher_runs_played_trials_to_their_last_report(stored: str) -> None
     assert all(len(one.intermediate_values) == N_REPORTS for one in own)
 
 
+#: By day: `test_dispatcher_runs_played_trials_to_their_last_report`.
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_wal", [False, True])
 def test_optuna_runs_the_same_trials(stored: str, is_wal: bool) -> None:
     words = ["trial", "--optuna-trials", "2", "--reports", str(N_REPORTS)]
@@ -136,6 +138,8 @@ def test_chatter_says_what_the_channel_understands(tmp_path: Path) -> None:
     assert finished.values == {OBJECTIVE: value_at(1)}
 
 
+#: By day: `test_chatter_says_what_the_channel_understands`.
+@pytest.mark.nightly
 def test_reports_are_counted_over_the_real_channel(stored: str) -> None:
     words = ["--seconds", "1", "--warm-up", "0", "--slots", "4", "--reports", str(N_REPORTS)]
     args = parse_arguments(["reports", *words, "--stored", str(N_STORED)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from benchmarks.search_quality.record import main
 from benchmarks.search_quality.tasks import LCBENCH_SPACE, read_task
@@ -21,6 +22,8 @@ def test_what_is_recorded_can_be_searched_on(tmp_path: Path) -> None:
     assert task.best >= task.median
 
 
+#: By day: `test_what_is_recorded_can_be_searched_on`, once.
+@pytest.mark.nightly
 def test_the_same_seed_records_the_same(tmp_path: Path) -> None:
     size = ["--data", "cancer", "--configurations", "2", "--epochs", "1"]
     found = []

@@ -151,7 +151,11 @@ def test_every_system_plays(task: Task, name: str) -> None:
     assert played.reported
 
 
-@pytest.mark.parametrize("name", sorted(OURS))
+#: By day: the default alone.
+@pytest.mark.parametrize(
+    "name",
+    [AUTO, *(pytest.param(each, marks=pytest.mark.nightly) for each in sorted({*OURS} - {AUTO}))],
+)
 def test_the_seed_decides(task: Task, name: str) -> None:
     runs = [
         play(seeded(name, task, seed), task, n_workers=2, restart_s=0.5, n_medians=5.0)

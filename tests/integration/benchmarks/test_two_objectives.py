@@ -96,7 +96,11 @@ def test_costs() -> None:
 # -- searches --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+#: By day: the default alone.
+BY_NIGHT = [pytest.param(each, marks=pytest.mark.nightly) for each in SYSTEMS if each != AUTO]
+
+
+@pytest.mark.parametrize("name", [AUTO, *BY_NIGHT])
 def test_every_system_plays(task: CostTask, name: str) -> None:
     played = play(seeded(name, task, 1), task, n_workers=2, restart_s=0.5, n_medians=4.0)
     assert played.n_trials > 2

@@ -105,7 +105,13 @@ def test_nothing_lives_on_after_kill_9(
 
 
 @pytest.mark.parametrize(
-    "study_text", [STUDY, SILENT, COMMANDS], ids=["sleep", "loop-in-c", "command"]
+    "study_text",
+    [
+        # By day: where nothing of it hears a signal.
+        pytest.param(STUDY, id="sleep", marks=pytest.mark.nightly),
+        pytest.param(SILENT, id="loop-in-c"),
+        pytest.param(COMMANDS, id="command"),
+    ],
 )
 def test_nor_where_its_guardian_is_killed_with_it(
     dispatcher: subprocess.Popen[bytes], tmp_path: Path

@@ -12,7 +12,7 @@ import pytest
 from tuner.trials.checkpoints import CheckpointFolder
 
 REPOSITORY = Path(__file__).parents[3]
-N_SAVES = 120
+N_SAVES = 50
 #: Saves, and loads what is there, as fast as it can; an error ends it.
 WRITER = """
 import sys, pathlib, torch
@@ -36,7 +36,7 @@ for step in range(int(n_saves)):
 """
 
 
-@pytest.mark.parametrize(("kind", "n_saves"), [("file", N_SAVES), ("sharded", 60)])
+@pytest.mark.parametrize(("kind", "n_saves"), [("file", N_SAVES), ("sharded", 25)])
 def test_each_save_of_both_succeeds(tmp_path: Path, kind: str, n_saves: int) -> None:
     folder = tmp_path / "checkpoints"
     writers = [

@@ -2,11 +2,14 @@
 
 import pytest
 
-from benchmarks.stopping import SYSTEMS, measure
+from benchmarks.stopping import SYSTEMS, TUNER, measure
+
+#: By day: the tuner alone.
+BY_NIGHT = [pytest.param(each, marks=pytest.mark.nightly) for each in SYSTEMS if each != TUNER]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", [TUNER, *BY_NIGHT])
 def test_each_tenth_is_measured(system: str) -> None:
     measured = measure(system, 20)
     assert [n_stored for n_stored, _ in measured] == list(range(2, 21, 2))

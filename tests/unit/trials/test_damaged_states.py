@@ -15,7 +15,7 @@ import torch
 from tuner.trials.checkpoints import CheckpointFolder
 
 SECTOR_BYTES = 512
-N_STATES = 120
+N_STATES = 60
 
 
 def a_state(step: int) -> dict[str, Any]:
