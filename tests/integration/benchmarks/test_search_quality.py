@@ -13,6 +13,7 @@ import pytest
 from optuna.pruners import HyperbandPruner
 from optuna.samplers import RandomSampler
 
+from benchmarks.choices import KERNELS, judged, sample
 from benchmarks.search_quality.__main__ import main
 from benchmarks.search_quality.beginning import COUNTS, regrets
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
@@ -282,3 +283,16 @@ def test_the_best_of_the_first_ones_is_better_where_they_cover_the_space(task: T
     # The largest momentum of four is in the highest quarter, and the value grows with it.
     assert ours[0] < drawn[0]
     assert list(ours) == sorted(ours, reverse=True)
+
+
+def test_a_model_of_choices_is_compared_with_the_truth(task: Task) -> None:
+    drawn = sample(WAYS["categories"](task), 340, seed=0)
+    assert len(drawn.encoding.choices) == 5
+    before, now = (
+        judged(next(k for name, k in KERNELS.items() if word in name), drawn, 40)
+        for word in ("before", "now")
+    )
+    # The value is the momentum, which is no choice: whatever the choices, it says it all.
+    assert now[0] > 0.8
+    assert now[0] > before[0]
+    assert now[1] > before[1]
