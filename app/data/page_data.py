@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -16,6 +17,8 @@ from tuner.app.data.convergence.rungs import read_rungs
 from tuner.app.data.devices.history import SETTLED_S, DeviceHistory
 from tuner.app.data.devices.leases import GrowingLeases, Leases
 from tuner.app.data.devices.trial_use import TrialUse, held_by, read_trial_use
+from tuner.app.data.metrics.curves import Reports, read_reports
+from tuner.app.data.metrics.stored import GrowingFigures, StoredFigures
 from tuner.app.data.overview import StudyLine, read_overview
 from tuner.app.data.trials.columns import GrowingTrials, TrialColumns
 from tuner.app.data.trials.costs import (
@@ -70,6 +73,7 @@ class Look:
         self._leases: dict[StoredStudy | None, GrowingLeases] = {}
         self._curves: dict[StoredStudy, GrowingCurves] = {}
         self._params: dict[StoredStudy, GrowingParams] = {}
+        self._figures: dict[StoredStudy, GrowingFigures] = {}
         self._lock = threading.Lock()
         self.kept = Kept()
 
@@ -139,6 +143,20 @@ class Look:
     def lineage(self, study: StoredStudy) -> Lineage | None:
         """Who took whose place in a population; None where the study has none."""
         return self._database.read(lambda connection: read_lineage(connection, study.id))
+
+    def stored_figures(
+        self, study: StoredStudy, trials: TrialColumns
+    ) -> Mapping[int, StoredFigures]:
+        """Last metrics, numeric attributes and numbers of reports, by trial id."""
+        with self._lock:
+            growing = self._figures.setdefault(study, GrowingFigures())
+        return self._database.read(lambda connection: growing.refresh(connection, trials))
+
+    def reports(self, study: StoredStudy, value_name: str, trials: TrialColumns) -> Reports:
+        """All metrics of some trials, by trial id."""
+        return self._database.read(
+            lambda connection: read_reports(connection, study.id, value_name, trials.ids.tolist())
+        )
 
     def leases(self, study: StoredStudy | None, now: datetime) -> Leases:
         """Of one study, or of all."""

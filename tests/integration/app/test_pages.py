@@ -20,7 +20,7 @@ from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
 PAGES = (
-    *("studies", "convergence", "curves", "parameters"),
+    *("studies", "convergence", "curves", "metrics", "parameters"),
     *("trials", "compare", "devices", "best", "control"),
 )
 FLOAT = optuna.distributions.FloatDistribution(0, 1)

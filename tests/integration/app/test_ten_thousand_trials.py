@@ -71,6 +71,17 @@ def test_learning_curves() -> None:
     assert any(trace["name"] == "trial 7" for trace in figure["data"])
 
 
+@pytest.mark.parametrize("view", ["trials", "steps", "distribution", "trials per hour"])
+def test_metrics(view: str) -> None:
+    test = shown("metrics", view=view)
+    (figure,) = figures(test)
+    if view == "trials":
+        assert {trace["type"] for trace in figure["data"]} == {"scattergl"}
+    if view == "steps":
+        assert f"of {N_TRIALS} trials: of the 20 best, the 20 newest" in captions(test)
+        assert len(figure["data"]) <= 60
+
+
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.value)
 def test_parameters(kind: Kind) -> None:
     test = shown("parameters", figure=kind.value)

@@ -1,0 +1,1 @@
+"""Any figure of trials: their metrics, costs and attributes, and how they are distributed."""
