@@ -53,11 +53,14 @@ REPEATED = {name: each for name, each in ALL.items() if not name.startswith("fre
 
 def each_of(pruners: dict[str, MakePruner]) -> pytest.MarkDecorator:
     """`make check` tries the default alone; freeze-thaw fits a model hundreds of times."""
-    cases = [
-        pytest.param(each, id=name, marks=[] if name.startswith("asha") else [pytest.mark.slow])
-        for name, each in pruners.items()
-    ]
+    cases = [pytest.param(each, id=name, marks=_marks(name)) for name, each in pruners.items()]
     return pytest.mark.parametrize("make_pruner", cases)
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    if name.startswith("freeze_thaw-length"):
+        return [pytest.mark.nightly]  # By day: `freeze_thaw`, which learns the length.
+    return [] if name.startswith("asha") else [pytest.mark.slow]
 
 
 promoting = each_of(PROMOTING)

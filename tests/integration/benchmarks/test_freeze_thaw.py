@@ -7,6 +7,8 @@ import pytest
 from benchmarks.freeze_thaw import Waiting, main, time_decisions
 
 
+#: By day: `test_its_table`, and tests/contract/search for the decisions themselves.
+@pytest.mark.nightly
 def test_each_decision_is_timed_and_the_first_of_a_start_apart() -> None:
     timed = time_decisions(12, n_decisions=3, n_repeats=2)
     assert (len(timed.fitted), len(timed.others)) == (2, 6)

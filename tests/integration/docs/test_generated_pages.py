@@ -24,7 +24,14 @@ def test_page_is_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text() == PAGES[name], "The page is out of date: make pages"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+#: Imports of ten seconds. By day: `test_page_is_up_to_date`, which reads their sources.
+HEAVY = ("keras", "lightning", "transformers", "accelerate")
+BY_COST = [
+    pytest.param(name, marks=[pytest.mark.nightly] * name.endswith(HEAVY)) for name in PACKAGES
+]
+
+
+@pytest.mark.parametrize("package", BY_COST)
 def test_every_public_name_has_a_section(package: str) -> None:
     page = PAGES["training-api.md"]
     section = page.partition(f"\n## {PACKAGES[package]}\n")[2].partition("\n## ")[0]
