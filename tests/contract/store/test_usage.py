@@ -161,6 +161,7 @@ def test_new_samples_stay_as_they_are(store: Store) -> None:
     assert spans == {(-30, 10), *((second, 1) for second in range(-20, 0))}
 
 
+@pytest.mark.slow
 def test_what_a_dispatcher_has_left_is_rolled_up_by_a_later_one(store: Store) -> None:
     first = store.recorder()
     write_samples(first, NOW_S, NOW_S + 20)

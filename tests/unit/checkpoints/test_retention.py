@@ -161,6 +161,7 @@ def best_of(study: Sequence[EndedTrial]) -> set[int]:
     return {good[trial.number].number for trial in best}
 
 
+@pytest.mark.slow
 @given(study=studies() | studies(2), rule=RULES, sizes=ALL_SIZES)
 def test_needed_and_best_stay_and_the_limit_holds_where_it_can(
     study: list[EndedTrial], rule: RetentionRule, sizes: dict[int, int]
@@ -182,11 +183,13 @@ def test_needed_and_best_stay_and_the_limit_holds_where_it_can(
         assert len(set(good) - gone) <= max(rule.n_best, len(ranking.best))
 
 
+@pytest.mark.slow
 @given(study=studies() | studies(2))
 def test_best_is_what_optuna_finds(study: list[EndedTrial]) -> None:
     assert rank(study).best == best_of(study)
 
 
+@pytest.mark.slow
 @given(study=studies() | studies(2))
 def test_each_trial_is_either_expendable_or_best(study: list[EndedTrial]) -> None:
     ranking = rank(study)
@@ -204,6 +207,7 @@ def test_what_an_old_view_removes_a_new_one_would_too(
     assert old_view <= set(choose(rank([*study, *new]), sizes, by_rule).trials)
 
 
+@pytest.mark.slow
 @given(study=studies(), sizes=ALL_SIZES, max_bytes=st.integers(1, 60))
 def test_losers_go_before_better_ones(
     study: list[EndedTrial], sizes: dict[int, int], max_bytes: int

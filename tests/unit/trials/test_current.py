@@ -50,6 +50,7 @@ def test_best_parameters_win_over_defaults(storage: str) -> None:
     assert trial.suggest_float("lr", 0, 1) == 0.2
 
 
+@pytest.mark.slow
 def test_storage_and_study_come_from_the_environment(
     storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,6 +59,7 @@ def test_storage_and_study_come_from_the_environment(
     assert tuner.current().params.lr == 0.5
 
 
+@pytest.mark.slow
 def test_several_studies_are_listed_where_none_is_named(storage: str) -> None:
     with pytest.raises(StoreError, match="holds small, tall"):
         tuner.current(storage=storage)
@@ -91,6 +93,7 @@ def test_attributes_are_kept_for_the_script() -> None:
     assert (trial.user_attrs, trial.constraints) == ({"note": 1}, {"memory": -1.0})
 
 
+@pytest.mark.slow
 def test_each_configuration_has_its_own_checkpoints(storage: str) -> None:
     tuner.current().save_checkpoint({"width": 8}, step=1)
     active.context = None
