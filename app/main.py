@@ -41,6 +41,7 @@ def main() -> None:
     ]
     titles = [title for _, title, _ in _PAGES]
     st.session_state[shell.TRIALS_PAGE_KEY] = pages[titles.index("Trials")]
+    st.session_state[shell.COMPARE_PAGE_KEY] = pages[titles.index("Compare")]
     chosen = st.navigation(pages)
     shell.guarded(shell.sidebar)()
     st.set_page_config(page_title=shell.tab_title(chosen.title), layout="wide")

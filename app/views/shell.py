@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
+from tuner.app.data.compare.trials import MAX_COMPARED, MIN_COMPARED
 from tuner.app.data.page_data import Look, look_at
 from tuner.config.sections.confirm import is_confirmation
 from tuner.errors import StoreError, TunerError
@@ -24,9 +25,10 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 
 STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
-#: Where the page of trials is kept, for those that lead to it.
-TRIALS_PAGE_KEY = "page of trials"
-_LEAVE_KEY = "leave for the page of trials"
+#: Where pages are kept, for those that lead to them.
+TRIALS_PAGE_KEY, COMPARE_PAGE_KEY = "page of trials", "page of comparisons"
+#: The key of the page for which this one is left, and what its address says.
+_LEAVE_KEY = "leave for another page"
 #: What the address names, where the database has no such study, or it is no trial's number.
 _MISSING_KEY, _BAD_TRIAL_KEY = "missing study", "bad trial"
 _FIRST_LOOK_KEY = "first look for the database"
@@ -244,18 +246,37 @@ def choose_trial(number: int | None) -> None:
 def open_trial(number: int) -> None:
     """From a point of a figure on any page: the fragment that is drawn next goes there."""
     choose_trial(number)
-    st.session_state[_LEAVE_KEY] = True
+    st.session_state[_LEAVE_KEY] = (TRIALS_PAGE_KEY, {TRIAL_KEY: str(number)})
+
+
+def compare_button(what: str, chosen: Sequence[str]) -> None:
+    """Leads to the page that compares.
+
+    Args:
+        what: `trials` or `studies`.
+        chosen: Their numbers or names.
+    """
+    st.button(
+        f"Compare {len(chosen)} {what}" if chosen else "Compare",
+        disabled=not MIN_COMPARED <= len(chosen) <= MAX_COMPARED,
+        on_click=_compare,
+        args=(what, list(chosen)),
+        key=f"compare selected {what}",
+    )
+
+
+def _compare(what: str, chosen: list[str]) -> None:
+    named: str | list[str] = ",".join(chosen) if what == "trials" else chosen
+    st.session_state[_LEAVE_KEY] = (COMPARE_PAGE_KEY, {"compare": what, what: named})
 
 
 def _leave() -> None:
-    if st.session_state.pop(_LEAVE_KEY, False) and TRIALS_PAGE_KEY in st.session_state:
-        address = {STUDY_KEY: st.session_state[STUDY_KEY], TRIAL_KEY: str(_chosen())}
-        st.switch_page(st.session_state[TRIALS_PAGE_KEY], query_params=address)
-
-
-def _chosen() -> int:
-    number: int = st.session_state[TRIAL_KEY]
-    return number
+    """Goes to the page for which a click has left this one."""
+    asked = st.session_state.pop(_LEAVE_KEY, None)
+    if asked is not None and asked[0] in st.session_state:
+        page, address = asked
+        address = {STUDY_KEY: st.session_state[STUDY_KEY], **address}
+        st.switch_page(st.session_state[page], query_params=address)
 
 
 def chosen_trial() -> int | None:

@@ -33,7 +33,10 @@ def _table() -> None:
         return
     for line in lines:
         for alert in line.alerts:
-            st.text(f"Alert, study {line.study.name}: {alert.text}.")
+            name = shell.escaped(line.study.name)
+            st.markdown(
+                f"Alert, study [{name}]({_address(line.study.name)}): {shell.escaped(alert.text)}."
+            )
     columns: dict[str, list[object]] = {
         "study": [_address(line.study.name) for line in lines],
         "state": [line.progress.standing.value for line in lines],
@@ -61,8 +64,18 @@ def _table() -> None:
         "progress": progress,
         "best so far": st.column_config.LineChartColumn(help="Over the trials, first objective."),
     }
-    st.dataframe(columns, hide_index=True, placeholder="", column_config=shapes, key="studies")
+    event = st.dataframe(
+        columns,
+        hide_index=True,
+        placeholder="",
+        column_config=shapes,
+        key=f"studies {len(lines)}",
+        on_select="rerun",
+        selection_mode="multi-row",
+    )
     st.caption("The study that the other pages show is chosen at the left.")
+    names = [lines[row].study.name for row in event["selection"]["rows"] if row < len(lines)]
+    shell.compare_button("studies", names)
 
 
 def _address(study: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import streamlit as st
 
+from tuner.app.data.compare.trials import MAX_COMPARED, MIN_COMPARED
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.filters import rows_where
@@ -72,10 +73,15 @@ def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
             bind="query-params",
         )
     titles = _choose_columns(shown)
+    is_for_several = st.toggle("Select several to compare", key="several", bind="query-params")
+
+    def table() -> None:
+        _table(shown, wanted, where, titles, is_for_several=is_for_several)
+
     if is_hidden:
-        shell.guarded(lambda: _table(shown, wanted, where, titles))()
+        shell.guarded(table)()
         return
-    shell.live("trials", lambda: _table(shown, wanted, where, titles))
+    shell.live("trials", table)
     with (
         st.form("open_trial", border=False),
         st.container(horizontal=True, vertical_alignment="bottom"),
@@ -152,7 +158,9 @@ def _new_rows(of: tuple[object, ...]) -> _Rows:
     return rows
 
 
-def _table(shown: Shown, wanted: list[str], where: str, titles: Sequence[str]) -> None:
+def _table(
+    shown: Shown, wanted: list[str], where: str, titles: Sequence[str], *, is_for_several: bool
+) -> None:
     if st.session_state.pop(_REDRAW_KEY, False):
         st.rerun()
     trials = shown.look.trials(shown.study)
@@ -164,18 +172,24 @@ def _table(shown: Shown, wanted: list[str], where: str, titles: Sequence[str]) -
     now = shell.now()
     costs = shown.look.costs(shown.study, now)
     table = table_of(drawn, shown.objectives, params, now, costs)
-    st.dataframe(
+    event = st.dataframe(
         table,
         hide_index=True,
         placeholder="",
-        key=rows.key,
-        on_select=lambda: _open_selected(rows),
-        selection_mode="single-row",
+        key=f"{rows.key} several" if is_for_several else rows.key,
+        on_select="rerun" if is_for_several else lambda: _open_selected(rows),
+        selection_mode="multi-row" if is_for_several else "single-row",
         height=600 if len(rows.numbers) > 15 else "auto",
         column_config=shell.four_digits(table),
         column_order=["trial", *titles] if titles else None,
     )
-    st.caption(f"{len(passed)} of {len(trials)} trials. Select one at its left to open it.")
+    n_passed = f"{len(passed)} of {len(trials)} trials."
+    if is_for_several:
+        st.caption(f"{n_passed} Select {MIN_COMPARED} to {MAX_COMPARED} at their left.")
+        selected = [row for row in event["selection"]["rows"] if row < len(rows.numbers)]
+        shell.compare_button("trials", [str(rows.numbers[row]) for row in selected])
+    else:
+        st.caption(f"{n_passed} Select one at its left to open it.")
     n_new = len(rows.numbers) - rows.n_at_first
     if n_new or n_left_out:
         with st.container(horizontal=True, vertical_alignment="center"):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import optuna
 import pytest
 
-from tests.e2e.browser import assert_no_error_is_shown, dashboard, errors_of
+from tests.e2e.browser import DRAWN, assert_no_error_is_shown, dashboard, errors_of
 from tests.e2e.study_folder import StudyFolder, wait_until
 
 if TYPE_CHECKING:
@@ -84,5 +85,40 @@ def test_a_click_opens_what_was_drawn_and_back_returns_to_the_list(
         arg=[_NUMBER.format(row=0), first],
     )
     assert page.title() == "small: Trials"
+    assert_no_error_is_shown(page)
+    assert errors == []
+
+
+def test_selected_rows_are_compared(folder: StudyFolder, page: Page) -> None:
+    errors = errors_of(page)
+    running = folder.start()
+    wait_until(lambda: "trial 0: started" in running.out, "there is a study")
+    let_end(folder, 4)
+    other = optuna.create_study(
+        storage=f"sqlite:///{folder.path / 'small.db'}", study_name="other", direction="minimize"
+    )
+    other.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    _, where = dashboard(folder, "study.yaml")
+    page.goto(f"{where}/trials?study=small&several=true")
+    page.locator(_NUMBER.format(row=2)).wait_for(state="attached")
+    wanted = sorted(drawn(page, row) for row in (0, 2))
+    assert page.get_by_role("button", name="Compare", exact=True).is_disabled()
+    select(page, 0)
+    let_end(folder, 6)
+    select(page, 2)
+    page.get_by_role("button", name="Compare 2 trials").click()
+    page.get_by_role("heading", name="Compare", exact=True).wait_for()
+    page.wait_for_function("() => new URL(location).searchParams.get('trials')")
+    chosen = page.evaluate("() => new URL(location).searchParams.get('trials')")
+    assert sorted(chosen.split(",")) == wanted
+    page.goto(where)
+    page.locator(_NUMBER.format(row=1)).wait_for(state="attached")
+    for row in (0, 1):
+        select(page, row)
+    page.get_by_role("button", name="Compare 2 studies").click()
+    page.get_by_role("heading", name="Compare", exact=True).wait_for()
+    page.wait_for_selector(DRAWN)
+    names = page.evaluate("() => new URL(location).searchParams.getAll('studies')")
+    assert sorted(names) == ["other", "small"]
     assert_no_error_is_shown(page)
     assert errors == []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page, ViewportSize
 
 _PHONE: ViewportSize = {"width": 390, "height": 844}
-_NAME = '[data-testid="glide-cell-0-{row}"]'
+_NAME = '[data-testid="glide-cell-1-{row}"]'
 
 
 @pytest.mark.parametrize("name", ["plain", "a b & <b>50%</b> #1 ü"])
@@ -40,7 +40,7 @@ def test_the_name_of_a_study_is_shown_and_opens_it(
     assert box is not None
     with page.context.expect_page() as opened:
         # A link is one once the mouse has moved over it.
-        for right in (24, 20):
+        for right in (64, 60):
             page.mouse.move(box["x"] + right, box["y"] + 53)
             page.wait_for_timeout(300)
         page.mouse.down()

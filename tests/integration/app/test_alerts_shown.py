@@ -26,7 +26,8 @@ def test_a_failure_rate_is_shown_on_both(tmp_path: Path, monkeypatch: pytest.Mon
     seeded.add_study(url, "good", [create_trial(value=0.5)] * 6)
     show_database(monkeypatch, url)
     test = opened("studies")
-    assert [each.value for each in test.main.text] == [f"Alert, study bad: {TEXT}."]
+    (alert,) = (each.value for each in test.main.markdown if each.value.startswith("Alert"))
+    assert alert == f"Alert, study [bad](convergence?study=bad): {TEXT}."
     now = datetime.now(UTC)
     with sa.create_engine(url).connect() as connection:
         found = stored_studies(connection)
