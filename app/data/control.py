@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tuner.actions.commands import order, read_limits
 from tuner.actions.config_input import read_given
 from tuner.actions.enqueue import enqueue
+from tuner.actions.note import tags_in, write_note
 from tuner.actions.retry import retry
 from tuner.budget import SECONDS_PER_HOUR
 from tuner.errors import ConfigError
@@ -65,6 +66,11 @@ class Control:
     def retry(self, number: int, now: datetime) -> str:
         done = retry(self.place, number, now, asked_by=self.who)
         return f"Trial {done.new_number} waits, with the parameters of trial {number}."
+
+    def note(self, number: int | None, text: str, tags: str, now: datetime) -> str:
+        """The note and the tags of a trial, or of the study where `number` is None."""
+        write_note(self.place, number, text, tags_in(tags), now, who=self.who)
+        return f"Noted on {'the study' if number is None else f'trial {number}'}."
 
     def enqueue(self, text: str) -> str:
         """Configurations as YAML or JSON; never a file's name: this machine would read it."""

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from tuner.queries.alerts import Alert, find_alerts
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.idle import read_idle_now
+from tuner.queries.notes import Note, read_study_notes
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import StudySummary, read_studies
 from tuner.store.schema.models import AttemptRow, DispatcherRow, LeaseRow
@@ -25,6 +26,8 @@ class StudyLine:
     progress: Progress
     n_devices: int
     alerts: tuple[Alert, ...]
+    #: What somebody has noted on the study itself.
+    note: Note | None
 
     @property
     def fraction(self) -> float | None:
@@ -43,6 +46,7 @@ class StudyLine:
 def read_overview(connection: sa.Connection, now: datetime) -> list[StudyLine]:
     """All studies, the newest first."""
     n_devices = _devices_in_use(connection)
+    notes = read_study_notes(connection)
     lines = []
     for study in read_studies(connection, now):
         progress = read_progress(connection, study)
@@ -52,6 +56,7 @@ def read_overview(connection: sa.Connection, now: datetime) -> list[StudyLine]:
             progress=progress,
             n_devices=sum(n_devices.get(each.id, 0) for each in study.dispatchers),
             alerts=find_alerts(study, progress.standing, progress.reason, idle, now),
+            note=notes.get(study.id),
         )
         lines.append(line)
     return lines[::-1]

@@ -31,6 +31,7 @@ from tuner.app.data.trials.lineage import Lineage, read_lineage
 from tuner.app.data.trials.one_trial import OneTrial, read_trial
 from tuner.app.data.trials.table import GrowingParams, Params
 from tuner.queries.locate import StoredStudy, stored_studies
+from tuner.queries.notes import Note, read_notes
 from tuner.queries.results.best import BestConfiguration
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
 from tuner.queries.rung_trust import read_rung_trust
@@ -198,6 +199,10 @@ class Look:
 
     def present(self, study: StoredStudy, now: datetime) -> Present:
         return self._database.read(lambda connection: read_present(connection, study.id, now))
+
+    def notes(self, study: StoredStudy) -> Mapping[int | None, Note]:
+        """By the number of the trial; None: on the study itself."""
+        return self._database.read(lambda connection: read_notes(connection, study.id))
 
     def asked(self, study: StoredStudy) -> list[Asked]:
         return self._database.read(lambda connection: read_asked(connection, study.id))

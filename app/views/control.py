@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import streamlit as st
 from optuna.trial import TrialState
 
 from tuner.app.data.control import Control, limit_of
 from tuner.app.data.overview import ago
 from tuner.app.views import shell
+from tuner.app.views.notes import note_of
 from tuner.app.views.permission import control_of, door, keep, lock
+from tuner.app.views.requests import do, tell
 from tuner.app.views.shell import Shown
 from tuner.errors import TunerError
 from tuner.queries.study_state import Standing
 from tuner.store.records.commands import Order
 from tuner.terminal.wording import duration
 
-_TOLD_KEY = "control told"
-#: Pages refresh all the time: what was told in one refresh alone would flash up and be gone.
-_TOLD_S = 15.0
 _LIMITS = ("trials", "time", "device_hours", "energy")
 _PENDING_KEY = "budget to confirm"
 
@@ -46,35 +41,8 @@ def _page(shown: Shown) -> None:
             _budget(control, shown)
         with right:
             _enqueue(control)
+    shell.live("study note", lambda: _note(shown))
     shell.live("asked", lambda: _asked(shown))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """What came of a button."""
-
-    text: str
-    is_refusal: bool
-    at_s: float
-
-
-def do(work: Callable[[], str]) -> None:
-    """Runs what a button asks for, and keeps what came of it for `tell`."""
-    try:
-        text, is_refusal = work(), False
-    except TunerError as error:
-        text, is_refusal = str(error), True
-    told = _Told(text=text, is_refusal=is_refusal, at_s=time.monotonic())
-    st.session_state[_TOLD_KEY] = told
-
-
-def tell() -> None:
-    """What came of the last button, for a while."""
-    told: _Told | None = st.session_state.get(_TOLD_KEY)
-    if told is None or time.monotonic() - told.at_s > _TOLD_S:
-        return
-    show = st.error if told.is_refusal else st.success
-    show(told.text)
 
 
 def _present(shown: Shown, control: Control | None) -> None:
@@ -101,6 +69,11 @@ def _present(shown: Shown, control: Control | None) -> None:
         _study_buttons(control, is_paused=bool(present.paused_by), standing=standing)
         # Here, because a button redraws only the fragment that it is in.
         tell()
+
+
+def _note(shown: Shown) -> None:
+    st.subheader("Note")
+    note_of(shown, None)
 
 
 def _amount(name: str, amount: float) -> str:

@@ -17,6 +17,7 @@ from tuner.app.data.trials.profiles import find_profiles, read_operations
 from tuner.app.views import shell
 from tuner.app.views.control import trial_buttons
 from tuner.app.views.figure import show_figure
+from tuner.app.views.notes import note_of
 from tuner.app.views.shell import Shown
 from tuner.queries.checkpoints import ShownCheckpoint
 from tuner.queries.trials.attempts import StoredAttempt
@@ -37,6 +38,7 @@ def show(shown: Shown, number: int) -> None:
         st.warning(f"There is no trial {number} in study {shown.study.name}.")
         return
     _what_became_of_it(found)
+    note_of(shown, number)
     trial_buttons(shown, number, found.trial.state)
     _curves(shown, found)
     _log(found)

@@ -51,6 +51,9 @@ def _table() -> None:
         "active time": [duration(line.progress.spent.time_s) for line in lines],
         "why": [line.progress.reason for line in lines],
     }
+    if any(line.note for line in lines):
+        columns["tags"] = [", ".join(line.note.tags) if line.note else "" for line in lines]
+        columns["note"] = [line.note.text if line.note else "" for line in lines]
     progress = st.column_config.ProgressColumn(
         "progress (%)",
         help="Of the limit of the budget that is nearest its end.",

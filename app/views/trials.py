@@ -23,6 +23,8 @@ _LIST_KEY, _LIST_OF_KEY = "trials-list", "list of trials"
 _OUT_OF_SIGHT = "position: absolute; left: -200vw; visibility: hidden; width: 100%;"
 #: A click into the table reruns the table alone; the page is another one then.
 _REDRAW_KEY = "trials_redraw"
+#: Columns that no parameter is called like.
+_TAGS, _NOTE = "tags (noted)", "note (noted)"
 
 
 def page() -> None:
@@ -72,11 +74,13 @@ def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
             key="where",
             bind="query-params",
         )
+    with_tags = _choose_tags(shown)
     titles = _choose_columns(shown)
     is_for_several = st.toggle("Select several to compare", key="several", bind="query-params")
 
     def table() -> None:
-        _table(shown, wanted, where, titles, is_for_several=is_for_several)
+        choice = _Choice(words=tuple(wanted), where=where, tags=tuple(with_tags))
+        _table(shown, choice, titles, is_for_several=is_for_several)
 
     if is_hidden:
         shell.guarded(table)()
@@ -92,6 +96,19 @@ def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
             st.rerun()
 
 
+def _choose_tags(shown: Shown) -> list[str]:
+    """Trials that have any of them are shown; all where none is chosen."""
+    notes = shown.look.notes(shown.study)
+    of_trials = [note for number, note in notes.items() if number is not None]
+    known = sorted({tag for note in of_trials for tag in note.tags})
+    if not known:
+        return []
+    tags: list[str] = st.pills(
+        "Tags", known, selection_mode="multi", key="tags", bind="query-params"
+    )
+    return tags
+
+
 def _choose_columns(shown: Shown) -> list[str]:
     """Titles in the order in which they were chosen; empty for all."""
     trials = shown.look.trials(shown.study)
@@ -99,6 +116,8 @@ def _choose_columns(shown: Shown) -> list[str]:
     now = shell.now()
     costs = shown.look.costs(shown.study, now)
     titles = titles_of(trials, shown.objectives, params, now, costs)
+    if shown.look.notes(shown.study).keys() - {None}:
+        titles += [_TAGS, _NOTE]
     chosen_titles: list[str] = st.multiselect(
         "Columns",
         titles[1:],
@@ -107,6 +126,15 @@ def _choose_columns(shown: Shown) -> list[str]:
         bind="query-params",
     )
     return chosen_titles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """Which trials are shown."""
+
+    words: tuple[str, ...]
+    where: str
+    tags: tuple[str, ...]
 
 
 @dataclass(kw_only=True)
@@ -158,20 +186,23 @@ def _new_rows(of: tuple[object, ...]) -> _Rows:
     return rows
 
 
-def _table(
-    shown: Shown, wanted: list[str], where: str, titles: Sequence[str], *, is_for_several: bool
-) -> None:
+def _table(shown: Shown, choice: _Choice, titles: Sequence[str], *, is_for_several: bool) -> None:
     if st.session_state.pop(_REDRAW_KEY, False):
         st.rerun()
     trials = shown.look.trials(shown.study)
-    rows = _rows_for((shown.study, tuple(wanted), where))
-    passed = _passed(shown, trials, wanted, where)
+    rows = _rows_for((shown.study, choice))
+    passed = _passed(shown, trials, choice)
     n_left_out = rows.follow(passed, frozenset(trials.numbers.tolist()))
     drawn = trials.where(np.searchsorted(trials.numbers, rows.numbers))
     params = shown.look.params(shown.study, trials)
     now = shell.now()
     costs = shown.look.costs(shown.study, now)
     table = table_of(drawn, shown.objectives, params, now, costs)
+    notes = shown.look.notes(shown.study)
+    if notes.keys() - {None}:
+        of_rows = [notes.get(number) for number in drawn.numbers.tolist()]
+        table[_TAGS] = [", ".join(note.tags) if note else "" for note in of_rows]
+        table[_NOTE] = [note.text if note else "" for note in of_rows]
     event = st.dataframe(
         table,
         hide_index=True,
@@ -200,9 +231,16 @@ def _table(
             )
 
 
-def _passed(shown: Shown, trials: TrialColumns, wanted: list[str], where: str) -> list[int]:
+def _passed(shown: Shown, trials: TrialColumns, choice: _Choice) -> list[int]:
     """Numbers of the trials that pass the filter, the newest first."""
-    some = chosen(trials, wanted)
+    some = chosen(trials, choice.words)
+    where = choice.where
+    if choice.tags:
+        notes = shown.look.notes(shown.study)
+        tagged = [
+            number for number, note in notes.items() if not set(choice.tags).isdisjoint(note.tags)
+        ]
+        some = some.where(np.isin(some.numbers, [each for each in tagged if each is not None]))
     if not where:
         return [int(each) for each in some.numbers]
     params = shown.look.params(shown.study, trials)
