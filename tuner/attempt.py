@@ -87,7 +87,7 @@ class Cause(Enum):
     PROGRAM = "program"
     #: Its ranks did not act alike: they disagreed, or one waited for others that were gone.
     RANKS = "ranks"
-    #: The port where its ranks were to meet was taken by somebody else.
+    #: The port where its ranks were to meet was used by other processes.
     PORT_TAKEN = "port_taken"
     #: Its device is broken, not its program.
     DEVICE_FAULT = "device_fault"

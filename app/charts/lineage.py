@@ -122,7 +122,9 @@ def _told(taken: Taken) -> str:
     origin = taken.origin
     what = "a new configuration"
     if origin.parent is not None:
-        begin = f"at step {origin.step}" if taken.parent is not None else "begun anew"
+        begin = (
+            f"at step {origin.step}" if taken.parent is not None else "started from the beginning"
+        )
         what = f"a copy of trial {origin.parent} {begin}"
     changes = taken.changes.replace(", ", "<br>") or "the same parameters"
     return f"trial {taken.number}: {what},<br>in the place of trial {origin.replaces}<br>{changes}"

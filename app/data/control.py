@@ -53,9 +53,9 @@ class Control:
             order=wanted, trial_number=trial, arguments=arguments or {}, asked_by=self.who
         )
         done = order(self.place, command, now)
-        hearers = ", ".join(done.places) or "nobody now; it holds for the next start"
+        hearers = ", ".join(done.places) or "none now; it is kept for the next start"
         of_what = f"trial {trial}" if trial is not None else f"study {done.study!r}"
-        return f"Asked of {of_what}: {wanted.value}. Who works on it: {hearers}."
+        return f"Sent to {of_what}: {wanted.value}. Dispatchers: {hearers}."
 
     def set_budget(self, name: str, text: str, now: datetime) -> str:
         """`name` is `trials`, `time`, `device_hours` or `energy`."""

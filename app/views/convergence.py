@@ -105,7 +105,7 @@ def _wish(shown: Shown, names: list[str]) -> Wish:
         )
         is_forecast = st.toggle(
             "forecast",
-            help="Where the study ends if trials go on like that.",
+            help="Where the study ends if trials continue like that.",
             key="forecast",
             bind="query-params",
         )

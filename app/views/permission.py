@@ -82,7 +82,7 @@ def _login() -> None:
     if email is None:
         st.button("Log in", on_click=_log_in)
         if problem := st.session_state.pop(_PROBLEM_KEY, None):
-            st.error(f"Nobody can log in here: {problem}")
+            st.error(f"Login does not work: {problem}")
         return
     st.warning(f"{email} is not among those who may ask for something.")
     st.button("Log out", on_click=st.logout)

@@ -90,7 +90,7 @@ def order(
         if wanted.order is Order.SET and not alive:
             if host is not None or pid is not None:
                 key = "--host" if host is not None else "--pid"
-                problem = "is for a study that runs. Nobody works on this one now: leave it out."
+                problem = "is for a running study. No dispatcher runs this one now: leave it out."
                 raise ConfigError(problem, key=key)
             wanted = replace(wanted, kept_over=file_values(place.config, wanted.arguments))
         elif "devices" in wanted.arguments:
@@ -147,7 +147,9 @@ def choose_dispatcher(
     places = ", ".join(f"{one.host} (pid {one.pid})" for one in there or alive)
     if not there:
         key = "--host" if host is not None else "--pid"
-        problem = f"is {host or pid}, where nobody works on this study. Who does: {places}."
+        problem = (
+            f"is {host or pid}, where no dispatcher of this study runs. Dispatchers: {places}."
+        )
         raise ConfigError(problem, key=key)
     if len({one.host for one in there}) > 1:
         raise ConfigError(
@@ -259,7 +261,7 @@ def _refuse_vain(
         _refuse_trial_that_does_not_run(connection, study_id, wanted.trial_number)
     if hearers or wanted.order in (Order.PAUSE, Order.RESUME, Order.SET):
         return
-    raise ConfigError("Nobody works on this study now: there is nothing to stop.")
+    raise ConfigError("No dispatcher runs this study now: there is nothing to stop.")
 
 
 def _refuse_trial_that_does_not_run(connection: sa.Connection, study_id: int, number: int) -> None:

@@ -113,7 +113,7 @@ def retry(
         done = retry_trial(place, number, now, asked_by=whoever_asks())
         print(
             f"Trial {done.new_number} of study {done.study!r} waits, with the parameters of trial "
-            f"{done.trial_number}. Whoever works on the study takes it next.",
+            f"{done.trial_number}. It is the next trial to start.",
             flush=True,
         )
 
@@ -167,12 +167,12 @@ def _order(
     if done.command.kept_over is not None:
         limits = ", ".join(f"{key}={value}" for key, value in done.command.arguments.items())
         print(
-            f"Nobody works on study {done.study!r} now. Kept for its next start: {limits}.",
+            f"No dispatcher runs study {done.study!r} now. Kept for its next start: {limits}.",
             flush=True,
         )
         return done
-    hearers = ", ".join(done.places) or "nobody now; it holds for the next start"
-    print(f"Asked of study {done.study!r}: {name}. Who works on it: {hearers}.", flush=True)
+    hearers = ", ".join(done.places) or "none now; it is kept for the next start"
+    print(f"Sent to study {done.study!r}: {name}. Dispatchers: {hearers}.", flush=True)
     return done
 
 
@@ -194,7 +194,7 @@ def _print_answer(place: Place, done: Ordered) -> None:
             return
         time.sleep(_LOOK_EVERY_S)
     print(
-        f"Asked of {hearer}, which has not answered within {_ANSWER_S:g} s. It does so once it "
+        f"Sent to {hearer}, which has not answered within {_ANSWER_S:g} s. It does so once it "
         "can: tuner status shows its devices.",
         flush=True,
     )

@@ -53,7 +53,7 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
             f"No trial has completed. See what one printed: tuner logs {_log_words(config)}"
         )
     if result.is_interrupted:
-        lines.append(f"Stopped; everything is saved. To go on: {command_line}")
+        lines.append(f"Stopped; everything is saved. To continue: {command_line}")
     return "\n".join(lines)
 
 

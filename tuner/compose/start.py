@@ -90,7 +90,7 @@ def run_study(
         if line := widening_of(config, len(host.all_devices)):
             console.print(f"widen: {line}", highlight=False)
         if config.budget.is_open:
-            console.print("budget: open; the study goes on until Ctrl-C")
+            console.print("budget: open; the study runs until Ctrl-C")
         inbox = Inbox()
         stack.callback(inbox.close)
         launcher = stack.enter_context(open_launcher(config, host, inbox, environ, remains))

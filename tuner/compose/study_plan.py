@@ -276,9 +276,9 @@ def widening_of(config: StudyConfig, n_devices: int) -> str:
     narrowest = min(map(n_devices_of, widths))
     more = wider(rule_of(config), widths, narrowest)
     if more is None or more > n_devices:
-        return f"nobody is widened: a trial has {narrowest} of {n_devices} devices already"
+        return f"no trial is widened: a trial has {narrowest} of {n_devices} devices already"
     return (
-        "a trial that saves checkpoints goes on on more devices (up to "
+        "a trial that saves checkpoints continues on more devices (up to "
         f"{n_devices}) once no other waits for them"
     )
 

@@ -40,7 +40,7 @@ CAUSE_WORDS: Mapping[IdleCause, str] = {
     IdleCause.STARTING: "starting",
     IdleCause.CLEARING: "waiting for memory",
     IdleCause.GATHERING: "gathering for a wide trial",
-    IdleCause.TAKEN: "taken by somebody else",
+    IdleCause.TAKEN: "used by other processes",
     IdleCause.PAUSED: "paused",
     IdleCause.QUARANTINED: "quarantined",
     IdleCause.NOTHING_LEFT: "nothing left to do",

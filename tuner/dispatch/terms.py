@@ -27,7 +27,7 @@ class Terms:
     stop_grace_s: float = 10.0
     #: From launch to the worker's hello.
     launch_timeout_s: float = 120.0
-    #: Whether trials go on on more devices when nothing else is left for these to do.
+    #: Whether trials continue on more devices when nothing else is left for these to do.
     widens: bool = False
     #: Whether one device gives the same trials again, because the study file names a seed.
     is_repeatable: bool = False

@@ -171,7 +171,7 @@ class ChannelServer:
             token = message.token.encode(errors="replace")
             if not expected or not secrets.compare_digest(expected.encode(), token):
                 raise messages.MalformedMessage(
-                    f"Somebody without its token spoke for attempt {message.attempt_id}."
+                    f"A process without its token sent a message for attempt {message.attempt_id}."
                 )
             connection.attempt_id = message.attempt_id
         if message.attempt_id != connection.attempt_id:

@@ -155,7 +155,7 @@ def serve(
         print(f"Dashboard of {place.shown}: {where} (Ctrl-C ends it)", flush=True)
         return server.wait()
     except KeyboardInterrupt:
-        print("The dashboard has ended; studies go on.", flush=True)
+        print("The dashboard has ended; studies continue.", flush=True)
         return 0
     finally:
         _end(server)

@@ -253,7 +253,7 @@ class Hooks:
             return
         self._said.add(hook)
         log = self._terms.log
-        text = f"{hook.value} {problem}. The study goes on. What it printed: {log}"
+        text = f"{hook.value} {problem}. The study continues. What it printed: {log}"
         self._view.show(Said(text=text))
 
     # -- the end -----------------------------------------------------------------------------

@@ -102,9 +102,9 @@ def _phases(connection: sa.Connection, study: StoredStudy, number: int) -> Itera
     ):
         if not origin.is_sure:
             raise ConfigError(
-                f"Trial {line[-1]} of study {study.name!r} was to go on from trial "
+                f"Trial {line[-1]} of study {study.name!r} was to continue from trial "
                 f"{origin.parent} at step {origin.step}, and its program counted its steps from "
-                "the beginning: nobody knows what its parameters were before. Let the program go "
+                "the beginning: its earlier parameters are unknown. Let the program go "
                 "on from trial.load_checkpoint()."
             )
         line.append(origin.parent)

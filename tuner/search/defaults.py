@@ -155,13 +155,13 @@ def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
         asha = {"name": "asha", "mode": "promote", "min_resource": first}
         reason = (
             f"where trials report all objectives, they pause at steps {first}, {first * 3}, "
-            f"{first * 9} ..., and the best third by Pareto rank goes on"
+            f"{first * 9} ..., and the best third by Pareto rank continues"
         )
         return PrunerConfig.model_validate(asha), reason
     asha = {"name": "asha", "mode": "stop", "min_resource": _FIRST_RUNG, "check_order": True}
     reason = (
-        f"two of three trials end at steps {_FIRST_RUNG}, {_FIRST_RUNG * 3} ..., the others go on "
-        "to the end; steps whose order of trials does not last are left out"
+        f"two of three trials end at steps {_FIRST_RUNG}, {_FIRST_RUNG * 3} ..., the others "
+        "continue to the end; steps whose order of trials does not last are left out"
     )
     return PrunerConfig.model_validate(asha), reason
 

@@ -45,7 +45,7 @@ def copied_text(done: Copied, target: Place, config: StudyConfig | None) -> str:
     if done.n_not_ended:
         lines.append(f"Not copied, without a result: {_n(done.n_not_ended, 'trial')}.")
     if config is not None:
-        lines.append(f"To go on: {_start(config, done.study)}")
+        lines.append(f"To continue: {_start(config, done.study)}")
         if config.budget.trials is not None:
             lines.append(f"Its budget of {config.budget.trials} trials counts the copied ones too.")
     return "\n".join(lines)

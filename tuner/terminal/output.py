@@ -43,7 +43,7 @@ class LastingOutput:
         return getattr(self._stream, name)
 
     def _give_up(self, error: OSError) -> None:
-        _log.warning("Output cannot be written any more (%s). The study goes on.", error)
+        _log.warning("Output cannot be written any more (%s). The study continues.", error)
         # What waits in the stream's buffer goes there too, so that no later flush fails.
         with contextlib.suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)

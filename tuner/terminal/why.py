@@ -172,7 +172,11 @@ def _lineage(connection: sa.Connection, study_id: int, trial_id: int) -> Iterato
     number = connection.execute(query).scalar_one()
     origins = read_origins(connection, study_id)
     if (origin := origins.get(number)) is not None:
-        begin = f"at step {origin.step}" if origin.step else "begun anew, without its checkpoint"
+        begin = (
+            f"at step {origin.step}"
+            if origin.step
+            else "started from the beginning, without its checkpoint"
+        )
         what = "new configuration"
         if origin.parent is not None:
             what = f"copy of trial {origin.parent} {begin}"
@@ -196,9 +200,9 @@ def _size(size_bytes: int) -> str:
 
 def _why_paused(connection: sa.Connection, study_id: int, number: int) -> Iterator[str]:
     if number in read_members(connection, study_id):
-        yield "It goes on once the members of its population behind it have come as far."
+        yield "It continues once the members of its population behind it have come as far."
         return
-    yield "It goes on once it is among the best that came to its rung; else it is pruned when"
+    yield "It continues once it is among the best that came to its rung; else it is pruned when"
     yield "the study ends."
 
 
@@ -216,7 +220,7 @@ def _why_it_waits(
     if paused:
         yield f"The study is paused (by {paused}): tuner resume."
     if not any(each.is_alive for each in starts):
-        yield "Nobody works on the study: start it again, and it is taken up."
+        yield "No dispatcher runs the study: start it again, and the trial is resumed."
         return
     before = (
         sa.select(sa.func.count())

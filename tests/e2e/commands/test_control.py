@@ -107,7 +107,7 @@ def test_stop_the_study_and_start_it_again(folder: StudyFolder, running: Running
     assert "stopped by" in ended.out
     assert folder.states() == ["WAITING"] * 2
     waiting = folder.tuner("why", "study.yaml", "0").out
-    assert "Nobody works on the study: start it again" in waiting
+    assert "No dispatcher runs the study: start it again" in waiting
     assert "nothing to stop" in refused(folder.tuner("stop"))
     let_go(folder)
     assert folder.tune().code == EXIT_BUDGET_REACHED
@@ -161,7 +161,7 @@ def test_devices_that_are_not_there_are_refused(folder: StudyFolder, running: Ru
     [
         (("set", "devices=gpu"), "devices is 'gpu'. Allowed: auto, all, cpu:N"),
         (("set", "devices=0"), "To use that one device, write [0]."),
-        (("set", "devices=cpu:2", "--host", "moon"), "--host is moon, where nobody works on this"),
+        (("set", "devices=cpu:2", "--host", "moon"), "--host is moon, where no dispatcher of this"),
         (("set", "budget.trials=5", "--host", "moon"), "--host goes with devices=...: a budget is"),
         (("set", "budget.trials=many"), "budget.trials is 'many', but must be a whole number"),
         (("set", "budget.trials=0"), "budget.trials is 0, but must be at least 1"),
@@ -244,7 +244,7 @@ def test_set_on_an_idle_study_is_kept_for_its_next_start(study_folder: StudyFold
     done = folder.tuner("set", "budget.trials=2", "devices=cpu:2")
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        "Nobody works on study 'small' now. Kept for its next start: budget.trials=2, "
+        "No dispatcher runs study 'small' now. Kept for its next start: budget.trials=2, "
         "devices=cpu:2.\n"
     )
     status = folder.tuner("status").out
@@ -273,5 +273,5 @@ def test_set_on_an_idle_study_is_kept_for_its_next_start(study_folder: StudyFold
     told = folder.tuner("set", "devices=cpu:2", "--host", "moon")
     assert (told.code, told.err) == (
         EXIT_BAD_INPUT,
-        "--host is for a study that runs. Nobody works on this one now: leave it out.\n",
+        "--host is for a running study. No dispatcher runs this one now: leave it out.\n",
     )

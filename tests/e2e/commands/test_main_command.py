@@ -195,7 +195,7 @@ def test_finished_study(grid_study: StudyFolder) -> None:
 def check_plain_lines(printed: str) -> None:
     lines = printed.splitlines()
     assert "\x1b" not in printed
-    assert lines[:2] == ["devices: cpu:0", "budget: open; the study goes on until Ctrl-C"]
+    assert lines[:2] == ["devices: cpu:0", "budget: open; the study runs until Ctrl-C"]
     assert re.fullmatch(
         r"trial 0: started on cpu:0: x \S+, name it's a forecast, layers \[64, 32\]", lines[2]
     )

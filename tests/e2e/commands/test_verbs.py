@@ -231,7 +231,7 @@ def test_copy_continues_with_a_changed_space(done: StudyFolder) -> None:
         "2 trials left out:",
         "  2: x is outside of its new range",
         "Not copied, without a result: 1 trial.",
-        "To go on: python -m tuner.run narrow.yaml --study narrow",
+        "To continue: python -m tuner.run narrow.yaml --study narrow",
         "Its budget of 4 trials counts the copied ones too.",
     ]
     fine(done.tune("--study", "narrow", file="narrow.yaml"), EXIT_BUDGET_REACHED)

@@ -60,7 +60,7 @@ def test_the_winner_is_trained_interrupted_and_resumed(study_folder: StudyFolder
     ended = running.wait()
     assert ended.code == EXIT_INTERRUPTED, ended.text
     assert f"Training the winner of study 'small' (trial {number}: x {x:.4g})" in ended.out
-    assert "Stopped; everything is saved. To go on: python -m tuner.run study.yaml --best" in (
+    assert "Stopped; everything is saved. To continue: python -m tuner.run study.yaml --best" in (
         ended.out
     )
 

@@ -48,7 +48,7 @@ def test_the_token_is_kept_by_this_browser_until_it_is_locked(
 
     page.reload()
     page.get_by_role("button", name="Pause study").click()
-    page.get_by_text("Asked of study 'small': pause").wait_for()
+    page.get_by_text("Sent to study 'small': pause").wait_for()
     ((who,),) = folder.rows("select asked_by from tuner_commands")
     assert who.startswith("says to be Ann (dashboard)@")
     (cookie,) = [

@@ -93,7 +93,7 @@ def test_a_stop_button_stops_a_trial_that_runs(folder: StudyFolder, page: Page) 
     page.get_by_label("Open trial (number)").fill("1")
     page.get_by_test_id("stBaseButton-secondaryFormSubmit").click()
     page.get_by_role("button", name="Stop trial").click()
-    page.get_by_text("Asked of trial 1: stop").wait_for()
+    page.get_by_text("Sent to trial 1: stop").wait_for()
     query = "select state from trials where number = 1"
     wait_until(lambda: folder.rows(query) == [("PRUNED",)], "trial 1 was stopped")
     ((who,),) = folder.rows("select asked_by from tuner_commands")

@@ -66,7 +66,7 @@ def test_who_is_known_asks_under_the_address_of_the_login(
     log_in(page, address, "ann@example.org")
     page.get_by_text("recorded as by ann@example.org (dashboard)").wait_for()
     page.get_by_role("button", name="Pause study").click()
-    page.get_by_text("Asked of study 'small': pause").wait_for()
+    page.get_by_text("Sent to study 'small': pause").wait_for()
     assert study_folder.rows("select name, asked_by from tuner_commands") == [
         ("pause", "ann@example.org (dashboard)")
     ]

@@ -1,4 +1,4 @@
-"""The last trial of a study goes on on more devices, with real ranks that meet over gloo."""
+"""The last trial of a study continues on more devices, with real ranks that meet over gloo."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_last_trial_goes_on_on_twice_the_devices(
     assert {(n, attempt) for _, n, attempt in done} == {(n_ranks, 1), (n_devices, 2)}
     check_value(study_folder)
     check_leases(study_folder, [n_ranks, n_devices])
-    told = f"it goes on on {n_devices} devices, not {n_ranks}."
+    told = f"it continues on {n_devices} devices, not {n_ranks}."
     assert told in ended.out
     why = study_folder.tuner("why", "0").out
     assert told in why
@@ -224,10 +224,10 @@ def test_a_command_that_is_told_how_many_ranks_to_start_goes_on_on_more(
 
 def test_a_dry_run_and_the_start_say_what_widen_does(study_folder: StudyFolder) -> None:
     a_study(study_folder, n_ranks=1, n_devices=2)
-    told = "goes on on more devices (up to 2) once no other waits for them"
+    told = "continues on more devices (up to 2) once no other waits for them"
     assert told in " ".join(study_folder.tune("--dry-run").out.split())
     a_study(study_folder, n_ranks=2, n_devices=2)
-    assert "nobody is widened" in study_folder.tune("--dry-run").out
+    assert "no trial is widened" in study_folder.tune("--dry-run").out
     study_folder.study(widen=True, trial={"command": ["python", "train.py"]})
     refused = study_folder.tune("--dry-run")
     assert refused.code == EXIT_BAD_INPUT

@@ -14,7 +14,7 @@ from tests.e2e.study_folder import Running, StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
 N_TRIALS = 4
-TO_GO_ON = "Stopped; everything is saved. To go on: python -m tuner.run study.yaml\n"
+TO_GO_ON = "Stopped; everything is saved. To continue: python -m tuner.run study.yaml\n"
 # Works until the file `go` is there, and says which attempts have begun.
 PATIENT = """
 import os, subprocess, time
@@ -126,7 +126,7 @@ def test_interrupt_twice_kills_what_listens_to_nothing(
     study_folder: StudyFolder, number: signal.Signals
 ) -> None:
     running = begin(study_folder, STUBBORN, is_open=True, stop_grace="10m")
-    assert "budget: open; the study goes on until Ctrl-C\n" in running.out
+    assert "budget: open; the study runs until Ctrl-C\n" in running.out
     everyone = processes_of(running)
     children = [int((study_folder.path / f"child-{i}").read_text()) for i in range(2)]
     assert set(children) <= {process.pid for process in everyone}

@@ -158,7 +158,7 @@ def test_server_that_cannot_be_reached_for_a_while(shared_site: Site) -> None:
     shared_site.proxy.cut()
     before = shared_site.n_steps
     wait_until(lambda: "no trial starts" in running.out, "it says so")
-    assert "Training goes on" in running.out
+    assert "Training continues" in running.out
     # Those that ran have ended meanwhile.
     assert shared_site.n_steps > before
     assert BACK not in running.out

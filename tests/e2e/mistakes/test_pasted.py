@@ -52,5 +52,5 @@ def test_copied_study(folder: StudyFolder) -> None:
     folder.study(file=FILE)
     assert folder.tune(file=FILE).code == EXIT_BUDGET_REACHED
     ended = folder.tuner("copy", FILE, "--to", NAME, "--space", FILE)
-    (line,) = [line for line in ended.out.splitlines() if line.startswith("To go on: ")]
+    (line,) = [line for line in ended.out.splitlines() if line.startswith("To continue: ")]
     assert shlex.split(line)[-3:] == [FILE, "--study", NAME]

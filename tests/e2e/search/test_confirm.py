@@ -146,7 +146,7 @@ def test_stop_and_pause_of_the_study_reach_the_runs_of_its_leaders(
     running = study_folder.start()
     wait_until(lambda: "RUNNING" in {state for _, state, _ in held_runs(study_folder)}, "they run")
     paused = study_folder.tuner("pause", "study.yaml")
-    assert "Who works on it: nobody" not in paused.out
+    assert "Dispatchers: none" not in paused.out
     wait_until(lambda: "Paused: no trial starts" in running.out, "the runs are paused")
     asked = study_folder.tuner("stop", "study.yaml")
     assert asked.code == 0, asked.text

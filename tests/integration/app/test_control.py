@@ -78,7 +78,7 @@ def test_a_wrong_token_is_refused(url: str) -> None:
 
 def test_pause_is_recorded_with_who_asked(url: str) -> None:
     test = press(unlocked(), "Pause study")
-    assert "Asked of study 'first': pause" in test.success[0].value
+    assert "Sent to study 'first': pause" in test.success[0].value
     ((name, trial, who),) = commands(url)
     assert (name, trial) == ("pause", None)
     assert str(who).startswith("says to be Ann (dashboard)@")
@@ -121,7 +121,7 @@ def test_enqueue_and_retry_make_trials_that_say_who_asked(url: str) -> None:
 def test_a_trial_that_runs_can_be_stopped_and_one_that_has_ended_cannot(url: str) -> None:
     who = {"who controls": "Ann (dashboard)@here"}
     done = press(opened("trials", state={"trial": RUNNING, **who}), "Stop trial")
-    assert f"Asked of trial {RUNNING}: stop" in done.success[0].value
+    assert f"Sent to trial {RUNNING}: stop" in done.success[0].value
     ((name, trial, asked_by),) = commands(url)
     assert (name, trial, str(asked_by).partition("@")[0]) == ("stop", RUNNING, "Ann (dashboard)")
     assert "Stop trial" not in [
@@ -140,7 +140,7 @@ def test_a_login_that_was_not_set_up_says_so(url: str, monkeypatch: pytest.Monke
     monkeypatch.setenv(USERS_VARIABLE, "ann@example.org")
     permission._doorkeeper.cache_clear()
     test = press(opened("control"), "Log in")
-    assert "Nobody can log in here: " in test.error[0].value
+    assert "Login does not work: " in test.error[0].value
 
 
 def change(test: AppTest, limit: str, value: str) -> AppTest:

@@ -200,7 +200,7 @@ def test_program_that_fails_is_said_once(make) -> None:
         world.happens(ended(number, Outcome.FAILED))
     world.finish()
     assert world.said == [
-        "on_failure ended with exit code 3. The study goes on. "
+        "on_failure ended with exit code 3. The study continues. "
         f"What it printed: {world.folder / 'hooks.log'}"
     ]
 

@@ -29,8 +29,12 @@ def test_host_and_pid_tell_them_apart() -> None:
     [
         (None, None, "Several machines work on this study: node1 (pid 7), node1 (pid 8), node2 "),
         ("node1", None, "Say which one gets other devices: --pid 7."),
-        ("node3", None, "--host is node3, where nobody works on this study. Who does: node1 (pid"),
-        (None, 99, "--pid is 99, where nobody works on this study."),
+        (
+            "node3",
+            None,
+            "--host is node3, where no dispatcher of this study runs. Dispatchers: node1 (pid",
+        ),
+        (None, 99, "--pid is 99, where no dispatcher of this study runs."),
     ],
     ids=["hosts", "pids", "no such host", "no such pid"],
 )

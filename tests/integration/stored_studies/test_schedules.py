@@ -111,7 +111,7 @@ def test_a_new_configuration_in_the_place_of_a_failed_one_has_only_its_own(url: 
 
 
 def test_what_nobody_knows_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="nobody knows what its parameters were before"):
+    with pytest.raises(ConfigError, match="its earlier parameters are unknown"):
         read(url, 5)
     with pytest.raises(ConfigError, match="There is no trial 17 in study 's'"):
         read(url, 17)

@@ -85,7 +85,7 @@ def test_people_are_told_why(load: Load) -> None:
     assert choice.pruner_reason == "named in the study file"
     assert choose(load(SMALL + SPACE + OBJECTIVES)).pruner_reason == (
         "where trials report all objectives, they pause at steps 1, 3, 9 ..., and the best third "
-        "by Pareto rank goes on"
+        "by Pareto rank continues"
     )
 
 

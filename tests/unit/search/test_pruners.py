@@ -210,7 +210,7 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {"min_resource": 2},
             "pruner.name is 'pasha', a pruner that was removed. Use asha, or auto for what suits "
-            "the study; a study that ran with it goes on with either.",
+            "the study; a study that ran with it continues with either.",
             id="removed",
         ),
         pytest.param(
@@ -276,7 +276,7 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {"population": 3},
             "pruner is refused by pbt: quantile is 0.25, which is less than one of a population "
-            "of 3: nobody would ever be replaced. Set at least 0.333, or a larger population.",
+            "of 3: no member would ever be replaced. Set at least 0.333, or a larger population.",
             id="quantile-of-nobody",
         ),
         pytest.param(
@@ -306,7 +306,7 @@ def test_patient_wraps_nothing_where_nothing_is_named() -> None:
             1,
             {"max_resource": 5},
             "pruner is refused by pbt: max_resource is 5, but must be above interval, which is 5: "
-            "nobody would ever be compared.",
+            "no member would ever be compared.",
             id="length",
         ),
         pytest.param(

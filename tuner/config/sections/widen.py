@@ -1,4 +1,4 @@
-"""`widen`: trials go on on more devices once nothing else is left for these to do."""
+"""`widen`: trials continue on more devices once nothing else is left for these to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def widen_mistakes(
     is_ddp: bool,
     command: tuple[str, ...],
 ) -> Iterator[Mistake]:
-    """Only what takes any number of whole devices can go on on more of them."""
+    """Only what takes any number of whole devices can continue on more of them."""
     if resources is not None:
         widths = possible_widths(resources.rule, space)
         is_learned = isinstance(resources.rule, LearnedWidth)

@@ -75,7 +75,7 @@ class Stopping:
     def request_widening(
         self, live: LiveAttempt, now: Instant, n_devices: int, reason: str
     ) -> None:
-        """Asks an attempt to save and end, so that its trial goes on on so many devices."""
+        """Asks an attempt to save and end, so that its trial continues on so many devices."""
         self.tell(live, now, reason=reason)
         live.widens_to = n_devices
 

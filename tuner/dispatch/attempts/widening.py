@@ -1,4 +1,4 @@
-"""Trials that go on on more devices once nothing else is left for these to do (`widen`)."""
+"""Trials that continue on more devices once nothing else is left for these to do (`widen`)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Before:
 
 
 class Widening:
-    """Ends attempts whose trials go on on more devices.
+    """Ends attempts whose trials continue on more devices.
 
     Whether that pays is estimated: from the time that a step of the trial takes, from where the
     completed trials of the study ended, and from how long the attempt took to its first report.
@@ -139,8 +139,8 @@ class Widening:
             return False
         self._before.pop(live.attempt.trial_id, None)
         self._turn_off(
-            f"Trial {live.attempt.trial_number} could not go on on {_n_devices(live)} devices; it "
-            "goes on as it was"
+            f"Trial {live.attempt.trial_number} could not continue on {_n_devices(live)} devices; "
+            "it continues as before"
         )
         return True
 
@@ -214,7 +214,9 @@ class Widening:
             first_step=live.first_step,
             last_step=live.last_step,
         )
-        reason = f"No other trial waits: it goes on on {n_devices} devices, not {_n_devices(live)}."
+        reason = (
+            f"No other trial waits: it continues on {n_devices} devices, not {_n_devices(live)}."
+        )
         detail = f"trial {live.attempt.trial_number}: {reason}"
         self._recorder.note(WIDENED, at=now.utc, detail=detail)
         self._stopping.request_widening(live, now, n_devices, reason)
@@ -231,7 +233,7 @@ class Widening:
                 del self._before[live.attempt.trial_id]
                 self._turn_off(
                     f"Trial {number} was widened after step {before.last_step} and reports step "
-                    f"{live.first_step} again: its program does not go on from its checkpoint"
+                    f"{live.first_step} again: its program does not continue from its checkpoint"
                 )
             elif live.pace_s is not None and n_devices > before.n_devices:
                 del self._before[live.attempt.trial_id]

@@ -25,7 +25,7 @@ from tuner.search_spaces.compare import difference_in_code
 from tuner.store.records.recorder import Recorder
 
 _COUNTS_ANEW = (
-    ": its program does not go on from its checkpoint, or counts from the beginning. What it "
+    ": its program does not continue from its checkpoint, or counts from the beginning. What it "
     "reports until its end is not taken"
 )
 
@@ -228,7 +228,7 @@ class Talk:
             self._say(
                 f"Trial {live.attempt.trial_number} is a copy and reports step {step}, which is "
                 f"before that of the checkpoint that it has from its parent{_COUNTS_ANEW}, and "
-                "from now on nobody is replaced. Let it count on from the state of "
+                "from now on no member is replaced. Let it count on from the state of "
                 "trial.load_checkpoint()."
             )
 
@@ -240,7 +240,7 @@ class Talk:
             ", or set mode: stop (pruner)",
         )
         if self._search.scheduler.has_population:
-            follows, way_out = "nobody is replaced or paused", ""
+            follows, way_out = "no trial is replaced or paused", ""
         self._say(
             f"Trial {live.attempt.trial_number} was resumed and reports step {step} again"
             f"{_COUNTS_ANEW}, and from now on {follows}. Let it count on from the state of "
@@ -260,7 +260,7 @@ class Talk:
         self._search.resumes_from(live.attempt.trial_id, damaged.resumed_from)
         follows = "it starts from the beginning"
         if damaged.resumed_from is not None:
-            follows = f"it goes on from step {damaged.resumed_from}"
+            follows = f"it continues from step {damaged.resumed_from}"
         one = "checkpoint is" if len(damaged.paths) == 1 else "checkpoints are"
         self._say(
             f"Trial {live.attempt.trial_number}: {follows}, because its newest {one} damaged: "

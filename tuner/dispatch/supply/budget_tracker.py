@@ -80,7 +80,7 @@ class Spending:
         reason = self._closing.too_little(self.budget, spent, self._held_s(now))
         if reason and self._live and not self._is_closing_said:
             self._is_closing_said = True
-            self._say(f"No new trial starts: {reason}. Those that run go on.")
+            self._say(f"No new trial starts: {reason}. Running trials continue.")
         return reason
 
     def has_room_for(self, now: Instant, share: float) -> bool:

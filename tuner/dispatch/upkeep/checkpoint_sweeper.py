@@ -125,7 +125,7 @@ class Sweeper:
         return (
             f"Checkpoints take {size_text(over_bytes)} more than checkpoints.max_disk ({limit}), "
             "though all that may go is gone: the rest is of trials that run or wait, or of the "
-            "best. Trials go on saving. Raise max_disk, or keep fewer of each (checkpoints.newest)."
+            "best. Trials still save. Raise max_disk, or keep fewer of each (checkpoints.newest)."
         )
 
 

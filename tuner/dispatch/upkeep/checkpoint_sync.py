@@ -175,9 +175,9 @@ def _loss_text(
     begin = "starts again from the beginning"
     if found:
         last = max(found.values(), key=lambda state: state.saved_at)
-        begin = f"goes on from step {last.step}"
+        begin = f"continues from step {last.step}"
     return (
         f"Trial {trial_number} {begin}: the state that it saved at step {newest.step} on "
         f"{newest.host}, {newest.path}, is not in {folder} here. Machines that share that folder "
-        "go on from each other's checkpoints."
+        "continue from each other's checkpoints."
     )

@@ -65,7 +65,7 @@ def told(command: Command) -> str:
     """A command as people and records are told of it."""
     match command.order:
         case Order.PAUSE:
-            what = "Paused: no trial starts until `tuner resume`, those that run go on"
+            what = "Paused: no trial starts until `tuner resume`, running trials continue"
         case Order.RESUME:
             what = "Resumed: trials start again"
         case Order.STOP if command.trial_number is not None:

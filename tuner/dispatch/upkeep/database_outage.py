@@ -78,7 +78,7 @@ class Outage:
             self._said_at_s = now.monotonic_s
             self._say(
                 f"The database could not be written for {self.lasts_s(now):.0f} s: {self._reason}. "
-                "Training goes on, what it reports waits in memory "
+                "Training continues, its reports wait in memory "
                 f"({self._recorder.n_waiting_reports:,} values), and all is written as soon as "
                 "that is mended; until then no trial starts."
             )

@@ -80,8 +80,8 @@ class Rescue:
             return
         copy = self._copy or self._write_trials()
         kept = (
-            f"The study is in {copy} now. Look at it with `tuner status {copy}`; to go on, put it "
-            "in the place of the lost file and start the same command again."
+            f"The study is in {copy} now. Look at it with `tuner status {copy}`; to continue, put "
+            "it in the place of the lost file and start the same command again."
             if copy
             else "No other file could be written either: the results in memory are lost."
         )

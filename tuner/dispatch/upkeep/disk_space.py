@@ -100,7 +100,7 @@ class Room:
             self._say(
                 f"A trial found no room on its disk. {size_text(free_bytes)} are free where "
                 f"{self._folder} is; no trial starts until there is more, or {self._wait_s:g} s "
-                "have passed. None is lost: those that failed go on from their checkpoints."
+                "have passed. None is lost: failed ones continue from their checkpoints."
             )
             self._wait_s = min(2 * self._wait_s, _LONGEST_WAIT_S)
         self._wanted_bytes = int(free_bytes * (1 + _MARGIN_SHARE)) + _MARGIN_BYTES

@@ -95,7 +95,7 @@ class Succession:
         self._note(trial, replace(origin, step=0))
         return (
             f"Trial {trial.number} starts from the beginning: the checkpoint of trial "
-            f"{origin.parent} at step {origin.step}, which it was to go on from, is not here."
+            f"{origin.parent} at step {origin.step}, from which it was to continue, is not here."
         )
 
     def counts_anew(self, trial: FrozenTrial, step: int) -> bool:

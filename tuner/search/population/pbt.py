@@ -54,7 +54,7 @@ class PbtPruner(BasePruner):
         if population * quantile < 1.0:
             raise ValueError(
                 f"quantile is {quantile}, which is less than one of a population of {population}: "
-                f"nobody would ever be replaced. Set at least {1 / population:.3g}, or a larger "
+                f"no member would ever be replaced. Set at least {1 / population:.3g}, or a larger "
                 "population."
             )
         if not 0.0 <= resample <= 1.0:
@@ -96,6 +96,6 @@ def _read_length(max_resource: str | int, interval: int) -> int | None:
     if max_resource <= interval:
         raise ValueError(
             f"max_resource is {max_resource}, but must be above interval, which is {interval}: "
-            "nobody would ever be compared."
+            "no member would ever be compared."
         )
     return max_resource

@@ -140,10 +140,10 @@ class Population(Scheduler):
         doom = self._judge(trial, mark, self._objective)
         if doom is None:
             return False
-        why = f"it was paused, and did not go on: {doom.verdict.reason}"
+        why = f"it was paused, and did not continue: {doom.verdict.reason}"
         noted = replace(doom.replacement, why=why)
         self._doomed[trial.number] = replace(doom, replacement=noted)
-        self._replacing.tell(f"Trial {trial.number} does not go on: {doom.verdict.reason}.")
+        self._replacing.tell(f"Trial {trial.number} does not continue: {doom.verdict.reason}.")
         return True
 
     def _judge(self, trial: FrozenTrial, mark: Mark, name: str) -> Doom | None:
@@ -191,7 +191,7 @@ class Population(Scheduler):
         if n_failed >= N_FAILURES:
             self._replacing.tell(
                 f"Trial {trial.number} has failed for good, as the {N_FAILURES - 1} before it in "
-                "its place: nobody takes it any more, and the population is smaller by one."
+                "its place: no other trial takes it, and the population is smaller by one."
             )
             return
         marks = self._members.marks_beside(trial.number)

@@ -83,7 +83,7 @@ def _make(shown: object, arguments: Mapping[str, object], place: Place, *, seed:
     if shown in _REMOVED:
         raise place.below("name").error(
             f"is {shown!r}, a pruner that was removed. Use asha, or auto for what suits the study; "
-            "a study that ran with it goes on with either."
+            "a study that ran with it continues with either."
         )
     name = PRUNERS.canonical(shown, place)
     require_packages(str(shown), _PACKAGES.get(name, ()), place)

@@ -333,9 +333,9 @@ def why_not(standing: SliceStanding, step: int, value: float, name: str) -> str:
     if math.isnan(value) or math.isinf(standing.loss):
         return told
     if math.isnan(standing.worth):
-        return f"{told}: nobody goes on before {N_LEAST} trials have ended a slice"
+        return f"{told}: no trial continues before {N_LEAST} trials have ended a slice"
     other = "a new trial" if standing.other is None else f"trial {standing.other}, which waits,"
     return (
-        f"{told}: going on is expected to better the best {name} by {standing.worth:.3g} a "
+        f"{told}: continuing is expected to better the best {name} by {standing.worth:.3g} a "
         f"{standing.unit}, and {other} by {standing.other_worth:.3g}"
     )

@@ -1,8 +1,8 @@
 """Rungs at which trials of several objectives are compared by Pareto rank. No I/O.
 
-The fronts of non-dominated sorting go on one after the other, the last of them in part, and there
-who stands most alone (Schmucker et al., "Multi-objective Asynchronous Successive Halving", 2021,
-arXiv:2106.12639, with the crowding distance of NSGA-II, Deb et al. 2002).
+The fronts of non-dominated sorting continue one after the other, of the last one those with the
+largest crowding distance (Schmucker et al., "Multi-objective Asynchronous Successive Halving",
+2021, arXiv:2106.12639; the distance as in NSGA-II, Deb et al. 2002).
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ NEW_TRIAL = "new_trial"
 class Order(Enum):
     """What can be asked for."""
 
-    #: No trial starts any more; those that run go on. Also for who starts later.
+    #: No trial starts any more; running trials continue. Also for who starts later.
     PAUSE = "pause"
     RESUME = "resume"
     #: As Ctrl-C; of one trial, its end.

@@ -1,4 +1,4 @@
-"""Trials that go on on more devices once nothing waits: when, on how many, and what then."""
+"""Trials that continue on more devices once nothing waits: when, on how many, and what then."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_the_last_trial_goes_on_on_all_devices_and_repeats_no_step(widening) -> 
     assert all(lease.leased_at >= first.released_at for lease in wide)
     with world.database.engine.connect() as connection:
         events = connection.execute(sa.select(EventRow.name, EventRow.detail)).all()
-    assert ("widened", "trial 0: No other trial waits: it goes on on 4 devices, not 1.") in events
+    assert ("widened", "trial 0: No other trial waits: it continues on 4 devices, not 1.") in events
 
 
 def _attempts_of(world: World, number: int) -> set[int]:
@@ -191,7 +191,7 @@ def test_a_program_that_begins_again_is_told_of(widening) -> None:
     world = widening(trains(counts_on=False))
     assert world.run().n_completed == 3
     assert widths(world) == [1, 4]
-    assert any("does not go on from its checkpoint" in text for text in world.said)
+    assert any("does not continue from its checkpoint" in text for text in world.said)
     assert sorted(world.stored_trials()[0].intermediate_values) == list(range(1, N_STEPS + 1))
 
 
@@ -202,7 +202,7 @@ def test_one_that_cannot_start_wider_goes_on_as_it_was(widening) -> None:
     assert (result.n_completed, result.n_failed) == (3, 0)
     assert widths(world) == [1, 4, 1]
     assert [step for number, step in seen if number == 0] == list(range(1, N_STEPS + 1))
-    assert any("could not go on on 4 devices" in text for text in world.said)
+    assert any("could not continue on 4 devices" in text for text in world.said)
 
 
 def test_devices_that_somebody_takes_meanwhile_are_done_without(widening) -> None:

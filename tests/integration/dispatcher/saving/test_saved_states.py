@@ -95,7 +95,7 @@ def test_state_of_an_older_step_is_what_it_goes_on_from(make_world):
     world = make_world(saves, n_devices=1, n_trials=1)
     world.turn(1.0)
     assert world.said[0].startswith(
-        "Trial 0 goes on from step 1: the state that it saved at step 2"
+        "Trial 0 continues from step 1: the state that it saved at step 2"
     )
 
 

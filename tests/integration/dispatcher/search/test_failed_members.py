@@ -154,7 +154,7 @@ def test_a_place_where_all_fail_stays_empty(populated: Callable[..., World], aft
     failed = [each for each in trials if each.state is TrialState.FAIL]
     assert len(failed) == N_FAILURES
     check_books(trials, population=4, n_empty=1)
-    (told,) = [text for text in world.said if "nobody takes it any more" in text]
+    (told,) = [text for text in world.said if "no other trial takes it" in text]
     assert told.startswith(f"Trial {failed[-1].number} has failed for good, as the 2 before it")
 
 
@@ -243,13 +243,13 @@ def test_a_paused_member_that_is_weak_by_then_is_not_started_again(
     trials = world.stored_trials()
     check_books(trials, population=4)
     check_states(trials)
-    at_once = [text for text in world.said if "does not go on: at step" in text]
+    at_once = [text for text in world.said if "does not continue: at step" in text]
     assert at_once
     for text in at_once:
         number, step = int(text.split()[1]), int(text.split("at step ")[1].split(",")[0])
         assert max(trials[number].intermediate_values) == step
         noted = Replacement.of(trials[number].system_attrs)
         assert noted is not None
-        assert text.endswith(f"{noted.why.removeprefix('it was paused, and did not go on: ')}.")
+        assert text.endswith(f"{noted.why.removeprefix('it was paused, and did not continue: ')}.")
         last = [each for each in world.ended if each.attempt.trial_number == number][-1]
         assert last.ending.outcome is Outcome.PAUSED

@@ -48,7 +48,7 @@ def test_the_best_completes_and_a_pause_tells_its_numbers(slicing: Callable[...,
     verdicts = [each for worker in world.workers for each in worker.verdicts]
     reasons = [each.reason for each in verdicts if each.action is Action.PAUSE]
     assert all("at the end of its slice (step " in reason for reason in reasons)
-    assert any("going on is expected to better the best" in reason for reason in reasons)
+    assert any("continuing is expected to better the best" in reason for reason in reasons)
 
 
 def test_seconds_of_steps_are_measured_and_known_to_a_later_start(

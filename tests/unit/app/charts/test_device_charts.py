@@ -27,7 +27,7 @@ def test_idle_times_lie_below_the_trials_with_their_cause() -> None:
     ]
     figure = timeline_figure(bars, DEVICES, start_s=0, end_s=20, revision="s", idle=idle)
     assert [trace.name for trace in figure.data] == [
-        "idle: taken by somebody else",
+        "idle: used by other processes",
         "idle: paused",
         "completed",
     ]

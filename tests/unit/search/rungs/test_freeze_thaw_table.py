@@ -68,7 +68,7 @@ def test_nobody_goes_on_before_there_are_three_to_learn_from() -> None:
         table.pause(number)
         told = why_not(standing, 1, 0.5, "loss")
         assert told == (
-            "at the end of its slice (step 1), loss 0.5: nobody goes on before 3 trials have "
+            "at the end of its slice (step 1), loss 0.5: no trial continues before 3 trials have "
             "ended a slice"
         )
     assert next(table.promotable(), None) is None
@@ -213,7 +213,9 @@ def test_a_decision_tells_its_numbers() -> None:
     table.pace.take_in(7, Measured(of_step=2.0, of_start=5.0))
     table.unpause(0)
     told = why_not(standing_of(table, 0), 4, -0.9, "accuracy")
-    assert told.startswith("at the end of its slice (step 4), accuracy -0.9: going on is expected")
+    assert told.startswith(
+        "at the end of its slice (step 4), accuracy -0.9: continuing is expected"
+    )
     assert " a second, and " in told
 
 

@@ -1,4 +1,4 @@
-"""Rungs of several objectives: fronts go on one after the other, and the last one in part."""
+"""Rungs of several objectives: fronts continue one after the other, and the last one in part."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Generations:
 
 
 class Paused:
-    """Some of the trials that wait at a rung; unlike finished ones they go on one day, and change.
+    """Some of the trials that wait at a rung; unlike finished ones they may continue, and change.
 
     Args:
         size: How many: half of them those that came furthest, the others a uniform sample.
