@@ -11,7 +11,7 @@ from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.config.recorded import recorded_text
 
 
-class Settling:
+class CloseRunning:
     """The changes to a study's rows on their way, those of an owner before those that it owns.
 
     What had not ended is lost, when its dispatcher was last seen, and its trials wait again.

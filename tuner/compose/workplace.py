@@ -27,8 +27,8 @@ from tuner.dispatch.notices import View
 from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
-from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
-from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
+from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.errors import StoreError
 from tuner.host.clock import SystemClock
@@ -96,8 +96,8 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
             view=view,
             clock=workplace.clock,
             activity=Activity(workplace.leasing.watch, time.monotonic),
-            housekeeping=Housekeeping(study.search, plan.files, _retention(config), recorder),
-            saving=Saving(plan.files, recorder),
+            housekeeping=SweepThread(study.search, plan.files, _retention(config), recorder),
+            saving=CheckpointSync(plan.files, recorder),
             reselection=workplace.reselection,
             sampler=workplace.sampler,
             folders=TrialFolders(plan.files, study.search.key),

@@ -18,7 +18,7 @@ from tuner.dispatch.notices import Snapshot
 from tuner.dispatch.parts import DispatcherParts, DispatcherSetup, prepare_search
 from tuner.dispatch.snapshot import StoreState, take_snapshot
 from tuner.dispatch.terms import Result
-from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
+from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
 from tuner.dispatch.upkeep.idle_log import StudyFacts
 from tuner.dispatch.upkeep.record_writer import BEAT_EVERY_S
 from tuner.errors import StoreError
@@ -204,7 +204,7 @@ class Dispatcher:
         running = [live.attempt.trial_id for live in self._live.values()]
         return running + [each.asked.trial_id for each in self._leasing.waiting]
 
-    def _forget_removed(self, housekeeping: Housekeeping) -> None:
+    def _forget_removed(self, housekeeping: SweepThread) -> None:
         for number in housekeeping.take_removed():
             if self._saving is not None:
                 self._saving.forget(number)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tuner.attempt import AttemptId, AttemptState, Cause, Ending, Outcome
 from tuner.dispatch.attempts.endings.conclusion import HOPELESS_REASON, Conclusion
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.attempts.stopping import Stopping
-from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.attempts.stopping import AttemptStop
+from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.study_end import StopCause, StudyEnd
 from tuner.dispatch.upkeep.database_rescue import Rescue
 from tuner.host.clock import Instant
@@ -33,9 +33,9 @@ class EarlyStop:
         *,
         end: StudyEnd,
         conclusion: Conclusion,
-        stopping: Stopping,
+        stopping: AttemptStop,
         rescue: Rescue,
-        telling: Telling,
+        telling: NoticeQueue,
         live: Mapping[AttemptId, LiveAttempt],
         intended: list[LiveAttempt],
         grace_s: float,

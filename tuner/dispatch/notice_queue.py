@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tuner.dispatch.notices import Notice, Said, Snapshot, View
 
 
-class Telling:
+class NoticeQueue:
     """Keeps notices back until the database knows what they say.
 
     Args:

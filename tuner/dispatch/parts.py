@@ -11,27 +11,27 @@ from tuner.checkpoints.trial_folders import TrialFolders
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.attempts.activity import Activity
 from tuner.dispatch.attempts.endings.conclusion import Conclusion
-from tuner.dispatch.attempts.endings.device_release import Clearing
-from tuner.dispatch.attempts.endings.trial_outcome import Settling
-from tuner.dispatch.attempts.launching import Launching
+from tuner.dispatch.attempts.endings.device_release import DeviceRelease
+from tuner.dispatch.attempts.endings.trial_outcome import TrialOutcomes
+from tuner.dispatch.attempts.launching import AttemptStart
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stall_detector import Stalls
-from tuner.dispatch.attempts.stopping import Stopping
-from tuner.dispatch.attempts.widening import Widening
+from tuner.dispatch.attempts.stopping import AttemptStop
+from tuner.dispatch.attempts.widening import Widener
 from tuner.dispatch.attempts.worker_messages import Talk
 from tuner.dispatch.early_stop import EarlyStop
-from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.notices import View
 from tuner.dispatch.study_end import StudyEnd
-from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.device_changes import DeviceChanges
 from tuner.dispatch.supply.device_filling import DeviceFilling
 from tuner.dispatch.supply.leasing import Leasing
-from tuner.dispatch.supply.stranded_trials import Stranding
-from tuner.dispatch.supply.trial_source import Asking
+from tuner.dispatch.supply.stranded_trials import StrandedTrials
+from tuner.dispatch.supply.trial_source import TrialSource
 from tuner.dispatch.terms import Terms
-from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
-from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
+from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
 from tuner.dispatch.upkeep.commands import Orders
 from tuner.dispatch.upkeep.commands_applied import CommandsApplied
 from tuner.dispatch.upkeep.database_outage import Outage
@@ -80,8 +80,8 @@ class DispatcherSetup:
     view: View
     clock: Clock
     activity: Activity | None = None
-    housekeeping: Housekeeping | None = None
-    saving: Saving | None = None
+    housekeeping: SweepThread | None = None
+    saving: CheckpointSync | None = None
     reselection: Reselection | None = None
     sampler: Sampler | None = None
     folders: TrialFolders | None = None
@@ -100,12 +100,12 @@ class DispatcherParts:
         self.live: dict[AttemptId, LiveAttempt] = {}
         #: Those of them that are launched once the database knows of them.
         self.intended: list[LiveAttempt] = []
-        self.telling = Telling(setup.view, self.started_at.monotonic_s)
+        self.telling = NoticeQueue(setup.view, self.started_at.monotonic_s)
         self._say = self.telling.say
-        self.clearing = Clearing(setup.leasing, self._say)
+        self.clearing = DeviceRelease(setup.leasing, self._say)
         self.room = Room(setup.plan.files.root, self._say)
         self.others = self._new_others()
-        self.stranding = Stranding(setup.search, setup.leasing, self.others, self._say)
+        self.stranding = StrandedTrials(setup.search, setup.leasing, self.others, self._say)
         self.usage = Usage(setup.recorder, setup.sampler)
         self.spending = self._new_spending()
         self.outage = Outage(setup.recorder, self._say)
@@ -133,8 +133,8 @@ class DispatcherParts:
             counts_devices=self._setup.terms.budget.counts_devices,
         )
 
-    def _new_spending(self) -> Spending:
-        return Spending(
+    def _new_spending(self) -> BudgetTracker:
+        return BudgetTracker(
             self._setup.terms.budget,
             search=self._setup.search,
             recorder=self._setup.recorder,
@@ -157,10 +157,10 @@ class DispatcherParts:
             say=self._say,
         )
 
-    def _new_stopping(self) -> Stopping:
+    def _new_stopping(self) -> AttemptStop:
         activity = self._setup.activity
         is_working = activity.is_working if activity else lambda live: True
-        return Stopping(
+        return AttemptStop(
             recorder=self._setup.recorder,
             launcher=self._setup.launcher,
             channel=self._setup.channel,
@@ -168,8 +168,8 @@ class DispatcherParts:
             stalls=Stalls(self._setup.terms.stall_timeout_s, is_working),
         )
 
-    def _new_widening(self) -> Widening:
-        return Widening(
+    def _new_widening(self) -> Widener:
+        return Widener(
             search=self._setup.search,
             leasing=self._setup.leasing,
             stopping=self.stopping,
@@ -178,8 +178,8 @@ class DispatcherParts:
             say=self._say,
         )
 
-    def _new_settling(self) -> Settling:
-        return Settling(
+    def _new_settling(self) -> TrialOutcomes:
+        return TrialOutcomes(
             search=self._setup.search,
             recorder=self._setup.recorder,
             leasing=self._setup.leasing,
@@ -202,8 +202,8 @@ class DispatcherParts:
             room=self.room,
         )
 
-    def _new_asking(self) -> Asking:
-        return Asking(
+    def _new_asking(self) -> TrialSource:
+        return TrialSource(
             search=self._setup.search,
             settling=self.settling,
             spending=self.spending,
@@ -216,8 +216,8 @@ class DispatcherParts:
             is_repeatable=self._setup.terms.is_repeatable,
         )
 
-    def _new_launching(self) -> Launching:
-        return Launching(
+    def _new_launching(self) -> AttemptStart:
+        return AttemptStart(
             recorder=self._setup.recorder,
             launcher=self._setup.launcher,
             channel=self._setup.channel,

@@ -6,9 +6,9 @@ from enum import Enum, auto
 
 from optuna.trial import TrialState
 
-from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.leasing import Leasing
-from tuner.dispatch.supply.stranded_trials import Stranding
+from tuner.dispatch.supply.stranded_trials import StrandedTrials
 from tuner.dispatch.terms import Result
 from tuner.dispatch.upkeep.database_outage import Outage
 from tuner.dispatch.upkeep.disk_space import Room
@@ -49,8 +49,8 @@ class StudyEnd:
         search: StudySearch,
         recorder: Recorder,
         leasing: Leasing,
-        spending: Spending,
-        stranding: Stranding,
+        spending: BudgetTracker,
+        stranding: StrandedTrials,
         others: Others,
         outage: Outage,
         room: Room,

@@ -44,8 +44,8 @@ from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Result, Terms
-from tuner.dispatch.upkeep.checkpoint_sweeper import Housekeeping
-from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
+from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
 from tuner.errors import ConfigError
 from tuner.launch.inbox import SignalReceived, SourceId
 from tuner.launch.plan import ENV_TOKEN, TrialPlan
@@ -255,7 +255,7 @@ class World:
         pool, watch = DevicePool(devices), DeviceWatch(self.probe)
         sharing = Sharing(devices) if rule == LearnedWidth() else None
         self.files = StudyFiles(folder=folder, study="study")
-        self.housekeeping = Housekeeping(
+        self.housekeeping = SweepThread(
             self.search, self.files, retention or RetentionRule(), self.recorder
         )
         self.dispatcher = Dispatcher(
@@ -296,7 +296,7 @@ class World:
                 view=self.view,
                 clock=self.clock,
                 housekeeping=self.housekeeping,
-                saving=Saving(self.files, self.recorder),
+                saving=CheckpointSync(self.files, self.recorder),
                 reselection=self._reselection(widths),
                 folders=TrialFolders(self.files, self.search.key),
             )

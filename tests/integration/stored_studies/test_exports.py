@@ -28,7 +28,7 @@ from tests.integration.stored_studies.seeded import (
     place,
     study_id,
 )
-from tuner.actions.close_running import Settling
+from tuner.actions.close_running import CloseRunning
 from tuner.actions.transfer.export_import import check_importable, export_study, import_study
 from tuner.actions.transfer.row_transfer import Transfer
 from tuner.actions.transfer.study_tables import SHARED, study_tables
@@ -296,4 +296,4 @@ def test_every_table_of_ours_is_moved_or_shared() -> None:
 
 def test_settling_leaves_what_has_ended() -> None:
     row = {"state": TrialState.COMPLETE}
-    assert Settling().changes["trials"](row) is row
+    assert CloseRunning().changes["trials"](row) is row

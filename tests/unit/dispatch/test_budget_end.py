@@ -6,7 +6,7 @@ import pytest
 
 from tuner.attempt import Outcome
 from tuner.budget import Budget, Spent, TrialUse
-from tuner.dispatch.supply.budget_end import Closing
+from tuner.dispatch.supply.budget_end import BudgetEnd
 
 HOUR = 3600.0
 
@@ -15,8 +15,8 @@ def spent(time_s: float = 0.0, device_s: float = 0.0) -> Spent:
     return Spent(trials=5, time_s=time_s, device_s=device_s)
 
 
-def knowing(*times_s: float) -> Closing:
-    return Closing([TrialUse(time_s=each, device_s=2 * each) for each in times_s])
+def knowing(*times_s: float) -> BudgetEnd:
+    return BudgetEnd([TrialUse(time_s=each, device_s=2 * each) for each in times_s])
 
 
 def test_nothing_is_said_before_three_have_completed() -> None:
@@ -45,7 +45,7 @@ def test_trials_that_run_have_their_part_of_device_hours() -> None:
 
 
 def test_attempts_of_one_trial_are_added_up() -> None:
-    closing, budget = Closing([]), Budget(time_s=100.0)
+    closing, budget = BudgetEnd([]), Budget(time_s=100.0)
     for trial in range(3):
         closing.ended(trial, Outcome.PAUSED, TrialUse(time_s=20.0))
         closing.ended(trial, Outcome.COMPLETED, TrialUse(time_s=30.0))

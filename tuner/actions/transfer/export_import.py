@@ -18,7 +18,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tuner.actions.close_running import Settling
+from tuner.actions.close_running import CloseRunning
 from tuner.actions.transfer.import_check import check_is_whole, check_tables
 from tuner.actions.transfer.row_transfer import Transfer
 from tuner.config.sections.confirm import confirmation_of
@@ -204,9 +204,9 @@ def _move(source: sa.Connection, target: Place, stored: StoredStudy, name: str) 
         runs_id = stored_studies(source).get(confirmation_of(stored.name))
         for each in (name, *([] if runs_id is None else [confirmation_of(name)])):
             refuse_taken(connection, target, each, "Give it another name with --as.")
-        study_id = Transfer(source, connection, Settling().changes).copy(stored.id, name)
+        study_id = Transfer(source, connection, CloseRunning().changes).copy(stored.id, name)
         if runs_id is not None:
-            again = Transfer(source, connection, Settling().changes)
+            again = Transfer(source, connection, CloseRunning().changes)
             again.copy(runs_id, confirmation_of(name))
         count = sa.select(sa.func.count()).where(TRIALS.c.study_id == study_id)
         return int(connection.execute(count).scalar_one())

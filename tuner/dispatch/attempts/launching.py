@@ -19,7 +19,7 @@ from tuner.store.records.recorder import Recorder
 from tuner.store.schema.statements import in_utc
 
 
-class Launching:
+class AttemptStart:
     """Records that a trial has its devices, and starts its processes once that is written.
 
     Args:

@@ -19,7 +19,7 @@ from tuner.store.records.recorder import Recorder
 _SAVED_FOR = (Cause.INTERRUPTED, Cause.SIGNAL)
 
 
-class Stopping:
+class AttemptStop:
     """Ends attempts that are to end. Each step has a deadline; none waits.
 
     Args:

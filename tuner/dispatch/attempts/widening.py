@@ -12,7 +12,7 @@ from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import StudyFiles
 from tuner.dispatch.attempts.endings.retries import FREE_CAUSES
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.attempts.stopping import Stopping
+from tuner.dispatch.attempts.stopping import AttemptStop
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.host.clock import Instant
 from tuner.messages import Action
@@ -65,7 +65,7 @@ class _Before:
     last_step: int
 
 
-class Widening:
+class Widener:
     """Ends attempts whose trials continue on more devices.
 
     Whether that pays is estimated: from the time that a step of the trial takes, from where the
@@ -87,7 +87,7 @@ class Widening:
         *,
         search: StudySearch,
         leasing: Leasing,
-        stopping: Stopping,
+        stopping: AttemptStop,
         recorder: Recorder,
         files: StudyFiles,
         say: Callable[[str], None],

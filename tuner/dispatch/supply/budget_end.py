@@ -13,7 +13,7 @@ from tuner.budget import N_TYPICAL, Budget, Spent, TrialUse, typical_use
 _MAY_GO_ON = frozenset({Outcome.PAUSED, Outcome.CANCELLED, Outcome.LOST})
 
 
-class Closing:
+class BudgetEnd:
     """Knows how long trials take, and whether one more fits into what is left.
 
     Args:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from tuner.attempt import AttemptId
 from tuner.budget import Budget, Spent, TrialUse
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.supply.budget_end import Closing
+from tuner.dispatch.supply.budget_end import BudgetEnd
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 
 
-class Spending:
+class BudgetTracker:
     """Adds up, over all starts and all dispatchers of the study.
 
     Args:
@@ -47,7 +47,7 @@ class Spending:
         self._live = live
         self._started_at = started_at
         self._say = say
-        self._closing = Closing(recorder.past.trials)
+        self._closing = BudgetEnd(recorder.past.trials)
         self._is_closing_said = False
 
     def ended(self, live: LiveAttempt, now: Instant) -> None:

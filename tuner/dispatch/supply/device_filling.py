@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tuner.attempt import AttemptId
-from tuner.dispatch.attempts.launching import Launching
+from tuner.dispatch.attempts.launching import AttemptStart
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.attempts.widening import Widening
+from tuner.dispatch.attempts.widening import Widener
 from tuner.dispatch.early_stop import EarlyStop
-from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.notices import Started
 from tuner.dispatch.study_end import StudyEnd
-from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.gathering_note import GatheringNote
 from tuner.dispatch.supply.grants import Candidate, Grant
 from tuner.dispatch.supply.leasing import Leasing
-from tuner.dispatch.supply.stranded_trials import Stranding
-from tuner.dispatch.supply.trial_source import Asking
+from tuner.dispatch.supply.stranded_trials import StrandedTrials
+from tuner.dispatch.supply.trial_source import TrialSource
 from tuner.dispatch.upkeep.commands import Orders
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.disk_space import Room
@@ -53,15 +53,15 @@ class DeviceFilling:
         *,
         search: StudySearch,
         leasing: Leasing,
-        asking: Asking,
-        launching: Launching,
-        widening: Widening | None,
-        stranding: Stranding,
-        spending: Spending,
+        asking: TrialSource,
+        launching: AttemptStart,
+        widening: Widener | None,
+        stranding: StrandedTrials,
+        spending: BudgetTracker,
         orders: Orders,
         room: Room,
         usage: Usage,
-        telling: Telling,
+        telling: NoticeQueue,
         end: StudyEnd,
         early_stop: EarlyStop,
         clock: Clock,

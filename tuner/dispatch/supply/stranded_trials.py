@@ -15,7 +15,7 @@ _STRANDED = "the trials that are left need more devices than any dispatcher has"
 _N_LISTED = 5
 
 
-class Stranding:
+class StrandedTrials:
     """Watches trials that wait and do not fit on the devices of this dispatcher.
 
     Args:

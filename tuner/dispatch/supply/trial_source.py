@@ -7,9 +7,9 @@ from typing import Protocol
 
 from tuner.attempt import AttemptId
 from tuner.devices.idle_causes import IdleCause
-from tuner.dispatch.attempts.endings.trial_outcome import Settling
+from tuner.dispatch.attempts.endings.trial_outcome import TrialOutcomes
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.prefetch import Foresight
@@ -28,7 +28,7 @@ class WhyNoMore(Protocol):
         """Why nothing starts any more; empty while something may."""
 
 
-class Asking:
+class TrialSource:
     """Gives trials to whoever has devices for them.
 
     Args:
@@ -48,8 +48,8 @@ class Asking:
         self,
         *,
         search: StudySearch,
-        settling: Settling,
-        spending: Spending,
+        settling: TrialOutcomes,
+        spending: BudgetTracker,
         leasing: Leasing,
         fleet: Fleet,
         usage: Usage,

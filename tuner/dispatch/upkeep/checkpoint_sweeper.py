@@ -129,7 +129,7 @@ class Sweeper:
         )
 
 
-class Housekeeping:
+class SweepThread:
     """Lets a sweeper work in a thread, when a trial has ended and as running ones save.
 
     Args:

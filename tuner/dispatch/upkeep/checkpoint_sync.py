@@ -23,7 +23,7 @@ _LOOK_EVERY_S = 2.0
 _LAST_WAIT_S = 10.0
 
 
-class Saving:
+class CheckpointSync:
     """Looks at the checkpoints of the trials that run, and once more when an attempt has ended.
 
     Args:

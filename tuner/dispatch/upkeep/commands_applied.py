@@ -7,11 +7,11 @@ from typing import assert_never
 
 from tuner.attempt import AttemptId, AttemptState, Cause
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.attempts.stopping import Stopping
+from tuner.dispatch.attempts.stopping import AttemptStop
 from tuner.dispatch.early_stop import EarlyStop
-from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.study_end import StopCause, StudyEnd
-from tuner.dispatch.supply.budget_tracker import Spending
+from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.device_changes import DeviceChanges, Refused
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.upkeep.commands import Orders, changed, refusal_text, told
@@ -45,15 +45,15 @@ class CommandsApplied:
         *,
         orders: Orders,
         recorder: Recorder,
-        spending: Spending,
+        spending: BudgetTracker,
         device_changes: DeviceChanges,
         leasing: Leasing,
         usage: Usage,
         others: Others,
-        stopping: Stopping,
+        stopping: AttemptStop,
         early_stop: EarlyStop,
         end: StudyEnd,
-        telling: Telling,
+        telling: NoticeQueue,
         live: Mapping[AttemptId, LiveAttempt],
     ) -> None:
         self._orders = orders

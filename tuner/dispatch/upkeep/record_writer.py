@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tuner.dispatch.early_stop import EarlyStop
-from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.study_end import StudyEnd
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.upkeep.database_outage import Outage
@@ -50,7 +50,7 @@ class RecordWriter:
         rescue: Rescue,
         early_stop: EarlyStop,
         end: StudyEnd,
-        telling: Telling,
+        telling: NoticeQueue,
         clock: Clock,
         commit_every_s: float,
         started_at: Instant,

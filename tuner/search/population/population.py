@@ -19,7 +19,7 @@ from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.ranking import Mark, good_first, is_weak, strongest
-from tuner.search.population.replacement import Doom, Replacing
+from tuner.search.population.replacement import Doom, Replacer
 from tuner.search.population.turn_taking import Turns
 from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
 from tuner.store.optuna_compat import trial_id_of
@@ -52,7 +52,7 @@ class Population(Scheduler):
         self._study_id = study_id
         self._objective = context.objectives[0]
         self._members = Members(pruner, storage, study_id, context.directions[0])
-        self._replacing = Replacing(pruner, storage, study_id, context.space)
+        self._replacing = Replacer(pruner, storage, study_id, context.space)
         self.succession = Succession(self._members, storage, study_id, pruner.population)
         self.begin_next = self.succession.begin
         self._turns = Turns(self._members, self.succession, storage, study_id)

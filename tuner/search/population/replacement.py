@@ -28,7 +28,7 @@ class Doom:
     verdict: Verdict
 
 
-class Replacing:
+class Replacer:
     """Chooses replacements, and takes their checkpoints before anybody removes these.
 
     Args:

@@ -16,7 +16,7 @@ from tests.populations import check_books, origins
 from tuner.attempt import Cause, Outcome
 from tuner.checkpoints.hand_over import StateCopies
 from tuner.search.population.population import N_FAILURES, Population
-from tuner.search.population.replacement import Replacing
+from tuner.search.population.replacement import Replacer
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.population_rows import Replacement
 from tuner.store.records.recorder import Recorder
@@ -206,7 +206,7 @@ def test_once_copies_are_not_understood_nobody_is_replaced(
 
 KILLED_AT = places(
     (Population, "_replace_failed", 1),
-    (Replacing, "find_for_failed", 1),
+    (Replacer, "find_for_failed", 1),
     (StateCopies, "take", 1),
     (BufferedStorage, "begin_trial", 5),
     (StateCopies, "give", 1),

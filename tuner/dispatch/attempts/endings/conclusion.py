@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from tuner.attempt import AttemptId, AttemptState, Cause, Ending, Outcome
 from tuner.dispatch.attempts.endings.attempt_ending import ending_of
-from tuner.dispatch.attempts.endings.device_release import Clearing
+from tuner.dispatch.attempts.endings.device_release import DeviceRelease
 from tuner.dispatch.attempts.endings.hopeless_program import N_ALIKE, Streak, said_last
-from tuner.dispatch.attempts.endings.trial_outcome import Settling
-from tuner.dispatch.attempts.launching import Launching
+from tuner.dispatch.attempts.endings.trial_outcome import TrialOutcomes
+from tuner.dispatch.attempts.launching import AttemptStart
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.transitions import move
-from tuner.dispatch.attempts.widening import Widening
-from tuner.dispatch.notice_queue import Telling
+from tuner.dispatch.attempts.widening import Widener
+from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.notices import Ended
 from tuner.dispatch.study_end import StopCause, StudyEnd
 from tuner.dispatch.supply.leasing import Leasing
@@ -56,12 +56,12 @@ class Conclusion:
         recorder: Recorder,
         channel: Channel,
         leasing: Leasing,
-        launching: Launching,
-        settling: Settling,
-        widening: Widening | None,
+        launching: AttemptStart,
+        settling: TrialOutcomes,
+        widening: Widener | None,
         room: Room,
-        clearing: Clearing,
-        telling: Telling,
+        clearing: DeviceRelease,
+        telling: NoticeQueue,
         end: StudyEnd,
         live: Mapping[AttemptId, LiveAttempt],
         stop_grace_s: float,

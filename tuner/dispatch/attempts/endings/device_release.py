@@ -13,7 +13,7 @@ from tuner.host.clock import Instant
 _NOTE_AFTER_S = 30.0
 
 
-class Clearing:
+class DeviceRelease:
     """Attempts whose processes are gone, and whose devices are not free yet.
 
     Args:

@@ -17,7 +17,7 @@ from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
-from tuner.dispatch.upkeep.checkpoint_sync import Saving
+from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
 from tuner.dispatch.upkeep.disk_space import met_full_disk
 from tuner.messages import Action
 from tuner.search.asked_trial import AskedTrial
@@ -25,7 +25,7 @@ from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 
 
-class Settling:
+class TrialOutcomes:
     """Tells the study how its trials ended, and lets those that may try again wait for devices.
 
     Args:
@@ -47,7 +47,7 @@ class Settling:
         leasing: Leasing,
         files: StudyFiles,
         terms: Terms,
-        saving: Saving | None,
+        saving: CheckpointSync | None,
         say: Callable[[str], None],
         folders: TrialFolders | None,
     ) -> None:
