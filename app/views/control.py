@@ -8,9 +8,9 @@ from optuna.trial import TrialState
 from tuner.app.data.control import Control, limit_of
 from tuner.app.data.overview import ago
 from tuner.app.views import shell
-from tuner.app.views.notes import note_of
-from tuner.app.views.permission import control_of, door, keep, lock
-from tuner.app.views.requests import do, tell
+from tuner.app.views.requests.notes import note_of
+from tuner.app.views.requests.outcome import do, tell
+from tuner.app.views.requests.permission import control_of, door, keep, lock
 from tuner.app.views.shell import Shown
 from tuner.errors import TunerError
 from tuner.queries.study_state import Standing

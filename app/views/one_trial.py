@@ -17,7 +17,7 @@ from tuner.app.data.trials.profiles import find_profiles, read_operations
 from tuner.app.views import shell
 from tuner.app.views.control import trial_buttons
 from tuner.app.views.figure import show_figure
-from tuner.app.views.notes import note_of
+from tuner.app.views.requests.notes import note_of
 from tuner.app.views.shell import Shown
 from tuner.queries.checkpoints import ShownCheckpoint
 from tuner.queries.trials.attempts import StoredAttempt

@@ -19,7 +19,7 @@ from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
 from docs.generate.__main__ import schema
-from tests.unit.config import test_mistakes, test_trial_mistakes
+from tests.unit.config.mistakes import test_mistakes, test_trial_mistakes
 from tests.unit.config.study_mutations import SEEDS, spoilt_values
 from tests.unit.config.test_fuzz import N_EXAMPLES
 from tests.unit.config.wrong_values import RAW

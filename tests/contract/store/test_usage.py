@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from tests.databases import SERVERS
 from tests.hosts import DEAD, ELSEWHERE, with_process
-from tests.integration.store.recorded import GPUS, NOW, Store, later, lease
+from tests.integration.store.recorder.recorded import GPUS, NOW, Store, later, lease
 from tuner.devices.idle_causes import IdleCause, IdleSpan
 from tuner.devices.usage.tally import FIGURES, MAXIMA, Tally
 from tuner.store.records.recorder import Recorder

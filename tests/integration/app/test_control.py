@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 from tests.databases import new_database
 from tests.integration.app.pages import opened, show_database
 from tests.integration.stored_studies import seeded
-from tuner.app.views import permission
+from tuner.app.views.requests import permission
 from tuner.monitoring.dashboard_process import (
     TOKEN_VARIABLE,
     USERS_VARIABLE,

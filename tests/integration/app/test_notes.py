@@ -13,7 +13,7 @@ from tests.databases import new_database
 from tests.integration.app.pages import opened, show_database
 from tests.integration.stored_studies import seeded
 from tuner.actions.note import MAX_TEXT, tags_in, write_note
-from tuner.app.views import permission
+from tuner.app.views.requests import permission
 from tuner.errors import ConfigError
 from tuner.monitoring.dashboard_process import TOKEN_VARIABLE
 from tuner.queries.notes import Note, read_notes

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.store.recorded import Store
+from tests.integration.store.recorder.recorded import Store
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.hosts import ALIVE, ELSEWHERE
-from tests.integration.store.recorded import GPUS, Store, later, lease
+from tests.integration.store.recorder.recorded import GPUS, Store, later, lease
 from tuner.attempt import Attempt
 from tuner.checkpoints.scan import SavedState
 from tuner.queries.checkpoints import read_checkpoints

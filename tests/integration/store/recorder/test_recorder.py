@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.hosts import DEAD
-from tests.integration.store.recorded import (
+from tests.integration.store.recorder.recorded import (
     GPUS,
     NOW,
     Store,

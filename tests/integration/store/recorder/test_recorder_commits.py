@@ -8,7 +8,7 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 
-from tests.integration.store.recorded import (
+from tests.integration.store.recorder.recorded import (
     GPUS,
     NOW,
     Statements,

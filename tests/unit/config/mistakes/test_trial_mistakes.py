@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.config.mistakes import DURATION, FILLED, LR, SMALL, trial
+from tests.unit.config.mistakes.study_texts import DURATION, FILLED, LR, SMALL, trial
 
 TRIAL = [
     pytest.param(

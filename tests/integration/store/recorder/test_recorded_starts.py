@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
-from tests.integration.store.recorded import GPUS, NOW, Store, later, lease, run_to_its_end
+from tests.integration.store.recorder.recorded import GPUS, NOW, Store, later, lease, run_to_its_end
 from tuner.attempt import AttemptState, Cause, Ending, Outcome, advance
 from tuner.devices.allocation.width import parts_of
 from tuner.errors import StoreError

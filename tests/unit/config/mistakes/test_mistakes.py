@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.config.mistakes import DURATION, SMALL, URL, trial
+from tests.unit.config.mistakes.study_texts import DURATION, SMALL, URL, trial
 from tuner.config.study_file import load_study_file
 from tuner.errors import EXIT_BAD_INPUT, ConfigError
 

@@ -7,8 +7,8 @@ import streamlit as st
 from tuner.actions.note import MAX_TEXT
 from tuner.app.data.overview import ago
 from tuner.app.views import shell
-from tuner.app.views.permission import control_of
-from tuner.app.views.requests import do
+from tuner.app.views.requests.outcome import do
+from tuner.app.views.requests.permission import control_of
 from tuner.app.views.shell import Shown
 
 
