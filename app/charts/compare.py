@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import plotly.graph_objects as go
 from plotly.colors import hex_to_rgb
 
 from tuner.app.charts.palette import OF_MANY
-from tuner.app.charts.style import dress, name_ticks
+from tuner.app.charts.style import Titles, dress_with_titles
 from tuner.app.data.compare.studies import Band
 from tuner.app.data.convergence.series import BestSoFar
 from tuner.app.data.trials.curves import Curve
 
 #: In addition to the colour, so that lines differ in print too.
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Titles:
-    """Of the axes."""
-
-    x: str
-    y: str
-    log_x: bool = False
-    log_y: bool = False
 
 
 def lines_figure(lines: Mapping[str, Curve], titles: Titles, *, revision: str) -> go.Figure:
@@ -48,7 +37,7 @@ def lines_figure(lines: Mapping[str, Curve], titles: Titles, *, revision: str) -
                 hovertemplate="%{x:.6g}<br>%{y:.6g}<extra>%{fullData.name}</extra>",
             )
         )
-    return _dressed(figure, titles, revision)
+    return dress_with_titles(figure, titles, revision=revision)
 
 
 def studies_figure(
@@ -78,7 +67,7 @@ def studies_figure(
                     "<extra>%{fullData.name}</extra>",
                 )
             )
-    return _dressed(figure, titles, revision)
+    return dress_with_titles(figure, titles, revision=revision)
 
 
 def _add_band(figure: go.Figure, name: str, band: Band, place: int) -> None:
@@ -118,12 +107,3 @@ def _add_band(figure: go.Figure, name: str, band: Band, place: int) -> None:
 def _line(place: int) -> dict[str, object]:
     colour, dash = OF_MANY[place % len(OF_MANY)], _DASHES[place % len(_DASHES)]
     return {"color": colour, "width": 2, "dash": dash}
-
-
-def _dressed(figure: go.Figure, titles: Titles, revision: str) -> go.Figure:
-    dress(figure, revision=f"{revision} {titles}")
-    figure.update_xaxes(title_text=titles.x, type="log" if titles.log_x else "linear")
-    figure.update_yaxes(title_text=titles.y, type="log" if titles.log_y else "linear")
-    figure.update_layout(showlegend=True)
-    name_ticks(figure)
-    return figure

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import plotly.graph_objects as go
 
 from tuner.app.charts.palette import BEST, COLOURS, OF_MANY, SYMBOLS
-from tuner.app.charts.style import dress, literal, name_ticks
+from tuner.app.charts.style import Titles, dress_with_titles
 from tuner.app.data.columns import Flags, Floats
 from tuner.app.data.metrics.curves import MetricCurve
 from tuner.app.data.metrics.distribution import Distribution, Rates, ended_in
@@ -21,18 +20,8 @@ _MAX_SVG_POINTS = 2000
 _MAX_IN_LEGEND = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plane:
-    """Two axes."""
-
-    x: str
-    y: str
-    log_x: bool = False
-    log_y: bool = False
-
-
 def points_figure(
-    trials: TrialColumns, x: Floats, y: Floats, plane: Plane, *, revision: str
+    trials: TrialColumns, x: Floats, y: Floats, titles: Titles, *, revision: str
 ) -> go.Figure:
     """A point for each trial that has both.
 
@@ -40,7 +29,7 @@ def points_figure(
         trials: Of a study.
         x: A value for each trial; NaN where it has none.
         y: The same.
-        plane: Names of both.
+        titles: Of both axes.
         revision: While it stays the same a refresh keeps the zoom.
     """
     figure = go.Figure()
@@ -63,16 +52,16 @@ def points_figure(
                 "<extra>%{fullData.name}</extra>",
             )
         )
-    return _dressed(figure, plane, revision)
+    return dress_with_titles(figure, titles, revision=revision)
 
 
 def metric_curves_figure(
-    curves: Mapping[int, MetricCurve], plane: Plane, *, is_smooth: bool, revision: str
+    curves: Mapping[int, MetricCurve], titles: Titles, *, is_smooth: bool, revision: str
 ) -> go.Figure:
     """
     Args:
         curves: By the number of the trial.
-        plane: Names of both axes.
+        titles: Of both axes.
         is_smooth: Whether averages are drawn, over the faint lines of what was reported.
         revision: While it stays the same a refresh keeps the zoom.
     """
@@ -82,7 +71,7 @@ def metric_curves_figure(
         if is_smooth:
             figure.add_trace(_line(number, curve.x, curve.y, colour, is_faint=True))
         figure.add_trace(_line(number, curve.x, curve.smooth, colour, is_faint=False))
-    figure = _dressed(figure, plane, revision)
+    figure = dress_with_titles(figure, titles, revision=revision)
     figure.update_layout(showlegend=len(curves) <= _MAX_IN_LEGEND)
     return figure
 
@@ -125,8 +114,8 @@ def distribution_figure(
                 hovertemplate="%{y:.3g} % are at most %{x:.6g}<extra>%{fullData.name}</extra>",
             )
         )
-    plane = Plane(x=title, y="Trials with at most this value (%)", log_x=log_x)
-    figure = _dressed(figure, plane, revision)
+    titles = Titles(x=title, y="Trials with at most this value (%)", log_x=log_x)
+    figure = dress_with_titles(figure, titles, revision=revision)
     figure.update_yaxes(range=[0, 102])
     return figure
 
@@ -155,8 +144,8 @@ def rates_figure(rates: Rates, trials: TrialColumns, *, revision: str) -> go.Fig
                 "%{y:.4g} per hour<extra>%{fullData.name}</extra>",
             )
         )
-    plane = Plane(x="Time since the first trial began (h)", y="Trials that ended, per hour")
-    figure = _dressed(figure, plane, revision)
+    titles = Titles(x="Time since the first trial began (h)", y="Trials that ended, per hour")
+    figure = dress_with_titles(figure, titles, revision=revision)
     figure.update_layout(barmode="stack")
     figure.update_xaxes(range=[0, float(rates.begin_h[-1]) + rates.whole_h])
     return figure
@@ -166,12 +155,3 @@ def _by_outcome(trials: TrialColumns) -> Sequence[tuple[str, Flags]]:
     codes = np.unique(trials.words[trials.is_finished]).tolist()
     ordered = sorted(codes, key=lambda each: each != COMPLETED)
     return [(ALL_WORDS[code], trials.words == code) for code in ordered]
-
-
-def _dressed(figure: go.Figure, plane: Plane, revision: str) -> go.Figure:
-    dress(figure, revision=f"{revision} {plane}")
-    figure.update_xaxes(title_text=literal(plane.x), type="log" if plane.log_x else "linear")
-    figure.update_yaxes(title_text=literal(plane.y), type="log" if plane.log_y else "linear")
-    figure.update_layout(showlegend=True)
-    name_ticks(figure)
-    return figure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -49,6 +50,32 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
     )
     figure.update_xaxes(automargin=True, zeroline=False)
     figure.update_yaxes(automargin=True, zeroline=False)
+    return figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Titles:
+    """Of the axes."""
+
+    x: str
+    y: str
+    log_x: bool = False
+    log_y: bool = False
+
+
+def dress_with_titles(figure: go.Figure, titles: Titles, *, revision: str) -> go.Figure:
+    """Gives a figure its common layout, a legend, and the titles and kinds of its axes.
+
+    Args:
+        figure: Is changed.
+        titles: As plain text.
+        revision: See `dress`; other axes begin with another zoom.
+    """
+    dress(figure, revision=f"{revision} {titles}")
+    figure.update_xaxes(title_text=literal(titles.x), type="log" if titles.log_x else "linear")
+    figure.update_yaxes(title_text=literal(titles.y), type="log" if titles.log_y else "linear")
+    figure.update_layout(showlegend=True)
+    name_ticks(figure)
     return figure
 
 

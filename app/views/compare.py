@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from tuner.app.charts.compare import Titles, lines_figure, studies_figure
+from tuner.app.charts.compare import lines_figure, studies_figure
+from tuner.app.charts.style import Titles
 from tuner.app.data.compare.studies import Band, band_of, seed_groups
 from tuner.app.data.compare.trials import (
     MAX_COMPARED,

@@ -8,12 +8,12 @@ import numpy as np
 import streamlit as st
 
 from tuner.app.charts.metrics import (
-    Plane,
     distribution_figure,
     metric_curves_figure,
     points_figure,
     rates_figure,
 )
+from tuner.app.charts.style import Titles
 from tuner.app.data.columns import Floats
 from tuner.app.data.convergence.series import can_be_logarithmic
 from tuner.app.data.metrics.curves import curve_of, drawn_rows, n_lost, names_of
@@ -84,8 +84,8 @@ def _points(shown: Shown) -> None:
     _say_who_is_paused(trials, there)
     for name, is_log in ((x, log_x), (y, log_y)):
         _say_what_has_no_logarithm(known[name][there], name, is_log=is_log)
-    plane = Plane(x=x, y=y, log_x=log_x, log_y=log_y)
-    figure = points_figure(trials, known[x], known[y], plane, revision=shown.revision)
+    titles = Titles(x=x, y=y, log_x=log_x, log_y=log_y)
+    figure = points_figure(trials, known[x], known[y], titles, revision=shown.revision)
     show_figure(figure, key="metrics", on_trial=shell.open_trial)
 
 
@@ -149,8 +149,8 @@ def _curves(shown: Shown) -> None:
     if weight:
         title = f"{y}, moving average of weight {weight:g}"
         st.caption("The faint lines are what was reported.")
-    plane = Plane(x=f"{x} (as reported)", y=title, log_x=log_x, log_y=log_y)
-    figure = metric_curves_figure(curves, plane, is_smooth=weight > 0, revision=shown.revision)
+    titles = Titles(x=f"{x} (as reported)", y=title, log_x=log_x, log_y=log_y)
+    figure = metric_curves_figure(curves, titles, is_smooth=weight > 0, revision=shown.revision)
     show_figure(figure, key="metric curves", on_trial=shell.open_trial)
 
 

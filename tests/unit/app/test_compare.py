@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.app.charts.compare import Titles, studies_figure
+from tuner.app.charts.compare import studies_figure
+from tuner.app.charts.style import Titles
 from tuner.app.data.compare.studies import Band, band_of, seed_groups
 from tuner.app.data.compare.trials import numbers_in
 from tuner.app.data.convergence.series import BestSoFar
