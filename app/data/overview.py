@@ -26,7 +26,7 @@ class StudyLine:
     progress: Progress
     n_devices: int
     alerts: tuple[Alert, ...]
-    #: What somebody has noted on the study itself.
+    #: The note on the study itself.
     note: Note | None
 
     @property

@@ -19,6 +19,7 @@ from tuner.app.data.convergence.series import can_be_logarithmic
 from tuner.app.data.metrics.curves import curve_of, drawn_rows, n_lost, names_of
 from tuner.app.data.metrics.distribution import distribution_of, rates_of
 from tuner.app.data.metrics.quantities import NUMBER, Sources, quantities
+from tuner.app.data.outcome_words import COMPLETED
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
@@ -92,7 +93,8 @@ def _points(shown: Shown) -> None:
 def _say_who_is_missing(trials: TrialColumns, there: np.ndarray, name: str) -> None:
     n = int((~there).sum())
     if n:
-        st.caption(f"{n} of {len(trials)} trials have no value of {shell.escaped(name)}.")
+        have = "has" if n == 1 else "have"
+        st.caption(f"{n} of {len(trials)} trials {have} no value of {shell.escaped(name)}.")
 
 
 def _say_who_is_paused(trials: TrialColumns, there: np.ndarray) -> None:
@@ -104,7 +106,7 @@ def _say_who_is_paused(trials: TrialColumns, there: np.ndarray) -> None:
 def _say_what_has_no_logarithm(values: Floats, name: str, *, is_log: bool) -> None:
     if is_log and not can_be_logarithmic(values):
         n = int((values <= 0).sum())
-        st.caption(f"{n} values of {shell.escaped(name)} are not above 0: not on this axis.")
+        st.caption(f"Not on the logarithmic axis: {n} of {shell.escaped(name)}, 0 or below.")
 
 
 def _curves(shown: Shown) -> None:
@@ -144,7 +146,8 @@ def _curves(shown: Shown) -> None:
     _say_which_curves(len(curves), len(trials), y)
     lost = n_lost(reports, y)
     if lost:
-        st.caption(f"{lost} reports of {shell.escaped(y)} were infinite or NaN: they are left out.")
+        amount = "1 report" if lost == 1 else f"{lost} reports"
+        st.caption(f"Left out: {amount} of {shell.escaped(y)}, infinite or NaN.")
     title = y
     if weight:
         title = f"{y}, moving average of weight {weight:g}"
@@ -176,7 +179,7 @@ def _spread(shown: Shown) -> None:
     _say_who_is_missing(trials, there, name)
     _say_who_is_paused(trials, there)
     _say_what_has_no_logarithm(values[there], name, is_log=log_x)
-    completed = trials.is_candidate & there
+    completed = (trials.words == COMPLETED) & there
     lines = {f"all with a value ({int(there.sum())})": distribution_of(values)}
     if 0 < completed.sum() < there.sum():
         lines[f"completed ({int(completed.sum())})"] = distribution_of(values[completed])

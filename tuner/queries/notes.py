@@ -18,7 +18,7 @@ NOTE_ATTR = "tuner:note"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What somebody has noted."""
+    """A note with its tags."""
 
     text: str
     tags: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The token of Control in a real browser: typed once, kept over a reload, and by nobody else."""
+"""The token of Control in a browser: typed once, kept over a reload, in no other browser."""
 
 from __future__ import annotations
 

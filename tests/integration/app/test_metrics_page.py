@@ -78,7 +78,7 @@ def test_distribution_counts_who_has_a_value(url: str) -> None:
     assert numbers_of(lines["completed (3)"]["x"]) == [8.0, 9.0, 10.0]
     assert numbers_of(lines["completed (3)"]["y"]) == pytest.approx([100 / 3, 200 / 3, 100.0])
     assert numbers_of(lines["all with a value (4)"]["x"]) == [8.0, 8.0, 9.0, 10.0]
-    assert "1 of 5 trials have no value of value." in captions(test)
+    assert "1 of 5 trials has no value of value." in captions(test)
 
 
 def test_curves_are_smoothed_over_what_was_reported(url: str) -> None:
@@ -86,7 +86,7 @@ def test_curves_are_smoothed_over_what_was_reported(url: str) -> None:
     test = opened("metrics", view="steps", smoothing="0.5")
     traces = [each for each in figures(test)[0]["data"] if each["legendgroup"] == "2"]
     assert [numbers_of(each["y"]) for each in traces] == [[10.0, 8.0], [10.0, (2.5 + 4.0) / 0.75]]
-    assert "1 reports of value were infinite or NaN" in captions(test)
+    assert "Left out: 1 report of value, infinite or NaN." in captions(test)
     assert "moving average of weight 0.5" in figures(test)[0]["layout"]["yaxis"]["title"]["text"]
 
 

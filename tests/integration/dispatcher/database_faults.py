@@ -3,31 +3,61 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
 from tuner.store.connection.database import Database
+
+_prepared: WeakKeyDictionary[sa.Engine, _Listeners] = WeakKeyDictionary()
+
+
+class _Listeners:
+    """What happens at each statement and each commit of an engine, as it is set at that moment."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.at_statement: Callable[[str], None] | None = None
+        self.at_commit: Callable[[sa.Connection], None] | None = None
+        sa.event.listen(engine, "before_cursor_execute", self._statement)
+        sa.event.listen(engine, "commit", self._commit)
+
+    def _statement(self, *arguments: object) -> None:
+        if (act := self.at_statement) is not None:
+            act(str(arguments[2]))
+
+    def _commit(self, connection: sa.Connection) -> None:
+        if (act := self.at_commit) is not None:
+            act(connection)
+
+
+def prepare_faults(database: Database) -> None:
+    """Once, before other threads use the database.
+
+    SQLAlchemy iterates over its listeners in each of them: none can be added or removed then.
+    """
+    _prepared[database.engine] = _Listeners(database.engine)
 
 
 class DiskFull:
     """Makes writes to a database fail, as on a full disk, while it is entered."""
 
     def __init__(self, database: Database) -> None:
-        self._engine = database.engine
+        self._listeners = _prepared[database.engine]
         self.n_refused = 0
 
     def __enter__(self) -> DiskFull:
-        sa.event.listen(self._engine, "before_cursor_execute", self._refuse)
+        self._listeners.at_statement = self._refuse
         return self
 
     def __exit__(self, *_: object) -> None:
-        sa.event.remove(self._engine, "before_cursor_execute", self._refuse)
+        self._listeners.at_statement = None
 
-    def _refuse(self, *arguments: object) -> None:
-        if str(arguments[2]).split()[0] in ("INSERT", "UPDATE", "DELETE"):
+    def _refuse(self, statement: str) -> None:
+        if statement.split()[0] in ("INSERT", "UPDATE", "DELETE"):
             self.n_refused += 1
             error = sqlite3.OperationalError("database or disk is full")
-            raise sa.exc.OperationalError(str(arguments[2]), None, error)
+            raise sa.exc.OperationalError(statement, None, error)
 
 
 class CutCommit:
@@ -40,17 +70,17 @@ class CutCommit:
     """
 
     def __init__(self, database: Database, number: int, *, is_done: bool) -> None:
-        self._engine = database.engine
+        self._listeners = _prepared[database.engine]
         self._number = number
         self._is_done = is_done
         self.n_seen = 0
 
     def __enter__(self) -> CutCommit:
-        sa.event.listen(self._engine, "commit", self._cut)
+        self._listeners.at_commit = self._cut
         return self
 
     def __exit__(self, *_: object) -> None:
-        sa.event.remove(self._engine, "commit", self._cut)
+        self._listeners.at_commit = None
 
     def _cut(self, connection: sa.Connection) -> None:
         self.n_seen += 1

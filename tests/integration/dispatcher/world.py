@@ -22,6 +22,7 @@ from tests.fakes import (
     RecordingView,
 )
 from tests.hosts import DEAD
+from tests.integration.dispatcher.database_faults import prepare_faults
 from tuner.attempt import AttemptId, Cause, Outcome
 from tuner.budget import Budget
 from tuner.checkpoints.paths import StudyFiles
@@ -233,6 +234,7 @@ class World:
         self.view = view or RecordingView()
         self.url = new_database(folder)
         self.database: Database = open_database(self.url)
+        prepare_faults(self.database)
         self.search = StudySearch(
             self.database.storage,
             "study",

@@ -1,4 +1,4 @@
-"""Who has given the token stays known to the server, by a name that nobody can guess."""
+"""A browser that has given the token is recognized by a name that cannot be guessed."""
 
 from __future__ import annotations
 

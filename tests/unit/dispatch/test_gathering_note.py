@@ -1,4 +1,4 @@
-"""The user is told once for which trial devices are gathered."""
+"""One message names the trial for which devices are gathered."""
 
 from tuner.devices.allocation.gathering import Gathering
 from tuner.dispatch.supply.gathering_note import GatheringNote
