@@ -90,10 +90,10 @@ def run_paused_study(folder: Path) -> PausedStudy:
 
 def _wait_for_pauses(running: subprocess.Popen[bytes], folder: Path) -> None:
     """Until both devices are held by trials that may not go on, and nothing changes any more."""
-    deadline, seen = time.monotonic() + _PATIENCE_S, (0, 0)
+    deadline, seen = time.monotonic() + _PATIENCE_S, (0, 0, 0)
     while time.monotonic() < deadline and running.poll() is None:
         time.sleep(1.2)
-        now = (_count(folder, _N_PAUSED), _count(folder, _N_OPEN))
+        now = (_count(folder, _N_PAUSED), _count(folder, _N_OPEN), _count(folder, _N_CHANGES))
         if now == seen and now[0] >= 3 and now[1] == 2:
             return
         seen = now
@@ -103,6 +103,13 @@ def _wait_for_pauses(running: subprocess.Popen[bytes], folder: Path) -> None:
 _N_OPEN = """
 SELECT count(*) FROM tuner_attempts JOIN trials USING (trial_id)
 WHERE outcome IS NULL AND trials.number > 7
+"""
+
+
+#: Grows with each attempt that begins or ends, and with each trial that ends.
+_N_CHANGES = """
+SELECT (SELECT count(*) + count(outcome) FROM tuner_attempts)
+    + (SELECT count(*) FROM trials WHERE state IN ('COMPLETE', 'PRUNED', 'FAIL'))
 """
 
 
