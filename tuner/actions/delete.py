@@ -20,8 +20,8 @@ from tuner.errors import ConfigError
 from tuner.host.process_identity import ProcessIdentity
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, StoredStudy, choose_study, reading, stored_studies, writing
-from tuner.search.study_identity import IDENTITY_ATTR, key_of
-from tuner.store.optuna_tables.statements import STUDIES, STUDY_ATTRS, TRIALS, ids_of
+from tuner.search.study_identity import key_of
+from tuner.store.optuna_tables.statements import IDENTITY_ATTR, STUDIES, STUDY_ATTRS, TRIALS, ids_of
 from tuner.store.records.dispatchers.silence import watch_silent
 from tuner.store.records.dispatchers.starts import (
     OpenDispatcher,

@@ -16,6 +16,8 @@ from tuner.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_STUDY_FAILED, Tu
 
 #: What writing to a full disk, or a terminal that is gone, gives.
 _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+#: Imported with the first look at a database.
+_DAMAGE = "tuner.store.connection.damage"
 BEFORE_A_TRIAL = "Interrupted before a trial was started. Nothing is lost."
 TRIALS_ARE_SAFE = (
     "Every trial was stopped and what had finished is safe; the same command continues. With "
@@ -46,6 +48,8 @@ class Edge:
     def __enter__(self) -> None:
         # Its own news (a study was made, a trial ended) would stand between ours.
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        if damage := sys.modules.get(_DAMAGE):
+            damage.forget_looks()
 
     def __exit__(self, kind: object, error: BaseException | None, _traceback: object) -> None:
         if isinstance(error, TunerError):
@@ -96,7 +100,7 @@ def _write_to_nowhere() -> None:
 
 def _damage_of_a_database() -> str:
     """Why something may have failed that is no mistake of ours; empty for no reason."""
-    if "tuner.store.connection.damage" not in sys.modules:
+    if _DAMAGE not in sys.modules:
         return ""
     from tuner.store.connection.damage import damage_told
 

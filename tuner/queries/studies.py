@@ -13,12 +13,12 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from tuner.queries.dispatchers import StoredDispatcher, read_dispatchers
-from tuner.search.study_identity import OBJECTIVES_ATTR
 from tuner.store.optuna_tables.feasibility import infeasible_trials, without
 from tuner.store.optuna_tables.pauses import count_paused
 from tuner.store.optuna_tables.statements import (
     DIRECTIONS,
     METRIC_NAMES_ATTR,
+    OBJECTIVES_ATTR,
     STUDIES,
     STUDY_ATTRS,
     STUDY_SYSTEM_ATTRS,

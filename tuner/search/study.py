@@ -27,7 +27,6 @@ from tuner.search.samplers.suggestions import Suggestions
 from tuner.search.scheduler import CONTINUE, Ending, SchedulerContext, Verdict
 from tuner.search.schedulers import make_scheduler
 from tuner.search.study_identity import (
-    IDENTITY_ATTR,
     all_params,
     key_of,
     known_params,
@@ -41,6 +40,7 @@ from tuner.search.trial_attributes.progress import ProgressMarks
 from tuner.search.trial_counts import TrialCounts
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.store.optuna_compat import suggest, trial_id_of
+from tuner.store.optuna_tables.statements import IDENTITY_ATTR
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatchers.ownership import NoTrialLeft
 from tuner.store.records.population_rows import COPY_KEY

@@ -18,12 +18,9 @@ from tuner.errors import StudyMismatch
 from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.search.samplers.grid_points import FIXED_ATTR
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
+from tuner.store.optuna_tables.statements import IDENTITY_ATTR, OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.store.optuna_tables.storage import BufferedStorage
 
-SPACE_ATTR = "tuner:space"
-OBJECTIVES_ATTR = "tuner:objectives"
-#: A random id of the study, by which its files are known.
-IDENTITY_ATTR = "tuner:identity"
 _ID_BYTES = 16
 
 _DIRECTIONS = {

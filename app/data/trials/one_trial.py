@@ -16,8 +16,8 @@ from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
-from tuner.search.study_identity import IDENTITY_ATTR, key_of
-from tuner.store.optuna_tables.statements import STUDY_ATTRS, TRIALS
+from tuner.search.study_identity import key_of
+from tuner.store.optuna_tables.statements import IDENTITY_ATTR, STUDY_ATTRS, TRIALS
 from tuner.store.schema.models import AttemptRow, MetricRow
 from tuner.store.schema.statements import in_utc
 from tuner.terminal.why import explain, read_reason

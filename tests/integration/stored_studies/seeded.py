@@ -24,10 +24,9 @@ from tuner.devices.device import DeviceKind
 from tuner.devices.idle_causes import IdleCause
 from tuner.host.process_identity import own_process
 from tuner.queries.locate import Place, snapshot
-from tuner.search.study_identity import OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.search_spaces import SearchSpace, parse_space, to_json
 from tuner.store.connection.database import open_database
-from tuner.store.optuna_tables.statements import METRIC_NAMES_ATTR
+from tuner.store.optuna_tables.statements import METRIC_NAMES_ATTR, OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.store.schema.models import (
     AttemptRow,
     AttemptUsageRow,

@@ -7,7 +7,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import optuna
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from tests.databases import new_database
@@ -15,6 +17,7 @@ from tests.integration.stored_studies.seeded import add_first_study
 from tuner.cli.main import app
 from tuner.errors import EXIT_BAD_INPUT, EXIT_STUDY_FAILED
 from tuner.store.connection import engine
+from tuner.store.connection.damage import find_damage
 
 VERBS = (
     ("studies", "{}"),
@@ -87,6 +90,27 @@ def look(file: Path) -> list[str]:
 def test_a_message_says_what_is_wrong(file: Path, statements: tuple[str, ...]) -> None:
     change(file, *statements)
     look(file)
+
+
+@pytest.mark.parametrize("of", ["tuner", "optuna"])
+def test_a_sound_database_has_no_damage(file: Path, tmp_path: Path, of: str) -> None:
+    if of == "optuna":
+        file = tmp_path / "optuna.db"
+        optuna.create_study(storage=f"sqlite:///{file}").optimize(lambda trial: 0.5, n_trials=1)
+    with sa.create_engine(f"sqlite:///{file}").connect() as connection:
+        assert find_damage(connection) == ""
+
+
+def test_damage_of_a_database_is_not_told_of_the_next_one(file: Path, tmp_path: Path) -> None:
+    change(file, "UPDATE trials SET state = 'NONE SUCH'")
+    assert look(file)
+    (tmp_path / "second").mkdir()
+    sound = new_database(tmp_path / "second")
+    add_first_study(sound)
+    change(tmp_path / "second" / "study.db", "DELETE FROM study_directions")
+    said = look(tmp_path / "second" / "study.db")
+    assert said
+    assert all("a study has no direction" in each and str(file) not in each for each in said)
 
 
 def test_a_cell_of_a_wrong_kind_is_named(file: Path) -> None:

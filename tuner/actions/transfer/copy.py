@@ -24,13 +24,16 @@ from tuner.queries.studies import Objective, read_objectives
 from tuner.queries.trials.params import read_space, read_whole_params
 from tuner.search.rungs.table import RUNG_KEY
 from tuner.search.samplers.transfer import TRANSFER_ATTR
-from tuner.search.study_identity import IDENTITY_ATTR, OBJECTIVES_ATTR, SPACE_ATTR, to_optuna
+from tuner.search.study_identity import to_optuna
 from tuner.search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, identity, to_json
 from tuner.store.connection.database import check_file, open_database, parse_url
 from tuner.store.optuna_tables.statements import (
     CONSTRAINTS_ATTR,
+    IDENTITY_ATTR,
     METRIC_NAMES_ATTR,
+    OBJECTIVES_ATTR,
     PARAMS,
+    SPACE_ATTR,
     STUDY_ATTRS,
     STUDY_SYSTEM_ATTRS,
     TRIALS,

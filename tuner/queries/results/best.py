@@ -25,17 +25,12 @@ from tuner.launch.request import trial_environment
 from tuner.queries.results.command_line import Program, hydra_words, program_of_trial
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
 from tuner.queries.results.formats import Format
-from tuner.search.study_identity import (
-    IDENTITY_ATTR,
-    OBJECTIVES_ATTR,
-    all_params,
-    key_of,
-    load_space_of,
-)
+from tuner.search.study_identity import all_params, key_of, load_space_of
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import format_value
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_compat import trial_id_of
+from tuner.store.optuna_tables.statements import IDENTITY_ATTR, OBJECTIVES_ATTR
 from tuner.store.records.queries import Origin, find_study, origin_of
 
 

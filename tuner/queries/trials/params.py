@@ -13,11 +13,11 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.samplers.grid_points import POINT_ATTR
-from tuner.search.study_identity import SPACE_ATTR
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace, from_json
 from tuner.store.optuna_tables.statements import (
     FIXED_PARAMS_ATTR,
     PARAMS,
+    SPACE_ATTR,
     STUDY_ATTRS,
     SYSTEM_ATTRS,
     USER_ATTRS,

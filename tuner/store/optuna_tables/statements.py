@@ -24,6 +24,11 @@ SYSTEM_ATTRS: sa.Table = models.TrialSystemAttributeModel.__table__
 #: Where Optuna keeps the configuration of a trial that was enqueued.
 FIXED_PARAMS_ATTR = "fixed_params"
 METRIC_NAMES_ATTR = "study:metric_names"
+#: User attributes of a study: its search space and the names of its objectives.
+SPACE_ATTR = "tuner:space"
+OBJECTIVES_ATTR = "tuner:objectives"
+#: User attribute of a study: the random id by which its files are known.
+IDENTITY_ATTR = "tuner:identity"
 #: User attribute of a trial that somebody has asked for: `user@host`.
 ASKED_BY_ATTR = "tuner:asked_by"
 CONSTRAINTS_ATTR = "constraints"
