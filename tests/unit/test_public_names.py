@@ -21,6 +21,9 @@ COMMANDS = """
 best: --format --study --top
 copy: --debug --space --study --to --to-storage
 dashboard: --debug --host --port --study --token-file
+db backup: --output -o
+db restore:
+db serve: --folder --host --no-tls --port
 db status:
 db upgrade:
 delete: --debug --files --study --yes
@@ -208,6 +211,9 @@ def test_commands_and_their_options() -> None:
 
 #: Positional arguments of commands that are about no stored study.
 _OTHERS = {
+    "db backup": ["source"],
+    "db restore": ["dump", "source"],
+    "db serve": [],
     "db status": ["source"],
     "db upgrade": ["source"],
     "import": ["FILE|URL", "source"],

@@ -1,4 +1,4 @@
-"""`tuner db status` and `tuner db upgrade`: what is in a study's database, and its schema."""
+"""`tuner db`: a database server, what is in a study's database, its schema, and dumps of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="db",
-    help="Shows and upgrades the database of a study.",
+    help="Serves, shows, upgrades, dumps and restores the database of a study.",
     no_args_is_help=True,
 )
 
@@ -59,6 +59,72 @@ def upgrade(source: Source = "study.yaml") -> None:
         if done.before is not None:
             # Says what to do, should Optuna's own tables be those of an older Optuna.
             open_database(url, read_only=True).close()
+
+
+@app.command()
+def serve(
+    folder: Annotated[
+        Path, typer.Option(help="Where the server keeps its data; it is made if it is missing.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; 0.0.0.0 for all of this machine's.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5432,
+    no_tls: Annotated[
+        bool,
+        typer.Option(
+            "--no-tls",
+            help="Let other machines connect without encryption. The password is not sent in "
+            "the clear, but data is.",
+        ),
+    ] = False,
+) -> None:
+    """Runs a PostgreSQL server until Ctrl-C, and prints the line for storage.
+
+    It uses the PostgreSQL of the system, or that of the extra gpu-tuner[server]. The password is
+    in a file of the folder that only you can read. If --host is not of this machine alone, other
+    machines must use TLS.
+    """
+    with Edge(False):
+        from tuner.store.server.serve import Address, serve
+
+        raise typer.Exit(serve(folder, Address(host=host, port=port), without_tls=no_tls, say=_say))
+
+
+@app.command()
+def backup(
+    source: Source = "study.yaml",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The file; else its name has the date."),
+    ] = None,
+) -> None:
+    """Writes the database into one file. Studies may be running.
+
+    PostgreSQL: a dump of pg_dump, which `tuner db restore` reads. SQLite: a copy, which is a
+    database itself. MySQL: use mysqldump.
+    """
+    with Edge(False):
+        from tuner.store.server.backup import back_up
+
+        print(f"Written: {back_up(_storage_of(source), output)}")
+
+
+@app.command()
+def restore(
+    dump: Annotated[Path, typer.Argument(help="A file of `tuner db backup`, from PostgreSQL.")],
+    source: Source = "study.yaml",
+) -> None:
+    """Restores a dump into an empty PostgreSQL database. On an error nothing is changed."""
+    with Edge(False):
+        from tuner.store.server.backup import restore_dump
+
+        restore_dump(_storage_of(source), dump)
+        print(f"Restored: {dump}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
 
 
 def _storage_of(source: str) -> str:

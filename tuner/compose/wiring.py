@@ -61,6 +61,7 @@ from tuner.search.samplers.prior import PriorSampler
 from tuner.search.study import StudySearch
 from tuner.search_spaces import SearchSpace
 from tuner.store.connection.database import Database, open_database, store_errors, watched
+from tuner.store.records.dispatchers.connections import connections_remark
 from tuner.terminal.live import LiveView
 from tuner.terminal.plain import PlainView
 from tuner.tracking.process import Trackers
@@ -179,6 +180,8 @@ def _open_study(
 ) -> OpenStudy:
     """Opens the study and tells people what they should know of it; the stack closes it."""
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    if line := database.access.run(connections_remark):
+        say(line)
     study = open_study(config, database, pruner, host, say)
     if study.folder is not None:
         stack.callback(study.folder.close)

@@ -64,6 +64,12 @@ _REASONS = (
         "Start it again, then the same command; what was finished is safe",
     ),
     (
+        r"too many clients already|remaining connection slots|no more connections allowed"
+        r"|Too many connections",
+        "The database server has no connection left: {0}",
+        "Raise max_connections of the server, or put PgBouncer in front of it",
+    ),
+    (
         r"authentication failed|Access denied for user .*using password|no password supplied",
         "The database server refuses the user or the password: {0}",
         "Correct them in storage, or in the variable or file that storage takes them from",

@@ -70,8 +70,13 @@ def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
     }
     if url.get_backend_name() != "sqlite":
         options["pool_pre_ping"] = True
+    events: list[tuple[Callable[[Any, object], None], str]] = []
+    if url.get_driver_name() == "psycopg":
+        events.append((_prepare_nothing_behind_pgbouncer, "connect"))
     if read_only and (refuse_writes := _REFUSALS.get(url.get_driver_name())):
-        options["pool_events"] = [(refuse_writes, "connect")]
+        events.append((refuse_writes, "connect"))
+    if events:
+        options["pool_events"] = events
     if url.get_backend_name() == "mysql":
         # As PostgreSQL has it: who waited for a lock then sees what the other one wrote.
         options["isolation_level"] = "READ COMMITTED"
@@ -107,6 +112,16 @@ def limit_statements(engine: sa.Engine, limit_s: float) -> None:
     sa.event.listen(engine, "connect", connect)
     sa.event.listen(engine, "before_cursor_execute", execute)
     engine.dispose()
+
+
+def _prepare_nothing_behind_pgbouncer(connection: Any, _record: object) -> None:
+    # In transaction mode each transaction goes over any of its connections to the server, where a
+    # prepared statement may be missing, or be another client's. Clients are told another process
+    # id than the server's, because PgBouncer passes their cancellations on.
+    (pid,) = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+    connection.rollback()
+    if pid != connection.info.backend_pid:
+        connection.prepare_threshold = None
 
 
 def _set_query_only(connection: sqlite3.Connection, _record: object) -> None:

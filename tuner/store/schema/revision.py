@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
@@ -38,6 +39,7 @@ _FIRST_ROW = {
     name: sa.select(sa.literal(1)).select_from(sa.table(name)).limit(1)
     for name in ("version_info", "studies")
 }
+_LOCK_POLL_S = 0.02
 #: Of PostgreSQL's advisory locks, which are numbers; any will do that nobody else uses.
 _LOCK_NUMBER = 7_364_020_951
 _LOCK_TIMEOUT_S = 60
@@ -173,9 +175,18 @@ def _alone_on_sqlite(engine: sa.Engine) -> Iterator[None]:
 
 @contextmanager
 def _alone_on_postgresql(engine: sa.Engine) -> Iterator[None]:
-    with engine.begin() as connection:
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_NUMBER)))
+    with engine.connect() as connection:
+        # Not by waiting for it in the database: those who wait could then hold all connections of
+        # PgBouncer to the server, of which the holder needs another one.
+        while not _has_lock(connection):
+            connection.rollback()
+            time.sleep(_LOCK_POLL_S)
         yield
+
+
+def _has_lock(connection: sa.Connection) -> bool:
+    lock = sa.select(sa.func.pg_try_advisory_xact_lock(_LOCK_NUMBER))
+    return bool(connection.execute(lock).scalar_one())
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""A PostgreSQL server for those who have none, and dumps of databases."""
