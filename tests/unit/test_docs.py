@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -172,8 +173,10 @@ PASTED = sorted(
 @pytest.mark.parametrize("line", PASTED)
 def test_command_line_to_paste_has_known_options(line: str) -> None:
     words = shlex.split(line.replace("python -m tuner.run", "tuner run"), comments=True)
-    commands = get_command(app).commands  # type: ignore[attr-defined]
-    known = {option for each in commands[words[1]].params for option in each.opts}
+    command: Any = get_command(app).commands[words[1]]  # type: ignore[attr-defined]
+    if hasattr(command, "commands"):
+        command = command.commands[words[2]]
+    known = {option for each in command.params for option in each.opts}
     assert [word for word in words[2:] if word.startswith("-") and word not in known] == []
 
 

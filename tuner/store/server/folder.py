@@ -206,7 +206,13 @@ class ServerFolder:
             **_start_arguments(),
         )
         if done.returncode != 0:
-            raise LaunchError(f"{name} failed in {self.path}: {done.stderr.strip()[-500:]}")
+            problem = f"{name} failed in {self.path}: {done.stderr.strip()[-500:]}"
+            if server_identity() and "Permission denied" in done.stderr:
+                problem += (
+                    f"\nPostgreSQL refuses root and runs as the user {_SERVER_USER!r}, who must be "
+                    "able to enter this folder. Name another --folder, or start as another user."
+                )
+            raise LaunchError(problem)
 
     def start(self, programs: Programs, *words: str) -> subprocess.Popen[bytes]:
         """Starts the server. Ctrl-C does not reach it; it ends with this process."""

@@ -31,7 +31,7 @@ def connections_remark(connection: sa.Connection) -> str:
     if left >= n_dispatchers + _SPARE:
         return ""
     return (
-        f"The database server has {left} of {limit} connections left, and {n_dispatchers} "
-        "dispatchers of this database need up to two each. Raise its max_connections, or connect "
-        "through PgBouncer (docs: Several machines)."
+        f"The database server has {left} of {limit} connections left; dispatchers at work on this "
+        f"database: {n_dispatchers}, each of which needs up to two. Raise its max_connections, or "
+        "connect through PgBouncer (docs: Several machines)."
     )
