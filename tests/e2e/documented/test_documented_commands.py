@@ -24,6 +24,8 @@ NOT_RUN = {
     "make ": "sets up an environment",
     "tuner init": "would replace the study file; tests/e2e/commands/test_main_command.py",
     "tuner dashboard": "runs until Ctrl-C; tests/e2e/dashboard/test_dashboard.py",
+    "tuner db serve": "runs until Ctrl-C; tests/e2e/dispatchers/test_database_server.py",
+    "tuner db restore": "needs an empty PostgreSQL; tests/e2e/dispatchers/test_database_server.py",
 }
 START = "python -m tuner.run study.yaml"
 #: For what tunes: small, and the same on every machine.
