@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 #: above it here; what stands in a folder's subfolders is on the folder's line.
 LAYERS = """
 tuner.search_spaces
-tuner.errors tuner.attempt tuner.messages tuner.budget tuner.pareto_front tuner.host
+tuner.errors tuner.attempt tuner.allocation tuner.messages tuner.budget tuner.pareto_front
+tuner.host
 tuner.checkpoints
 tuner.devices
 tuner.config
@@ -32,6 +33,7 @@ tuner.frameworks
 tuner.actions
 tuner.terminal
 tuner.monitoring tuner.tracking
+tuner.engines
 tuner.compose
 tuner.simulate
 tuner.app.data tuner.app.library tuner.app.assets tuner.app.control_session

@@ -35,6 +35,7 @@ from tuner.config.notation.fields import Hook, WholeNumber
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.checkpoints import CheckpointsConfig
 from tuner.config.sections.confirm import ConfirmConfig
+from tuner.config.sections.engine import ENGINE_KEYS, EngineConfig
 from tuner.config.sections.prior import Prior, prior_mistakes
 from tuner.config.sections.profile import BEST, ProfileConfig
 from tuner.config.sections.resources import ResourcesConfig, width_mistakes
@@ -276,6 +277,12 @@ class StudyConfig(Model):
         "budget.",
         examples=[{"top": 3, "seeds": 5}],
     )
+    engine: EngineConfig | None = Field(
+        default=None,
+        description="Who lends nodes for the study: Slurm, Kubernetes, Ray or ssh. `tuner submit` "
+        "asks for them; each node runs the ordinary `python -m tuner.run`.",
+        examples=[{"name": "slurm", "nodes": "2..16", "devices": 4, "time": "4h"}],
+    )
 
     _source: Source = PrivateAttr()
 
@@ -374,6 +381,7 @@ _KEYS: Keys = {
     "checkpoints": CheckpointsConfig.yaml_keys(),
     "usage": UsageConfig.yaml_keys(),
     "confirm": ConfirmConfig.yaml_keys(),
+    **ENGINE_KEYS,
 }
 
 

@@ -71,6 +71,19 @@ sampler:
 pruner: {name: patient, wrapped_pruner: {name: asha, min_resource: 1}, patience: 2}
 track: {tensorboard: runs/, other: {file: a, n: 3}}
 budget: {time: 90}
+engine:
+  name: ssh
+  nodes: 2..16
+  devices: 4
+  cpus: 8
+  memory: 120GiB
+  time: 4h
+  idle: 10m
+  setup: [module load cuda]
+  slurm: {partition: gpu, qos: normal, account: vision, options: ["--exclusive"]}
+  kubernetes: {namespace: a, image: b, queue: c, priority: d, secret: e, template: pod.yaml}
+  ray: {address: auto, working_dir: .}
+  ssh: {hosts: [gpu01, me@gpu02], copy_to: ~/tuner, python: python3, options: [-p, "22"]}
 """
 
 

@@ -44,6 +44,8 @@ def with_example(key: Key, example: object) -> dict[str, Any]:
     study = copy.deepcopy(STUDY)
     if "command" in key.path or "metrics" in key.path:
         study["trial"] = {"command": ["python", "train.py"]}
+    if key.path[0] == "engine" and len(key.path) > 1:
+        study["engine"] = {"name": "slurm"}
     if key.path == ("trial", "parallel"):
         study["trial"]["resources"] = {"gpus": 2}
     if key.path[0] == "search_space" and len(key.path) > 1:

@@ -69,7 +69,7 @@ KEYS = [
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
         "sampler, prior, transfer, pruner, devices, max_gpus, budget, on_finish, on_best, "
-        "on_failure, on_alert, track, checkpoints, usage, widen, confirm.",
+        "on_failure, on_alert, track, checkpoints, usage, widen, confirm, engine.",
         id="name-of-a-property",
     ),
     pytest.param(

@@ -1,0 +1,92 @@
+"""The engines over which the contract tests run: a fake one always, real ones where they are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.contract.engines.fakes import FakeEngine
+from tuner.allocation import Allocation
+from tuner.engines.port import AllocationOrder, Engine
+
+WAIT_S = 60.0
+#: Stands in for `python -m tuner.run`: it says where it runs, and ends when it is asked to.
+PROGRAM = """
+import pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: (folder.joinpath("asked").touch(), sys.exit(0)))
+print("the dispatcher speaks", flush=True)
+folder.joinpath("started").touch()
+time.sleep(float(sys.argv[2]))
+"""
+
+
+class Bench(Protocol):
+    """An engine, and what the suite needs to try it."""
+
+    engine: Engine
+    #: More allocations than the engine has nodes for.
+    n_too_many: int
+
+    def order(self, study: str, *, seconds: float = 600.0) -> AllocationOrder:
+        """Allocations whose program sleeps for so long, or until SIGTERM."""
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    """Polls, for a bounded time, something that the engine brings about."""
+    give_up_at_s = time.monotonic() + WAIT_S
+    while not is_so():
+        if time.monotonic() > give_up_at_s:
+            pytest.fail(f"After {WAIT_S:.0f} s still not so: {what}")
+        time.sleep(0.1)
+
+
+def an_order(study: str, folder: Path, seconds: float) -> AllocationOrder:
+    """The order of benches whose nodes see this machine's folders."""
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    return AllocationOrder(
+        study=study,
+        command=(sys.executable, str(program), str(folder), str(seconds)),
+        folder=folder,
+        log_folder=folder / "logs",
+        environment={"GREETING": "it's me"},
+        time_s=600.0,
+        stop_grace_s=1.0,
+    )
+
+
+class FakeBench:
+    n_too_many = 3
+
+    def __init__(self, folder: Path) -> None:
+        self.engine = FakeEngine(n_nodes=2)
+        self._folder = folder
+
+    def order(self, study: str, *, seconds: float = 600.0) -> AllocationOrder:
+        return an_order(study, self._folder, seconds)
+
+
+#: A real engine adds a fixture of its name that returns a Bench, and a line here.
+BENCHES = ["fake"]
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeBench:
+    return FakeBench(tmp_path)
+
+
+@pytest.fixture(params=BENCHES)
+def bench(request: pytest.FixtureRequest) -> Bench:
+    found: Bench = request.getfixturevalue(request.param)
+    return found
+
+
+def by_number(engine: Engine, study: str) -> dict[int, Allocation]:
+    """What the engine knows of a study."""
+    return {each.number: each for each in engine.allocations(study)}

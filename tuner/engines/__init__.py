@@ -1,0 +1,1 @@
+"""Engines that lend nodes: Slurm, Kubernetes, Ray, ssh."""
