@@ -57,9 +57,14 @@ def searching(url: str, make_pruner: MakePruner) -> Iterator[StudySearch]:
 
 
 class Trainer:
-    """Trains trials one after the other, and knows how far each has come."""
+    """Trains trials one after the other, and knows how far each has come.
 
-    def __init__(self) -> None:
+    Args:
+        saves: Whether programs save checkpoints; if not, that is found out as the dispatcher does.
+    """
+
+    def __init__(self, *, saves: bool = True) -> None:
+        self.saves = saves
         self.done: dict[int, int] = {}
         self.reasons: dict[int, str] = {}
         self.n_steps = 0
@@ -83,8 +88,11 @@ class Trainer:
             if decision.action is Action.CONTINUE:
                 continue
             self.reasons[asked.number] = decision.reason
-            if decision.action is Action.PAUSE:
+            if decision.action is Action.PAUSE and self.saves:
                 search.pause(asked.trial_id)
+            elif decision.action is Action.PAUSE:
+                search.stop_instead_of_pausing()
+                search.prune(asked.trial_id)
             else:
                 search.prune(asked.trial_id)
             return
@@ -146,6 +154,48 @@ def test_without_checkpoints_they_are_stopped_too(make_pruner: MakePruner, url: 
         assert set(ended(search)) == {TrialState.COMPLETE, TrialState.PRUNED}
 
 
+@promoting
+def test_until_one_was_paused_a_trial_is_judged_as_if_it_could_not_wait(
+    make_pruner: MakePruner, url: str
+) -> None:
+    """Programs that save no checkpoint are found out when the first trial has ended."""
+    trainer = Trainer(saves=False)
+    with searching(url, make_pruner) as search:
+        while trainer.turn(search):
+            pass
+        states = ended(search)
+    assert states[0] is TrialState.COMPLETE, "the best of those that came to a rung goes on"
+    lost = [number for number in trainer.reasons if "no trial continues" in trainer.reasons[number]]
+    assert not lost, "nobody ends unjudged"
+
+
+def test_once_one_was_paused_the_next_may_wait(url: str) -> None:
+    with searching(url, AshaPruner) as search:
+        asked = [search.ask() for _ in range(3)]
+        ids = [each.trial_id for each in asked if each is not None]
+        assert search.report(ids[0], 1, values_of(0)).action is Action.CONTINUE
+        assert search.report(ids[1], 1, values_of(1)).action is Action.PAUSE
+        search.pause(ids[1])
+        decision = search.report(ids[0], 3, values_of(0))
+        assert decision.action is Action.PAUSE
+        assert decision.reason.endswith("no trial continues before 3 trials reached this rung")
+    with searching(url, AshaPruner) as search:  # A later start knows it, too.
+        assert search.report(ids[2], 1, values_of(4)).action is Action.PAUSE
+
+
+@pytest.mark.parametrize("make_pruner", [*PROMOTING.values(), *STOPPING.values()])
+def test_at_its_last_step_no_trial_is_ended(make_pruner: MakePruner, url: str) -> None:
+    with searching(url, make_pruner) as search:
+        trials = [search.ask() for _ in range(9)]
+        ids = [each.trial_id for each in trials if each is not None]
+        for step in range(1, N_STEPS + 1):
+            search.report(ids[0], step, values_of(0))
+        search.complete(ids[0], values_of(0))
+        # Far worse, but they have nothing left to do.
+        last = [search.report(trial_id, N_STEPS, values_of(2)).action for trial_id in ids[1:]]
+        assert set(last) == {Action.CONTINUE}
+
+
 def reported(search: StudySearch, *values: float) -> tuple[Action, str]:
     asked = search.ask()
     assert asked is not None
@@ -156,16 +206,11 @@ def reported(search: StudySearch, *values: float) -> tuple[Action, str]:
 
 def test_people_hear_what_a_trial_was_compared_with(url: str) -> None:
     with searching(url, AshaPruner) as search:
-        assert reported(search, 0.9, 5.0) == (
+        assert reported(search, 0.9, 5.0)[0] is Action.CONTINUE
+        assert reported(search, 0.8, 6.0) == (
             Action.PAUSE,
-            "at rung 0 (step 1), accuracy 0.9, latency_ms 5: no trial continues before 3 trials "
-            "reached this rung",
-        )
-        reported(search, 0.5, 1.0)
-        assert reported(search, 0.4, 6.0) == (
-            Action.PAUSE,
-            "at rung 0 (step 1), accuracy 0.4, latency_ms 6: on Pareto front 2 of those there, "
-            "and not among the best 1 in 3 of the 3 trials that came there",
+            "at rung 0 (step 1), accuracy 0.8, latency_ms 6: on Pareto front 2 of those there, "
+            "and not among the best 1 in 3 of the 2 trials that came there",
         )
 
 

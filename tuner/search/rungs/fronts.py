@@ -52,6 +52,11 @@ class Fronts:
         self._settle()
         return self._points[self._row_of]
 
+    @property
+    def rows(self) -> Places:
+        """[n], numbers of the different vectors, in the order in which they were added."""
+        return np.array(self._row_of, dtype=np.int64)
+
     def ranks(self, n_best: int) -> Places:
         """Numbers of fronts, from 0, in the order in which the vectors were added.
 

@@ -29,8 +29,9 @@ class ParetoTable(RungTable):
         #: By rung: what trials came there with, and their numbers, in the order in which they came.
         self._fronts: list[Fronts] = []
         self._numbers: list[list[int]] = []
-        #: By rung, as far as nobody has come there since: place and front by trial number.
-        self._orders: dict[int, dict[int, tuple[int, int]]] = {}
+        #: By rung, as far as nobody has come there since: place, front, and the first place of an
+        #: equal vector, by trial number.
+        self._orders: dict[int, dict[int, tuple[int, int, int]]] = {}
 
     def come_with(self, number: int, rung: int, losses: Sequence[float]) -> list[int]:
         """A trial has come to a rung; what it skipped on the way counts as come to with the same.
@@ -66,22 +67,22 @@ class ParetoTable(RungTable):
     def _standing(self, rung: int, entry: Entry) -> Standing:
         loss, number = entry
         n_came = len(self._rungs[rung].came)
-        place = self._order_at(rung)[number][0]
+        place, _, first = self._order_at(rung)[number]
         return Standing(
             rung=rung,
             loss=loss,
             place=place,
             n_came=n_came,
             bar=math.nan,
-            goes_on=place < self._n_going(n_came),
+            goes_on=(first if self.is_final else place) < self._n_going(n_came),
         )
 
-    def _order_at(self, rung: int) -> dict[int, tuple[int, int]]:
+    def _order_at(self, rung: int) -> dict[int, tuple[int, int, int]]:
         if rung not in self._orders:
             self._orders[rung] = self._order_of(rung)
         return self._orders[rung]
 
-    def _order_of(self, rung: int) -> dict[int, tuple[int, int]]:
+    def _order_of(self, rung: int) -> dict[int, tuple[int, int, int]]:
         if rung >= len(self._fronts):
             return {}
         numbers = np.array(self._numbers[rung])
@@ -90,8 +91,16 @@ class ParetoTable(RungTable):
         fronts = self._fronts[rung].ranks(max(1, self._n_going(len(numbers))))[by_number]
         alone = crowding(self._fronts[rung].losses[by_number], fronts)
         in_order = np.lexsort((numbers, -alone, fronts))
-        rows = zip(range(len(numbers)), fronts[in_order].tolist(), strict=True)
+        firsts = _first_places(self._fronts[rung].rows[by_number][in_order])
+        rows = zip(range(len(numbers)), fronts[in_order].tolist(), firsts.tolist(), strict=True)
         return dict(zip(numbers[in_order].tolist(), rows, strict=True))
+
+
+def _first_places(rows: Places) -> Places:
+    """[n], of [n] rows in order: the first place where the same row stands."""
+    first = np.zeros(int(rows.max()) + 1, dtype=np.int64)
+    first[rows[::-1]] = np.arange(len(rows))[::-1]
+    return first[rows]
 
 
 def crowding(losses: Losses, fronts: Places) -> Losses:

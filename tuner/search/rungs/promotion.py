@@ -87,6 +87,8 @@ class Promotion(Scheduler):
         self._pruner = pruner
         #: Whether trials end where others would pause.
         self._stops = not pruner.promotes
+        #: Whether a trial was paused, so that programs are known to save checkpoints.
+        self._has_paused = False
         #: By trial number: the last report, where the storage has none (several objectives).
         self._last_steps: dict[int, int] = {}
         #: Trials that go on to their end, whoever is better.
@@ -137,7 +139,7 @@ class Promotion(Scheduler):
         if trial.state is TrialState.COMPLETE and self._length is None:
             self._note_length(trial)
         if is_paused(trial):
-            self.brackets.pause(trial.number)
+            self._wait(trial.number)
         else:
             self.brackets.unpause(trial.number)
 
@@ -177,8 +179,7 @@ class Promotion(Scheduler):
     def stop_pausing(self) -> bool:
         """Prunes trials at the rungs where they would pause."""
         self._stops = True
-        for table in self.brackets.tables:
-            table.is_final = True
+        self._set_rule()
         return super().stop_pausing()
 
     def report(
@@ -211,12 +212,13 @@ class Promotion(Scheduler):
         if self._has_several:
             self._last_steps[trial.number] = step
         table = self._table_of(trial)
-        if table is None or (self._pruner.promotes and self._is_last(table, step)):
+        passes_last = self._pruner.promotes or self._has_several
+        if table is None or (passes_last and self._is_last(table, step)):
             return None
         standing = None
         for rung in self._new_rungs(table, trial.number, step):
             standing = self._come_noted(table, trial, rung, values)
-            if self._stops and not standing.goes_on:
+            if table.is_final and not standing.goes_on:
                 break
         return None if trial.number in self._unbound else standing
 
@@ -227,7 +229,7 @@ class Promotion(Scheduler):
         """
         highest = table.rung_at(step)
         new = range(table.rung_of(number) + 1, highest + 1)
-        return new if self._stops else new[-1:]
+        return new if table.is_final else new[-1:]
 
     def _come_noted(
         self, table: RungTable, trial: FrozenTrial, rung: int, values: Sequence[float]
@@ -252,7 +254,26 @@ class Promotion(Scheduler):
         trial = self._storage.get_trial(trial_id)
         step = max(trial.intermediate_values, default=self._last_steps.get(trial.number, 0))
         note_pause(self._storage, trial_id, step)
-        self.brackets.pause(trial.number)
+        self._wait(trial.number)
+
+    def _wait(self, number: int) -> None:
+        """A trial waits at its rung: it was not thrown away, so that others may wait for it."""
+        self._has_paused = True
+        self._set_rule()
+        self.brackets.pause(number)
+
+    def _set_rule(self) -> None:
+        for table in self.brackets.tables:
+            table.is_final = self._is_final
+
+    @property
+    def _is_final(self) -> bool:
+        """Whether who does not pass a rung may be lost there, and is judged as if it were.
+
+        With several objectives also until a trial was paused: a program that saves no checkpoint
+        is found out when the first one has ended.
+        """
+        return self._stops or (self._has_several and not self._has_paused)
 
     def resume(self, *, is_last: bool) -> int | None:
         """Takes the trial that goes on next, for this dispatcher; gives its id.
@@ -317,7 +338,7 @@ class Promotion(Scheduler):
         told = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, values, strict=True))
         told = f"{where}, {told}"
         best = f"the best 1 in {table.factor} of the {standing.n_came} trials that came there"
-        n_needed = table.n_bootstrap + 1 if self._stops else table.factor
+        n_needed = table.n_bootstrap + 1 if table.is_final else table.factor
         if standing.n_came < n_needed:
             return f"{told}: no trial continues before {n_needed} trials reached this rung"
         if isinstance(table, ParetoTable):
@@ -338,7 +359,7 @@ class Promotion(Scheduler):
             table = ParetoTable(first=first, factor=self._pruner.reduction_factor)
         if isinstance(table, SliceTable):
             table.trial_of, table.pace = self._trial, self._pace
-        table.is_final = self._stops
+        table.is_final = self._is_final
         table.n_bootstrap = self._pruner.bootstrap_count
         if self._pruner.checks_order and not self._has_several:
             self._watch = OrderWatch(self._storage, table)

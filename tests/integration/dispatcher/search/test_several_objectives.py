@@ -132,6 +132,7 @@ def test_programs_without_checkpoints_are_stopped(config: StudyConfig, tmp_path:
     result = world.run()
     assert result.n_completed + result.n_pruned == N_TRIALS
     assert result.n_completed >= 1
+    assert max(step for number, step in seen if number == 0) > 1, "the first was not thrown away"
     assert world.search.counts.n_paused == 0
     assert len(seen) < 0.8 * N_TRIALS * LAST_STEP
 

@@ -80,6 +80,13 @@ def test_the_first_passes_where_nobody_can_wait() -> None:
     assert made.standing(0, 0).goes_on
 
 
+def test_equals_share_a_verdict_where_nobody_can_wait() -> None:
+    made = table([(1, 2), (1, 2), (1, 2), (2, 1)])
+    assert [made.standing(number, 0).goes_on for number in range(4)] == [True, False, False, False]
+    made.is_final = True
+    assert [made.standing(number, 0).goes_on for number in range(4)] == [True, True, True, False]
+
+
 def test_nobody_is_ranked_where_nobody_came() -> None:
     assert len(crowding(np.zeros((0, 2)), np.zeros(0, dtype=np.int64))) == 0
     assert table([]).leader() is None
@@ -184,10 +191,24 @@ def test_decisions_are_those_of_the_plain_computation(
         for other in vectors[rung]:
             standing = made.standing(other, rung)
             assert (standing.place, made.front_of(other, rung)) == expected[other]
-            assert standing.goes_on == (expected[other][0] < n_going)
+            assert standing.goes_on == passes(other, vectors[rung], expected, n_going, is_final)
         assert_the_right_ones_go_on(made, vectors, factor=factor, is_final=is_final)
         if (next_one := next(made.promotable(), None)) is not None and rng.random() < 0.7:
             made.unpause(next_one)
+
+
+def passes(
+    number: int,
+    vectors: Mapping[int, Sequence[float]],
+    order: Mapping[int, tuple[int, int]],
+    n_going: int,
+    is_final: bool,
+) -> bool:
+    """Where trials end that do not pass, so do all that equal one that passes."""
+    equal = [number]
+    if is_final:
+        equal = [each for each in vectors if vectors[each] == vectors[number]]
+    return min(order[each][0] for each in equal) < n_going
 
 
 def assert_the_right_ones_go_on(
@@ -206,6 +227,7 @@ def assert_the_right_ones_go_on(
         order = plainly(vectors[rung], max(1, n_going))
         best = min(waiting, key=lambda each: order[each])
         leaders.append(best)
-        expected += [best] if order[best][0] < n_going else []
+        goes_on = passes(best, vectors[rung], order, n_going, is_final)
+        expected += [best] if goes_on else []
     assert list(made.promotable()) == expected
     assert made.leader() == next(iter(leaders), None)
