@@ -23,6 +23,7 @@ tuner.host
 tuner.checkpoints
 tuner.devices
 tuner.config
+tuner.shares
 tuner.store
 tuner.launch
 tuner.search

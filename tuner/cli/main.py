@@ -20,7 +20,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from tuner.checkpoints.paths import StudyFiles
-from tuner.cli import control, dashboard, db, docs, report, schedule, simulate, studies
+from tuner.cli import control, dashboard, db, docs, report, schedule, shares, simulate, studies
 from tuner.cli.error_exit import Edge
 from tuner.cli.studies import A_STUDY
 from tuner.compose.start import run_study
@@ -52,6 +52,7 @@ app.add_typer(simulate.app)
 app.add_typer(report.app)
 app.add_typer(schedule.app)
 app.add_typer(docs.app)
+app.add_typer(shares.app)
 
 StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
 Overrides = Annotated[

@@ -1,0 +1,1 @@
+"""Shares of one machine's devices for several users: rules, claims and one decision."""

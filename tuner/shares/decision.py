@@ -1,0 +1,389 @@
+"""Who has which devices: a pure function that every tuner of a machine computes alike.
+
+Guarantees first; what is left goes to users one device at a time, always to the one with the least
+of it for its weight (weighted max-min fairness by progressive filling, Bertsekas and Gallager, Data
+Networks, section 6.5.2). Devices that cannot be divided evenly change hands in turns, one turn each
+`hold`, so that equal users have equal time. A user's own studies divide that user's part by
+priority, equal ones evenly.
+
+No device moves but to a tuner that has less than its part, from one that has more. So where
+nobody asks for anything new, the moves come to an end.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tuner.devices.device import DeviceId
+from tuner.shares.filling import Filling, bits
+from tuner.shares.people import Census
+
+_NO_LIMIT = 1 << 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What one tuner has and wants."""
+
+    #: Unique.
+    name: str
+    uid: int
+    #: Counts among the studies of one user, 0 to 100.
+    priority: int = 50
+    #: When it was first asked, in seconds UTC.
+    since_s: float = 0.0
+    #: Its devices, with when it got each, in seconds UTC.
+    holds: Mapping[DeviceId, float] = field(default_factory=dict)
+    #: How many devices it could use now, those that it has included.
+    wants: int
+    #: The devices of one trial: it can use multiples only.
+    unit: int = 1
+    #: The devices that it can use.
+    suits: frozenset[DeviceId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A device that a tuner gives back."""
+
+    device_id: DeviceId
+    giver: str
+    #: Whom it is for; None where the giver's user has more than the rules allow.
+    taker: str | None
+    #: Whether the taker has less than its guarantee. If not, the giver has had it for `hold`.
+    is_by_right: bool
+    #: Devices of the giver that would do as well.
+    among: frozenset[DeviceId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a user stands, in parts of a device."""
+
+    held: int = 0
+    wanted: int = 0
+    #: Of the part: what the guarantee gives.
+    by_right: int = 0
+    #: What the user may have now.
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    #: By tuner: the devices that it may have. One that holds more keeps it until somebody needs it.
+    allotted: Mapping[str, frozenset[DeviceId]]
+    moves: tuple[Move, ...]
+    standings: Mapping[int, Standing]
+
+
+def decide(
+    asks: Sequence[Ask], devices: Mapping[DeviceId, int], census: Census, now_s: float
+) -> Decision:
+    """Divides the devices of a machine.
+
+    Args:
+        asks: Of all tuners of the machine.
+        devices: Those that no foreign process uses, with the parts of a whole one that each is.
+        census: The rules of the moment for the users of `asks`.
+        now_s: Seconds UTC.
+    """
+    return _Division(asks, devices, census, now_s).decide()
+
+
+class _Division:
+    def __init__(
+        self,
+        asks: Sequence[Ask],
+        devices: Mapping[DeviceId, int],
+        census: Census,
+        now_s: float,
+    ) -> None:
+        self._asks = sorted(asks, key=lambda ask: (ask.since_s, ask.name))
+        self._ids = sorted(devices)
+        self._number = {device_id: number for number, device_id in enumerate(self._ids)}
+        self._parts = [devices[device_id] for device_id in self._ids]
+        self._census = census
+        self._now_s = now_s
+        self._turn = int(now_s // census.hold_s)
+        self._held = self._held_masks()
+        masks: dict[frozenset[DeviceId], int] = {}
+        for ask in self._asks:
+            if ask.suits not in masks:
+                masks[ask.suits] = self._mask(ask.suits)
+        pairs = zip(self._asks, self._held, strict=True)
+        self._suits = [masks[ask.suits] | held for ask, held in pairs]
+        self._filling = Filling(self._parts, self._suits, self._held)
+        self._asks_of = self._by_user()
+        self._rank = _ranks(list(self._asks_of), self._turn)
+        self._right = dict.fromkeys(self._asks_of, 0)
+        self._part = dict.fromkeys(self._asks_of, 0)
+
+    def decide(self) -> Decision:
+        self._fill_guarantees()
+        self._fill_rest()
+        final, order = self._assign([got.bit_count() for got in self._filling.got])
+        moves = (*self._moves(final, order), *self._over_the_limit(final))
+        return Decision(
+            allotted={
+                ask.name: frozenset(self._ids[number] for number in bits(mask))
+                for ask, mask in zip(self._asks, final, strict=True)
+            },
+            moves=moves,
+            standings={uid: self._standing(uid) for uid in self._asks_of},
+        )
+
+    # -- how much ----------------------------------------------------------------------------
+
+    def _fill_guarantees(self) -> None:
+        left = dict(self._census.guarantees)
+
+        def room(uid: int) -> int:
+            return min(left.get(self._account(uid), 0), self._room(uid))
+
+        def take(uid: int, parts: int) -> float:
+            left[self._account(uid)] -= parts
+            self._right[uid] += parts
+            return self._right[uid]
+
+        self._fill(room, take)
+
+    def _fill_rest(self) -> None:
+        def take(uid: int, _parts: int) -> float:
+            return (self._part[uid] - self._right[uid]) / self._census.people[uid].weight
+
+        self._fill(self._room, take)
+
+    def _fill(self, room: Callable[[int], int], take: Callable[[int, int], float]) -> None:
+        """Gives a unit to the user with the lowest level, again and again.
+
+        Args:
+            room: What a user may get at most, in parts.
+            take: Notes what a user got; gives the user's new level.
+        """
+        heap = [(0.0, self._rank[uid], uid) for uid in self._asks_of]
+        heapq.heapify(heap)
+        open_asks = {uid: list(asks) for uid, asks in self._asks_of.items()}
+        while heap and self._filling.free:
+            _, rank, uid = heapq.heappop(heap)
+            parts = self._grow(open_asks[uid], room(uid))
+            if parts:
+                self._part[uid] += parts
+                heapq.heappush(heap, (take(uid, parts), rank, uid))
+
+    def _grow(self, asks: list[int], room_parts: int) -> int:
+        """Gives the user's next study a unit; studies that can get none are no longer tried."""
+        while asks and room_parts > 0:
+            number = min(asks, key=self._precedence)
+            ask, n_got = self._asks[number], self._filling.got[number].bit_count()
+            if n_got + ask.unit <= ask.wants:
+                parts = self._filling.grow(number, ask.unit, room_parts)
+                if parts:
+                    return parts
+            asks.remove(number)
+        return 0
+
+    def _precedence(self, number: int) -> tuple[int, int, int]:
+        ask = self._asks[number]
+        own = self._asks_of[ask.uid]
+        # A user's studies change places once all users have: else two of two would never meet.
+        turn = (own.index(number) - self._turn // len(self._asks_of)) % len(own)
+        return -ask.priority, self._filling.got[number].bit_count(), turn
+
+    def _room(self, uid: int) -> int:
+        most = self._census.people[uid].most_parts
+        return _NO_LIMIT if most is None else most - self._part[uid]
+
+    # -- which -------------------------------------------------------------------------------
+
+    def _assign(self, counts: Sequence[int]) -> tuple[list[int], list[tuple[int, int]]]:
+        """Gives each tuner as many devices as it may have, of its own first.
+
+        Returns:
+            The devices of each tuner, and (tuner, device) for those that it has not yet.
+        """
+        short = [n - held.bit_count() for n, held in zip(counts, self._held, strict=True)]
+        needed = 0
+        for number, n_short in enumerate(short):
+            needed |= self._suits[number] if n_short > 0 else 0
+        filling = Filling(self._parts, self._suits, self._held)
+        for number, n_devices in enumerate(counts):
+            filling.give(number, self._kept(number, n_devices, needed))
+        for number in self._by_need(counts):
+            for _ in range(short[number]):
+                filling.add(number)
+        order = [
+            (number, device)
+            for number in self._by_need(counts)
+            for device in bits(filling.got[number] & ~self._held[number])
+        ]
+        return filling.got, order
+
+    def _kept(self, number: int, n_devices: int, needed: int) -> int:
+        """Of a tuner's devices the ones that it keeps: none that others need, if possible."""
+
+        def preference(device: int) -> tuple[bool, bool, int]:
+            return bool(needed >> device & 1), not self._is_fresh(number, device), device
+
+        mask = 0
+        for device in sorted(bits(self._held[number]), key=preference)[:n_devices]:
+            mask |= 1 << device
+        return mask
+
+    def _by_need(self, counts: Sequence[int]) -> list[int]:
+        """Tuners that have less than they may; first those whose user is below a guarantee."""
+        needy = [
+            number
+            for number, n_devices in enumerate(counts)
+            if n_devices > self._held[number].bit_count()
+        ]
+        held = self._held_by_account()
+        right = self._by_account(self._right)
+
+        def key(number: int) -> tuple[bool, int, int, int]:
+            uid = self._asks[number].uid
+            is_owed = held[self._account(uid)] < right[self._account(uid)]
+            return not is_owed, self._rank[uid], -self._asks[number].priority, number
+
+        return sorted(needy, key=key)
+
+    # -- what has to move --------------------------------------------------------------------
+
+    def _moves(self, final: Sequence[int], order: Sequence[tuple[int, int]]) -> Iterator[Move]:
+        holder = {device: n for n, held in enumerate(self._held) for device in bits(held)}
+        secured = self._secured(final, holder)
+        right = self._by_account(self._right)
+        for taker, device in order:
+            giver = holder.get(device)
+            if giver is None:
+                continue
+            account = self._account(self._asks[taker].uid)
+            is_by_right = (
+                secured[account] < right[account]
+                and self._account(self._asks[giver].uid) != account
+            )
+            secured[account] += self._parts[device]
+            among = self._among(giver, device, is_by_right=is_by_right)
+            if among:
+                yield self._move(giver, device, taker, is_by_right=is_by_right, among=among)
+
+    def _secured(self, final: Sequence[int], holder: Mapping[int, int]) -> dict[str, int]:
+        """Parts by account that need nobody to give anything back."""
+        secured = dict.fromkeys(map(self._account, self._asks_of), 0)
+        for number, mask in enumerate(final):
+            account = self._account(self._asks[number].uid)
+            for device in bits(mask):
+                giver = holder.get(device, number)
+                if self._account(self._asks[giver].uid) == account:
+                    secured[account] += self._parts[device]
+        return secured
+
+    def _over_the_limit(self, final: Sequence[int]) -> Iterator[Move]:
+        """What users give back who have more than `max_per_user`, though nobody waits for it."""
+        taken = 0
+        for mask in final:
+            taken |= mask
+        for uid, numbers in self._asks_of.items():
+            most = self._census.people[uid].most_parts
+            if most is None:
+                continue
+            over = self._amount(numbers, self._held) - most
+            for number in sorted(numbers, key=lambda each: self._asks[each].priority):
+                for device in bits(self._held[number] & ~taken):
+                    if over > 0:
+                        over -= self._parts[device]
+                        among = self._among(number, device, is_by_right=True)
+                        yield self._move(number, device, None, is_by_right=True, among=among)
+
+    def _move(
+        self,
+        giver: int,
+        device: int,
+        taker: int | None,
+        *,
+        is_by_right: bool,
+        among: frozenset[DeviceId],
+    ) -> Move:
+        return Move(
+            device_id=self._ids[device],
+            giver=self._asks[giver].name,
+            taker=None if taker is None else self._asks[taker].name,
+            is_by_right=is_by_right,
+            among=among,
+        )
+
+    def _among(self, giver: int, device: int, *, is_by_right: bool) -> frozenset[DeviceId]:
+        """The giver's devices that suit the same tuners; for no right none that is still fresh."""
+        alike = self._likes(device)
+        return frozenset(
+            self._ids[each]
+            for each in bits(self._held[giver])
+            if self._parts[each] == self._parts[device]
+            and (is_by_right or not self._is_fresh(giver, each))
+            and (each == device or self._likes(each) == alike)
+        )
+
+    def _likes(self, device: int) -> tuple[bool, ...]:
+        return tuple(bool(mask >> device & 1) for mask in set(self._suits))
+
+    def _is_fresh(self, number: int, device: int) -> bool:
+        since_s = self._asks[number].holds[self._ids[device]]
+        return self._now_s - since_s < self._census.hold_s
+
+    # -- sums --------------------------------------------------------------------------------
+
+    def _held_masks(self) -> list[int]:
+        """A device that two say they have is that of the one who has asked for longer."""
+        taken = 0
+        masks = []
+        for ask in self._asks:
+            mask = self._mask(frozenset(ask.holds)) & ~taken
+            taken |= mask
+            masks.append(mask)
+        return masks
+
+    def _mask(self, device_ids: frozenset[DeviceId]) -> int:
+        mask = 0
+        for device_id in device_ids:
+            if device_id in self._number:
+                mask |= 1 << self._number[device_id]
+        return mask
+
+    def _by_user(self) -> dict[int, list[int]]:
+        """The numbers of each user's asks, in the order of the user's oldest one."""
+        found: dict[int, list[int]] = {}
+        for number, ask in enumerate(self._asks):
+            found.setdefault(ask.uid, []).append(number)
+        return found
+
+    def _account(self, uid: int) -> str:
+        return self._census.people[uid].account
+
+    def _held_by_account(self) -> dict[str, int]:
+        amounts = {uid: self._amount(asks, self._held) for uid, asks in self._asks_of.items()}
+        return self._by_account(amounts)
+
+    def _by_account(self, amounts: Mapping[int, int]) -> dict[str, int]:
+        found = dict.fromkeys(map(self._account, self._asks_of), 0)
+        for uid, amount in amounts.items():
+            found[self._account(uid)] += amount
+        return found
+
+    def _amount(self, numbers: Sequence[int], masks: Sequence[int]) -> int:
+        return sum(self._parts[device] for number in numbers for device in bits(masks[number]))
+
+    def _standing(self, uid: int) -> Standing:
+        asks = self._asks_of[uid]
+        size = max(self._parts, default=0)
+        return Standing(
+            held=self._amount(asks, self._held),
+            wanted=sum(self._asks[number].wants for number in asks) * size,
+            by_right=self._right[uid],
+            part=self._part[uid],
+        )
+
+
+def _ranks(uids: Sequence[int], turn: int) -> dict[int, int]:
+    """The order among equal users: by age, and one place further each turn."""
+    return {uid: (place - turn) % len(uids) for place, uid in enumerate(uids)}
