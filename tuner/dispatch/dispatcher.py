@@ -56,7 +56,7 @@ class Dispatcher:
         self._saving = setup.saving
         parts = DispatcherParts(setup)
         self._started_at = parts.started_at
-        self._live = parts.live
+        self._live = parts.attempts
         self._telling = parts.telling
         self._say = parts.telling.say
         self._clearing = parts.clearing
@@ -126,7 +126,7 @@ class Dispatcher:
         """One round: read events, act on them, write records, show progress."""
         self._handle(now, happened)
         self._stopping.enforce_deadlines(list(self._live.values()), now)
-        for live in self._clearing.take_clear(now):
+        for live in self._clearing.clear(now):
             self._finish(live, now)
         if self._rescue.is_due(now):
             self._early_stop.look_for_file(now)
@@ -176,7 +176,7 @@ class Dispatcher:
             self._activity.forget(live.attempt.id)
         if self._saving is not None:
             self._saving.over(live.attempt)
-        del self._live[live.attempt.id]
+        self._live.remove(live)
         if live.outcome is Outcome.PAUSED and live.widens_to is not None:
             self._settling.go_on_wider(live, is_stopping=self._end.is_stopping)
 
@@ -278,4 +278,4 @@ class Dispatcher:
 
     def _patience_s(self) -> float:
         """How long to wait for news, in seconds."""
-        return _CLEARING_TICK_S if self._clearing else _TICK_S
+        return _CLEARING_TICK_S if self._live.clearing else _TICK_S

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tuner.attempt import AttemptId, AttemptState, Cause, Ending, Outcome
+from tuner.attempt import Cause, Ending, Outcome
+from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.endings.conclusion import HOPELESS_REASON, Conclusion
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stopping import AttemptStop
@@ -23,8 +22,7 @@ class EarlyStop:
         stopping: Asks running attempts to end.
         rescue: Finds out whether the database file is still there.
         telling: Tells people.
-        live: The attempts that hold devices.
-        intended: Those of them that are not launched yet.
+        attempts: The attempts that hold devices.
         grace_s: Time that attempts have to end or save, for the message.
     """
 
@@ -36,8 +34,7 @@ class EarlyStop:
         stopping: AttemptStop,
         rescue: Rescue,
         telling: NoticeQueue,
-        live: Mapping[AttemptId, LiveAttempt],
-        intended: list[LiveAttempt],
+        attempts: AttemptTable,
         grace_s: float,
     ) -> None:
         self._end = end
@@ -45,8 +42,7 @@ class EarlyStop:
         self._stopping = stopping
         self._rescue = rescue
         self._say = telling.say
-        self._live = live
-        self._intended = intended
+        self._attempts = attempts
         self._grace_s = grace_s
         self._n_signals = 0
 
@@ -60,7 +56,7 @@ class EarlyStop:
             )
             self.begin(now, StopCause.INTERRUPTED, "interrupted", text)
             return
-        for live in self._running():
+        for live in self._attempts.active:
             self._stopping.kill(live, now)
 
     def begin(self, now: Instant, cause: StopCause, reason: str, text: str) -> None:
@@ -75,10 +71,9 @@ class EarlyStop:
         self._end.stop(cause, reason)
         self._say(text)
         self._end.put_back_waiting()
-        while self._intended:
-            cancelled = Ending(outcome=Outcome.CANCELLED, cause=Cause.INTERRUPTED)
-            self.conclude(now, self._intended.pop(), cancelled)
-        for live in self._running():
+        while (live := self._attempts.next_to_launch) is not None:
+            self.conclude(now, live, Ending(outcome=Outcome.CANCELLED, cause=Cause.INTERRUPTED))
+        for live in self._attempts.active:
             self._stopping.tell(live, now)
 
     def conclude(self, now: Instant, live: LiveAttempt, ending: Ending, rank: int = 0) -> None:
@@ -102,8 +97,3 @@ class EarlyStop:
         elif told:
             self.begin(now, StopCause.DATABASE_FILE_LOST, "database file lost", told)
         return bool(told)
-
-    def _running(self) -> list[LiveAttempt]:
-        return [
-            live for live in self._live.values() if live.attempt.state is not AttemptState.CLEARING
-        ]

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from tuner.attempt import AttemptId
 from tuner.checkpoints.trial_folders import TrialFolders
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.attempts.activity import Activity
+from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.endings.conclusion import Conclusion
 from tuner.dispatch.attempts.endings.device_release import DeviceRelease
 from tuner.dispatch.attempts.endings.trial_outcome import TrialOutcomes
 from tuner.dispatch.attempts.launching import AttemptStart
-from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stall_detector import Stalls
 from tuner.dispatch.attempts.stopping import AttemptStop
 from tuner.dispatch.attempts.widening import Widener
@@ -97,12 +96,10 @@ class DispatcherParts:
     def __init__(self, setup: DispatcherSetup) -> None:
         self._setup = setup
         self.started_at = setup.clock.now()
-        self.live: dict[AttemptId, LiveAttempt] = {}
-        #: Those of them that are launched once the database knows of them.
-        self.intended: list[LiveAttempt] = []
+        self.attempts = AttemptTable()
         self.telling = NoticeQueue(setup.view, self.started_at.monotonic_s)
         self._say = self.telling.say
-        self.clearing = DeviceRelease(setup.leasing, self._say)
+        self.clearing = DeviceRelease(self.attempts, setup.leasing, self._say)
         self.room = Room(setup.plan.files.root, self._say)
         self.others = self._new_others()
         self.stranding = StrandedTrials(setup.search, setup.leasing, self.others, self._say)
@@ -139,7 +136,7 @@ class DispatcherParts:
             search=self._setup.search,
             recorder=self._setup.recorder,
             usage=self.usage,
-            live=self.live,
+            live=self.attempts,
             started_at=self.started_at,
             say=self._say,
         )
@@ -210,7 +207,7 @@ class DispatcherParts:
             leasing=self._setup.leasing,
             fleet=self._setup.recorder.fleet,
             usage=self.usage,
-            live=self.live,
+            live=self.attempts,
             clock=self._setup.clock,
             why_no_more=self.end.why_no_more,
             is_repeatable=self._setup.terms.is_repeatable,
@@ -237,10 +234,9 @@ class DispatcherParts:
             settling=self.settling,
             widening=self.widening,
             room=self.room,
-            clearing=self.clearing,
             telling=self.telling,
             end=self.end,
-            live=self.live,
+            attempts=self.attempts,
             stop_grace_s=self._setup.terms.stop_grace_s,
         )
 
@@ -251,8 +247,7 @@ class DispatcherParts:
             stopping=self.stopping,
             rescue=self.rescue,
             telling=self.telling,
-            live=self.live,
-            intended=self.intended,
+            attempts=self.attempts,
             grace_s=self._setup.terms.stop_grace_s,
         )
 
@@ -272,8 +267,7 @@ class DispatcherParts:
             end=self.end,
             early_stop=self.early_stop,
             clock=self._setup.clock,
-            live=self.live,
-            intended=self.intended,
+            attempts=self.attempts,
         )
 
     def _new_commands(self) -> CommandsApplied:
@@ -290,7 +284,7 @@ class DispatcherParts:
             early_stop=self.early_stop,
             end=self.end,
             telling=self.telling,
-            live=self.live,
+            attempts=self.attempts,
         )
 
     def _new_writer(self) -> RecordWriter:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tuner.attempt import AttemptId
+from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.launching import AttemptStart
-from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.widening import Widener
 from tuner.dispatch.early_stop import EarlyStop
 from tuner.dispatch.notice_queue import NoticeQueue
@@ -44,8 +43,7 @@ class DeviceFilling:
         end: Whether trials may start.
         early_stop: Ends attempts that could not be launched.
         clock: The time.
-        live: The attempts that hold devices.
-        intended: Those of them that are not launched yet.
+        attempts: The attempts that hold devices.
     """
 
     def __init__(
@@ -65,8 +63,7 @@ class DeviceFilling:
         end: StudyEnd,
         early_stop: EarlyStop,
         clock: Clock,
-        live: dict[AttemptId, LiveAttempt],
-        intended: list[LiveAttempt],
+        attempts: AttemptTable,
     ) -> None:
         self._search = search
         self._leasing = leasing
@@ -82,8 +79,7 @@ class DeviceFilling:
         self._end = end
         self._early_stop = early_stop
         self._clock = clock
-        self._live = live
-        self._intended = intended
+        self._attempts = attempts
         self._gathering = GatheringNote(telling.say)
 
     def fill(self, now: Instant, write: Callable[[Instant], None]) -> None:
@@ -103,8 +99,8 @@ class DeviceFilling:
                 self._grant_devices(now)
             if self._widening.is_due(now) and self._has_nothing_to_start(now):
                 spent = self._spending.spent(now)
-                self._widening.poll(now, self._live.values(), self._spending.budget, spent)
-        self._launch_intended(self._clock.now(), write)
+                self._widening.poll(now, self._attempts.values(), self._spending.budget, spent)
+        self._launch_all(self._clock.now(), write)
         self._leave_to_wider(self._leasing.unplaceable())
         self._gathering.poll(self._leasing.gathering)
         for note in self._leasing.supply.notes:
@@ -132,15 +128,12 @@ class DeviceFilling:
         return is_asked and bool(self._end.why_no_more(now, is_new_trial=True))
 
     def _intend(self, now: Instant, grant: Grant) -> None:
-        live = self._launching.intend(now, grant)
-        self._live[live.attempt.id] = live
-        self._intended.append(live)
+        self._attempts.add(self._launching.intend(now, grant))
 
-    def _launch_intended(self, now: Instant, write: Callable[[Instant], None]) -> None:
-        if self._intended:
+    def _launch_all(self, now: Instant, write: Callable[[Instant], None]) -> None:
+        if self._attempts.next_to_launch is not None:
             write(now)
-        while self._intended:
-            live = self._intended.pop(0)
+        while (live := self._attempts.next_to_launch) is not None:
             ending = self._launching.launch(now, live)
             if ending is not None:
                 self._early_stop.conclude(now, live, ending)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import assert_never
 
-from tuner.attempt import AttemptId, AttemptState, Cause
-from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.attempt import Cause
+from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.stopping import AttemptStop
 from tuner.dispatch.early_stop import EarlyStop
 from tuner.dispatch.notice_queue import NoticeQueue
@@ -37,7 +36,7 @@ class CommandsApplied:
         early_stop: Stops the study.
         end: Whether the study is stopping already.
         telling: Tells people.
-        live: The attempts that hold devices.
+        attempts: The attempts that hold devices.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class CommandsApplied:
         early_stop: EarlyStop,
         end: StudyEnd,
         telling: NoticeQueue,
-        live: Mapping[AttemptId, LiveAttempt],
+        attempts: AttemptTable,
     ) -> None:
         self._orders = orders
         self._recorder = recorder
@@ -67,7 +66,7 @@ class CommandsApplied:
         self._early_stop = early_stop
         self._end = end
         self._say = telling.say
-        self._live = live
+        self._attempts = attempts
 
     def poll(self, now: Instant) -> None:
         """Applies the commands that have arrived, when a look is due.
@@ -117,14 +116,13 @@ class CommandsApplied:
             Refused: With the reason.
         """
         done = self._device_changes.carry_out(command.arguments["devices"])
-        held = [device for live in self._live.values() for device in live.grant.devices]
+        held = [device for live in self._attempts.values() for device in live.grant.devices]
         self._usage.look_at(list(dict.fromkeys([*self._leasing.supply.devices, *held])))
         self._recorder.beat(now.utc, self._leasing.supply.devices)
         return done
 
     def _stop_trial(self, now: Instant, command: Command) -> None:
-        for live in self._live.values():
-            is_meant = live.attempt.trial_number == command.trial_number
-            if is_meant and live.attempt.state is not AttemptState.CLEARING:
+        for live in self._attempts.active:
+            if live.attempt.trial_number == command.trial_number:
                 self._say(told(command))
                 self._stopping.tell(live, now, Cause.COMMANDED, told(command))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from tuner.attempt import AttemptId, AttemptState, Cause, Ending, Outcome
+from tuner.attempt import AttemptState, Cause, Ending, Outcome
+from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.endings.attempt_ending import ending_of
-from tuner.dispatch.attempts.endings.device_release import DeviceRelease
 from tuner.dispatch.attempts.endings.hopeless_program import N_ALIKE, Streak, said_last
 from tuner.dispatch.attempts.endings.trial_outcome import TrialOutcomes
 from tuner.dispatch.attempts.launching import AttemptStart
@@ -42,10 +41,9 @@ class Conclusion:
         settling: Decides what becomes of the trial.
         widening: Knows which attempts were restarted on more devices; None if none are.
         room: Knows whether the disk was full.
-        clearing: Waits until the memory of devices is free again.
         telling: Tells people.
         end: Whether the study is stopping.
-        live: The attempts that hold devices.
+        attempts: The attempts that hold devices.
         stop_grace_s: Seconds that the other ranks have after the first one ended.
     """
 
@@ -60,10 +58,9 @@ class Conclusion:
         settling: TrialOutcomes,
         widening: Widener | None,
         room: Room,
-        clearing: DeviceRelease,
         telling: NoticeQueue,
         end: StudyEnd,
-        live: Mapping[AttemptId, LiveAttempt],
+        attempts: AttemptTable,
         stop_grace_s: float,
     ) -> None:
         self._search = search
@@ -74,10 +71,9 @@ class Conclusion:
         self._settling = settling
         self._widening = widening
         self._room = room
-        self._clearing = clearing
         self._telling = telling
         self._end = end
-        self._live = live
+        self._attempts = attempts
         self._stop_grace_s = stop_grace_s
         self._streak = Streak(is_over=search.counts.has_ended_well)
 
@@ -89,7 +85,7 @@ class Conclusion:
         Returns:
             The attempt, how it ended and the rank that tells why, once its last process is gone.
         """
-        live = self._live[exited.attempt_id]
+        live = self._attempts[exited.attempt_id]
         rank = live.ranks[exited.rank]
         rank.exit_code, rank.is_lost = exited.exit_code, exited.is_lost
         if not live.is_signalled:
@@ -138,7 +134,6 @@ class Conclusion:
         )
         at = live.ended_at(now)
         move(self._recorder, live, AttemptState.CLEARING, now, params=params, at=at)
-        self._clearing.add(live)
         self._telling.add(
             Ended(
                 attempt=live.attempt,
@@ -168,9 +163,7 @@ class Conclusion:
         is_row = self._streak.note(ending)
         # One that reports may end well yet.
         has_hope = any(
-            each.last_step is not None
-            for each in self._live.values()
-            if each is not live and each.attempt.state is not AttemptState.CLEARING
+            each.last_step is not None for each in self._attempts.active if each is not live
         )
         return is_row and not has_hope and not self._end.is_stopping
 

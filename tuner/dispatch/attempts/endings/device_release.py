@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.attempt import AttemptId
 from tuner.devices.device import Device
+from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.host.clock import Instant
@@ -14,31 +14,24 @@ _NOTE_AFTER_S = 30.0
 
 
 class DeviceRelease:
-    """Attempts whose processes are gone, and whose devices are not free yet.
+    """Finds out when the devices of attempts that are over can be used again.
 
     Args:
+        attempts: The attempts that hold devices.
         leasing: Knows what devices hold.
-        say: Tells people.
+        say: Shows a message.
     """
 
-    def __init__(self, leasing: Leasing, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, attempts: AttemptTable, leasing: Leasing, say: Callable[[str], None]
+    ) -> None:
+        self._attempts = attempts
         self._leasing = leasing
         self._say = say
-        self._waiting: dict[AttemptId, LiveAttempt] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    def add(self, live: LiveAttempt) -> None:
-        """One more whose processes are gone."""
-        self._waiting[live.attempt.id] = live
-
-    def take_clear(self, now: Instant) -> list[LiveAttempt]:
-        """Those whose devices can be given back; they are awaited no more."""
-        clear = [live for live in self._waiting.values() if self._is_clear(live, now)]
-        for live in clear:
-            del self._waiting[live.attempt.id]
-        return clear
+    def clear(self, now: Instant) -> list[LiveAttempt]:
+        """Attempts that are over and whose devices have their memory back."""
+        return [live for live in self._attempts.clearing if self._is_clear(live, now)]
 
     def _is_clear(self, live: LiveAttempt, now: Instant) -> bool:
         unclear = self._leasing.find_unclear(live.grant, live.pids)
