@@ -64,6 +64,8 @@ class Outcome(Enum):
         return self in _FAILURES
 
 
+#: A trial that has ended so is over, and the program is not to blame.
+ENDED_WELL = frozenset({Outcome.COMPLETED, Outcome.PRUNED})
 _FAILURES = frozenset(
     {Outcome.FAILED, Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT, Outcome.FAILED_TO_START}
 )

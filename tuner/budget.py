@@ -32,17 +32,34 @@ class TrialUse:
     device_s: float = 0.0
 
 
-def typical_use(completed: Sequence[TrialUse]) -> TrialUse | None:
-    """What a completed trial takes, in the median; None where too few are known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedUses:
+    """What the newest trials of a study have taken, the oldest first."""
+
+    completed: Sequence[TrialUse] = ()
+    #: Those that completed or were pruned.
+    ended: Sequence[TrialUse] = ()
+
+    @property
+    def typical(self) -> TrialUse | None:
+        """What a new trial takes, which may well be pruned."""
+        return typical_use(self.ended)
+
+
+def typical_use(trials: Sequence[TrialUse]) -> TrialUse | None:
+    """What a trial takes, in the median; None where too few are known.
 
     The median, because a trial that does not fit is no loss: it may end after the limit. With even
     odds it fits; a higher quantile would leave devices idle for longer, a lower one overdraw more.
+
+    Args:
+        trials: Those that have ended as the one in question may.
     """
-    if len(completed) < _LEAST_KNOWN:
+    if len(trials) < _LEAST_KNOWN:
         return None
     return TrialUse(
-        time_s=statistics.median(each.time_s for each in completed),
-        device_s=statistics.median(each.device_s for each in completed),
+        time_s=statistics.median(each.time_s for each in trials),
+        device_s=statistics.median(each.device_s for each in trials),
     )
 
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
 
-from tuner.budget import Budget, Spent, typical_use
+from tuner.budget import Budget, EndedUses, Spent
 from tuner.config import BudgetConfig
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
 from tuner.queries.forecast import Forecast, forecast, trials_left
@@ -36,7 +36,7 @@ from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS, ids_of, read_values
 from tuner.store.records.commands import kept_commands, paused_by
 from tuner.store.records.dispatchers.starts import past_use
-from tuner.store.records.durations import completed_uses
+from tuner.store.records.durations import ended_uses
 from tuner.store.records.population_rows import POPULATION_IS_OVER
 from tuner.store.records.programs import last_program
 from tuner.store.schema.models import DispatcherRow
@@ -158,14 +158,12 @@ def read_progress(
     """
     limits = _limits(connection, study.id, budget, is_at_work=is_at_work)
     spent = _spent(connection, study)
-    uses = completed_uses(connection, study.id) if has_our_tables(connection) else []
+    uses = ended_uses(connection, study.id) if has_our_tables(connection) else EndedUses()
     grid = _grid(connection, study.id)
     is_over = study.n_finished == sum(study.trials.values()) and (
         _last_end_reason(connection, study.id) == POPULATION_IS_OVER
     )
-    standing, reason = judge(
-        study, limits, spent, grid, typical_use(uses), is_population_over=is_over
-    )
+    standing, reason = judge(study, limits, spent, grid, uses.typical, is_population_over=is_over)
     return Progress(
         standing=standing,
         reason=reason,

@@ -1,13 +1,19 @@
-"""The end of a budget of time: what is left of it is not enough for one more trial."""
+"""The end of a budget of time: what is left of it is not enough for one more trial.
+
+A new trial starts if half of those that ended took no longer than what is left, pruned ones
+included: where two of three are pruned early, nearly all of the time can be used. What a pruned
+trial takes says nothing of one that has been promoted already: the best paused trial has a share of
+a whole training left, as completed trials took.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tuner.attempt import Outcome
-from tuner.budget import N_TYPICAL, Budget, Spent, TrialUse, typical_use
+from tuner.attempt import ENDED_WELL, Outcome
+from tuner.budget import N_TYPICAL, Budget, EndedUses, Spent, TrialUse, typical_use
 
 #: A trial whose attempt has ended so may go on.
 _MAY_GO_ON = frozenset({Outcome.PAUSED, Outcome.CANCELLED, Outcome.LOST})
@@ -17,11 +23,12 @@ class BudgetEnd:
     """Knows how long trials take, and whether one more fits into what is left.
 
     Args:
-        known: What trials took that completed before this start, the oldest first.
+        known: What trials took that ended before this start.
     """
 
-    def __init__(self, known: Iterable[TrialUse]) -> None:
-        self._completed = deque(known, maxlen=N_TYPICAL)
+    def __init__(self, known: EndedUses) -> None:
+        self._completed = deque(known.completed, maxlen=N_TYPICAL)
+        self._ended = deque(known.ended, maxlen=N_TYPICAL)
         #: Of trials that have had attempts and are not over.
         self._open: dict[int, TrialUse] = {}
         #: Device-seconds of attempts, however they ended.
@@ -32,28 +39,51 @@ class BudgetEnd:
         before = self._open.pop(trial_id, TrialUse())
         whole = TrialUse(time_s=before.time_s + use.time_s, device_s=before.device_s + use.device_s)
         self._attempts_s.append(use.device_s)
+        if outcome in ENDED_WELL:
+            self._ended.append(whole)
         if outcome is Outcome.COMPLETED:
             self._completed.append(whole)
         elif outcome in _MAY_GO_ON:
             self._open[trial_id] = whole
 
     def too_little(
-        self, budget: Budget, spent: Spent, held_s: Iterable[float], share: float = 1.0
+        self, budget: Budget, spent: Spent, held_s: Iterable[float], *, times: float = 1.0
     ) -> str | None:
-        """Why a trial that begins now could not finish, for people; None where it can.
+        """Why a trial that begins now could not end in time, for people; None where it can.
 
         Args:
             budget: Of the study.
             spent: What it has spent.
             held_s: Device-seconds of each attempt that runs. What these take yet is not left.
-            share: Of a whole training, which the trial has to do.
+            times: As often as a trial takes has to be left.
         """
-        if budget.time_s is None and budget.device_hours is None:
+        trials = list(self._ended)
+        return self._too_little(budget, spent, held_s, typical_use(trials), times)
+
+    def too_little_for(
+        self, share: float, budget: Budget, spent: Spent, held_s: Iterable[float]
+    ) -> str | None:
+        """The same of a trial that has so much of a whole training left."""
+        trials = list(self._completed)
+        return self._too_little(budget, spent, held_s, typical_use(trials), share)
+
+    def _too_little(
+        self,
+        budget: Budget,
+        spent: Spent,
+        held_s: Iterable[float],
+        trial: TrialUse | None,
+        times: float,
+    ) -> str | None:
+        if trial is None or (budget.time_s is None and budget.device_hours is None):
             return None
-        trial = typical_use(list(self._completed))
-        if trial is None:
-            return None
-        mean_s = statistics.fmean(self._attempts_s) if self._attempts_s else trial.device_s
-        promised_s = sum(max(0.0, mean_s - each) for each in held_s)
-        rest = TrialUse(time_s=share * trial.time_s, device_s=share * trial.device_s)
+        attempts_s = list(self._attempts_s) or [trial.device_s]
+        promised_s = sum(_left_of(each, attempts_s) for each in held_s)
+        rest = TrialUse(time_s=times * trial.time_s, device_s=times * trial.device_s)
         return budget.too_little(spent, rest, promised_device_s=promised_s)
+
+
+def _left_of(held_s: float, attempts_s: Sequence[float]) -> float:
+    """What an attempt takes yet, in the mean of those that took longer than it has so far."""
+    longer = [each for each in attempts_s if each > held_s]
+    return statistics.fmean(longer) - held_s if longer else 0.0

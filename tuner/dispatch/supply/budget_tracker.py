@@ -83,17 +83,20 @@ class BudgetTracker:
             self._say(f"No new trial starts: {reason}. Running trials continue.")
         return reason
 
-    def has_room_for(self, now: Instant, share: float) -> bool:
-        """Whether what is left is enough for so much of a whole training."""
-        spent = self.spent(now)
-        return not self._closing.too_little(self.budget, spent, self._held_s(now), share)
+    def has_room_for_new(self, now: Instant, *, times: float = 1.0) -> bool:
+        """Whether what is left is enough for as many new trials, one after the other."""
+        held_s = self._held_s(now)
+        return not self._closing.too_little(self.budget, self.spent(now), held_s, times=times)
 
     def leader_fits(self, now: Instant) -> bool:
         """Whether what is left, too little for a new trial, is enough for the best that waits."""
         share = self._search.scheduler.leader_share_left
-        if share is None or self.budget.reached(self.spent(now), is_new_trial=False):
+        spent = self.spent(now)
+        if share is None or self.budget.reached(spent, is_new_trial=False):
             return False
-        return not self.has_room_for(now, 1.0) and self.has_room_for(now, share)
+        if self.has_room_for_new(now):
+            return False
+        return not self._closing.too_little_for(share, self.budget, spent, self._held_s(now))
 
     def _held_s(self, now: Instant) -> Iterator[float]:
         return (live.held_s(now) for live in self._live.values())

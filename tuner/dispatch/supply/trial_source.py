@@ -97,7 +97,7 @@ class TrialSource:
         if not self._foresight.is_worth_it(n_devices) or self._leaves_last_ones(n_devices):
             return None
         # It starts when another one has ended, and has to end within the budget itself.
-        if not self._spending.has_room_for(now, share=2.0):
+        if not self._spending.has_room_for_new(now, times=2.0):
             return None
         return self._ask(now)
 

@@ -46,7 +46,7 @@ from tuner.store.records.dispatchers.starts import (
     past_use,
     refuse_living,
 )
-from tuner.store.records.durations import completed_uses
+from tuner.store.records.durations import ended_uses
 from tuner.store.records.trial_history import TrialHistory
 from tuner.store.records.usage.record import UsageRecord
 from tuner.store.records.usage.roll_up import roll_up
@@ -134,7 +134,7 @@ class Recorder:
         self.tried_again = try_failed_again(connection, start.study_id)
         self.past = replace(
             past_use(connection, start.study_id),
-            trials=completed_uses(connection, start.study_id),
+            trials=ended_uses(connection, start.study_id),
         )
         self._host_id = host_id_of(connection, start.host)
         self._device_ids = self._ids_of(devices, connection)

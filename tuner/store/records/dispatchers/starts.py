@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tuner.budget import Budget, TrialUse
+from tuner.budget import Budget, EndedUses
 from tuner.devices.device import Device
 from tuner.errors import StoreError
 from tuner.host.process_identity import Life, ProcessIdentity, life_of
@@ -52,8 +52,7 @@ class PastUse:
     time_s: float
     device_s: float
     energy_kwh: float = 0.0
-    #: Of each of the newest completed trials.
-    trials: Sequence[TrialUse] = ()
+    trials: EndedUses = field(default_factory=EndedUses)
 
 
 class Sign(NamedTuple):

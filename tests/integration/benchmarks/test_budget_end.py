@@ -1,0 +1,52 @@
+"""The rules for the last trials of a budget of time are played by the dispatcher itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.search_quality.budget_end import RULES, main, play_one
+from benchmarks.search_quality.tasks import LCBENCH_SPACE, Task, read_task
+from tuner.dispatch.supply.budget_end import BudgetEnd
+
+N_STEPS = 9
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    """The larger the momentum the better; a step takes ten seconds."""
+    rng = np.random.default_rng(0)
+    low, high = np.array([[each["low"], each["high"]] for each in LCBENCH_SPACE.values()]).T
+    x = rng.uniform(low, high, size=(200, len(LCBENCH_SPACE)))
+    np.savez(
+        tmp_path / "lcbench_1.npz",
+        names=np.array([*LCBENCH_SPACE]),
+        x=x,
+        value=x[:, 2:3] * np.arange(1, N_STEPS + 1),
+        seconds=np.tile(10.0 * np.arange(1.0, N_STEPS + 1), (200, 1)),
+    )
+    return read_task(tmp_path / "lcbench_1.npz")
+
+
+@pytest.mark.slow
+def test_pruned_trials_begin_where_whole_trainings_no_longer_fit(task: Task) -> None:
+    found = {
+        name: play_one(task, sampler="random", seed=0, rule=rule, n_devices=2)
+        for name, rule in RULES.items()
+    }
+    assert found["completed"].n_trials < found["ended"].n_trials <= found["all"].n_trials
+    assert found["completed"].used < found["ended"].used
+    assert found["ended"].makespan < 1.1, "no trial takes more than a tenth of the time"
+    assert found["ended"].after <= found["ended"].at_limit <= found["ended"].before
+
+
+@pytest.mark.slow
+def test_a_table_has_a_row_for_each_rule(task: Task, capsys: pytest.CaptureFixture[str]) -> None:
+    present = BudgetEnd.too_little
+    main([str(task.path), "--seeds", "2", "--sampler", "random", "--rules", "completed", "ended"])
+    out = capsys.readouterr().out
+    assert "| completed |" in out
+    assert "regret, ended less completed: " in out
+    assert BudgetEnd.too_little is present
