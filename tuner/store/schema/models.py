@@ -15,6 +15,7 @@ from typing import ClassVar, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from tuner.allocation import AllocationState
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
 from tuner.devices.idle_causes import IdleCause
@@ -22,7 +23,7 @@ from tuner.store.schema.column_types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0009"
 VERSION_TABLE = "tuner_alembic_version"
 
 #: Small rows with a key of several parts: SQLite needs no second tree to find them.
@@ -82,6 +83,33 @@ class DeviceRow(TunerBase):
     memory_bytes: Mapped[int | None] = mapped_column(sa.BigInteger)
 
 
+class AllocationRow(TunerBase):
+    """A node that an engine lends a study for a time."""
+
+    __tablename__ = "tuner_allocations"
+    __table_args__ = (sa.UniqueConstraint("study_id", "number"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(sa.ForeignKey("studies.study_id", ondelete="CASCADE"))
+    #: Counts from 0 within the study, over all engines.
+    number: Mapped[int]
+    engine: Mapped[str] = mapped_column(sa.String(32))
+    #: The engine's own, such as `4711_3`.
+    name: Mapped[str] = mapped_column(sa.String(255))
+    #: As of the last time that the engine was asked, or that its dispatcher wrote.
+    state: Mapped[AllocationState] = mapped_column(_enum(AllocationState))
+    #: The engine's own words.
+    reason: Mapped[str] = mapped_column(PlainText, default="")
+    node: Mapped[str | None] = mapped_column(sa.String(255))
+    n_devices: Mapped[int]
+    #: `user@host`.
+    submitted_by: Mapped[str] = mapped_column(sa.String(255))
+    submitted_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    deadline: Mapped[datetime | None]
+    ended_at: Mapped[datetime | None]
+
+
 class DispatcherRow(TunerBase):
     """One start of `python -m tuner.run`, with what is needed to do the same again."""
 
@@ -117,6 +145,8 @@ class DispatcherRow(TunerBase):
     #: What the study may spend as far as it knows, flags and `tuner set` included; None from older
     #: tuners.
     budget: Mapped[dict[str, float | None] | None] = mapped_column(PlainJson)
+    #: The allocation in which it runs; None on a machine that no engine lends.
+    allocation_id: Mapped[int | None] = mapped_column(sa.ForeignKey("tuner_allocations.id"))
 
 
 class AttemptRow(TunerBase):
