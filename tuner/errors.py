@@ -22,6 +22,8 @@ from __future__ import annotations
 EXIT_BUDGET_REACHED = 0
 EXIT_STUDY_FAILED = 1
 EXIT_BAD_INPUT = 2
+#: An engine took the node back (EX_TEMPFAIL of sysexits.h): start the same command again.
+EXIT_COME_BACK = 75
 EXIT_INTERRUPTED = 130
 
 _LONGEST_LINE = 2000

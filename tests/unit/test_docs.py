@@ -21,6 +21,7 @@ from tuner.config.notation.metric_pattern import expand
 from tuner.errors import (
     EXIT_BAD_INPUT,
     EXIT_BUDGET_REACHED,
+    EXIT_COME_BACK,
     EXIT_INTERRUPTED,
     EXIT_STUDY_FAILED,
 )
@@ -182,7 +183,13 @@ def test_command_line_to_paste_has_known_options(line: str) -> None:
 
 def test_exit_codes_are_in_the_guides() -> None:
     operations = (DOCS / "operations.md").read_text()
-    codes = (EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED, EXIT_BAD_INPUT, EXIT_INTERRUPTED)
+    codes = (
+        EXIT_BUDGET_REACHED,
+        EXIT_STUDY_FAILED,
+        EXIT_BAD_INPUT,
+        EXIT_COME_BACK,
+        EXIT_INTERRUPTED,
+    )
     assert [code for code in codes if f"\n| {code} |" not in operations] == []
     monitoring = (DOCS / "monitoring.md").read_text()
     assert [each for each in Standing if f"\n| {each.exit_code} |" not in monitoring] == []

@@ -143,7 +143,7 @@ def measure_files(place: Place, extent: Extent) -> FilesExtent:
         ConfigError: If its folder cannot be read.
     """
     assert place.config is not None, "checked before"
-    folder, name = place.config.folder, place.config.study
+    folder, name = place.config.home, place.config.study
     files = StudyFiles(folder=folder, study=name)
     of_runs = StudyFiles(folder=folder, study=confirmation_of(name))
     try:

@@ -9,6 +9,7 @@ import importlib.metadata
 import logging
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,12 +27,13 @@ from tuner.cli.studies import A_STUDY
 from tuner.compose.start import run_study
 from tuner.config import StudyConfig, load_study_file
 from tuner.config.storage_url import without_passwords
-from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, ConfigError
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_COME_BACK, ConfigError
 from tuner.host.distribution import DISTRIBUTION
 from tuner.queries.results.formats import Format
 from tuner.terminal.output import lasting_output
 
 if TYPE_CHECKING:
+    from tuner.compose.lent import Lent
     from tuner.compose.winner_run import WinnerRun
 
 DEFAULT_FILE = Path("study.yaml")
@@ -134,6 +136,16 @@ def run(
     metrics_host: Annotated[
         str, typer.Option(help="Address of the endpoint; 0.0.0.0 is every address of this machine.")
     ] = "127.0.0.1",
+    engine: Annotated[
+        str | None,
+        typer.Option(help="Engine in whose allocation this runs; tuner submit writes it."),
+    ] = None,
+    files: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of logs, checkpoints and relative databases. Default: that of the file."
+        ),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Runs a study on the devices of this machine. The same command continues it."""
@@ -153,6 +165,7 @@ def run(
             study=study,
             trials=trials,
             extra_arguments=words or (),
+            home=files,
         )
         if program is not None:
             optuna_program.announce(program, config, console)
@@ -172,7 +185,8 @@ def run(
         serve_at = None if metrics_port is None else (metrics_host, metrics_port)
         if winner is not None:
             print(winner.announcement, flush=True)
-        end = run_study(config, console, os.environ, serve_at)
+        lent = _lent(config, engine) if engine is not None else None
+        end = run_study(config, console, os.environ, serve_at, lent=lent)
         from tuner.compose import run_report
 
         print(run_report.summary(end, config, _command_line()))
@@ -181,6 +195,14 @@ def run(
         if winner is not None:
             print(winner.checkpoint_text)
         raise typer.Exit(end.exit_code)
+
+
+def _lent(config: StudyConfig, engine: str) -> Lent:
+    from tuner.compose.lent import find_lent
+
+    # Until trials run, when it lets them save, the notice of the engine ends this process.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_COME_BACK))
+    return find_lent(config, engine, os.environ)
 
 
 def _winner(config: StudyConfig, trials: int | None) -> WinnerRun:
@@ -289,7 +311,7 @@ def logs(
         if config is None:
             problem = "names a database, but logs lie beside the study file. Name that."
             raise ConfigError(problem, key="tuner logs")
-        files = StudyFiles(folder=config.folder, study=place.study or config.study)
+        files = StudyFiles(folder=config.home, study=place.study or config.study)
         path = trial_logs.find_log(files, trial, attempt, rank)
         print(path, file=sys.stderr)
         is_over = partial(trial_logs.is_attempt_over, place, trial, path)

@@ -45,6 +45,7 @@ from tuner.launch.protocols import StudyLauncher
 from tuner.store.records.provenance import package_versions
 
 if TYPE_CHECKING:
+    from tuner.compose.lent import Lent
     from tuner.compose.wiring import StudyEnd
     from tuner.dispatch.notices import View
     from tuner.monitoring.prometheus import MetricsServer
@@ -56,6 +57,7 @@ def run_study(
     environ: Mapping[str, str],
     serve_at: tuple[str, int] | None = None,
     view: AbstractContextManager[View] | None = None,
+    lent: Lent | None = None,
 ) -> StudyEnd:
     """Runs a study to the end of its budget, or until the user stops it.
 
@@ -65,12 +67,13 @@ def run_study(
         environ: The process's environment.
         serve_at: Host and port where figures are served for Prometheus; None for nowhere.
         view: Shows progress instead of the console; entered while trials run.
+        lent: The allocation in which this process runs; None outside of one.
 
     Raises:
         TunerError: With a message for the user; everything is stopped and recorded by then.
     """
     pruner = check_study(config)
-    files = StudyFiles(folder=config.folder, study=config.study)
+    files = StudyFiles(folder=config.home, study=config.study)
     with ExitStack() as stack:
         metrics = _serve_metrics(stack, config, console, serve_at)
         remains = Remains(files.dispatchers, partial(_say, console))
@@ -89,6 +92,8 @@ def run_study(
             console.print(f"resources: {line}", highlight=False)
         if line := widening_of(config, len(host.all_devices)):
             console.print(f"widen: {line}", highlight=False)
+        if lent is not None:
+            _say(console, _lent_line(lent))
         if config.budget.is_open:
             console.print("budget: open; the study runs until Ctrl-C")
         inbox = Inbox()
@@ -101,7 +106,17 @@ def run_study(
         reselection = reselection_of(config, host, environ, locks)
         stack.callback(reselection.close)
         return dispatch(
-            config, console, host, locks, inbox, launcher, pruner, reselection, metrics, view
+            config,
+            console,
+            host,
+            locks,
+            inbox,
+            launcher,
+            pruner,
+            reselection,
+            metrics,
+            view,
+            lent,
         )
 
 
@@ -137,7 +152,7 @@ def open_launcher(
         environ: The process's environment.
         remains: Tells later starts of workers that are left; None where none runs a trial.
     """
-    files = StudyFiles(folder=config.folder, study=config.study)
+    files = StudyFiles(folder=config.home, study=config.study)
     _make_folder(files, config)
     program = program_of(config)
     with raised_limit() as soft_limit:
@@ -198,6 +213,12 @@ def _announce_devices(console: Console, host: HostDevices) -> None:
     for line in (f"devices: {names}", *left_out, *host.selection.warnings):
         # As it stands: the names of other people's processes are no markup, and a log has no width.
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _lent_line(lent: Lent) -> str:
+    deadline = lent.terms.deadline
+    until = f" until {deadline:%Y-%m-%d %H:%M:%S} UTC" if deadline is not None else ""
+    return f"allocation: {lent.terms.place}{until}"
 
 
 def _sharing_line(config: StudyConfig, host: HostDevices, environ: Mapping[str, str]) -> str:

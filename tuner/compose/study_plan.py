@@ -231,7 +231,7 @@ def program_variables(config: StudyConfig) -> dict[str, str]:
 def plan_of(config: StudyConfig, *, seed: int) -> TrialPlan:
     return TrialPlan(
         program=program_of(config),
-        files=StudyFiles(folder=config.folder, study=config.study),
+        files=StudyFiles(folder=config.home, study=config.study),
         study=config.study,
         seed=seed,
         objectives=tuple(config.objectives),

@@ -51,7 +51,7 @@ class WinnerRun:
     @property
     def checkpoint_text(self) -> str:
         """Where the checkpoint is, for people."""
-        files = StudyFiles(folder=self.config.folder, study=self.config.study)
+        files = StudyFiles(folder=self.config.home, study=self.config.study)
         folder = files.checkpoints(0)
         if newest := layout.newest_whole(folder):
             return f"checkpoint: {newest}"

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.confirm import HookedView, confirm
+from tuner.compose.lent import Lent
 from tuner.compose.study_plan import (
     HostDevices,
     open_telemetry,
@@ -38,10 +39,11 @@ from tuner.devices.reselection import Reselection
 from tuner.dispatch.notices import View
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
-from tuner.dispatch.terms import Result
+from tuner.dispatch.terms import Leave, Result
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
+    EXIT_COME_BACK,
     EXIT_INTERRUPTED,
     EXIT_STUDY_FAILED,
     ConfigError,
@@ -100,6 +102,7 @@ def dispatch(
     reselection: Reselection,
     metrics: MetricsServer | None = None,
     other_view: AbstractContextManager[View] | None = None,
+    lent: Lent | None = None,
 ) -> StudyEnd:
     """Opens the database and the channel, and dispatches until the end.
 
@@ -114,6 +117,7 @@ def dispatch(
         reselection: Chooses other devices where somebody asks for them.
         metrics: Is told figures; None where nobody wants them.
         other_view: Shows progress; None chooses one that suits the console.
+        lent: The allocation in which this process runs; None outside of one.
 
     Raises:
         TunerError: With a message for the user.
@@ -126,17 +130,17 @@ def dispatch(
         # then not be changed any more.
         for remark in check_program(launcher, config):
             console.print(remark, highlight=False, markup=False, soft_wrap=True)
-        study = _open_study(stack, config, database, pruner, host, console)
+        study = _open_study(stack, config, database, pruner, host, console, lent)
         search = study.search
         # Training must not wait for a database that hangs.
         database.access.wait_at_most(DATABASE_PATIENCE_S)
         inbox.when_idle(search.scheduler.read_ahead)
         stack.enter_context(_suggestions_aside(search, inbox, launcher.guard))
         workplace = _open_workplace(
-            stack, config, database, host, locks, inbox, launcher, reselection
+            stack, config, database, host, locks, inbox, launcher, reselection, lent
         )
         view = stack.enter_context(other_view or view_of(config, console))
-        files = StudyFiles(folder=config.folder, study=config.study)
+        files = StudyFiles(folder=config.home, study=config.study)
         shown = _informed(view, config, files, metrics, search)
         trackers = stack.enter_context(Trackers(shown, files.trackers_log))
         hooks = stack.enter_context(Hooks(_hook_terms(config), trackers, groups=launcher.guard))
@@ -177,12 +181,13 @@ def _open_study(
     pruner: BasePruner,
     host: HostDevices,
     console: Console,
+    lent: Lent | None,
 ) -> OpenStudy:
     """Opens the study and tells people what they should know of it; the stack closes it."""
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if line := database.access.run(connections_remark):
         say(line)
-    study = open_study(config, database, pruner, host, say)
+    study = open_study(config, database, pruner, host, say, lent)
     if study.folder is not None:
         stack.callback(study.folder.close)
         if study.folder.note:
@@ -223,6 +228,7 @@ def _open_workplace(
     inbox: Inbox,
     launcher: StudyLauncher,
     reselection: Reselection,
+    lent: Lent | None,
 ) -> Workplace:
     """What all studies of this start share; the stack closes it."""
     channel = ChannelServer(inbox, launcher.folder)
@@ -242,6 +248,7 @@ def _open_workplace(
         clock=clock,
         sampler=sampler,
         reselection=reselection,
+        lent=lent,
     )
 
 
@@ -328,7 +335,7 @@ def view_of(config: StudyConfig, console: Console) -> AbstractContextManager[Vie
 
 
 def _hook_terms(config: StudyConfig) -> HookTerms:
-    files = StudyFiles(folder=config.folder, study=config.study)
+    files = StudyFiles(folder=config.home, study=config.study)
     return HookTerms(
         commands={
             Hook(key): resolve_argv(argv, config.folder) for key, argv in config.hooks.items()
@@ -341,7 +348,7 @@ def _hook_terms(config: StudyConfig) -> HookTerms:
 
 def _tracker_jobs(study: OpenStudy) -> list[Job]:
     config, search = study.config, study.search
-    files = StudyFiles(folder=config.folder, study=config.study)
+    files = StudyFiles(folder=config.home, study=config.study)
     return [
         Job(
             tracker=name,
@@ -364,7 +371,16 @@ def _is_signalled(inbox: Inbox, patience_s: float) -> bool:
     return any(isinstance(event, SignalReceived) for event in inbox.drain(patience_s))
 
 
+_EXIT_OF = {
+    Leave.NOTICE: EXIT_COME_BACK,
+    Leave.IDLE: EXIT_BUDGET_REACHED,
+    Leave.COMMAND: EXIT_BUDGET_REACHED,
+}
+
+
 def _exit_code(result: Result) -> int:
+    if result.leave is not None:
+        return _EXIT_OF[result.leave]
     if result.is_interrupted:
         return EXIT_INTERRUPTED
     if result.is_hopeless or result.is_stranded:

@@ -10,11 +10,13 @@ from functools import partial
 
 from optuna.pruners import BasePruner
 
+from tuner.actions.commands import whoever_asks
 from tuner.actions.kept_settings import without_outdated
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.retention import RetentionRule
 from tuner.checkpoints.study_folder import StudyFolder
 from tuner.checkpoints.trial_folders import TrialFolders
+from tuner.compose.lent import Lent
 from tuner.compose.study_plan import HostDevices, draw_seed, plan_of
 from tuner.compose.transfer import NOTHING, note, noted, read_earlier
 from tuner.config import StudyConfig
@@ -63,6 +65,7 @@ class Workplace:
     clock: SystemClock
     sampler: Sampler
     reselection: Reselection
+    lent: Lent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
             channel=workplace.channel,
             leasing=workplace.leasing,
             plan=plan,
-            terms=_terms(config),
+            terms=_terms(config, workplace.lent),
             view=view,
             clock=workplace.clock,
             activity=Activity(workplace.leasing.watch, time.monotonic),
@@ -111,6 +114,7 @@ def open_study(
     pruner: BasePruner,
     host: HostDevices,
     say: Callable[[str], None],
+    lent: Lent | None = None,
 ) -> OpenStudy:
     """Makes the study where it is not there yet, and joins those who work on it.
 
@@ -120,6 +124,7 @@ def open_study(
         pruner: Of the study.
         host: The devices.
         say: Tells people what this waits for.
+        lent: The allocation in which this process runs; None outside of one.
 
     Raises:
         TunerError: If the stored study is another one, or somebody else works on it alone.
@@ -132,7 +137,7 @@ def open_study(
     search, seed = _open_search(config, database, pruner, drawn, begun_with)
     # First, so that a start that is refused leaves no trace of a dispatcher.
     folder = _claim_folder(config, database, search)
-    start = _start_record(config, search.study_id, seed)
+    start = _start_record(config, search.study_id, seed, lent)
     if other := database.access.run(partial(other_program_text, start=start)):
         say(other)
     recorder = _open_recorder(config, database, start, host, folder, say)
@@ -234,15 +239,17 @@ def _open_search(
     return search, seed
 
 
-def _start_record(config: StudyConfig, study_id: int, seed: int) -> StartRecord:
+def _start_record(config: StudyConfig, study_id: int, seed: int, own: Lent | None) -> StartRecord:
     return StartRecord(
         study_id=study_id,
         host=host_facts(),
         seed=seed,
         study_file=recorded_text(config.text),
-        folder=str(config.folder),
+        folder=str(config.home),
         versions=package_versions(),
         git=git_state(config.folder),
+        allocation=own.allocation if own is not None else None,
+        by=whoever_asks(),
     )
 
 
@@ -259,7 +266,7 @@ def _silent(database: Database, start: StartRecord, say: Callable[[str], None]) 
 
 def _claim_folder(config: StudyConfig, database: Database, search: StudySearch) -> StudyFolder:
     has_begun = database.access.run(lambda c: has_attempts(c, search.study_id))
-    files = StudyFiles(folder=config.folder, study=config.study)
+    files = StudyFiles(folder=config.home, study=config.study)
     return StudyFolder(files, search.key, has_begun=has_begun)
 
 
@@ -293,7 +300,7 @@ def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
 
 
-def _terms(config: StudyConfig) -> Terms:
+def _terms(config: StudyConfig, lent: Lent | None) -> Terms:
     return Terms(
         budget=config.budget.limits,
         retries=config.trial.retries,
@@ -305,6 +312,7 @@ def _terms(config: StudyConfig) -> Terms:
         stop_grace_s=config.trial.stop_grace_s,
         widens=config.widen,
         is_repeatable=config.sampler.seed is not None,
+        allocation=lent.terms if lent is not None else None,
     )
 
 

@@ -67,6 +67,8 @@ class Source:
     #: The path as the user named it, for messages.
     file: str
     text: str
+    #: Folder of logs, checkpoints and relative databases, absolute. None: that of the file.
+    home: Path | None = None
     #: `key=value` of each `--set`.
     overrides: tuple[str, ...] = ()
 
@@ -84,6 +86,10 @@ def _reading(context: object) -> _Reading:
     return context
 
 
+def _home_of(source: Source) -> Path:
+    return source.home or source.path.parent
+
+
 def _read_space(value: object, info: ValidationInfo) -> AnySpace | None:
     return load_space(value, _reading(info.context).source.path.parent)
 
@@ -93,7 +99,7 @@ def _read_storage(value: object, info: ValidationInfo) -> str:
         raise ValueError("must be text, such as sqlite:///study.db.")
     reading = _reading(info.context)
     text = value or default_storage(info.data.get("study", "study"))
-    return resolve_storage(text, folder=reading.source.path.parent, environ=reading.environ)
+    return resolve_storage(text, folder=_home_of(reading.source), environ=reading.environ)
 
 
 # Not a PlainValidator, for which pydantic would also walk the types inside of a space.
@@ -342,6 +348,11 @@ class StudyConfig(Model):
     def folder(self) -> Path:
         """The study file's folder, where relative paths in it begin."""
         return self._source.path.parent
+
+    @property
+    def home(self) -> Path:
+        """Folder of logs and checkpoints: the study file's, unless the code is a snapshot."""
+        return _home_of(self._source)
 
     @property
     def hooks(self) -> dict[str, tuple[str, ...]]:

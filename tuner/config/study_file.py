@@ -32,6 +32,7 @@ def load_study_file(
     study: str | None = None,
     trials: int | None = None,
     extra_arguments: Sequence[str] = (),
+    home: Path | None = None,
 ) -> StudyConfig:
     """Reads and checks a study file.
 
@@ -42,6 +43,7 @@ def load_study_file(
         study: `--study`, which wins over the file's name.
         trials: `--trials`, which wins over the file's budget.
         extra_arguments: The words after `--`, appended to the trial's command.
+        home: Folder of logs and checkpoints. None: that of the file.
 
     Raises:
         ConfigError: With a line for each mistake.
@@ -56,7 +58,13 @@ def load_study_file(
         _set(given, "budget.trials", trials, flag="--trials")
     _append(given, extra_arguments)
     text = append_words(text, extra_arguments)
-    source = Source(path=path.resolve(), file=str(path), text=text, overrides=tuple(overrides))
+    source = Source(
+        path=path.resolve(),
+        file=str(path),
+        text=text,
+        home=home.resolve() if home is not None else None,
+        overrides=tuple(overrides),
+    )
     return validate_study(given.values, source=source, environ=environ, origins=given.origins)
 
 

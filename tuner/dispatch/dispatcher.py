@@ -63,6 +63,7 @@ class Dispatcher:
         self._room = parts.room
         self._others = parts.others
         self._usage = parts.usage
+        self._allocation = parts.allocation
         self._spending = parts.spending
         self._outage = parts.outage
         self._rescue = parts.rescue
@@ -125,6 +126,8 @@ class Dispatcher:
     def tick(self, now: Instant, happened: Iterable[Event]) -> None:
         """One round: read events, act on them, write records, show progress."""
         self._handle(now, happened)
+        self._allocation.note(now, is_busy=bool(self._live))
+        self._early_stop.look_at_deadline(now)
         self._stopping.enforce_deadlines(list(self._live.values()), now)
         for live in self._clearing.clear(now):
             self._finish(live, now)
@@ -161,7 +164,7 @@ class Dispatcher:
                     if ended := self._conclusion.note_exit(now, event):
                         self._early_stop.conclude(now, *ended)
                 case SignalReceived():
-                    self._early_stop.interrupt(now)
+                    self._early_stop.signalled(now, event.number)
                 case _:
                     assert_never(event)
 
@@ -169,6 +172,8 @@ class Dispatcher:
         """The devices of an attempt are free again."""
         move(self._recorder, live, AttemptState.FINISHED, now)
         self._asking.ended(now.monotonic_s - live.leased_at_s)
+        if live.outcome is Outcome.COMPLETED:
+            self._allocation.ended(now.monotonic_s - live.leased_at_s)
         self._spending.ended(live, now)
         self._leasing.release(live.grant)
         self._usage.has_changed = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from tuner.attempt import Cause, Ending, Outcome
 from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.endings.conclusion import HOPELESS_REASON, Conclusion
@@ -9,6 +11,7 @@ from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stopping import AttemptStop
 from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.study_end import StopCause, StudyEnd
+from tuner.dispatch.upkeep.allocation_time import AllocationTime
 from tuner.dispatch.upkeep.database_rescue import Rescue
 from tuner.host.clock import Instant
 
@@ -24,6 +27,7 @@ class EarlyStop:
         telling: Tells people.
         attempts: The attempts that hold devices.
         grace_s: Time that attempts have to end or save, for the message.
+        allocation: When the engine takes the node back.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class EarlyStop:
         telling: NoticeQueue,
         attempts: AttemptTable,
         grace_s: float,
+        allocation: AllocationTime,
     ) -> None:
         self._end = end
         self._conclusion = conclusion
@@ -44,7 +49,27 @@ class EarlyStop:
         self._say = telling.say
         self._attempts = attempts
         self._grace_s = grace_s
+        self._allocation = allocation
         self._n_signals = 0
+
+    def signalled(self, now: Instant, number: int) -> None:
+        """SIGINT or SIGTERM. In an allocation SIGTERM is the engine's, which may repeat it."""
+        if number != signal.SIGTERM or not self._allocation.is_lent:
+            self.interrupt(now)
+        elif not self._end.is_stopping:
+            self._leave(now, "the engine ends the allocation")
+
+    def look_at_deadline(self, now: Instant) -> None:
+        """Lets trials save where the end of the allocation is near."""
+        if self._allocation.must_save(now) and not self._end.is_stopping:
+            self._leave(now, "the allocation is at its time limit")
+
+    def _leave(self, now: Instant, reason: str) -> None:
+        text = (
+            f"Stopping: {reason}. Running trials have {self._grace_s:g} s to save; other "
+            "allocations continue them."
+        )
+        self.begin(now, StopCause.NOTICE, reason, text)
 
     def interrupt(self, now: Instant) -> None:
         """Ctrl-C: the first lets trials end or save, the second kills them."""

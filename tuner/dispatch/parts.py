@@ -29,6 +29,7 @@ from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.stranded_trials import StrandedTrials
 from tuner.dispatch.supply.trial_source import TrialSource
 from tuner.dispatch.terms import Terms
+from tuner.dispatch.upkeep.allocation_time import AllocationTime
 from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
 from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
 from tuner.dispatch.upkeep.commands import Orders
@@ -103,6 +104,7 @@ class DispatcherParts:
         self.room = Room(setup.plan.files.root, self._say)
         self.others = self._new_others()
         self.stranding = StrandedTrials(setup.search, setup.leasing, self.others, self._say)
+        self.allocation = self._new_allocation()
         self.usage = Usage(setup.recorder, setup.sampler)
         self.spending = self._new_spending()
         self.outage = Outage(setup.recorder, self._say)
@@ -120,6 +122,14 @@ class DispatcherParts:
         self.filling = self._new_filling()
         self.commands = self._new_commands()
         self.writer = self._new_writer()
+
+    def _new_allocation(self) -> AllocationTime:
+        saving = self._setup.saving
+        return AllocationTime(
+            self._setup.terms.allocation,
+            started_at=self.started_at,
+            first_save_s=(lambda: saving.first_save_s) if saving else tuple,
+        )
 
     def _new_others(self) -> Others:
         return Others(
@@ -197,6 +207,7 @@ class DispatcherParts:
             others=self.others,
             outage=self.outage,
             room=self.room,
+            allocation=self.allocation,
         )
 
     def _new_asking(self) -> TrialSource:
@@ -249,6 +260,7 @@ class DispatcherParts:
             telling=self.telling,
             attempts=self.attempts,
             grace_s=self._setup.terms.stop_grace_s,
+            allocation=self.allocation,
         )
 
     def _new_filling(self) -> DeviceFilling:

@@ -9,7 +9,8 @@ from optuna.trial import TrialState
 from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.stranded_trials import StrandedTrials
-from tuner.dispatch.terms import Result
+from tuner.dispatch.terms import Leave, Result
+from tuner.dispatch.upkeep.allocation_time import AllocationTime
 from tuner.dispatch.upkeep.database_outage import Outage
 from tuner.dispatch.upkeep.disk_space import Room
 from tuner.dispatch.upkeep.peers import Others
@@ -27,6 +28,17 @@ class StopCause(Enum):
     DATABASE_FILE_LOST = auto()
     #: The first attempts all failed in the same way.
     HOPELESS = auto()
+    #: The engine takes the node back.
+    NOTICE = auto()
+    #: The allocation is not wanted any more; the study goes on elsewhere.
+    RELEASED = auto()
+
+
+_LEAVES = {
+    StopCause.NOTICE: Leave.NOTICE,
+    StopCause.COMMANDED: Leave.COMMAND,
+    StopCause.RELEASED: Leave.COMMAND,
+}
 
 
 class StudyEnd:
@@ -41,6 +53,7 @@ class StudyEnd:
         others: The other dispatchers.
         outage: Whether the database answers.
         room: Whether the disk has room.
+        allocation: When the engine takes the node back.
     """
 
     def __init__(
@@ -54,6 +67,7 @@ class StudyEnd:
         others: Others,
         outage: Outage,
         room: Room,
+        allocation: AllocationTime,
     ) -> None:
         self._search = search
         self._recorder = recorder
@@ -63,6 +77,8 @@ class StudyEnd:
         self._others = others
         self._outage = outage
         self._room = room
+        self._allocation = allocation
+        self._leave: Leave | None = None
         self._cause: StopCause | None = None
         self._stop_reason = ""
         #: Why no more trials start, while those that run finish.
@@ -83,7 +99,7 @@ class StudyEnd:
     @property
     def leaves_paused_trials(self) -> bool:
         """Whether paused trials stay paused, for a later start."""
-        return self.is_stopping or bool(self._stranding.reason)
+        return self.is_stopping or bool(self._stranding.reason) or self._leave is not None
 
     def stop(self, cause: StopCause, reason: str) -> None:
         """Notes that the study is stopped before its own end.
@@ -107,6 +123,8 @@ class StudyEnd:
         """Why no further trial starts; empty while one may."""
         if self._stop_reason or self._close_reason:
             return self._stop_reason or self._close_reason
+        if ending := self._allocation.why_no_more(now):
+            return ending
         if is_new_trial and self._search.is_exhausted:
             return self._search.why_exhausted
         reached = self._spending.why_no_more(now, is_new_trial=is_new_trial)
@@ -129,11 +147,13 @@ class StudyEnd:
             DeviceError: If no device is left that a trial could run on.
         """
         self.reason = self.why_no_more(now, is_new_trial=self._leasing.n_waiting == 0)
-        if is_paused and not self.reason:
-            return False
         if self._outage.is_on:
             # Who else works on the study, and whether a trial waits, is not known.
-            return self.is_stopping
+            return self.is_stopping and not (is_paused and not self.reason)
+        if self._leaves(now):
+            return True
+        if is_paused and not self.reason:
+            return False
         if not self.reason and self._leasing.is_stuck:
             raise self._no_device_left()
         if not self.reason:
@@ -145,6 +165,16 @@ class StudyEnd:
             must_wait = self._others.must_be_waited_for(now)
         # The next round takes it up: what the others have done may be known since just now.
         return not must_wait and not self._search.lacks_a_winner
+
+    def _leaves(self, now: Instant) -> bool:
+        """Whether the dispatcher leaves its allocation, though the study may go on."""
+        if self.is_stopping:
+            return False
+        if self._allocation.why_no_more(now):
+            self._leave = Leave.NOTICE
+        elif idle := self._allocation.why_idle(now):
+            self.reason, self._leave = self.reason or idle, Leave.IDLE
+        return self._leave is not None
 
     def _no_device_left(self) -> DeviceError:
         left = "Too few devices" if self._leasing.pool.devices else "No device"
@@ -167,6 +197,9 @@ class StudyEnd:
     def result(self) -> Result:
         """How the study stood when the dispatcher ended."""
         counts = self._search.counts
+        leave = self._leave
+        if self._cause is not None and self._allocation.is_lent:
+            leave = _LEAVES.get(self._cause)
         return Result(
             is_interrupted=self.is_stopping and not self.is_hopeless,
             is_hopeless=self.is_hopeless or bool(self._search.study.guard.why_given_up),
@@ -176,4 +209,5 @@ class StudyEnd:
             n_pruned=counts.n_pruned,
             n_failed=counts.n_failed,
             n_paused=counts.n_paused,
+            leave=leave,
         )

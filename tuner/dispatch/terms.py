@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
 
 from tuner.budget import Budget
+
+
+class Leave(Enum):
+    """Why a dispatcher leaves its allocation before the end of the study."""
+
+    #: The engine takes the node back: the dispatcher is to be started again.
+    NOTICE = auto()
+    #: Nothing is left for it to do.
+    IDLE = auto()
+    #: The study was stopped, or the allocation is not wanted any more.
+    COMMAND = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocationTerms:
+    """What an engine lends."""
+
+    #: For people, such as `slurm 4711_3`.
+    place: str
+    #: Time without a trial after which the allocation is given back, in seconds.
+    idle_s: float
+    #: Trials save so many seconds before the deadline.
+    notice_s: float
+    #: In UTC, with a time zone. None: no limit.
+    deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +60,8 @@ class Terms:
     is_repeatable: bool = False
     #: Reports wait at most this long for the database; a crash loses no more of them.
     commit_every_s: float = 0.5
+    #: None on a machine of the user's own.
+    allocation: AllocationTerms | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +80,11 @@ class Result:
     n_failed: int
     #: They go on at the next start.
     n_paused: int = 0
+    #: Why it left its allocation; None where it did not, or runs in none.
+    leave: Leave | None = None
 
     @property
     def is_cut_short(self) -> bool:
         """Whether the study has not come to its own end."""
-        return self.is_interrupted or self.is_hopeless or self.is_stranded
+        is_stopped = self.is_interrupted or self.is_hopeless or self.is_stranded
+        return is_stopped or self.leave is not None

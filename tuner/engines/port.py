@@ -18,6 +18,8 @@ ENV_ALLOCATION = "TUNER_ALLOCATION"
 ENV_NUMBER = "TUNER_ALLOCATION_NUMBER"
 #: Seconds since 1970.
 ENV_DEADLINE = "TUNER_ALLOCATION_DEADLINE"
+#: For the end of the dispatcher itself, on a busy node.
+_MARGIN_S = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,12 @@ class AllocationOrder:
     @property
     def notice_s(self) -> int:
         """Time between the notice (SIGTERM) and the kill that a dispatcher needs, in seconds."""
-        return int(2 * self.stop_grace_s) + 20
+        return notice_s(self.stop_grace_s)
+
+
+def notice_s(stop_grace_s: float) -> int:
+    """Seconds in which trials save, are ended if they do not, and are put back."""
+    return int(2 * stop_grace_s) + _MARGIN_S
 
 
 class Engine(Protocol):

@@ -75,7 +75,7 @@ def deleted_text(extent: Extent, files: FilesExtent | None, place: Place) -> str
 def _files_stay(extent: Extent, place: Place) -> str:
     where = f"{FOLDER_NAME}/ beside its study file"
     if place.config is not None:
-        where = str(StudyFiles(folder=place.config.folder, study=extent.study.name).root)
+        where = str(StudyFiles(folder=place.config.home, study=extent.study.name).root)
     return (
         f"Its files stay in {where}: logs and checkpoints. A new study of this name does not use "
         "them: they are moved aside when it starts. Delete them with --files, or by hand."

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from tuner.attempt import Attempt, Outcome
+from tuner.attempt import Attempt, AttemptId, Outcome
 from tuner.checkpoints.layout import leftovers, remove
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.scan import SavedState, changes, look
@@ -19,6 +20,8 @@ from tuner.store.records.recorder import Recorder
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
+#: First states whose time is known.
+_N_FIRST = 20
 #: At the end of a study, for a disk that does not answer.
 _LAST_WAIT_S = 10.0
 
@@ -45,6 +48,9 @@ class CheckpointSync:
         self._seen: SimpleQueue[tuple[Attempt, dict[str, SavedState]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looked_at_s: float | None = None
+        #: Seconds from the launch to the first state, of each attempt that has saved.
+        self.first_save_s: deque[float] = deque(maxlen=_N_FIRST)
+        self._have_saved: set[AttemptId] = set()
 
     def poll(self, now: Instant, running: Callable[[], Iterable[Attempt]]) -> None:
         """Notes what the last look has found, and begins another one where it is time."""
@@ -160,8 +166,15 @@ class CheckpointSync:
             added, gone = changes(known, found)
             for state in added:
                 self._recorder.saved(attempt, state)
+                self._note_first(attempt, state)
             for path in gone:
                 self._recorder.removed(attempt.trial_id, path)
+
+    def _note_first(self, attempt: Attempt, state: SavedState) -> None:
+        began = attempt.leased_at
+        if attempt.id not in self._have_saved and state.saved_at >= began:
+            self._have_saved.add(attempt.id)
+            self.first_save_s.append((state.saved_at - began).total_seconds())
 
     def _has_joined(self) -> bool:
         if self._thread is not None:

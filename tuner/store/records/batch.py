@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tuner.attempt import AttemptId
 from tuner.store.optuna_tables.writes import PendingRows
+from tuner.store.records.allocations import end_allocation_of
 from tuner.store.records.attempt_rows import AttemptRows
 from tuner.store.records.checkpoint_rows import CheckpointRows
 from tuner.store.records.usage.rows import UsageRows
@@ -56,3 +57,6 @@ class Batch:
         if self.dispatcher:
             own = sa.update(_DISPATCHERS).where(_DISPATCHERS.c.id == dispatcher_id)
             connection.execute(own.values(self.dispatcher))
+        if "ended_at" in self.dispatcher:
+            reason, at = str(self.dispatcher["end_reason"]), self.dispatcher["ended_at"]
+            end_allocation_of(connection, dispatcher_id, reason, at)

@@ -38,6 +38,7 @@ from tuner.store.records.dispatchers.peers import Fleet, clear_up
 from tuner.store.records.dispatchers.starts import (
     Sign,
     StartRecord,
+    begin_own,
     count_starts,
     device_id_of,
     host_id_of,
@@ -143,7 +144,10 @@ class Recorder:
         #: How many dispatchers have begun to work on the study before this one.
         self.n_earlier_starts = count_starts(connection, start.study_id)
         labels = [device.label for device in devices]
-        self.dispatcher_id = insert_dispatcher(connection, start, self._host_id, at, labels, budget)
+        allocation_id = begin_own(connection, start, len(devices), at)
+        self.dispatcher_id = insert_dispatcher(
+            connection, start, self._host_id, at, labels, budget, allocation_id
+        )
 
     def add_devices(self, devices: Sequence[Device]) -> None:
         """This dispatcher may lease these too.

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from tuner.allocation import OwnAllocation
 from tuner.budget import Budget, EndedUses
 from tuner.devices.device import Device
 from tuner.errors import StoreError
 from tuner.host.process_identity import Life, ProcessIdentity, life_of
 from tuner.store.connection.sql_seconds import seconds_between
 from tuner.store.optuna_tables.statements import TRIALS
+from tuner.store.records.allocations import begin_allocation
 from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.usage.energy import energy_kwh_of
 from tuner.store.schema.models import (
@@ -43,6 +45,10 @@ class StartRecord:
     folder: str
     versions: Mapping[str, str]
     git: GitState
+    #: None on a machine that no engine lends.
+    allocation: OwnAllocation | None = None
+    #: `user@host`.
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +230,23 @@ def device_id_of(connection: sa.Connection, host_id: int, device: Device) -> int
     return find_or_insert(connection, query, sa.insert(table_of(DeviceRow)), row)
 
 
+def begin_own(
+    connection: sa.Connection, start: StartRecord, n_devices: int, at: datetime
+) -> int | None:
+    """The row of the allocation in which a dispatcher starts; None outside of one."""
+    if start.allocation is None:
+        return None
+    return begin_allocation(
+        connection,
+        start.study_id,
+        start.allocation,
+        node=start.host.name,
+        n_devices=n_devices,
+        by=start.by,
+        at=at,
+    )
+
+
 def insert_dispatcher(
     connection: sa.Connection,
     start: StartRecord,
@@ -231,6 +254,7 @@ def insert_dispatcher(
     at: datetime,
     devices: Sequence[str] = (),
     budget: Budget | None = None,
+    allocation_id: int | None = None,
 ) -> int:
     row = {
         "study_id": start.study_id,
@@ -247,5 +271,6 @@ def insert_dispatcher(
         "git_is_dirty": start.git.is_dirty,
         "devices": list(devices),
         "budget": None if budget is None else asdict(budget),
+        "allocation_id": allocation_id,
     }
     return insert_row(connection, sa.insert(table_of(DispatcherRow)), row)

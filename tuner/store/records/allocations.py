@@ -1,0 +1,163 @@
+"""Rows of allocations: what was submitted, and which dispatcher runs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from tuner.allocation import Allocation, AllocationState, OwnAllocation
+from tuner.store.schema.models import AllocationRow, DispatcherRow, table_of
+from tuner.store.schema.statements import as_stored, insert_row
+
+_ALLOCATIONS = table_of(AllocationRow)
+_DISPATCHERS = table_of(DispatcherRow)
+#: Of an allocation that nobody has recorded: its script was applied by hand.
+BY_HAND = "by hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Who asked for allocations, of whom, and with how many devices each."""
+
+    engine: str
+    n_devices: int
+    submitted_by: str
+    at: datetime
+
+
+def stored_numbers(connection: sa.Connection, study_id: int) -> dict[int, AllocationState]:
+    """The state of each allocation of a study, by number."""
+    query = sa.select(_ALLOCATIONS.c.number, _ALLOCATIONS.c.state)
+    rows = connection.execute(query.where(_ALLOCATIONS.c.study_id == study_id))
+    return {row.number: row.state for row in rows}
+
+
+def insert_allocations(
+    connection: sa.Connection, study_id: int, new: Iterable[Allocation], submission: Submission
+) -> None:
+    """Records allocations that an engine has taken; those that are recorded stay as they are."""
+    known = stored_numbers(connection, study_id)
+    for each in new:
+        if each.number not in known:
+            insert_row(connection, sa.insert(_ALLOCATIONS), _row(study_id, each, submission))
+
+
+def _row(study_id: int, new: Allocation, submission: Submission) -> dict[str, object]:
+    return {
+        "study_id": study_id,
+        "number": new.number,
+        "engine": submission.engine,
+        "name": new.name,
+        "n_devices": submission.n_devices,
+        "submitted_by": submission.submitted_by,
+        "submitted_at": as_stored(submission.at),
+        **_seen(new),
+    }
+
+
+def _seen(allocation: Allocation) -> dict[str, object]:
+    return {
+        "state": allocation.state,
+        "reason": allocation.reason,
+        "node": allocation.node,
+        "started_at": as_stored(allocation.started_at),
+        "deadline": as_stored(allocation.deadline),
+    }
+
+
+def note_seen(
+    connection: sa.Connection,
+    study_id: int,
+    engine: str,
+    seen: Sequence[Allocation],
+    at: datetime,
+) -> None:
+    """Records what an engine tells of a study's allocations.
+
+    One that the engine does not know any more is over: engines forget ended ones after a time.
+    """
+    by_number = {each.number: each for each in seen}
+    query = sa.select(_ALLOCATIONS.c.id, _ALLOCATIONS.c.number, _ALLOCATIONS.c.state).where(
+        _ALLOCATIONS.c.study_id == study_id, _ALLOCATIONS.c.engine == engine
+    )
+    for row in connection.execute(query).all():
+        found = by_number.get(row.number)
+        state = AllocationState.ENDED if found is None else found.state
+        if found is not None:
+            values = {key: value for key, value in _seen(found).items() if value is not None}
+            # One that was requeued has a node and a deadline no more.
+            if found.state is AllocationState.PENDING:
+                values |= {"node": None, "started_at": None, "deadline": None, "ended_at": None}
+        elif not row.state.is_over:
+            values = {"state": state, "reason": "no longer listed by the engine"}
+        else:
+            continue
+        if state.is_over and not row.state.is_over:
+            values["ended_at"] = as_stored(at)
+        _update(connection, row.id, values)
+
+
+def begin_allocation(
+    connection: sa.Connection,
+    study_id: int,
+    own: OwnAllocation,
+    *,
+    node: str,
+    n_devices: int,
+    by: str,
+    at: datetime,
+) -> int:
+    """The row of the allocation in which a dispatcher begins; made if nobody has recorded it."""
+    running = {
+        "name": own.name,
+        "state": AllocationState.RUNNING,
+        "reason": "",
+        "node": node,
+        "started_at": as_stored(at),
+        "deadline": as_stored(own.deadline),
+        "ended_at": None,
+    }
+    query = sa.select(_ALLOCATIONS.c.id).where(
+        _ALLOCATIONS.c.study_id == study_id,
+        _ALLOCATIONS.c.engine == own.engine,
+        _ALLOCATIONS.c.name == own.name,
+    )
+    found: int | None = connection.execute(query).scalar()
+    if found is None and own.number is not None:
+        # Its submission is not recorded yet: the node was faster.
+        known = stored_numbers(connection, study_id)
+        number = own.number if own.number not in known else max(known) + 1
+    elif found is None:
+        number = max(stored_numbers(connection, study_id), default=-1) + 1
+    if found is not None:
+        _update(connection, found, running)
+        return found
+    row = {
+        "study_id": study_id,
+        "number": number,
+        "engine": own.engine,
+        "n_devices": n_devices,
+        "submitted_by": by,
+        "submitted_at": as_stored(at),
+        **running,
+    }
+    return insert_row(connection, sa.insert(_ALLOCATIONS), row)
+
+
+def end_allocation_of(
+    connection: sa.Connection, dispatcher_id: int, reason: str, ended_at: object
+) -> None:
+    """A dispatcher has ended, and with it its allocation, if it ran in one."""
+    query = sa.select(_DISPATCHERS.c.allocation_id).where(_DISPATCHERS.c.id == dispatcher_id)
+    allocation_id = connection.execute(query).scalar()
+    if allocation_id is not None:
+        values = {"state": AllocationState.ENDED, "reason": reason, "ended_at": ended_at}
+        _update(connection, allocation_id, values)
+
+
+def _update(connection: sa.Connection, allocation_id: int, values: dict[str, object]) -> None:
+    own = sa.update(_ALLOCATIONS).where(_ALLOCATIONS.c.id == allocation_id)
+    connection.execute(own.values(values))
