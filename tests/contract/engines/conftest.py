@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from tests.contract.engines.fakes import FakeEngine
+from tests.engines.slurm_cluster import SlurmCluster, slurm_server
 from tuner.allocation import Allocation
+from tuner.config.sections.engine import EngineConfig, EngineName
 from tuner.engines.port import AllocationOrder, Engine
+from tuner.engines.slurm.engine import SlurmEngine
+
+__all__ = ["slurm_server"]
 
 WAIT_S = 60.0
 #: Stands in for `python -m tuner.run`: it says where it runs, and ends when it is asked to.
@@ -72,13 +78,33 @@ class FakeBench:
         return an_order(study, self._folder, seconds)
 
 
+class SlurmBench:
+    n_too_many = 3
+
+    def __init__(self, folder: Path) -> None:
+        self.engine: Engine = SlurmEngine(EngineConfig(name=EngineName.SLURM))
+        self._folder = folder
+
+    def order(self, study: str, *, seconds: float = 600.0) -> AllocationOrder:
+        return replace(an_order(study, self._folder, seconds), devices=4)
+
+
 #: A real engine adds a fixture of its name that returns a Bench, and a line here.
-BENCHES = ["fake"]
+BENCHES = ["fake", pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines])]
 
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeBench:
     return FakeBench(tmp_path)
+
+
+@pytest.fixture
+def slurm(
+    slurm_server: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmBench]:
+    monkeypatch.setenv("SLURM_CONF", slurm_server.env["SLURM_CONF"])
+    yield SlurmBench(tmp_path)
+    slurm_server.empty()
 
 
 @pytest.fixture(params=BENCHES)

@@ -1,0 +1,62 @@
+"""Runs the commands of an engine: for a bounded time, and with its own words in an error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from tuner.errors import EngineError
+
+_LIMIT_S = 60.0
+
+
+def run_command(
+    words: Sequence[str],
+    *,
+    refused: str,
+    given: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    limit_s: float = _LIMIT_S,
+) -> str:
+    """Runs a command and gives what it prints.
+
+    Args:
+        words: The command; no shell reads it.
+        refused: What could not be done, for the message.
+        given: Its standard input.
+        environ: Variables in addition to those of this process.
+        limit_s: It is ended after so many seconds.
+
+    Raises:
+        EngineError: If it is missing, fails or takes too long.
+    """
+    try:
+        done = subprocess.run(
+            words,
+            input=given if given is not None else "",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit_s,
+            env={**os.environ, **(environ or {})},
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise EngineError(f"{refused}: there is no {words[0]} on the PATH.") from error
+    except subprocess.TimeoutExpired as error:
+        raise EngineError(f"{refused}: {words[0]} gave no answer for {limit_s:g} s.") from error
+    if done.returncode != 0:
+        said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+        raise EngineError(f"{refused}: {said}")
+    return done.stdout
+
+
+def require_program(name: str, why: str) -> None:
+    """
+    Raises:
+        EngineError: If there is no such program on the PATH.
+    """
+    if shutil.which(name) is None:
+        raise EngineError(f"There is no {name} on the PATH of this machine. {why}")

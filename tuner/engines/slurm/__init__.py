@@ -1,0 +1,1 @@
+"""Slurm: an array of one-node jobs."""

@@ -1,0 +1,205 @@
+"""Slurm through its own commands: sbatch, squeue, scancel, scontrol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from tuner.allocation import Allocation, AllocationState, OwnAllocation
+from tuner.config.sections.engine import EngineConfig
+from tuner.engines.command import require_program, run_command
+from tuner.engines.environment import read_deadline
+from tuner.engines.port import AllocationOrder
+from tuner.engines.slurm.script import SIGNAL_RESOLUTION_S, batch_script, job_name, log_path
+from tuner.errors import EngineError
+
+_WITHOUT = (
+    "Use tuner submit where Slurm's commands work, such as a login node, or print the script with "
+    "--dry-run and apply it there."
+)
+_FIELDS = "%F|%K|%A|%T|%N|%S|%e|%r"
+_STATES = {
+    "PENDING": AllocationState.PENDING,
+    "CONFIGURING": AllocationState.PENDING,
+    "REQUEUED": AllocationState.PENDING,
+    "REQUEUE_FED": AllocationState.PENDING,
+    "REQUEUE_HOLD": AllocationState.PENDING,
+    "SPECIAL_EXIT": AllocationState.PENDING,
+    "RUNNING": AllocationState.RUNNING,
+    "SUSPENDED": AllocationState.RUNNING,
+    "STOPPED": AllocationState.RUNNING,
+    "RESIZING": AllocationState.RUNNING,
+    "COMPLETING": AllocationState.ENDING,
+    "SIGNALING": AllocationState.ENDING,
+    "STAGE_OUT": AllocationState.ENDING,
+    "FAILED": AllocationState.FAILED,
+    "BOOT_FAIL": AllocationState.FAILED,
+    "NODE_FAIL": AllocationState.FAILED,
+    "OUT_OF_MEMORY": AllocationState.FAILED,
+}
+#: squeue shows so for a field without a value.
+_NONE = ("", "(null)", "None", "N/A")
+_EPOCH = {"SLURM_TIME_FORMAT": "%s"}
+
+
+class SlurmEngine:
+    """Submits an array of one-node jobs, and asks Slurm for what became of them.
+
+    Args:
+        config: `engine` of the study file.
+    """
+
+    name = "slurm"
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config.slurm
+
+    def check(self, order: AllocationOrder) -> None:
+        """Lets Slurm judge the script (`sbatch --test-only`), and the time that trials have."""
+        require_program("sbatch", _WITHOUT)
+        _check_time(order)
+        self._check_kill_wait(order)
+        words = ["sbatch", "--test-only"]
+        run_command(words, given=self.render(order, [0]), refused="Slurm refuses the allocation")
+
+    def render(self, order: AllocationOrder, numbers: Sequence[int]) -> str:
+        """The batch script."""
+        return batch_script(order, numbers, self._config)
+
+    def submit(self, order: AllocationOrder, numbers: Sequence[int]) -> tuple[Allocation, ...]:
+        """One array for all numbers that are not there yet: Slurm takes all of it, or none."""
+        require_program("sbatch", _WITHOUT)
+        there = {each.number for each in self.allocations(order.study) if not each.state.is_over}
+        if missing := [number for number in numbers if number not in there]:
+            order.log_folder.mkdir(parents=True, exist_ok=True)
+            script = self.render(order, missing)
+            run_command(["sbatch", "--parsable"], given=script, refused="Slurm refuses the script")
+        return tuple(each for each in self.allocations(order.study) if each.number in numbers)
+
+    def allocations(self, study: str) -> tuple[Allocation, ...]:
+        """Those in `squeue`, which shows ended ones for some minutes."""
+        words = ["squeue", "--noheader", "--me", "--array", "--states=all"]
+        words += [f"--name={job_name(study)}", f"--format={_FIELDS}"]
+        text = run_command(words, refused="Slurm's queue cannot be read", environ=_EPOCH)
+        return _newest(text)
+
+    def cancel(self, names: Sequence[str]) -> None:
+        """Pending ones are taken out of the queue; in running ones trials save first."""
+        for name in names:
+            # The script ends with code 0 then, and Slurm does not start it again.
+            _run_if_known(["scancel", "--state=RUNNING", "--signal=USR1", "--batch", name])
+            _run_if_known(["scancel", "--state=PENDING", name])
+
+    def log_of(self, name: str, log_folder: Path) -> Path | str:
+        """The file that the batch script writes."""
+        path = log_path(log_folder, name)
+        if not path.is_file():
+            known = sorted(
+                file.stem.removeprefix("slurm-") for file in log_folder.glob("slurm-*.log")
+            )
+            others = f" There are logs of: {', '.join(known)}." if known else ""
+            raise EngineError(
+                f"There is no output of {name}: {path} does not exist. The allocation has not "
+                f"started, or has another name.{others}"
+            )
+        return path
+
+    def own_allocation(self, environ: Mapping[str, str]) -> OwnAllocation | None:
+        """The job or array task, from Slurm's variables and the end that the script adds."""
+        job = environ.get("SLURM_ARRAY_JOB_ID") or environ.get("SLURM_JOB_ID")
+        if not job:
+            return None
+        task = environ.get("SLURM_ARRAY_TASK_ID", "")
+        return OwnAllocation(
+            engine=self.name,
+            name=f"{job}_{task}" if task else job,
+            number=int(task) if task.isdecimal() else None,
+            deadline=read_deadline(environ.get("SLURM_JOB_END_TIME")),
+        )
+
+    def show_progress(self, name: str, text: str) -> None:
+        """As the comment of the job, for `squeue -o %k`."""
+        words = ["scontrol", "update", f"JobId={name}", f"Comment={text}"]
+        run_command(words, refused="Slurm does not take the comment", limit_s=10.0)
+
+    def look_command(self, study: str) -> str:
+        """`squeue` with the progress of the study."""
+        return f"squeue --me --name={job_name(study)} --format='%.14i %.12P %.9T %.10M %.10l %R %k'"
+
+    def _check_kill_wait(self, order: AllocationOrder) -> None:
+        """Preempted jobs have KillWait to save in; that of the cluster is known here."""
+        text = run_command(["scontrol", "show", "config"], refused="Slurm cannot be reached")
+        settings = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
+        wait = re.match(r"\d+", settings.get("KillWait", ""))
+        if wait is None or settings.get("PreemptMode", "OFF") == "OFF":
+            return
+        if order.stop_grace_s >= int(wait[0]):
+            raise EngineError(
+                f"trial.stop_grace is {order.stop_grace_s:g} s, but this Slurm kills a preempted "
+                f"job {wait[0]} s after SIGTERM (KillWait). Give trials less time to save: "
+                f"stop_grace: {max(1, int(wait[0]) - 2)}s"
+            )
+
+
+def _check_time(order: AllocationOrder) -> None:
+    least_s = order.notice_s + 2 * SIGNAL_RESOLUTION_S
+    if order.time_s is not None and order.time_s < least_s:
+        raise EngineError(
+            f"engine.time is {order.time_s:g} s, but trials are told to save up to "
+            f"{order.notice_s + SIGNAL_RESOLUTION_S} s before the end. Give it at least "
+            f"{-(-least_s // 60)}m, or a shorter trial.stop_grace."
+        )
+
+
+def _run_if_known(words: Sequence[str]) -> None:
+    """Job ids of other names, and of jobs that Slurm has forgotten, are no mistake."""
+    try:
+        run_command(words, refused="Slurm does not cancel")
+    except EngineError as error:
+        if "Invalid job id" not in str(error):
+            raise
+
+
+def _newest(text: str) -> tuple[Allocation, ...]:
+    """The last job of each number: a number may have been submitted again."""
+    found: dict[int, tuple[bool, int, Allocation]] = {}
+    for job, each in _rows(text):
+        place = (not each.state.is_over, job, each)
+        if each.number not in found or place[:2] > found[each.number][:2]:
+            found[each.number] = place
+    return tuple(found[number][2] for number in sorted(found))
+
+
+def _rows(text: str) -> Iterator[tuple[int, Allocation]]:
+    for line in text.splitlines():
+        array, task, job, state, node, start, end, reason = line.split("|", 7)
+        if not task.isdecimal():
+            continue
+        known = _STATES.get(state, AllocationState.ENDED)
+        has_begun = known is not AllocationState.PENDING
+        yield (
+            int(job),
+            Allocation(
+                number=int(task),
+                name=f"{array}_{task}",
+                state=known,
+                reason=_reason(state, reason, known),
+                node=node if node not in _NONE else None,
+                started_at=_at(start) if has_begun else None,
+                deadline=_at(end) if known is AllocationState.RUNNING else None,
+            ),
+        )
+
+
+def _reason(state: str, reason: str, known: AllocationState) -> str:
+    """Slurm's reason; and its state where ours says less, such as PREEMPTED or TIMEOUT."""
+    words = [] if reason in _NONE else [reason]
+    if known.value != state.lower() and known is not AllocationState.ENDING:
+        words.insert(0, state.lower())
+    return ", ".join(words)
+
+
+def _at(text: str) -> datetime | None:
+    return read_deadline(text)
