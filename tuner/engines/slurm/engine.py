@@ -12,7 +12,13 @@ from tuner.config.sections.engine import EngineConfig
 from tuner.engines.command import require_program, run_command
 from tuner.engines.environment import read_deadline
 from tuner.engines.port import AllocationOrder
-from tuner.engines.slurm.script import SIGNAL_RESOLUTION_S, batch_script, job_name, log_path
+from tuner.engines.slurm.script import (
+    RELEASED,
+    SIGNAL_RESOLUTION_S,
+    batch_script,
+    job_name,
+    log_path,
+)
 from tuner.errors import EngineError
 
 _WITHOUT = (
@@ -41,6 +47,8 @@ _STATES = {
 }
 #: squeue shows so for a field without a value.
 _NONE = ("", "(null)", "None", "N/A")
+#: Of jobs that have ended, or are of another engine.
+_OVER = ("Invalid job id", "already finished", "already completing")
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 
@@ -89,6 +97,7 @@ class SlurmEngine:
         """Pending ones are taken out of the queue; in running ones trials save first."""
         for name in names:
             # The script ends with code 0 then, and Slurm does not start it again.
+            _run_if_known(["scontrol", "update", f"JobId={name}", f"Comment={RELEASED}"])
             _run_if_known(["scancel", "--state=RUNNING", "--signal=USR1", "--batch", name])
             _run_if_known(["scancel", "--state=PENDING", name])
 
@@ -158,7 +167,7 @@ def _run_if_known(words: Sequence[str]) -> None:
     try:
         run_command(words, refused="Slurm does not cancel")
     except EngineError as error:
-        if "Invalid job id" not in str(error):
+        if not any(word in str(error) for word in _OVER):
             raise
 
 

@@ -13,6 +13,8 @@ from tuner.config.sections.engine import SlurmConfig
 from tuner.engines.port import AllocationOrder
 
 _PREFIX = "tuner:"
+#: Comment of a job that is not needed any more.
+RELEASED = "released"
 _NOT_IN_NAMES = re.compile(r"[^\w.:@+-]", re.ASCII)
 _MIB = 1024**2
 #: Slurm looks at time limits once a minute: a signal may come so much earlier.
@@ -27,11 +29,13 @@ leave() {
 trap 'leave TERM' TERM
 trap 'leave USR1' USR1
 task="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
+# A signal is lost while a job starts: the comment stays.
+[ "$(squeue -h -j "$task" -o %k 2>/dev/null)" = RELEASED ] && exit 0
 if [ -z "${SLURM_JOB_END_TIME:-}" ]; then  # set by Slurm from 23.02 on
     SLURM_JOB_END_TIME=$(SLURM_TIME_FORMAT=%s squeue -h -j "$task" -o %e 2>/dev/null)
 fi
 export SLURM_JOB_END_TIME
-"""
+""".replace("RELEASED", RELEASED)
 _END = """\
 pid=$!
 wait "$pid"; code=$?
