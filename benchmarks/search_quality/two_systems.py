@@ -135,6 +135,7 @@ def _optuna(sampler: Callable[..., BaseSampler], task: CostTask, seed: int) -> S
 
 
 _RANDOM, _TPE, _NONE = {"name": "random"}, {"name": "tpe"}, {"name": "none"}
+_CURVE_GP = {"name": "curve_gp"}
 PEERS: Mapping[str, MakeSearch] = {
     RANDOM: functools.partial(_optuna, RandomSampler),
     TPE: functools.partial(_optuna, TPESampler),
@@ -146,6 +147,11 @@ PEERS: Mapping[str, MakeSearch] = {
 OURS: Mapping[str, MakeSearch] = {
     AUTO: Ours(),
     "tpe, none": Ours(sampler=_TPE, pruner=_NONE),
+    "curve_gp + ASHA from 1, promote": Ours(sampler=_CURVE_GP, pruner=asha_of_ours(1, "promote")),
+    "curve_gp + ASHA from 2, promote": Ours(sampler=_CURVE_GP, pruner=asha_of_ours(2, "promote")),
+    "curve_gp + ASHA from 2": Ours(sampler=_CURVE_GP, pruner=asha_of_ours(2)),
+    "curve_gp, none": Ours(sampler=_CURVE_GP, pruner=_NONE),
+    "tpe + ASHA from 1, promote": Ours(sampler=_TPE, pruner=asha_of_ours(1, "promote")),
     "random + ASHA from 2": Ours(sampler=_RANDOM, pruner=asha_of_ours(2)),
     "random + ASHA from 1": Ours(sampler=_RANDOM, pruner=asha_of_ours(1)),
     "random + ASHA from 2, promote": Ours(sampler=_RANDOM, pruner=asha_of_ours(2, "promote")),

@@ -37,6 +37,7 @@ from tuner.search.study_identity import (
 from tuner.search.trial_attributes.infeasible import InfeasibleTrials
 from tuner.search.trial_attributes.last_report import LastReports
 from tuner.search.trial_attributes.progress import ProgressMarks
+from tuner.search.trial_attributes.vector_curve import VectorCurves
 from tuner.search.trial_counts import TrialCounts
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace
 from tuner.store.optuna_compat import suggest, trial_id_of
@@ -101,6 +102,7 @@ class StudySearch:
         #: What programs make of their steps.
         self.steps = StepCounts(storage, pruner)
         self.progress = ProgressMarks(storage)
+        self._curves = VectorCurves(storage)
         #: The last reports of earlier attempts.
         self.last_reports = LastReports(storage, self.steps, directions)
         self._infeasible = InfeasibleTrials(storage, study_id)
@@ -293,6 +295,7 @@ class StudySearch:
             return CONTINUE
         if len(in_order) > 1:
             self.steps.note(trial_id, step)
+            self._curves.note(trial_id, step, in_order)
         elif step not in self._storage.get_trial(trial_id).intermediate_values:
             self._storage.set_trial_intermediate_value(trial_id, step, in_order[0])
         return self.scheduler.report(trial_id, step, in_order, held_s=held_s)

@@ -17,7 +17,7 @@ from tuner.config import Direction
 from tuner.errors import ConfigError
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import Place, choose_study
-from tuner.search.samplers.curve_gp.sampler import is_infeasible
+from tuner.search.samplers.curve_gp.feasibility import is_infeasible
 from tuner.search.study_identity import to_optuna
 from tuner.search_spaces import Parameter, ParamValue, SearchSpace
 from tuner.simulate.curves import Curve

@@ -15,6 +15,9 @@ from typing import Any
 
 from optuna import Study, Trial
 from optuna._hypervolume import compute_hypervolume as compute_hypervolume
+from optuna._hypervolume.box_decomposition import (
+    get_non_dominated_box_bounds as non_dominated_boxes,
+)
 from optuna._transform import _SearchSpaceTransform as SearchSpaceTransform
 from optuna.distributions import BaseDistribution
 from optuna.pruners import (
@@ -61,6 +64,7 @@ __all__ = [
     "independent_sampler_of",
     "infeasibility",
     "n_startup_trials_of",
+    "non_dominated_boxes",
     "non_domination_rank",
     "percentile_settings",
     "pruned_score",

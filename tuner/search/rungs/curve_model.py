@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.search.samplers.curve_gp.points import Steps, fence_of
-from tuner.search.samplers.curve_gp.sampler import expected_improvement
+from tuner.search.samplers.curve_gp.single_objective import expected_improvement
 
 Array = NDArray[np.float64]
 

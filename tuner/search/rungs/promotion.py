@@ -23,13 +23,12 @@ from tuner.search.rungs.order_watch import OrderWatch
 from tuner.search.rungs.pareto_table import ParetoTable
 from tuner.search.rungs.step_time import Measured, Pace
 from tuner.search.rungs.table import RungTable, Standing, rung_key
-from tuner.search.samplers.curve_gp.sampler import is_infeasible
+from tuner.search.samplers.curve_gp.feasibility import is_infeasible
 from tuner.search.scheduler import CONTINUE, Ending, Scheduler, SchedulerContext, Verdict
+from tuner.search.trial_attributes.vector_curve import LAST_STEP_KEY
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.pauses import is_paused, note_pause, note_resume
 
-#: With a completed trial of several objectives, of which the storage holds no curve.
-_LAST_STEP_KEY = "tuner:last_step"
 #: With a trial that trains in slices: its seconds a step, and until its first.
 _PACE_KEY = "tuner:pace"
 
@@ -148,7 +147,7 @@ class Promotion(Scheduler):
         self._note_length(self._storage.get_trial(trial_id))
 
     def _note_length(self, trial: FrozenTrial) -> None:
-        last = trial.system_attrs.get(_LAST_STEP_KEY, max(trial.intermediate_values, default=0))
+        last = trial.system_attrs.get(LAST_STEP_KEY, max(trial.intermediate_values, default=0))
         self._length = max(self._length or 0, last) or None
         self.brackets.length = self._length or self._pruner.max_resource
         self._take_in_slices(self._known_table_of(trial), trial)
@@ -162,7 +161,7 @@ class Promotion(Scheduler):
         number = self._storage.get_trial_number_from_id(trial_id)
         step = self._last_steps.get(number)
         if ending is Ending.COMPLETED and step is not None:
-            self._storage.set_trial_system_attr(trial_id, _LAST_STEP_KEY, step)
+            self._storage.set_trial_system_attr(trial_id, LAST_STEP_KEY, step)
         if self._watch is not None:
             self._end_watched(self._watch, self._storage.get_trial(trial_id), ending)
 

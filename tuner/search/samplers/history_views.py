@@ -37,6 +37,7 @@ from optuna.samplers import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.samplers.curve_gp.points import is_informative
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.curve_gp.shortlists import (
     Fronts,
@@ -115,7 +116,7 @@ class Shown:
 
     def see(self, trial: FrozenTrial) -> None:
         """Takes one that has not finished, in place of what it was before."""
-        has_curve = trial.state is TrialState.WAITING and bool(trial.intermediate_values)
+        has_curve = trial.state is TrialState.WAITING and is_informative(trial)
         self._forget(trial.number)
         if has_curve and self._paused is not None:
             self._paused.put(trial)

@@ -17,8 +17,8 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.samplers.curve_gp.feasibility import is_infeasible
 from tuner.search.samplers.curve_gp.points import is_informative
-from tuner.search.samplers.curve_gp.sampler import is_infeasible
 from tuner.search.samplers.wrapper import SamplerAround
 from tuner.search_spaces import ParamValue
 from tuner.store.optuna_compat import (

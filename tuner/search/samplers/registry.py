@@ -47,7 +47,7 @@ _MUTATIONS: Catalogue[nsgaii.BaseMutation] = catalogue(nsgaii, nsgaii.BaseMutati
 _PACKAGES = {"cma_es": ("cmaes",), "gp": ("torch", "scipy"), "qmc": ("scipy",)}
 #: They walk one sequence, whoever goes on with it.
 _RESUMABLE = frozenset({"grid", "qmc"})
-_ONE_OBJECTIVE_ONLY = frozenset({"cma_es", "curve_gp"})
+_ONE_OBJECTIVE_ONLY = frozenset({"cma_es"})
 
 
 def build_sampler(
@@ -81,7 +81,7 @@ def build_sampler(
         problem = (
             f"is '{config.name}', which has one objective only; this study has {n_objectives}."
         )
-        raise place.error(f"{problem} Use tpe, nsgaii, nsgaiii or gp.")
+        raise place.error(f"{problem} Use curve_gp, tpe, nsgaii, nsgaiii or gp.")
     arguments = {**config.arguments, "seed": seed}
     declared = space if isinstance(space, SearchSpace) else None
     if name == "grid":

@@ -195,7 +195,7 @@ def test_several_objectives_are_refused_where_the_sampler_has_one() -> None:
         build_sampler(config("cmaes"), DISCRETE, seed=0, n_objectives=2, file="study.yaml")
     assert str(caught.value) == (
         "study.yaml: sampler is 'cmaes', which has one objective only; this study has 2. "
-        "Use tpe, nsgaii, nsgaiii or gp."
+        "Use curve_gp, tpe, nsgaii, nsgaiii or gp."
     )
 
 

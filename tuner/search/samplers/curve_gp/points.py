@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
+from tuner.search.trial_attributes.vector_curve import CURVE_KEY, is_next
+
 Array = NDArray[np.float64]
 
-#: From one point of a curve to the next the step grows by so much.
-_GROWTH = 1.5
 #: Of all points at most this share is of the longest curves, the rest of a sample of the others.
 _LONGEST_SHARE = 0.7
 #: Values that are so many times the distance of the quartiles below them count as that bad.
@@ -28,7 +28,9 @@ _LARGEST = 1e100
 
 def is_informative(trial: FrozenTrial) -> bool:
     """Whether a trial says anything about its configuration."""
-    return bool(trial.intermediate_values) or trial.state is TrialState.COMPLETE
+    if trial.intermediate_values or trial.state is TrialState.COMPLETE:
+        return True
+    return CURVE_KEY in trial.system_attrs or bool(trial.constraints)
 
 
 def thinned(trial: FrozenTrial) -> dict[int, float]:
@@ -37,7 +39,7 @@ def thinned(trial: FrozenTrial) -> dict[int, float]:
     chosen: list[int] = []
     steps = sorted(reports)
     for step in steps:
-        if not chosen or step >= max(chosen[-1] + 1, _GROWTH * chosen[-1]) or step == steps[-1]:
+        if not chosen or is_next(step, chosen[-1]) or step == steps[-1]:
             chosen.append(step)
     points = {step: reports[step] for step in chosen}
     if trial.state is TrialState.COMPLETE and trial.value is not None and steps:

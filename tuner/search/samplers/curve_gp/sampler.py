@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
-from tuner.search.samplers.curve_gp.points import Observed, Steps, inputs, is_informative, observed
+from tuner.search.samplers.curve_gp.acquisition import Scales
+from tuner.search.samplers.curve_gp.feasibility import Feasibility
+from tuner.search.samplers.curve_gp.points import is_informative
+from tuner.search.samplers.curve_gp.several_objectives import SeveralObjectives
+from tuner.search.samplers.curve_gp.single_objective import OneObjective
 from tuner.store.optuna_compat import SearchSpaceTransform, trials_of
-
-if TYPE_CHECKING:
-    from tuner.search.samplers.curve_gp.gaussian_process import GaussianProcess
 
 Array = NDArray[np.float64]
 
@@ -30,8 +31,6 @@ _LENGTH_OF_STEPS = 0.5
 #: Of a parameter with choices, in unary form: two choices are then as far apart, in the mean of
 #: squares, as two values that are drawn at random from a range (2 in place of 1/6).
 _LENGTH_OF_CHOICE = _LENGTH_OF_PARAMETER * math.sqrt(12.0)
-#: Its parameters are found anew when there are so many times the trials.
-_REFIT_AT = 1.2
 _N_UNIFORM = 500
 _N_LEADERS = 5
 _N_NEAR_EACH = 40
@@ -50,9 +49,14 @@ class CurveGPSampler(BaseSampler):
     next configuration is the one with the largest expected improvement (Jones, Schonlau and Welch,
     1998) at the last step. Trials that run count as if they ended as predicted, so that several
     asked for at a time differ (the kriging believer; Ginsbourger, Le Riche and Carraro, 2010).
-    One that broke a constraint counts as the worst. Choices are compared by Hamming distance with a
-    length each (Hutter, Hoos and Leyton-Brown, 2011; the categorical kernels of CoCaBO,
+    What may break a constraint, run out of memory or diverge counts by the probability that it does
+    not (`tuner.search.samplers.curve_gp.feasibility`). Choices are compared by Hamming distance
+    with a length each (Hutter, Hoos and Leyton-Brown, 2011; the categorical kernels of CoCaBO,
     arXiv:1906.08878, and CASMOPOLITAN, arXiv:2102.07188, are built on the same distance).
+
+    With several objectives each has a process of its own, and the next configuration is the one
+    with the largest expected hypervolume improvement
+    (`tuner.search.samplers.curve_gp.several_objectives`).
 
     Args:
         seed: Of its random numbers.
@@ -62,6 +66,8 @@ class CurveGPSampler(BaseSampler):
             with the same third).
         covers: In a study of the tuner, what is drawn at random is taken from a sequence that
             covers the space (`tuner.search.samplers.covering`); if false, each draw is independent.
+        scalarizes: With several objectives, each suggestion weights them at random instead
+            (ParEGO), which beyond four objectives it always does.
     """
 
     def __init__(
@@ -71,6 +77,7 @@ class CurveGPSampler(BaseSampler):
         random_share: float = 1 / 3,
         *,
         covers: bool = True,
+        scalarizes: bool = False,
     ) -> None:
         if n_startup_trials < 1:
             raise ValueError(f"n_startup_trials is {n_startup_trials}, but must be 1 or more.")
@@ -82,9 +89,9 @@ class CurveGPSampler(BaseSampler):
         self._rng = np.random.default_rng(seed)
         #: Draws what the model does not suggest.
         self.independent: BaseSampler = RandomSampler(seed=seed)
-        self._model: GaussianProcess | None = None
-        self._columns: list[int] = []
-        self._n_fitted = 0
+        self._one = OneObjective(MAX_POINTS)
+        self._several = SeveralObjectives(MAX_POINTS, scalarizes=scalarizes)
+        self._feasibility = Feasibility()
         self._encoding: Encoding | None = None
 
     def reseed_rng(self) -> None:
@@ -100,22 +107,13 @@ class CurveGPSampler(BaseSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        self._raise_error_if_multi_objective(study)
         trials = [each for each in trials_of(study) if search_space.keys() <= each.params.keys()]
         n_known = sum(is_informative(each) for each in trials)
         if not search_space or n_known < self.n_startup_trials:
             return {}
         if self._rng.random() < self.random_share:
             return {}
-        is_maximized = study.directions[0] is StudyDirection.MAXIMIZE
-        points, steps = observed(
-            [each for each in trials if not is_infeasible(each)],
-            is_maximized=is_maximized,
-            limit=MAX_POINTS,
-        )
-        if not points:
-            return {}
-        return self._suggest(trials, points, steps, search_space)
+        return self._suggest(trials, search_space, study.directions)
 
     def sample_independent(
         self,
@@ -124,7 +122,6 @@ class CurveGPSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        self._raise_error_if_multi_objective(study)
         return self.independent.sample_independent(study, trial, param_name, param_distribution)
 
     # -- inside ------------------------------------------------------------------------------
@@ -132,66 +129,47 @@ class CurveGPSampler(BaseSampler):
     def _suggest(
         self,
         trials: Sequence[FrozenTrial],
-        points: list[Observed],
-        steps: Steps,
         space: dict[str, BaseDistribution],
+        directions: Sequence[StudyDirection],
     ) -> dict[str, Any]:
         encoding = self._encoding_of(space)
-        worst = min(each.score for each in points)
-        bad = [
-            Observed(trial=each, step=steps.last, score=worst)
-            for each in trials
-            if is_infeasible(each)
-        ]
-        x = inputs([*points, *bad], steps, encoding.row)
-        scores = np.array([each.score for each in [*points, *bad]])
-        y = (scores - scores.mean()) / (scores.std() or 1.0)
-        model = self._learned(x, y, encoding, n_trials=max(each.number for each in trials) + 1)
-        known = model.given(x, y)
-        running = [each for each in trials if each.state is TrialState.RUNNING]
-        # Where trials are going to end, as far as can be said.
-        ends, _ = known.predict(_at_the_end(x[:, :-1]))
-        best = max(float(y.max()), float(ends.max()))
-        if running:
-            rows = _at_the_end(np.stack([encoding.row(each) for each in running]))
-            believed, _ = known.predict(rows)
-            known = model.given(np.vstack([x, rows]), np.append(y, believed))
-        leaders = np.stack([encoding.row(each) for each in _leaders(points)])
-        candidates = self._candidates(leaders, encoding)
-        gains = expected_improvement(*known.predict(_at_the_end(candidates)), best)
-        promising = candidates[np.argsort(-gains)[:_N_DECODED]]
+        scales = Scales(columns=encoding.columns, lengths=encoding.length_scales)
+        probability = self._feasibility.learn(trials, encoding.row, scales, limit=MAX_POINTS)
+        model = self._one if len(directions) == 1 else self._several
+        with_steps = scales.with_steps(_LENGTH_OF_STEPS)
+        known = model.learn(trials, directions, encoding.row, with_steps, self._rng)
+        if known is None and probability is None:
+            return {}
+
+        def worth(rows: Array) -> Array:
+            # Where nothing has worked yet: what may work.
+            gains = np.ones(len(rows)) if known is None else known.gains(rows)
+            return gains if probability is None else gains * probability(rows)
+
+        leaders = [] if known is None else known.leaders
+        near = [encoding.row(each) for each in self._some(leaders)]
+        candidates = self._candidates(near, encoding)
+        promising = candidates[np.argsort(-worth(candidates))[:_N_DECODED]]
         # What is suggested is what was judged: whole numbers and choices.
         decoded = [encoding.decode(each) for each in promising]
         rows = np.stack([encoding.encode(each) for each in decoded])
-        gains = expected_improvement(*known.predict(_at_the_end(rows)), best)
-        return decoded[int(np.argmax(gains))]
+        return decoded[int(np.argmax(worth(rows)))]
+
+    def _some(self, leaders: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:
+        """A front may be long."""
+        if len(leaders) <= _N_LEADERS:
+            return leaders
+        return [leaders[k] for k in self._rng.choice(len(leaders), _N_LEADERS, replace=False)]
 
     def _encoding_of(self, space: Mapping[str, BaseDistribution]) -> Encoding:
         if self._encoding is None or self._encoding.space != space:
             self._encoding = Encoding(space)
         return self._encoding
 
-    def _learned(self, x: Array, y: Array, encoding: Encoding, *, n_trials: int) -> GaussianProcess:
-        from tuner.search.samplers.curve_gp.gaussian_process import (
-            GaussianProcess,  # torch takes seconds.
-        )
-
-        # Several threads may ask (Optuna's n_jobs): each goes on with the model that it found.
-        model = self._model
-        columns = [*encoding.columns, len(encoding.space)]
-        if model is None or self._columns != columns:
-            lengths = [*encoding.length_scales, _LENGTH_OF_STEPS]
-            model, self._n_fitted = GaussianProcess(lengths, columns=columns), 0
-            self._model, self._columns = model, columns
-        if n_trials >= self._n_fitted * _REFIT_AT:
-            model.fit(x, y)
-            self._n_fitted = n_trials
-        return model
-
-    def _candidates(self, leaders: Array, encoding: Encoding) -> Array:
+    def _candidates(self, leaders: Sequence[Array], encoding: Encoding) -> Array:
         """[m, d], anywhere and near the leaders, of whose choices one changes in the mean."""
-        anywhere = self._rng.random((_N_UNIFORM, leaders.shape[1]))
-        near = np.repeat(leaders, _N_NEAR_EACH, axis=0)
+        anywhere = self._rng.random((_N_UNIFORM, len(encoding.columns)))
+        near = np.repeat(np.reshape(leaders, (-1, len(encoding.columns))), _N_NEAR_EACH, axis=0)
         near = near + self._rng.normal(0.0, _NEAR, size=near.shape)
         for columns in encoding.choices:
             is_changed = self._rng.random(len(near)) < 1.0 / len(encoding.choices)
@@ -249,21 +227,6 @@ class Encoding:
         return self._transform.untransform(row)
 
 
-def _at_the_end(configurations: Array) -> Array:
-    """[m, d + 1], of [m, d] configurations: their last step, which is 1."""
-    return np.hstack([configurations, np.ones((len(configurations), 1))])
-
-
-def _leaders(points: Sequence[Observed]) -> list[FrozenTrial]:
-    """The trials with the best values so far, the best first."""
-    best: dict[int, Observed] = {}
-    for each in sorted(points, key=lambda point: (-point.score, point.trial.number)):
-        best.setdefault(each.trial.number, each)
-        if len(best) == _N_LEADERS:
-            break
-    return [each.trial for each in best.values()]
-
-
 def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
     """The parameters that all trials have, those that run only where none has ended."""
     ended = [each for each in trials if each.state.is_finished()]
@@ -276,17 +239,3 @@ def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
             if name in has and has[name] == each
         }
     return {name: each for name, each in sorted((common or {}).items()) if not each.single()}
-
-
-def is_infeasible(trial: FrozenTrial) -> bool:
-    """Whether a trial broke a constraint."""
-    return any(value > 0 for value in trial.constraints.values())
-
-
-def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
-    """[m], over the best (Jones, Schonlau and Welch, 1998), of [m] means and deviations."""
-    z = (mean - best) / deviation
-    below = 0.5 * (1.0 + np.vectorize(math.erf)(z / math.sqrt(2.0)))
-    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-    improvement: Array = deviation * (z * below + density)
-    return improvement

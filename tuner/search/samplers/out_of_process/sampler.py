@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from tuner.search.samplers.out_of_process.client import (
     SuggesterLost,
 )
 from tuner.search.samplers.wrapper import SamplerAround
+from tuner.search.trial_attributes.vector_curve import has_diverged
 from tuner.store.optuna_compat import (
     independent_sampler_of,
     n_startup_trials_of,
@@ -221,5 +223,7 @@ def _bare(trial: FrozenTrial, *, with_curve: bool) -> FrozenTrial:
     """Without what a Gaussian process never looks at, and what may be large."""
     bare = copy.copy(trial)
     bare.intermediate_values = thinned(trial) if with_curve else {}
+    if with_curve and trial.intermediate_values and has_diverged(trial):
+        bare.intermediate_values[max(trial.intermediate_values)] = math.nan
     bare.user_attrs = {}
     return bare

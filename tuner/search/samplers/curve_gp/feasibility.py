@@ -1,0 +1,132 @@
+"""The probability that a configuration works: that its memory is enough, that its values are
+numbers, that it keeps the program's constraints.
+
+A suggestion's expected improvement is multiplied by it (Gardner et al., "Bayesian optimization with
+inequality constraints", ICML 2014; Gelbart, Snoek and Adams, arXiv:1403.5607), so that a failure
+says nothing about how good its neighbours are, only that they may fail as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search.samplers.curve_gp.acquisition import RowOf, Scales
+from tuner.search.samplers.curve_gp.points import is_informative
+from tuner.search.samplers.curve_gp.regression import Regression, normal_share_below, unfitted
+from tuner.search.trial_attributes.vector_curve import has_diverged
+
+Array = NDArray[np.float64]
+
+#: Constraints of the tuner: what did not work at all.
+_OF_THE_TUNER = "tuner:"
+#: The name of whether a trial worked.
+_WORKS = ""
+_LARGEST = 1e100
+
+
+def is_infeasible(trial: FrozenTrial) -> bool:
+    """Whether a trial broke a constraint."""
+    return any(value > 0 for value in trial.constraints.values())
+
+
+def works(trial: FrozenTrial) -> bool:
+    """Whether a trial neither failed for its configuration nor reported what is no number."""
+    if any(map(_is_of_the_tuner, trial.constraints)):
+        return False
+    return trial.state is TrialState.COMPLETE or not has_diverged(trial)
+
+
+class Feasibility:
+    """What is known of it in one study.
+
+    Constraints with a value are regressed on it, so that it is seen how close to the bound a
+    configuration is; whether a trial worked at all is regressed as 1 or -1 (least-squares
+    classification; Rasmussen and Williams, section 6.5).
+    """
+
+    def __init__(self) -> None:
+        self._models: dict[str, Regression] = {}
+
+    def learn(
+        self, trials: Sequence[FrozenTrial], row_of: RowOf, scales: Scales, *, limit: int
+    ) -> Callable[[Array], Array] | None:
+        """
+        Args:
+            trials: Of the study.
+            row_of: Encodes a trial.
+            scales: Of configurations.
+            limit: At most so many trials, those that break a constraint first.
+
+        Returns:
+            The probability, [m] of [m, c] configurations; None where none has failed yet.
+        """
+        n_trials = max((each.number for each in trials), default=0) + 1
+        known = []
+        for name, violations in _violations(trials, limit):
+            x = np.stack([row_of(each) for each, _ in violations])
+            y = np.array([value for _, value in violations])
+            if (y <= 0.0).any():
+                center, scale = y.mean(), y.std()
+                model = self._models.setdefault(name, Regression())
+                process = model.fit(x, (y - center) / scale, scales, n_trials=n_trials)
+            else:
+                # None has kept it: what is likeliest is that none ever does, which helps nobody.
+                center, scale = 0.0, y.mean()
+                process = unfitted(scales)
+            y, bound = (y - center) / scale, -center / scale
+            known.append((bound, process.given(x, y)))
+        if not known:
+            return None
+
+        def probability(rows: Array) -> Array:
+            found = np.ones(len(rows))
+            for bound, posterior in known:
+                mean, deviation = posterior.predict(rows)
+                found *= normal_share_below((bound - mean) / deviation)
+            return found
+
+        return probability
+
+
+def _violations(
+    trials: Sequence[FrozenTrial], limit: int
+) -> Iterator[tuple[str, list[tuple[FrozenTrial, float]]]]:
+    """By constraint that some trial breaks: trials and by how much they do, as far as is known."""
+    names = {key for each in trials for key in each.constraints if not _is_of_the_tuner(key)}
+    for name in [_WORKS, *sorted(names)]:
+        known = [(each, value) for each in trials if (value := _violation(each, name)) is not None]
+        if not any(value > 0 for _, value in known):
+            continue
+        # Of those that keep it the newest.
+        known.sort(key=lambda each: (each[1] <= 0, -each[0].number))
+        chosen = known[:limit]
+        yield name, list(zip([each for each, _ in chosen], _scaled(chosen), strict=True))
+
+
+def _violation(trial: FrozenTrial, name: str) -> float | None:
+    if name:
+        value = trial.constraints.get(name)
+        return value if value is None or math.isfinite(value) else math.copysign(_LARGEST, value)
+    if not works(trial):
+        return 1.0
+    return -1.0 if is_informative(trial) else None
+
+
+def _scaled(known: Sequence[tuple[FrozenTrial, float]]) -> list[float]:
+    """Near the bound as they are, far from it by their logarithm (Eriksson and Poloczek, "Scalable
+    constrained Bayesian optimization", arXiv:2002.08526), so that a few do not drown all others.
+
+    Zero keeps a constraint and does not say how well: as well as the median violation breaks it.
+    """
+    unit = float(np.median([value for _, value in known if value > 0]))
+    values = [-unit if value == 0 else value for _, value in known]
+    return [math.copysign(math.log1p(abs(value) / unit), value) for value in values]
+
+
+def _is_of_the_tuner(key: str) -> bool:
+    return key.startswith(_OF_THE_TUNER)

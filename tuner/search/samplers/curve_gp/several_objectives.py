@@ -1,0 +1,178 @@
+"""Several objectives: a process of each one's curves, and the front that they lead to.
+
+The hypervolume is the choice for up to four objectives, because one number says how good a whole
+front is, without weights: suggestions go where the front has gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
+from tuner.search.samplers.curve_gp.feasibility import is_infeasible, works
+from tuner.search.samplers.curve_gp.hypervolume import (
+    expected_hypervolume_improvement,
+    front_of,
+    reference_point,
+)
+from tuner.search.samplers.curve_gp.points import Observed, inputs, observed
+from tuner.search.samplers.curve_gp.regression import Regression, standardized
+from tuner.search.samplers.curve_gp.scalarization import Weighting
+from tuner.search.trial_attributes.vector_curve import of_one_objective
+
+Array = NDArray[np.float64]
+
+#: With more, what no point dominates falls into too many boxes.
+_MOST_FOR_HYPERVOLUME = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Objective:
+    """One objective of all trials, in scores with mean 0 and variance 1."""
+
+    predict: Callable[[Array], tuple[Array, Array]]
+    #: By trial number: the last score that was reported.
+    last: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outlook:
+    """What was reached already, and where trials are going to end, as far as can be said."""
+
+    #: [k, m], losses.
+    front: Array
+    #: [m], worse than the front in each objective.
+    reference: Array
+    #: The trials on the front.
+    leaders: Sequence[FrozenTrial]
+
+
+class SeveralObjectives:
+    """The processes of one study, with as many objectives as it has.
+
+    Args:
+        limit: Each looks at so many points at most.
+        scalarizes: Weights objectives at random, in place of the hypervolume. Beyond four
+            objectives it always does.
+    """
+
+    def __init__(self, limit: int, *, scalarizes: bool) -> None:
+        self._limit = limit
+        self._scalarizes = scalarizes
+        self._models: list[Regression] = []
+
+    def learn(
+        self,
+        trials: Sequence[FrozenTrial],
+        directions: Sequence[StudyDirection],
+        row_of: RowOf,
+        scales: Scales,
+        rng: np.random.Generator,
+    ) -> Acquisition | None:
+        """
+        Args:
+            trials: Of the study, with their reports.
+            directions: Of the objectives.
+            row_of: Encodes a trial.
+            scales: Of configurations and steps.
+            rng: Draws weights.
+
+        Returns:
+            None where no trial that keeps all constraints has reported anything.
+        """
+        while len(self._models) < len(directions):
+            self._models.append(Regression())
+        objectives = []
+        for place, direction in enumerate(directions):
+            one = self._learn_one(trials, place, direction, row_of, scales)
+            if one is None:
+                return None
+            objectives.append(one)
+        outlook = _outlook(trials, objectives, row_of)
+        if outlook is None:
+            return None
+        is_weighted = self._scalarizes or len(directions) > _MOST_FOR_HYPERVOLUME
+        weighting = Weighting(outlook.front, outlook.reference, rng) if is_weighted else None
+        return Acquisition(
+            gains=lambda rows: _gains(rows, objectives, outlook, weighting),
+            leaders=outlook.leaders,
+        )
+
+    def _learn_one(
+        self,
+        trials: Sequence[FrozenTrial],
+        place: int,
+        direction: StudyDirection,
+        row_of: RowOf,
+        scales: Scales,
+    ) -> _Objective | None:
+        ones = [of_one_objective(each, place) for each in trials]
+        is_maximized = direction is StudyDirection.MAXIMIZE
+        points, steps = observed(ones, is_maximized=is_maximized, limit=self._limit)
+        if not points:
+            return None
+        x = inputs(points, steps, row_of)
+        y = standardized(np.array([each.score for each in points]))
+        n_trials = max(each.number for each in trials) + 1
+        model = self._models[place].fit(x, y, scales, n_trials=n_trials)
+        known = model.given(x, y)
+        running = [each for each in trials if each.state is TrialState.RUNNING]
+        if running:
+            rows = at_the_end(np.stack([row_of(each) for each in running]))
+            believed, _ = known.predict(rows)
+            known = model.given(np.vstack([x, rows]), np.append(y, believed))
+        return _Objective(predict=known.predict, last=_last(points, y))
+
+
+def _last(points: Sequence[Observed], scores: Array) -> dict[int, float]:
+    """The points of a trial come in the order of their steps."""
+    return {each.trial.number: float(score) for each, score in zip(points, scores, strict=True)}
+
+
+def _outlook(
+    trials: Sequence[FrozenTrial], objectives: Sequence[_Objective], row_of: RowOf
+) -> _Outlook | None:
+    able = [each for each in trials if not is_infeasible(each) and works(each)]
+    seen = [each for each in able if all(each.number in one.last for one in objectives)]
+    if not seen:
+        return None
+    numbers = {each.number for each in seen}
+    begun = [e for e in able if e.state is TrialState.RUNNING and e.number not in numbers]
+    ahead = [*seen, *begun]
+    reached = np.array([[one.last[each.number] for one in objectives] for each in seen])
+    ends, _ = _predicted(np.stack([row_of(each) for each in ahead]), objectives)
+    losses = np.vstack([ends, -reached])
+    front = front_of(losses)
+    on_front = {tuple(each) for each in front.tolist()}
+    owners = zip([*ahead, *seen], losses.tolist(), strict=True)
+    leaders = {each.number: each for each, vector in owners if tuple(vector) in on_front}
+    return _Outlook(
+        front=front, reference=reference_point(front, losses), leaders=[*leaders.values()]
+    )
+
+
+def _gains(
+    rows: Array,
+    objectives: Sequence[_Objective],
+    outlook: _Outlook,
+    weighting: Weighting | None,
+) -> Array:
+    mean, deviation = _predicted(rows, objectives)
+    if weighting is not None:
+        return weighting.expected_improvement(mean, deviation)
+    return expected_hypervolume_improvement(
+        mean, deviation, front=outlook.front, reference=outlook.reference
+    )
+
+
+def _predicted(rows: Array, objectives: Sequence[_Objective]) -> tuple[Array, Array]:
+    """[m, n_objectives] means and deviations of the losses with which [m, c] configurations end."""
+    predicted = [one.predict(at_the_end(rows)) for one in objectives]
+    means = -np.stack([mean for mean, _ in predicted], axis=1)
+    return means, np.stack([deviation for _, deviation in predicted], axis=1)

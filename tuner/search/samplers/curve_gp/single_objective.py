@@ -1,0 +1,95 @@
+"""One objective: a process of its curves, and what they are expected to improve on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
+from tuner.search.samplers.curve_gp.feasibility import is_infeasible, works
+from tuner.search.samplers.curve_gp.points import Observed, inputs, observed
+from tuner.search.samplers.curve_gp.regression import Regression, standardized
+
+Array = NDArray[np.float64]
+
+_N_LEADERS = 5
+
+
+class OneObjective:
+    """The process of one study.
+
+    Args:
+        limit: It looks at so many points at most.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._model = Regression()
+
+    def learn(
+        self,
+        trials: Sequence[FrozenTrial],
+        directions: Sequence[StudyDirection],
+        row_of: RowOf,
+        scales: Scales,
+        rng: np.random.Generator,
+    ) -> Acquisition | None:
+        """
+        Args:
+            trials: Of the study, with their reports.
+            directions: Of its one objective.
+            row_of: Encodes a trial.
+            scales: Of configurations and steps.
+            rng: Not used.
+
+        Returns:
+            None where no trial that keeps all constraints has reported anything.
+        """
+        is_maximized = directions[0] is StudyDirection.MAXIMIZE
+        points, steps = observed(trials, is_maximized=is_maximized, limit=self._limit)
+        able = {each.number for each in trials if not is_infeasible(each) and works(each)}
+        counts = np.array([each.trial.number in able for each in points], dtype=bool)
+        if not counts.any():
+            return None
+        x = inputs(points, steps, row_of)
+        y = standardized(np.array([each.score for each in points]))
+        model = self._model.fit(x, y, scales, n_trials=max(t.number for t in trials) + 1)
+        known = model.given(x, y)
+        # Where trials are going to end, as far as can be said.
+        ends, _ = known.predict(at_the_end(x[:, :-1]))
+        best = max(float(y[counts].max()), float(ends[counts].max()))
+        running = [each for each in trials if each.state is TrialState.RUNNING]
+        if running:
+            rows = at_the_end(np.stack([row_of(each) for each in running]))
+            believed, _ = known.predict(rows)
+            known = model.given(np.vstack([x, rows]), np.append(y, believed))
+
+        def gains(configurations: Array) -> Array:
+            return expected_improvement(*known.predict(at_the_end(configurations)), best)
+
+        return Acquisition(gains=gains, leaders=_leaders(points, able))
+
+
+def _leaders(points: Sequence[Observed], able: set[int]) -> list[FrozenTrial]:
+    """The trials with the best values so far, the best first."""
+    best: dict[int, Observed] = {}
+    for each in sorted(points, key=lambda point: (-point.score, point.trial.number)):
+        if each.trial.number in able:
+            best.setdefault(each.trial.number, each)
+        if len(best) == _N_LEADERS:
+            break
+    return [each.trial for each in best.values()]
+
+
+def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
+    """[m], over the best (Jones, Schonlau and Welch, 1998), of [m] means and deviations."""
+    z = (mean - best) / deviation
+    below = 0.5 * (1.0 + np.vectorize(math.erf)(z / math.sqrt(2.0)))
+    density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+    improvement: Array = deviation * (z * below + density)
+    return improvement
