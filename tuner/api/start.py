@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from tuner.api.notebook import NotebookShow
 from tuner.api.progress import AfterTheLivePicture, Lines, Nothing, Place, Show, find_place
 from tuner.api.study import Study, is_in_a_trial
 from tuner.checkpoints.paths import StudyFiles
+from tuner.compose.rank_check import refuse_several_ranks
 from tuner.config import Direction, StudyConfig, load_study_file
 from tuner.errors import ConfigError
 from tuner.launch.stored_function import StoredFunction, store
@@ -57,7 +59,7 @@ def run(
         StudyFailed: If no trial has completed.
         StudyInterrupted: After Ctrl-C or a notebook's stop button; everything is saved.
     """
-    _refuse_in_a_trial("tuner.run")
+    _refuse_other_processes("tuner.run")
     words = tuple(f"{key}={_as_yaml(key, value)}" for key, value in (overrides or {}).items())
     config = load_study_file(
         Path(file), overrides=words, environ=os.environ, study=study, trials=trials
@@ -114,7 +116,7 @@ def tune(
         StudyFailed: If no trial has completed.
         StudyInterrupted: After Ctrl-C or a notebook's stop button; everything is saved.
     """
-    _refuse_in_a_trial("tuner.tune")
+    _refuse_other_processes("tuner.tune")
     function, stored_train = _reference(train, "train")
     found_space, stored_space = _reference(space, "space") if callable(space) else (space, None)
     values: dict[str, object] = {
@@ -247,7 +249,8 @@ def _as_yaml(key: str, value: object) -> str:
     return text.removesuffix("\n...\n").rstrip("\n")
 
 
-def _refuse_in_a_trial(name: str) -> None:
+def _refuse_other_processes(name: str) -> None:
+    refuse_several_ranks("python " + shlex.join(sys.argv), os.environ)
     if is_in_a_trial():
         raise ConfigError(
             f"{name}(...) was called by a process of a trial, which imports the module of the "

@@ -24,6 +24,7 @@ from tuner.checkpoints.paths import StudyFiles
 from tuner.cli import control, dashboard, db, docs, report, schedule, shares, simulate, studies
 from tuner.cli.error_exit import Edge
 from tuner.cli.studies import A_STUDY
+from tuner.compose.rank_check import refuse_several_ranks
 from tuner.compose.start import run_study
 from tuner.config import StudyConfig, load_study_file
 from tuner.config.storage_url import without_passwords
@@ -153,6 +154,7 @@ def run(
         console = Console()
         program = None
         environ: Mapping[str, str] = os.environ
+        refuse_several_ranks(_command_line(), environ)
         if file.suffix == ".py":
             from tuner.compose import optuna_program
 

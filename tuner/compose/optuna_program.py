@@ -21,7 +21,12 @@ from tuner.config.rules import OPTIMIZE_SUFFIX
 from tuner.config.schema.template import schema_line
 from tuner.config.storage_url import masked_url
 from tuner.errors import ConfigError
-from tuner.frameworks.optuna_programs.scan import OPTIMIZE, find_calls
+from tuner.frameworks.optuna_programs.scan import (
+    OPTIMIZE,
+    SHARED_TRIAL,
+    find_calls,
+    find_shared_trial,
+)
 from tuner.frameworks.optuna_programs.translation import Translation
 from tuner.frameworks.optuna_programs.variables import ENV_ARGUMENTS, ENV_URL
 from tuner.launch.request import ENV_STORAGE
@@ -169,6 +174,7 @@ def _refuse_what_cannot_be_read(file: Path) -> None:
     if not file.is_file():
         problem = "there is no such file. Give a study file, or a program that uses Optuna."
         raise ConfigError(problem, file=str(file))
+    _refuse_ranks_of_its_own(file)
     for call in find_calls(file):
         if call.name == OPTIMIZE and call.is_in_other_process:
             raise ConfigError(
@@ -177,6 +183,19 @@ def _refuse_what_cannot_be_read(file: Path) -> None:
                 "for several processes per trial see docs/multi-gpu.md.",
                 file=str(file),
             )
+
+
+def _refuse_ranks_of_its_own(file: Path) -> None:
+    if found := find_shared_trial(file):
+        raise ConfigError(
+            f"line {found.line}: {SHARED_TRIAL} is for ranks that the program starts itself, "
+            "around study.optimize. Here the tuner starts the ranks, and each one gets the trial. Make "
+            f"{found.function} a function of the trial alone, remove {SHARED_TRIAL}, and put `with "
+            "ddp.group(trial):` (from tuner import ddp) around the training. Then write a study "
+            f"file with trial: {{function: {file.stem}:{found.function}, parallel: ddp, resources: "
+            "{gpus: 2}}",
+            file=str(file),
+        )
 
 
 def _refuse_to_overwrite(target: Path, program: Path) -> None:

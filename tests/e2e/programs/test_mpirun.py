@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sys
 
 import psutil
 import pytest
 
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
-from tuner.errors import EXIT_BUDGET_REACHED
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
 pytestmark = pytest.mark.timeout(300)
 #: Each rank imports torch; the machine may be busy.
@@ -110,6 +111,20 @@ def test_no_rank_is_left_when_the_tuner_is_ended(
     wait_until(
         lambda: all(not p.is_running() or p.status() in gone for p in family), "all have ended"
     )
+
+
+def test_tuner_that_mpirun_starts_is_refused(mpi_folder: StudyFolder) -> None:
+    mpi_folder.env.update(ENVIRONMENT)
+    tune = [sys.executable, "-m", "tuner.run", "study.yaml", "--trials", "1"]
+    ended = mpi_folder.run("mpirun", "-n", "2", "--oversubscribe", *tune)
+    assert ended.code == EXIT_BAD_INPUT, ended.text
+    assert (
+        "mpirun (Open MPI) has started this command 2 times on this machine, but one tuner runs "
+        "all devices of a machine and starts the ranks of each trial itself. Start it alone: "
+        "python -m tuner.run study.yaml --trials 1\n"
+        "Ranks per trial are keys of the study file: trial: {parallel: ddp, resources: {gpus: 2}}"
+    ) in ended.err
+    assert "small.db" not in mpi_folder.files()
 
 
 def test_ranks_meet_once_and_again(mpi_folder: StudyFolder) -> None:

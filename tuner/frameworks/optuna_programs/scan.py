@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OPTIMIZE = "optimize"
+SHARED_TRIAL = "TorchDistributedTrial"
 _CREATE = ("create_study", "load_study")
 _METHODS = (OPTIMIZE, "enqueue_trial", "add_trial", "add_trials")
 _LIMIT_BYTES = 1 << 20
@@ -33,19 +34,21 @@ class FoundCall:
     blocks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTrial:
+    """A call of `TorchDistributedTrial`, and the function that it is in."""
+
+    line: int
+    function: str
+
+
 def find_calls(path: Path) -> list[FoundCall]:
     """Finds the calls that create a study, add trials to it or run it, in the order of the file.
 
     Args:
         path: A Python file. One that cannot be read has none.
     """
-    try:
-        text = path.read_bytes()[:_LIMIT_BYTES]
-        tree = ast.parse(text)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    if b"optuna" not in text:
-        return []
+    tree = _parse(path)
     studies = set(_names_of_studies(tree))
     targets = set(_targets(tree))
     return [
@@ -53,6 +56,32 @@ def find_calls(path: Path) -> list[FoundCall]:
         for node, parents in _walk(tree, ())
         if isinstance(node, ast.Call) and (_creates(node) or _is_of_study(node, studies))
     ]
+
+
+def find_shared_trial(path: Path) -> SharedTrial | None:
+    """Finds Optuna's `TorchDistributedTrial`, with which the ranks of a program share a trial.
+
+    Args:
+        path: A Python file. One that cannot be read has none.
+    """
+    for node, parents in _walk(_parse(path), ()):
+        if isinstance(node, ast.Call) and _last_name(node) == SHARED_TRIAL:
+            around = [each.name for each in parents if isinstance(each, ast.FunctionDef)]
+            return SharedTrial(line=node.lineno, function=around[0] if around else "objective")
+    return None
+
+
+def _parse(path: Path) -> ast.Module:
+    """A program that uses Optuna; nothing if it does not, or cannot be read."""
+    try:
+        text = path.read_bytes()[:_LIMIT_BYTES]
+        return ast.parse(text if b"optuna" in text else b"")
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.parse("")
+
+
+def _last_name(node: ast.Call) -> str:
+    return ast.unparse(node.func).rpartition(".")[2]
 
 
 def _is_of_study(node: ast.Call, studies: set[str]) -> bool:
@@ -63,7 +92,7 @@ def _is_of_study(node: ast.Call, studies: set[str]) -> bool:
 
 
 def _creates(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _CREATE
+    return isinstance(node, ast.Call) and _last_name(node) in _CREATE
 
 
 def _names_of_studies(tree: ast.Module) -> Iterator[str]:
@@ -79,7 +108,7 @@ def _targets(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        if ast.unparse(node.func).rpartition(".")[2] == "spawn" and node.args:
+        if _last_name(node) == "spawn" and node.args:
             yield ast.unparse(node.args[0])
         yield from (ast.unparse(each.value) for each in node.keywords if each.arg == "target")
 
@@ -101,7 +130,7 @@ def _found(node: ast.Call, parents: tuple[ast.AST, ...], targets: set[str]) -> F
     names = {each.name for each in functions if isinstance(each, ast.FunctionDef)}
     text = ast.unparse(node)
     return FoundCall(
-        name=ast.unparse(node.func).rpartition(".")[2],
+        name=_last_name(node),
         line=node.lineno,
         text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...)",
         arguments={each.arg: ast.unparse(each.value) for each in node.keywords if each.arg},
