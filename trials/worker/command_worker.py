@@ -20,6 +20,7 @@ from typing import IO
 
 from tuner.attempt import Cause, Outcome
 from tuner.config.notation.command_template import render_argv
+from tuner.config.notation.metric_pattern import near_miss
 from tuner.errors import ChannelClosed
 from tuner.launch.failure_diagnosis import N_TAIL_LINES, diagnose_exit
 from tuner.launch.hints import output_hint
@@ -241,6 +242,8 @@ class _Minder:
         objectives = self._link.assign.objectives
         if self._pattern is not None:
             wanted = f"trial.metrics.pattern matched none of its {self._n_lines} lines"
+            if why := near_miss(self._pattern, self._tail):
+                wanted = f"{wanted}. {why.removesuffix('.')}"
         else:
             example = json.dumps({"step": 1, **dict.fromkeys(objectives, 0.5)})
             which = (

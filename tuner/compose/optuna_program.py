@@ -189,7 +189,7 @@ def _refuse_ranks_of_its_own(file: Path) -> None:
     if found := find_shared_trial(file):
         raise ConfigError(
             f"line {found.line}: {SHARED_TRIAL} is for ranks that the program starts itself, "
-            "around study.optimize. Here the tuner starts the ranks, and each one gets the trial. Make "
+            "around study.optimize. Here the tuner starts the ranks, and each gets the trial. Make "
             f"{found.function} a function of the trial alone, remove {SHARED_TRIAL}, and put `with "
             "ddp.group(trial):` (from tuner import ddp) around the training. Then write a study "
             f"file with trial: {{function: {file.stem}:{found.function}, parallel: ddp, resources: "

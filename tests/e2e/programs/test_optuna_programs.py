@@ -86,7 +86,7 @@ if __name__ == "__main__":
 """
 OWN_RANKS = (
     "line 9: TorchDistributedTrial is for ranks that the program starts itself, around "
-    "study.optimize. Here the tuner starts the ranks, and each one gets the trial. Make objective "
+    "study.optimize. Here the tuner starts the ranks, and each gets the trial. Make objective "
     "a function of the trial alone, remove TorchDistributedTrial, and put `with ddp.group(trial):` "
     "(from tuner import ddp) around the training. Then write a study file with trial: {function: "
     "train:objective, parallel: ddp, resources: {gpus: 2}}"

@@ -92,6 +92,19 @@ def test_what_people_would_not_expect_is_said_once(
             "trial.metrics.pattern matched none of its 2 lines. The last ones:\nEpoch 1\nacc: 0.5",
         ),
         (
+            "step={step}, return={accuracy}",
+            ["step=8, return=[39.]", "SPS: 3"],
+            "trial.metrics.pattern matched none of its 2 lines. 'step=8, return=[39.]' has its "
+            "beginning, 'step={step}, return=', but not its continuation, '{accuracy}'. The last "
+            "ones:\nstep=8, return=[39.]\nSPS: 3",
+        ),
+        (
+            "Accuracy: {accuracy}",
+            ["accuracy: 0.5"],
+            "trial.metrics.pattern matched none of its 1 lines. Upper and lower case differ: write "
+            "(?i) at the beginning of the pattern. The last ones:\naccuracy: 0.5",
+        ),
+        (
             None,
             ["acc: 0.5"],
             "Its only line is no JSON object with accuracy, such as "
@@ -105,7 +118,7 @@ def test_what_people_would_not_expect_is_said_once(
             '{"step": 1, "accuracy": 0.5}.',
         ),
     ],
-    ids=["pattern", "json", "silent"],
+    ids=["pattern", "beginning", "case", "json", "silent"],
 )
 def test_without_any_value_it_shows_what_the_lines_were(
     command: subprocess.Popen[bytes], pattern: str | None, lines: list[str], detail: str

@@ -20,6 +20,18 @@ class WrittenOption:
     keywords: Mapping[str, ast.expr]
 
 
+#: Of `transformers.TrainingArguments`, which a script does not declare itself.
+_TRAINING_ARGUMENTS = tuple(
+    WrittenOption(flags=[f"--{name}"], keywords={"default": ast.Constant(default)})
+    for name, default in {
+        "output_dir": None,
+        "learning_rate": 5e-5,
+        "weight_decay": 0.0,
+        "per_device_train_batch_size": 8,
+    }.items()
+)
+
+
 def other_options(tree: ast.Module) -> Iterator[WrittenOption]:
     """Options that are declared otherwise than by `add_argument`."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -29,6 +41,9 @@ def other_options(tree: ast.Module) -> Iterator[WrittenOption]:
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
     }
+    if "HfArgumentParser" in names and "TrainingArguments" in names:
+        yield from _TRAINING_ARGUMENTS
+    yield from _of_configurator(tree)
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _of_click(node)
@@ -36,6 +51,20 @@ def other_options(tree: ast.Module) -> Iterator[WrittenOption]:
                 yield from _of_typer(node)
         elif isinstance(node, ast.ClassDef) and not _PARSERS.isdisjoint(names):
             yield from _of_dataclass(node)
+
+
+def _of_configurator(tree: ast.Module) -> Iterator[WrittenOption]:
+    """Constants at the top of a script that `exec(open("configurator.py").read())` replaces."""
+    found = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            if isinstance(node.value, ast.Constant):
+                keywords: dict[str, ast.expr] = {"default": node.value}
+                found.append(WrittenOption(flags=[f"--{name}"], keywords=keywords))
+        elif isinstance(node, ast.Expr) and ast.unparse(node).startswith("exec(open("):
+            yield from found
+            return
 
 
 def _of_click(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[WrittenOption]:

@@ -24,6 +24,8 @@ class Proposal:
     #: The file that it was read from, as the user named it.
     source: str
     command: tuple[str, ...]
+    #: `trial.metrics.pattern`; empty for none.
+    pattern: str = ""
     #: Parameters and constants by name, in a form of `search_space`.
     space: Mapping[str, object]
     objectives: Mapping[str, str] = field(default_factory=lambda: {"value": "minimize"})
@@ -70,6 +72,8 @@ def study_text(proposal: Proposal, folder: Path) -> str:
         "trial:",
         f"  {line('command', list(proposal.command))}",
     ]
+    if proposal.pattern:
+        lines.append(f"  {line('metrics', {'pattern': proposal.pattern})}")
     if proposal.space:
         lines += ["search_space:", *(f"  {line(*each)}" for each in proposal.space.items())]
     lines += [line(key, value) for key, value in proposal.settings.items()]

@@ -13,10 +13,16 @@ _SHARE = re.compile(
     # Not: iterations, durations, problem.
     r"drop|ratio(?!n)|fraction|prob(?!lem)|smoothing|subsample|colsample|momentum|beta|gamma$"
 )
-_ON_A_LOG_SCALE = re.compile(r"(^|[._-])(lr|wd|eta|alpha|eps|lambda)|learning_?rate|decay|reg|temp")
+_ON_A_LOG_SCALE = re.compile(
+    r"(^|[._-])(lr|wd|eta|alpha|eps|lambda)|learning_?rate|decay|reg|temp|"
+    r"(entropy|ent|vf|value)_?(loss_?)?coef"
+)
 _SIZE = re.compile(r"batch|hidden|width|dim$|units|channels|embed|neurons|filters|rank$|n_estim")
 _DEPTH = re.compile(r"layers|depth|blocks|heads|stages")
-_NOT_TUNED = re.compile(r"(^|[._-])(test|val|valid|eval|log|print|save|seed|port|workers)([._-]|$)")
+_NOT_TUNED = re.compile(
+    r"(^|[._-])(test|val|valid|eval|log|print|save|seed|port|workers|iters|iterations|epochs|"
+    r"interval|min_lr)([._-]|$)"
+)
 #: Above a half these are shares, too, such as `gae_lambda`.
 _SHARE_IF_LARGE = re.compile(r"lambda|alpha")
 _FACTOR = 10

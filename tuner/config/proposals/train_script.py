@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.config.proposals.other_options import other_options
+from tuner.config.proposals.printed_lines import PrintedResult, result_of
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
 from tuner.config.proposals.ranges import Option, propose_range
 from tuner.errors import ConfigError
 
 _OUTPUT_FOLDER = re.compile(
     r"(out(put)?s?|work(ing)?|save|logs?|results?|checkpoints?|ckpts?|runs?)_?(dir|folder)"
+)
+_OTHER_SOURCES = (
+    "Give a W&B sweep or the YAML file of a configuration, or write an empty study file: tuner init"
 )
 _FOLDER_OF_TRIAL = "checkpoint_dir"
 
@@ -60,22 +64,57 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
     found = found or [_argument(each.flags, each.keywords) for each in other_options(tree)]
     arguments = list({each.flag: each for each in found}.values())
     if not arguments:
-        problem = (
-            "has no option of argparse, click, typer or of a parsed dataclass. Give a W&B sweep or "
-            "the YAML file of a configuration, or write an empty study file: tuner init"
-        )
-        raise ConfigError(problem, file=str(script))
+        raise ConfigError(_without_options(tree), file=str(script))
     ranges = {each.option.name: propose_range(each.option) for each in arguments}
     searched = [each for each in arguments if ranges[each.option.name] and not each.is_switch]
     folders = [each for each in arguments if _is_output_folder(each)]
     words = [f"{literal(each.flag)}={place(each.option.name)}" for each in searched]
     words += [f"{literal(each.flag)}={place(_FOLDER_OF_TRIAL)}" for each in folders]
+    result = result_of(tree)
+    words += [literal(word) for word in (result.words if result else ())]
     return Proposal(
         study=study_name(script.stem),
         source=str(script),
         command=("python", literal(program), *words),
         space={each.option.name: ranges[each.option.name] for each in searched},
-        notes=tuple(_notes(arguments, searched, folders)),
+        objectives={result.name: result.direction} if result else {"value": "minimize"},
+        pattern=result.pattern if result else "",
+        notes=(_note_on_result(result, script), *_notes(arguments, searched, folders)),
+    )
+
+
+def _note_on_result(result: PrintedResult | None, script: Path) -> str:
+    if result is None:
+        return (
+            "Let the program print its result as a line of JSON, such as "
+            '{"step": 3, "value": 0.71}, or set trial.metrics.pattern, and name it in objectives.'
+        )
+    place = f"line {result.line} of {script}" if result.line else "the lines of Trainer"
+    return (
+        f"trial.metrics.pattern reads {place}. Check that it is the number to {result.direction}."
+    )
+
+
+def _without_options(tree: ast.Module) -> str:
+    """Constants cannot be set from outside; `tuner.current` makes them parameters."""
+    constants = {
+        node.targets[0].id: (node.lineno, node.value.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+        and propose_range(Option(name=node.targets[0].id, default=node.value.value))
+    }
+    problem = "has no option of argparse, click, typer or of a parsed dataclass"
+    if not constants:
+        return f"{problem}. {_OTHER_SOURCES}"
+    name, (line, value) = next(iter(constants.items()))
+    defaults = "{" + ", ".join(f'"{key}": {default!r}' for key, (_, default) in constants.items())
+    return (
+        f"{problem}, so that the tuner cannot set its constants, such as {name} in line {line}. "
+        f"Write at its top: import tuner; trial = tuner.current(defaults={defaults}}}), and "
+        f"{name} = trial.params.{name} in place of {name} = {value!r}. Then write a study file "
+        "with them in search_space: tuner init"
     )
 
 
@@ -131,11 +170,7 @@ def _is_output_folder(argument: _Argument) -> bool:
 def _notes(
     arguments: list[_Argument], searched: list[_Argument], folders: list[_Argument]
 ) -> Iterator[str]:
-    yield (
-        "The ranges are guesses around the defaults. Let the program print its result as a line "
-        'of JSON, such as {"step": 3, "value": 0.71}, or set trial.metrics.pattern, and name it '
-        "in objectives."
-    )
+    yield "The ranges are guesses around the defaults."
     if folders:
         flags = ", ".join(each.flag for each in folders)
         yield f"{flags}: a folder of its own for each trial, so that trials do not overwrite files."

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
+from tuner.config.notation.metric_pattern import expand
 from tuner.config.proposals.train_script import propose_from_script
 
 CLICK = """
@@ -65,6 +67,26 @@ class Args:
 
 args = tyro.cli(Args)
 """
+#: In the shape of nanoGPT's train.py and configurator.py.
+CONFIGURATOR = """
+import os
+out_dir = "out"
+batch_size = 12
+learning_rate = 1e-3  # max learning rate
+max_iters = 600000
+lr_decay_iters = 600000
+compile = True
+config_keys = [k for k, v in globals().items() if not k.startswith("_")]
+exec(open("configurator.py").read())
+hidden = 64
+"""
+TRAINING_ARGUMENTS = """
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+(training_args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+if training_args.do_train:
+    Trainer(args=training_args).train()
+"""
 RATE = {"type": "float", "low": 0.0001, "high": 0.01, "log": True}
 
 
@@ -101,3 +123,33 @@ def test_dataclass_that_nothing_parses_has_no_options() -> None:
     text = HUGGING_FACE.replace("HfArgumentParser", "Trainer")
     with pytest.raises(Exception, match="has no option of argparse, click, typer"):
         propose_from_script(ast.parse(text), Path("train.py"), "train.py")
+
+
+def test_constants_that_a_configurator_replaces_are_options() -> None:
+    proposal = propose_from_script(ast.parse(CONFIGURATOR), Path("train.py"), "train.py")
+    assert proposal.command[2:] == (
+        "--batch_size={batch_size}",
+        "--learning_rate={learning_rate}",
+        "--out_dir={checkpoint_dir}",
+    )
+    assert proposal.space["learning_rate"] == RATE
+
+
+def test_training_arguments_of_transformers_are_options_and_evaluate() -> None:
+    proposal = propose_from_script(ast.parse(TRAINING_ARGUMENTS), Path("train.py"), "train.py")
+    assert proposal.command[2:] == (
+        "--learning_rate={learning_rate}",
+        "--weight_decay={weight_decay}",
+        "--per_device_train_batch_size={per_device_train_batch_size}",
+        "--output_dir={checkpoint_dir}",
+        "--eval_strategy=epoch",
+        "--do_train",
+    )
+    assert proposal.objectives == {"eval_loss": "minimize"}
+    for line in (
+        "{'eval_loss': 0.6924, 'eval_accuracy': 0.71, 'eval_runtime': 0.05, 'epoch': 2.0}",
+        "{'eval_loss': '0.6924', 'eval_accuracy': '0.71', 'eval_runtime': '0.05', 'epoch': '2'}",
+    ):
+        found = re.search(expand(proposal.pattern), line)
+        assert found is not None
+        assert (float(found["eval_loss"]), float(found["step"])) == (0.6924, 2)

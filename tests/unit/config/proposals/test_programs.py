@@ -107,8 +107,8 @@ def test_each_trial_has_an_output_folder_of_its_own(tmp_path: Path) -> None:
     )
     proposal = propose(tmp_path / "train.py", tmp_path)
     assert proposal.command[3:] == ("--work-dir={checkpoint_dir}", "--output_dir={checkpoint_dir}")
-    assert "--work-dir, --output_dir: a folder of its own for each trial" in proposal.notes[1]
-    assert "--data-dir (data), --log-interval (10)" in proposal.notes[2]
+    assert "--work-dir, --output_dir: a folder of its own for each trial" in proposal.notes[2]
+    assert "--data-dir (data), --log-interval (10)" in proposal.notes[3]
     assert "required" not in "".join(proposal.notes)
 
 
@@ -145,6 +145,7 @@ def test_range_contains_the_default(option: Option, expected: tuple[float, float
     [
         Option(name="epochs", default=10),
         Option(name="num_iterations", default=0),
+        Option(name="lr_decay_iters", default=600000),
         Option(name="problem_size", default=0),
         Option(name="seed", default=1),
         Option(name="lr", default=True),
@@ -163,7 +164,13 @@ def test_option_without_a_range_is_not_searched(option: Option) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("print(1)", "has no option of argparse"),
+        ("print(1)", "has no option of argparse.*write an empty study file: tuner init"),
+        (
+            "lr = 0.1\nseed = 3\nwidth = 64\nprint(1)",
+            r"cannot set its constants, such as lr in line 1. Write at its top: import tuner; "
+            r'trial = tuner.current\(defaults=\{"lr": 0.1, "width": 64\}\), and '
+            "lr = trial.params.lr in place of lr = 0.1.",
+        ),
         ("def f(:", "line 1: is not valid Python"),
         ("x = 1\0", "cannot be read as Python|is not valid Python"),
     ],

@@ -53,7 +53,7 @@ def said_last(ending: Ending) -> str:
     if not lines:
         return ending.outcome.value.replace("_", " ")
     if ending.cause is Cause.NO_RESULT:
-        return lines[min(1, len(lines) - 1)]
+        return lines[min(1, len(lines) - 1)].removesuffix(" The last ones:")
     if ending.cause is Cause.EXIT_CODE and ENDED_ITSELF in lines:
         return lines[0]
     return lines[-1]
