@@ -85,6 +85,7 @@ HATCHINGS: Mapping[IdleCause, Hatching] = {
     IdleCause.STARTING: Hatching(colour=_PLAIN, shape="/"),
     IdleCause.CLEARING: Hatching(colour=_PLAIN, shape="\\"),
     IdleCause.TAKEN: Hatching(colour=_PLAIN, shape="x"),
+    IdleCause.SHARED: Hatching(colour=_PLAIN, shape="+"),
     IdleCause.PAUSED: Hatching(colour=_PLAIN, shape="|"),
     IdleCause.NOTHING_LEFT: Hatching(colour=_PLAIN, shape="."),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tuner.actions.kept_settings import file_values
 from tuner.config.error_text import to_mistakes
+from tuner.config.rules import check_priority
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.confirm import confirmation_of
 from tuner.devices.request import parse_device_request
@@ -220,7 +221,7 @@ def read_limits(pairs: Sequence[str]) -> dict[str, Json]:
         if not separator:
             problem = f"is given {pair!r}, but takes KEY=VALUE, such as budget.trials=200."
             raise ConfigError(problem, key="tuner set")
-        limits[key] = _read_devices(text) if key == "devices" else _read_limit(key, text)
+        limits[key] = _READERS[key](text) if key in _READERS else _read_limit(key, text)
     return limits
 
 
@@ -237,9 +238,27 @@ def _read_devices(text: str) -> Json:
     return found
 
 
+def _read_priority(text: str) -> Json:
+    """As the study file has it."""
+    try:
+        return check_priority(read_yaml(text))
+    except YamlError as error:
+        raise ConfigError(f"is given a value that is {error}", key="priority") from error
+    except ValueError as error:
+        raise ConfigError(str(error), key="priority") from error
+
+
+_READERS: Mapping[str, Callable[[str], Json]] = {
+    "devices": _read_devices,
+    "priority": _read_priority,
+}
+
+
 def _read_limit(key: str, text: str) -> Json:
     if key not in _KEYS:
-        problem = f"can't be changed while a study runs. What can: devices, {', '.join(_KEYS)}."
+        problem = (
+            f"can't be changed while a study runs. What can: devices, priority, {', '.join(_KEYS)}."
+        )
         raise ConfigError(problem, key=key)
     name = key.removeprefix("budget.")
     try:

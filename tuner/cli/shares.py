@@ -30,7 +30,7 @@ def check(
 ) -> None:
     """Checks the rules file of this machine."""
     with Edge(False):
-        from tuner.compose.share_rules import check_file
+        from tuner.compose.sharing.rules import check_file
 
         report = check_file(file, os.environ)
         print(report.text)

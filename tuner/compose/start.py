@@ -16,6 +16,7 @@ from rich.console import Console
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.program_text import import_remarks
+from tuner.compose.sharing.devices import open_locks, open_seat, wait_for_devices
 from tuner.compose.study_plan import (
     HostDevices,
     check_study,
@@ -34,7 +35,6 @@ from tuner.config import StudyConfig
 from tuner.config.machine_checks import interpreter_line, remarks, what_is_left_to_others
 from tuner.devices.allocation.width import Devices, LearnedWidth
 from tuner.devices.device import DeviceKind
-from tuner.devices.locks import DeviceLocks
 from tuner.devices.nvidia.mps import mps_is_running
 from tuner.errors import ConfigError
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, raised_limit
@@ -78,8 +78,10 @@ def run_study(
         metrics = _serve_metrics(stack, config, console, serve_at)
         remains = Remains(files.dispatchers, partial(_say, console))
         remains.wait()
-        locks = stack.enter_context(DeviceLocks())
-        host = find_devices(config, environ, locks)
+        seat = open_seat(config, environ) if lent is None else None
+        locks = stack.enter_context(open_locks(stack, seat))
+        find = partial(find_devices, config, environ, locks)
+        host = find() if seat is None else wait_for_devices(seat, find, partial(_say, console))
         stack.callback(host.probe.close)
         _announce_devices(console, host)
         if line := _sharing_line(config, host, environ):

@@ -14,6 +14,7 @@ from optuna.pruners import BasePruner
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.import_guard import find_shadow
+from tuner.compose.sharing.devices import divided_slots, slots_limits, take_seat
 from tuner.compose.unused_calls import refuse_optimize_at_import
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import (
@@ -66,6 +67,7 @@ from tuner.launch.request import (
 )
 from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search_spaces import DefineByRunSpace
+from tuner.shares.locks import SharedLocks
 from tuner.tracking.registry import check_trackers
 
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ class HostDevices:
     probe: DeviceProbe
     #: The same where they are GPUs.
     gpus: NvmlProbe | None
+    #: How many the study may have at a time; None for any number.
+    max_devices: int | None = None
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -151,20 +155,32 @@ def find_devices(
         locks: Claims GPUs against other tuners of this host; None only looks.
 
     Raises:
-        DeviceError: If the devices asked for are not there or none is free.
+        DeviceError: If the devices asked for are not there.
+        NotNow: If none of them is free.
         ConfigError: If a trial wants more of them than there are.
     """
     request = _request(config, config.devices)
     gpus = None if isinstance(request, CpuSlots) else _open_gpus(environ)
+    limits = _limits(config)
+    slots = None
+    if isinstance(locks, SharedLocks):
+        slots = divided_slots(request, gpus, locks.seat)
+        if slots is not None:
+            request, limits = AutoDevices(), slots_limits(request, slots)
+        take_seat(locks.seat, request, slots or gpus, limits)
     try:
-        selection = select_devices(request, gpus=gpus, limits=_limits(config), locks=locks)
+        selection = select_devices(request, gpus=slots or gpus, limits=limits, locks=locks)
     except DeviceError as error:
-        raise DeviceError(f"{config.file}: {error}") from error
+        if gpus is not None:
+            gpus.close()
+        raise type(error)(f"{config.file}: {error}") from error
+    if isinstance(locks, SharedLocks):
+        locks.seat.look()  # Others see what it has taken.
     if gpus is not None and selection.devices[0].kind is DeviceKind.CPU:
         gpus.close()
         gpus = None
-    probe = gpus if gpus is not None else CpuProbe(len(selection.devices))
-    host = HostDevices(selection=selection, probe=probe, gpus=gpus)
+    probe = slots or gpus or CpuProbe(len(selection.devices))
+    host = HostDevices(selection=selection, probe=probe, gpus=gpus, max_devices=limits.max_devices)
     check_devices(config, host.all_devices)
     return host
 
@@ -187,13 +203,27 @@ def reselection_of(
     config: StudyConfig, host: HostDevices, environ: Mapping[str, str], locks: DeviceLocks
 ) -> Reselection:
     """What chooses other devices while the study runs."""
+    seat = locks.seat if isinstance(locks, SharedLocks) else None
+
+    def read(value: object) -> DeviceRequest:
+        request = _request(config, parse_device_request(value))
+        if seat is not None:
+            if host.gpus is None or isinstance(request, CpuSlots):
+                raise ValueError(
+                    f"is {value!r}, but on a machine that divides its devices among its users "
+                    "only GPUs can be chosen anew while a study runs."
+                )
+            take_seat(seat, request, host.gpus, _limits(config))
+        return request
+
     return Reselection(
         lambda: _open_gpus(environ),
         locks,
         _limits(config),
-        lambda value: _request(config, parse_device_request(value)),
+        read,
         partial(check_devices, config),
         host.gpus,
+        is_divided=seat is not None,
     )
 
 

@@ -62,6 +62,7 @@ from tuner.search.samplers.out_of_process.sampler import out_of_process
 from tuner.search.samplers.prior import PriorSampler
 from tuner.search.study import StudySearch
 from tuner.search_spaces import SearchSpace
+from tuner.shares.locks import SharedLocks
 from tuner.store.connection.database import Database, open_database, store_errors, watched
 from tuner.store.records.dispatchers.connections import connections_remark
 from tuner.terminal.live import LiveView
@@ -249,6 +250,7 @@ def _open_workplace(
         sampler=sampler,
         reselection=reselection,
         lent=lent,
+        seat=locks.seat if isinstance(locks, SharedLocks) else None,
     )
 
 
@@ -317,11 +319,12 @@ def _leasing(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Leas
 
 
 def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Standby | None:
-    """Only `auto` gives way to others; who names devices wants those."""
+    """Only `auto` gives way to foreign processes; to other users' shares every study does."""
     is_of_gpus = any(device.kind is not DeviceKind.CPU for device in host.devices)
-    if not is_of_gpus or not isinstance(config.devices, AutoDevices):
+    is_auto = isinstance(config.devices, AutoDevices)
+    if not isinstance(locks, SharedLocks) and not (is_of_gpus and is_auto):
         return None
-    standby = Standby(host.probe, locks, max_devices=config.max_gpus)
+    standby = Standby(host.probe, locks, max_devices=host.max_devices, minds_others=is_auto)
     for device, reason in host.selection.standby:
         standby.add(device, reason)
     return standby

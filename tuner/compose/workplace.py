@@ -39,6 +39,7 @@ from tuner.launch.protocols import StudyLauncher
 from tuner.search.defaults import sampler_of
 from tuner.search.samplers.transfer import Transferred
 from tuner.search.study import StudySearch
+from tuner.shares.seat import Seat
 from tuner.store.connection.database import Database
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatchers.silence import watch_silent
@@ -66,6 +67,8 @@ class Workplace:
     sampler: Sampler
     reselection: Reselection
     lent: Lent | None = None
+    #: None where the machine is not divided among users.
+    seat: Seat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,7 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
             reselection=workplace.reselection,
             sampler=workplace.sampler,
             folders=TrialFolders(plan.files, study.search.key),
+            seat=workplace.seat,
         )
     )
 

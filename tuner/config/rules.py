@@ -52,6 +52,17 @@ def check_study_name(name: str) -> str:
     return name
 
 
+def check_priority(value: object) -> int:
+    """Reads the priority of a study.
+
+    Raises:
+        ValueError: If it is none; to be read after the key.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
+        raise ValueError(f"is {value!r}, but must be a whole number from 0 to 100.")
+    return value
+
+
 def positive_number(value: object) -> int | float:
     """A finite number above 0."""
     if not is_number(value) or not math.isfinite(value) or value <= 0:

@@ -218,6 +218,17 @@ class StudyConfig(Model):
         description="Number of GPUs that the study uses at a time. The others stay free.",
         examples=[4],
     )
+    priority: Annotated[
+        int,
+        PlainValidator(rules.check_priority),
+        WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 100}),
+    ] = Field(
+        default=50,
+        description="Priority among your own studies, 0 to 100, on a machine whose devices are "
+        "divided among users (`/etc/tuner/shares.yaml`) and in your queue. A study with a higher "
+        "priority gets devices first.",
+        examples=[80],
+    )
     budget: BudgetConfig = Field(
         default_factory=BudgetConfig,
         description="Limits of the study. The first one that is reached ends it. Default: no "

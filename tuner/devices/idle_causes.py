@@ -23,6 +23,8 @@ class IdleCause(Enum):
     #: A trial waits for more devices than are free.
     GATHERING = "gathering"
     TAKEN = "taken"
+    #: By the rules of the machine another user has it, or is to have it.
+    SHARED = "shared"
     PAUSED = "paused"
     QUARANTINED = "quarantined"
     #: The budget is reached, the space is searched, or somebody ends the study.
@@ -41,6 +43,7 @@ CAUSE_WORDS: Mapping[IdleCause, str] = {
     IdleCause.CLEARING: "waiting for memory",
     IdleCause.GATHERING: "gathering for a wide trial",
     IdleCause.TAKEN: "used by other processes",
+    IdleCause.SHARED: "share of another user",
     IdleCause.PAUSED: "paused",
     IdleCause.QUARANTINED: "quarantined",
     IdleCause.NOTHING_LEFT: "nothing left to do",

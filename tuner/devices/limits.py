@@ -19,6 +19,8 @@ class GpuLimits:
     min_memory_bytes: int | None = None
     #: `max_gpus`.
     max_devices: int | None = None
+    #: What sets it, for people.
+    maximum_key: str = "max_gpus"
 
     @property
     def demands(self) -> str:

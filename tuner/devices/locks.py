@@ -41,22 +41,25 @@ def default_lock_folder() -> Path:
 
 
 class DeviceLocks:
-    """The GPUs and MIG slices that this process has claimed. CPU slots are not locked.
+    """The GPUs and MIG slices that this process has claimed.
 
     Args:
         folder: Where the lock files are; made where it is missing.
+        locks_cpu: Whether CPU slots are locked, too: these are each study's own unless a machine
+            divides them among its users.
 
     Raises:
         DeviceError: If the folder cannot be used. Also raised by `acquire`.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, locks_cpu: bool = False) -> None:
         self._folder = default_lock_folder() if folder is None else folder
+        self._locks_cpu = locks_cpu
         self._held: dict[DeviceId, int] = {}
 
     def acquire(self, device: Device) -> bool:
         """Claims a device; False where another tuner has it, True also where we do already."""
-        if device.kind is DeviceKind.CPU or device.id in self._held:
+        if self.has(device):
             return True
         try:
             lock = _lock(self._folder, _file_name(device))
@@ -68,6 +71,10 @@ class DeviceLocks:
         if lock is not None:
             self._held[device.id] = lock
         return lock is not None
+
+    def has(self, device: Device) -> bool:
+        """Whether this process has claimed a device, or needs no claim on it."""
+        return device.id in self._held or (device.kind is DeviceKind.CPU and not self._locks_cpu)
 
     def owner_pid(self, device: Device) -> int | None:
         """The living process that claimed a device last, ours too; None where there is none.
@@ -172,7 +179,7 @@ def _open(folder: Path, name: str) -> int:
     way. A file of another user in a sticky folder may be opened, but not with O_CREAT (Linux,
     fs.protected_regular), so creating is a step of its own.
     """
-    _make_folder(folder)
+    make_lock_folder(folder)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with suppress(FileExistsError):
@@ -189,7 +196,8 @@ def _create(name: str, folder_fd: int) -> int:
     return lock
 
 
-def _make_folder(folder: Path) -> None:
+def make_lock_folder(folder: Path) -> None:
+    """Makes the folder that all users of a host share, where it is missing."""
     with suppress(FileExistsError):
         folder.mkdir()
         folder.chmod(0o1777)

@@ -34,6 +34,7 @@ class Reselection:
         read: Reads what `devices` of a study file says; raises ValueError where that is wrong.
         check: Raises where trials of the study do not fit on devices.
         gpus: Those that are open already.
+        is_divided: Whether other users of the machine have a right to devices, also to named ones.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class Reselection:
         read: Callable[[object], DeviceRequest],
         check: Callable[[Sequence[Device]], None],
         gpus: GpuProbe | None = None,
+        *,
+        is_divided: bool = False,
     ) -> None:
         self._open_gpus = open_gpus
         self._locks = locks
@@ -51,6 +54,7 @@ class Reselection:
         self._read = read
         self._check = check
         self._gpus = gpus
+        self._is_divided = is_divided
 
     def choose(self, value: object, own: Collection[Device]) -> Reselected:
         """Finds the devices that somebody asks for, and claims those that are not claimed yet.
@@ -96,9 +100,15 @@ class Reselection:
             self._gpus.close()
 
     def _standby(self, request: DeviceRequest, selection: Selection) -> Standby | None:
-        if not isinstance(request, AutoDevices) or self._gpus is None:
+        is_auto = isinstance(request, AutoDevices)
+        if not (is_auto or self._is_divided) or self._gpus is None:
             return None
-        standby = Standby(self._gpus, self._locks, max_devices=self._limits.max_devices)
+        standby = Standby(
+            self._gpus,
+            self._locks,
+            max_devices=self._limits.max_devices,
+            minds_others=is_auto,
+        )
         for device, reason in selection.standby:
             standby.add(device, reason)
         return standby

@@ -23,6 +23,10 @@ _NO_LIMITS = GpuLimits()
 _USE_CPU = "use the CPU with `devices: cpu:4`"
 
 
+class NotNow(DeviceError):
+    """A device is somebody else's at the moment; the text says whose, to be read after its name."""
+
+
 class GpuProbe(DeviceProbe, Protocol):
     """A probe of GPUs that can say why some of them are not seen."""
 
@@ -39,7 +43,11 @@ class Locks(Protocol):
     """Claims on devices against other tuners on this host."""
 
     def acquire(self, device: Device) -> bool:
-        """Claims a device; False where another tuner has it."""
+        """Claims a device; False where another tuner has it.
+
+        Raises:
+            NotNow: If it is another user's share.
+        """
 
     def release(self, device: Device) -> None:
         """Gives a claim back; nothing where it is not ours."""
@@ -73,7 +81,8 @@ class Selection:
     def standby(self) -> tuple[tuple[Device, str], ...]:
         """Devices that the study may get later, each with what is against it at the moment.
 
-        Only under `auto`: who names devices, or wants all, has said which.
+        Only under `auto`, or where the machine is divided among its users: else who names devices,
+        or wants all, has said which.
         """
         return tuple((one.device, one.for_now) for one in self.left_out if one.for_now is not None)
 
@@ -146,7 +155,7 @@ class _Chooser:
             else:
                 devices.append(device)
         if not devices:
-            raise DeviceError(_nothing_free([one for one in left_out if self._suits(one.device)]))
+            raise NotNow(_nothing_free([one for one in left_out if self._suits(one.device)]))
         return Selection(devices=tuple(devices), left_out=tuple(left_out), warnings=self._problems)
 
     def all(self) -> Selection:
@@ -193,13 +202,15 @@ class _Chooser:
             return _for_now(device, self._maximum)
         try:
             why = self._use(device) or self._other_tuner(device)
+        except NotNow as error:
+            return _for_now(device, str(error))
         except DeviceError as error:
             return LeftOut(device=device, reason=f"{device.label} is left out: {error}")
         return _for_now(device, why) if why else None
 
     @property
     def _maximum(self) -> str:
-        return f"max_gpus is {self.limits.max_devices}"
+        return f"{self.limits.maximum_key} is {self.limits.max_devices}"
 
     def _take(self, devices: tuple[Device, ...]) -> Selection:
         """Takes those of the devices asked for that the study may have."""
@@ -211,24 +222,36 @@ class _Chooser:
             for device in devices
             if device not in chosen
         )
-        return replace(self._claim(chosen), left_out=left_out)
+        claimed = self._claim(chosen)
+        return replace(claimed, left_out=(*claimed.left_out, *left_out))
 
     def _claim(self, devices: tuple[Device, ...]) -> Selection:
         """Takes devices that were asked for by name, also busy ones."""
         uses = [(device, self._use(device)) for device in devices]
+        shared_out: list[LeftOut] = []
         for device in devices:
-            other = self._other_tuner(device)
+            try:
+                other = self._other_tuner(device)
+            except NotNow as error:
+                shared_out.append(_for_now(device, str(error)))
+                continue
             if other is not None:
                 raise DeviceError(
                     f"{device.label} ({device.id}) is not free: {other}. "
                     "Wait until it ends, or name other devices."
                 )
+        if len(shared_out) == len(devices):
+            raise NotNow(" ".join(one.reason for one in shared_out))
+        left = [one.device for one in shared_out]
+        taken = tuple(device for device in devices if device not in left)
         warnings = tuple(
             f"{device.label} is in use: {use}. Trials on it may be slow or run out of memory."
             for device, use in uses
-            if use is not None
+            if use is not None and device in taken
         )
-        return Selection(devices=devices, warnings=self._problems + warnings)
+        return Selection(
+            devices=taken, left_out=tuple(shared_out), warnings=self._problems + warnings
+        )
 
     def _use(self, device: Device) -> str | None:
         if self.gpus is None:
@@ -249,6 +272,13 @@ class _Chooser:
         variable = self.gpus.cuda_visible_devices
         hidden = "" if variable is None else f" CUDA_VISIBLE_DEVICES is {variable!r}."
         return f"This machine has {devices}.{hidden}{_sentences(self._problems)}"
+
+
+def meant_devices(request: DeviceRequest, devices: Sequence[Device]) -> tuple[Device, ...]:
+    """Those of a machine's GPUs that a request names; all where it names none."""
+    if not isinstance(request, NamedDevices):
+        return tuple(devices)
+    return tuple(one for one in devices if any(_is_meant(name, one) for name in request.names))
 
 
 def _is_meant(name: int | str, device: Device) -> bool:

@@ -76,6 +76,7 @@ class Dispatcher:
         self._conclusion = parts.conclusion
         self._early_stop = parts.early_stop
         self._filling = parts.filling
+        self._loans = parts.loans
         self._commands = parts.commands
         self._writer = parts.writer
 
@@ -131,6 +132,8 @@ class Dispatcher:
         self._stopping.enforce_deadlines(list(self._live.values()), now)
         for live in self._clearing.clear(now):
             self._finish(live, now)
+        if self._loans is not None:
+            self._loans.poll(now, self._live.values(), partial(self._filling.n_startable, now))
         if self._rescue.is_due(now):
             self._early_stop.look_for_file(now)
         try:

@@ -26,6 +26,7 @@ from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.device_changes import DeviceChanges
 from tuner.dispatch.supply.device_filling import DeviceFilling
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.supply.loans import Loans
 from tuner.dispatch.supply.stranded_trials import StrandedTrials
 from tuner.dispatch.supply.trial_source import TrialSource
 from tuner.dispatch.terms import Terms
@@ -45,6 +46,7 @@ from tuner.host.clock import Clock
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher
 from tuner.search.study import StudySearch
+from tuner.shares.seat import Seat
 from tuner.store.records.recorder import Recorder
 
 
@@ -68,6 +70,7 @@ class DispatcherSetup:
         reselection: Chooses other devices for `tuner set devices=`; None if they are fixed.
         sampler: Reads the telemetry of devices; None reads none.
         folders: Keeps the files of trials apart; None if trials have none.
+        seat: The place among other users' tuners; None where the machine is not divided.
     """
 
     search: StudySearch
@@ -85,6 +88,7 @@ class DispatcherSetup:
     reselection: Reselection | None = None
     sampler: Sampler | None = None
     folders: TrialFolders | None = None
+    seat: Seat | None = None
 
 
 class DispatcherParts:
@@ -112,6 +116,7 @@ class DispatcherParts:
         self.talk = self._new_talk()
         self.stopping = self._new_stopping()
         self.widening = self._new_widening() if setup.terms.widens else None
+        self.loans = self._new_loans(setup.seat) if setup.seat is not None else None
         self.settling = self._new_settling()
         self.end = self._new_end()
         self.asking = self._new_asking()
@@ -178,6 +183,16 @@ class DispatcherParts:
     def _new_widening(self) -> Widener:
         return Widener(
             search=self._setup.search,
+            leasing=self._setup.leasing,
+            stopping=self.stopping,
+            recorder=self._setup.recorder,
+            files=self._setup.plan.files,
+            say=self._say,
+        )
+
+    def _new_loans(self, seat: Seat) -> Loans:
+        return Loans(
+            seat=seat,
             leasing=self._setup.leasing,
             stopping=self.stopping,
             recorder=self._setup.recorder,
@@ -297,6 +312,7 @@ class DispatcherParts:
             end=self.end,
             telling=self.telling,
             attempts=self.attempts,
+            loans=self.loans,
         )
 
     def _new_writer(self) -> RecordWriter:

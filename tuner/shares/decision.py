@@ -212,13 +212,28 @@ class _Division:
             filling.give(number, self._kept(number, n_devices, needed))
         for number in self._by_need(counts):
             for _ in range(short[number]):
-                filling.add(number)
+                filling.add(number, self._within_limit(number, filling.got))
         order = [
             (number, device)
             for number in self._by_need(counts)
             for device in bits(filling.got[number] & ~self._held[number])
         ]
         return filling.got, order
+
+    def _within_limit(self, number: int, got: Sequence[int]) -> int:
+        """Where a user has as much as the rules allow: only what the user's other studies have."""
+        uid = self._asks[number].uid
+        most = self._census.people[uid].most_parts
+        if most is None:
+            return -1
+        own = together = 0
+        for each in self._asks_of[uid]:
+            own |= self._held[each]
+            together |= self._held[each] | got[each]
+        return own if self._size(together) >= most else -1
+
+    def _size(self, mask: int) -> int:
+        return sum(self._parts[device] for device in bits(mask))
 
     def _kept(self, number: int, n_devices: int, needed: int) -> int:
         """Of a tuner's devices the ones that it keeps: none that others need, if possible."""
@@ -371,7 +386,7 @@ class _Division:
         return found
 
     def _amount(self, numbers: Sequence[int], masks: Sequence[int]) -> int:
-        return sum(self._parts[device] for number in numbers for device in bits(masks[number]))
+        return sum(self._size(masks[number]) for number in numbers)
 
     def _standing(self, uid: int) -> Standing:
         asks = self._asks_of[uid]

@@ -39,6 +39,7 @@ _HOLD_UP = frozenset(
     {
         IdleCause.GATHERING,
         IdleCause.TAKEN,
+        IdleCause.SHARED,
         IdleCause.QUARANTINED,
         IdleCause.DATABASE,
         IdleCause.DISK_FULL,

@@ -59,6 +59,7 @@ search_space: {n: {type: int, low: 1, high: 3}, x: {type: float, low: 0, high: 1
 sampler: {name: grid, search_space: {n: [1, 2], x: [0, 0.5]}}
 devices: [0, GPU-1]
 max_gpus: 3
+priority: 70
 """
 NESTED_SAMPLER = """
 study: nested

@@ -25,7 +25,7 @@ FILE = Path("study.yaml")
 #: A mistake is of a key, of a line, or of the file as a whole.
 _PLACE = re.compile(
     r"(study|storage|objectives|trial|search_space|sampler|prior|transfer|pruner|devices"
-    r"|max_gpus|budget"
+    r"|max_gpus|priority|budget"
     r"|checkpoints|usage|track|widen|confirm|on_finish|on_best|on_failure|on_alert)\b"
     r"|unknown key |line \d+, column \d+: "
     r"|is not text in UTF-8|the file is empty|holds a |not valid YAML|is larger than "

@@ -226,3 +226,23 @@ def test_without_guarantees_nobody_loses_a_device_before_hold_is_over(
                 assert all(box.now_s - held[move.giver][each] >= 120.0 for each in move.among)
             box.look()
             box.now_s += 5.0
+
+
+@given(machines(is_wide=True), st.integers(1, 4))
+@settings(max_examples=40)
+def test_a_user_who_has_no_more_than_the_limit_never_comes_above_it(
+    machine: tuple[list[Ask], Census], most: int
+) -> None:
+    asks, census = machine
+    limited = {
+        uid: replace(person, most_parts=most * WHOLE) for uid, person in census.people.items()
+    }
+    box = Machine(n_devices=N_DEVICES, census=replace(census, people=limited, hold_s=30.0))
+    for each in asks:
+        box.ask(each)
+    for _ in range(12):
+        box.look()
+        box.now_s += 10.0
+        for uid in UIDS:
+            held = [len(box.holds[each.name]) for each in asks if each.uid == uid]
+            assert sum(held) <= most

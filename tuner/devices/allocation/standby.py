@@ -26,6 +26,7 @@ class Standby:
         probe: Reads them.
         locks: Claims them against other tuners.
         max_devices: How many devices the study may have at a time; None for any number.
+        minds_others: Whether a device that foreign processes use is left to them.
         own_pids: Processes whose use does not count. Called only where there is a use.
     """
 
@@ -35,11 +36,13 @@ class Standby:
         locks: Locks,
         *,
         max_devices: int | None = None,
+        minds_others: bool = True,
         own_pids: Callable[[], frozenset[int]] = own_process_tree,
     ) -> None:
         self._probe = probe
         self._locks = locks
         self._max_devices = max_devices
+        self._minds_others = minds_others
         self._own_pids = own_pids
         self._devices: dict[DeviceId, Device] = {}
         self._reasons: dict[DeviceId, str] = {}
@@ -105,6 +108,6 @@ class Standby:
 
     def _use(self, device: Device) -> str | None:
         status = self._probe.status(device)
-        if use_by_others(status) is None:
+        if not self._minds_others or use_by_others(status) is None:
             return None
         return use_by_others(status, own_pids=self._own_pids())

@@ -45,6 +45,13 @@ class CpuProbe:
         """Nothing to let go."""
 
 
+class DividedSlots(CpuProbe):
+    """All CPU slots of a machine that divides them among its users; chosen like GPUs."""
+
+    cuda_visible_devices: str | None = None
+    problems: tuple[str, ...] = ()
+
+
 def usable_cores(
     cgroup_root: Path = Path("/sys/fs/cgroup"), own_cgroups: Path = Path("/proc/self/cgroup")
 ) -> int:

@@ -124,6 +124,8 @@ class LiveAttempt:
     is_wait_noted: bool = False
     #: As many devices shall the trial have from the next attempt on, for which this one ends.
     widens_to: int | None = None
+    #: Until then its processes are gone (monotonic), whatever grace they have otherwise.
+    killed_by_s: float | None = None
 
     def tell(self, action: Action, reason: str) -> None:
         """Takes in what it is to be told; an end that was told before is not taken back."""

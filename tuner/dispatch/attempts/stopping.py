@@ -79,6 +79,31 @@ class AttemptStop:
         self.tell(live, now, reason=reason)
         live.widens_to = n_devices
 
+    def request_return(
+        self,
+        live: LiveAttempt,
+        now: Instant,
+        reason: str,
+        *,
+        grace_s: float,
+        n_devices: int | None = None,
+    ) -> None:
+        """Asks an attempt to save and end, since its devices are another user's.
+
+        Args:
+            live: The attempt.
+            now: The present.
+            reason: For people.
+            grace_s: Its processes are gone by then.
+            n_devices: With how many devices its trial continues at once; None where it waits.
+        """
+        if live.stop_cause is None and live.finished is None:
+            self.tell(live, now, reason=reason)
+            live.widens_to = n_devices
+            live.killed_by_s = now.monotonic_s + grace_s
+            last_s = min(self._terms.stop_grace_s, grace_s / 2)
+            live.wait_for(Step.TERMINATE, live.killed_by_s - last_s)
+
     def kill(self, live: LiveAttempt, now: Instant) -> None:
         """Ends an attempt at once."""
         self.tell(live, now)
@@ -117,4 +142,7 @@ class AttemptStop:
             move(self._recorder, live, AttemptState.STOPPING, now)
         live.is_signalled = True
         self._launcher.terminate(live.attempt.id)
-        live.wait_for(Step.KILL, now.monotonic_s + live.grace_s(self._terms.stop_grace_s))
+        kill_at_s = now.monotonic_s + live.grace_s(self._terms.stop_grace_s)
+        if live.killed_by_s is not None:
+            kill_at_s = max(now.monotonic_s, min(kill_at_s, live.killed_by_s))
+        live.wait_for(Step.KILL, kill_at_s)

@@ -24,6 +24,9 @@ from tuner.dispatch.upkeep.disk_space import Room
 from tuner.host.clock import Clock, Instant
 from tuner.search.study import StudySearch
 
+#: More trials than any machine has devices.
+_MANY = 4096
+
 
 class DeviceFilling:
     """Starts trials on the devices that are free.
@@ -106,6 +109,20 @@ class DeviceFilling:
         for note in self._leasing.supply.notes:
             self._telling.say(note)
         self._leasing.supply.notes.clear()
+
+    def n_startable(self, now: Instant) -> int:
+        """How many trials could start now if there were devices for them, some waiting included."""
+        if not self._may_start(now):
+            return 0
+        n_waiting = self._leasing.n_waiting + self._search.counts.n_waiting
+        is_open = not self._end.why_no_more(now, is_new_trial=True)
+        # What was found out while devices were free is out of date once there are none at all.
+        if not is_open or (self._asking.found_nothing and self._leasing.pool.leases):
+            return n_waiting
+        n_trials = self._spending.budget.trials
+        if n_trials is None:
+            return _MANY
+        return n_waiting + max(0, n_trials - self._search.counts.n_begun)
 
     def _grant_devices(self, now: Instant) -> None:
         while self._leasing.may_have_room and self._may_start(now):

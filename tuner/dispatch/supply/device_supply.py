@@ -15,6 +15,8 @@ from tuner.devices.packing.learned import Sharing
 from tuner.devices.reselection import Reselected
 
 _LOOK_EVERY_S = 5.0
+#: Where users share the machine, a device of theirs must not stand idle for longer than a second.
+_LOOK_AT_SHARES_EVERY_S = 0.5
 
 
 class DeviceSupply:
@@ -46,6 +48,8 @@ class DeviceSupply:
         self._looked_at_s = self._now_s = 0.0
         #: Dropped, with attempts on them; called when the last attempt has released the device.
         self._leaving: dict[DeviceId, Callable[[], None]] = {}
+        #: Devices that are another user's share, with whose; None where nobody shares.
+        self._shares: Mapping[DeviceId, str] | None = None
         #: Messages for the user; whoever shows them clears the list.
         self.notes: list[str] = []
 
@@ -154,6 +158,41 @@ class DeviceSupply:
         if self._sharing is not None:
             self._sharing.add(device)
 
+    # -- shares of other users ---------------------------------------------------------------
+
+    @property
+    def standby_devices(self) -> tuple[Device, ...]:
+        """Devices that the study may have and has not at the moment."""
+        return self._standby.devices if self._standby else ()
+
+    def is_apart(self, device: Device) -> bool:
+        """Whether a device looks broken and waits for a test."""
+        return self._quarantine.holds(device)
+
+    def reserve(self, device: Device) -> None:
+        """No trial starts on a device any more, because it is given back."""
+        self.pool.set_aside(device)
+
+    def lend(self, device: Device, reason: str) -> None:
+        """A device is another user's from now on; nothing of the study is on it.
+
+        Args:
+            device: One that was reserved.
+            reason: Why, for people.
+        """
+        if self._standby is not None and device in self.pool.devices:
+            self._standby.add(device, reason)
+
+    def keep(self, device: Device) -> None:
+        """A device that was reserved need not be given back."""
+        if device in self.pool.devices and not self._quarantine.holds(device):
+            self.pool.restore(device)
+
+    def note_shares(self, shares: Mapping[DeviceId, str]) -> None:
+        """Which devices other users have by the rules of the machine, and why."""
+        self._shares = shares
+        self._looked_at_s = -_LOOK_EVERY_S
+
     def is_taken(self, device: Device) -> bool:
         """Whether another user has begun to use a device; if so, takes it out of the pool."""
         reason = self._standby.is_taken(device) if self._standby else None
@@ -166,7 +205,8 @@ class DeviceSupply:
 
     def _take_up(self, now_s: float) -> None:
         """Looks, now and then, whether devices that others used are free."""
-        if self._standby is None or now_s - self._looked_at_s < _LOOK_EVERY_S:
+        every_s = _LOOK_EVERY_S if self._shares is None else _LOOK_AT_SHARES_EVERY_S
+        if self._standby is None or now_s - self._looked_at_s < every_s:
             return
         self._looked_at_s = now_s
         n_held = len(self.pool.devices) - len(self.pool.aside)
@@ -182,7 +222,7 @@ class DeviceSupply:
         """Devices of the study that others use now, by label, with who does."""
         if self._standby is None:
             return {}
-        reasons = self._standby.reasons
+        reasons = {**self._standby.reasons, **(self._shares or {})}
         return {device.label: reasons[device.id] for device in self._standby.devices}
 
     @property
@@ -194,6 +234,9 @@ class DeviceSupply:
         found |= dict.fromkeys((device.id for device in apart), IdleCause.QUARANTINED)
         taken = self._standby.devices if self._standby else ()
         found |= dict.fromkeys((device.id for device in taken), IdleCause.TAKEN)
+        if self._shares:
+            shared = (device.id for device in taken if device.id in self._shares)
+            found |= dict.fromkeys(shared, IdleCause.SHARED)
         return found | dict.fromkeys(self.watch.lost, IdleCause.LOST)
 
     def withdraw_lost(self) -> None:

@@ -127,6 +127,20 @@ class Leasing:
         return wider(self._rule, self._widths, n_devices)
 
     @property
+    def n_devices_at_least(self) -> int:
+        """The devices of the narrowest trial."""
+        return min(map(n_devices_of, self._widths), default=1)
+
+    def narrowed_to(self, candidate: Candidate, n_devices: int) -> int | None:
+        """With how many of so many devices a widened trial goes on; None where with none."""
+        n = n_devices_of(self._width_of(replace(candidate, n_devices=None)))
+        if n > n_devices:
+            return None
+        while (more := self.wider(n)) is not None and more <= n_devices:
+            n = more
+        return n
+
+    @property
     def owes_devices(self) -> bool:
         """Whether a trial waits that was ended for a wider attempt."""
         return any(each.n_devices is not None for each in self._line)

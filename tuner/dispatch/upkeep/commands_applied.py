@@ -13,6 +13,7 @@ from tuner.dispatch.study_end import StopCause, StudyEnd
 from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.device_changes import DeviceChanges, Refused
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.dispatch.supply.loans import Loans
 from tuner.dispatch.upkeep.commands import Orders, changed, refusal_text, told
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.peers import Others
@@ -37,6 +38,7 @@ class CommandsApplied:
         end: Whether the study is stopping already.
         telling: Tells people.
         attempts: The attempts that hold devices.
+        loans: Knows the study's priority among its user's; None where the machine is not divided.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class CommandsApplied:
         end: StudyEnd,
         telling: NoticeQueue,
         attempts: AttemptTable,
+        loans: Loans | None,
     ) -> None:
         self._orders = orders
         self._recorder = recorder
@@ -67,6 +70,7 @@ class CommandsApplied:
         self._end = end
         self._say = telling.say
         self._attempts = attempts
+        self._loans = loans
 
     def poll(self, now: Instant) -> None:
         """Applies the commands that have arrived, when a look is due.
@@ -102,6 +106,7 @@ class CommandsApplied:
                 self._spending.budget = budget = changed(self._spending.budget, command)
                 self._recorder.allow(budget)
                 self._others.count_devices(budget.counts_devices)
+                self._set_priority(command)
             case Order.PAUSE:
                 self._end.put_back_waiting()
             case Order.RESUME | Order.RETRY:
@@ -120,6 +125,11 @@ class CommandsApplied:
         self._usage.look_at(list(dict.fromkeys([*self._leasing.supply.devices, *held])))
         self._recorder.beat(now.utc, self._leasing.supply.devices)
         return done
+
+    def _set_priority(self, command: Command) -> None:
+        priority = command.arguments.get("priority")
+        if isinstance(priority, int) and self._loans is not None:
+            self._loans.set_priority(priority)
 
     def _stop_trial(self, now: Instant, command: Command) -> None:
         for live in self._attempts.active:

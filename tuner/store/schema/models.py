@@ -23,7 +23,7 @@ from tuner.store.schema.column_types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0009"
+SCHEMA_REVISION = "0010"
 VERSION_TABLE = "tuner_alembic_version"
 
 #: Small rows with a key of several parts: SQLite needs no second tree to find them.

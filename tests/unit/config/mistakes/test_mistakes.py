@@ -66,10 +66,20 @@ KEYS = [
         id="far-key",
     ),
     pytest.param(
+        SMALL + "priority: 101",
+        "priority is 101, but must be a whole number from 0 to 100.",
+        id="priority-too-high",
+    ),
+    pytest.param(
+        SMALL + "priority: high",
+        "priority is 'high', but must be a whole number from 0 to 100.",
+        id="priority-in-words",
+    ),
+    pytest.param(
         SMALL + "path: x",
         "unknown key 'path'. Known keys: study, storage, objectives, trial, search_space, "
-        "sampler, prior, transfer, pruner, devices, max_gpus, budget, on_finish, on_best, "
-        "on_failure, on_alert, track, checkpoints, usage, widen, confirm, engine.",
+        "sampler, prior, transfer, pruner, devices, max_gpus, priority, budget, on_finish, "
+        "on_best, on_failure, on_alert, track, checkpoints, usage, widen, confirm, engine.",
         id="name-of-a-property",
     ),
     pytest.param(

@@ -1,0 +1,1 @@
+"""A machine that is divided among its users: its rules, and a study's devices there."""

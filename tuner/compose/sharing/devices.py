@@ -1,0 +1,139 @@
+"""A study's start on a machine whose devices are divided among its users."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from typing import TypeVar
+
+from tuner.config import StudyConfig
+from tuner.config.sections.resources import possible_widths
+from tuner.devices.allocation.width import ONE, FixedWidth, n_devices_of
+from tuner.devices.cpu_slots.probe import CpuProbe, DividedSlots
+from tuner.devices.device import Device
+from tuner.devices.limits import GpuLimits
+from tuner.devices.locks import DeviceLocks
+from tuner.devices.occupancy import use_by_others
+from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest
+from tuner.devices.selection import GpuProbe, NotNow, meant_devices
+from tuner.errors import DeviceError
+from tuner.shares.locks import SharedLocks
+from tuner.shares.rules import read_rules, rules_file
+from tuner.shares.rules_watch import RulesWatch
+from tuner.shares.seat import Seat
+
+T = TypeVar("T")
+_LOOK_EVERY_S = 0.5
+
+
+def open_seat(config: StudyConfig, environ: Mapping[str, str]) -> Seat | None:
+    """The study's place among the tuners of this machine; None where nothing is divided.
+
+    Raises:
+        ConfigError: If the machine's rules are wrong.
+        DeviceError: If the folder of claims cannot be used.
+    """
+    path = rules_file(environ)
+    rules = None if path is None else read_rules(path)
+    if path is None or rules is None:
+        return None
+    is_of_slots = isinstance(config.devices, CpuSlots) or _wants_cpus(config)
+    if is_of_slots and rules.cpu_slots is None:
+        return None
+    resources = config.trial.resources
+    rule = resources.rule if resources else FixedWidth(width=ONE)
+    unit = min(map(n_devices_of, possible_widths(rule, config.search_space)), default=1)
+    return Seat(RulesWatch(path, rules), unit=unit, priority=config.priority)
+
+
+def _wants_cpus(config: StudyConfig) -> bool:
+    resources = config.trial.resources
+    return resources is not None and resources.cpus is not None
+
+
+def open_locks(stack: ExitStack, seat: Seat | None) -> DeviceLocks:
+    """Locks that heed the shares of other users, where there are such."""
+    if seat is None:
+        return DeviceLocks()
+    stack.callback(seat.close)
+    return SharedLocks(seat)
+
+
+def divided_slots(request: DeviceRequest, gpus: GpuProbe | None, seat: Seat) -> DividedSlots | None:
+    """All CPU slots of the machine, where the study wants some and they are divided."""
+    n_slots = seat.rules.cpu_slots
+    has_gpus = gpus is not None and bool(gpus.devices())
+    is_of_slots = isinstance(request, CpuSlots) or (
+        isinstance(request, AutoDevices) and not has_gpus
+    )
+    return DividedSlots(n_slots) if is_of_slots and n_slots is not None else None
+
+
+def slots_limits(request: DeviceRequest, slots: DividedSlots) -> GpuLimits:
+    """How many of a machine's slots a study may have: as many as it would have without shares."""
+    own = request.n_slots if isinstance(request, CpuSlots) else len(CpuProbe().devices())
+    most = min(own, len(slots.devices()))
+    return GpuLimits(max_devices=most, maximum_key="the study's number of slots")
+
+
+def take_seat(
+    seat: Seat, request: DeviceRequest, probe: GpuProbe | None, limits: GpuLimits
+) -> None:
+    """Claims all devices that suit a study, and decides which it may have now.
+
+    Raises:
+        DeviceError: If the claim cannot be written.
+    """
+    if probe is None:
+        return
+    suited = [
+        device
+        for device in meant_devices(request, probe.devices())
+        if limits.refusal(device) is None
+    ]
+    minds = isinstance(request, AutoDevices)
+    seat.offer(suited, partial(_is_foreign, probe) if minds else None, most=limits.max_devices)
+    seat.look()
+
+
+def _is_foreign(probe: GpuProbe, device: Device) -> bool:
+    try:
+        return use_by_others(probe.status(device)) is not None
+    except DeviceError:
+        return True
+
+
+def wait_for_devices(
+    seat: Seat,
+    find: Callable[[], T],
+    say: Callable[[str], None],
+    pause: Callable[[float], None] = time.sleep,
+) -> T:
+    """Finds devices, and waits while all of them are shares of other users.
+
+    Args:
+        seat: The place of this tuner.
+        find: Finds devices; raises `NotNow` while there are none.
+        say: Tells people whom they wait for.
+        pause: Waits so many seconds.
+    """
+    said = ""
+    while True:
+        try:
+            return find()
+        except NotNow as error:
+            waits_for = seat.waits_for
+            text = (
+                f"No device is free for this study: {waits_for}. It starts when one is."
+                if waits_for
+                else f"{error} The study waits."
+            )
+            if text != said:
+                said = text
+                say(text)
+            for note in seat.notes:
+                say(note)
+            seat.notes.clear()
+        pause(_LOOK_EVERY_S)

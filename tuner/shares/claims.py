@@ -1,0 +1,339 @@
+"""Claims: what each tuner of a machine has and wants, in a folder that all users can write.
+
+A claim is a file that its tuner holds locked while it lives, so that the kernel clears it: a file
+without a lock is that of a dead process. Whose it is says the file's owner, which only the kernel
+sets. A claim holds numbers and device names, and nothing about a study.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import secrets
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuner.devices.device import DeviceId
+from tuner.devices.locks import make_lock_folder
+from tuner.errors import DeviceError
+from tuner.host.process_identity import pid_namespace
+
+PREFIX = "claim-"
+_MAX_BYTES = 256 * 1024
+#: One user's tuners beyond so many are not looked at: a flood of files must not stop all others.
+_MOST_OF_A_USER = 64
+_MOST_DEVICES = 4096
+_MAX_TRIES = 5
+_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one tuner has and wants."""
+
+    #: Of its file.
+    name: str = ""
+    uid: int = -1
+    pid: int
+    #: Inode of the namespace in which the pid counts.
+    pid_namespace: str
+    priority: int
+    #: Seconds UTC.
+    since_s: float
+    wants: int
+    unit: int
+    #: Devices that it could use, with their size in parts.
+    suits: Mapping[DeviceId, int]
+    #: Devices that it has, with when it got each, in seconds UTC.
+    holds: Mapping[DeviceId, float] = field(default_factory=dict)
+    #: Of these the ones that it gives back as soon as their trials have saved.
+    leaving: frozenset[DeviceId] = frozenset()
+    #: Which rules it follows: equal rules have equal digests.
+    rules: str = ""
+
+
+class OwnClaim:
+    """The claim file of this process.
+
+    Args:
+        folder: Where the claims of this machine are; made where it is missing.
+
+    Raises:
+        DeviceError: If the folder cannot be used. Also raised by `write`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.name = f"{PREFIX}{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._lock: int | None = None
+        _check_folder(folder)
+
+    def write(self, claim: Claim) -> None:
+        """Replaces what was claimed. Readers see the old claim or the new one, each whole."""
+        content = _to_json(claim).encode()
+        try:
+            lock = self._replace(content)
+        except OSError as error:
+            raise DeviceError(
+                f"{self._folder / self.name} cannot be written: {error.strerror}. "
+                "Let every user of this machine write that folder, or make room on its disk."
+            ) from error
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = lock
+
+    def _replace(self, content: bytes) -> int:
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        new = f".{self.name}"
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(new, flags, 0o644, dir_fd=folder)
+            try:
+                os.fchmod(lock, 0o644)
+                # Before it has its name, so that nobody ever sees it without a lock.
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.write(lock, content)
+                os.rename(new, self.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                os.close(lock)
+                with suppress(OSError):
+                    os.unlink(new, dir_fd=folder)
+                raise
+            return lock
+        finally:
+            os.close(folder)
+
+    def close(self) -> None:
+        """Wants and has nothing any more. Safe to call twice."""
+        if self._lock is not None:
+            with suppress(OSError):
+                (self._folder / self.name).unlink()
+            os.close(self._lock)
+            self._lock = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimsRead:
+    """The claims of a machine's living tuners, by name, and what was wrong with other files."""
+
+    claims: tuple[Claim, ...]
+    #: One sentence for each file that looks like a claim and is none.
+    warnings: tuple[str, ...] = ()
+
+
+def read_claims(folder: Path) -> ClaimsRead:
+    """Reads all claims. What is no claim is left out, with a warning, and harms nobody."""
+    try:
+        folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return ClaimsRead(claims=())
+    claims: list[Claim] = []
+    warnings: list[str] = []
+    n_of: Counter[int] = Counter()
+    try:
+        for name in _names(folder_fd):
+            try:
+                claim = _read(folder_fd, name)
+            except (OSError, ValueError) as error:
+                reason = error.strerror if isinstance(error, OSError) else str(error)
+                warnings.append(f"{folder / name} is no claim of a tuner: {reason}.")
+                continue
+            if claim is not None:
+                n_of[claim.uid] += 1
+                if n_of[claim.uid] <= _MOST_OF_A_USER:
+                    claims.append(claim)
+    finally:
+        os.close(folder_fd)
+    return ClaimsRead(claims=tuple(claims), warnings=tuple(warnings))
+
+
+def _names(folder_fd: int) -> list[str]:
+    return sorted(name for name in os.listdir(folder_fd) if name.startswith(PREFIX))
+
+
+def _read(folder_fd: int, name: str) -> Claim | None:
+    """The claim in a file; None where its tuner is dead.
+
+    Raises:
+        OSError: If it cannot be opened: it is a link, perhaps.
+        ValueError: If it is no claim.
+    """
+    for _ in range(_MAX_TRIES):
+        try:
+            file = os.open(name, _OPEN_FLAGS, dir_fd=folder_fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise ValueError("it is a symbolic link") from error
+            raise
+        try:
+            found = os.fstat(file)
+            _check(found, name)
+            if not _is_dead(file):
+                return _parse(os.read(file, _MAX_BYTES + 1), name, found.st_uid)
+        finally:
+            os.close(file)
+        if not _was_replaced(folder_fd, name, found):
+            _remove_own(folder_fd, name, found)
+            return None
+    return None
+
+
+def _check(found: os.stat_result, name: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is not a regular file")
+    if found.st_nlink > 1:
+        raise ValueError("it is a hard link to another file")
+    if found.st_size > _MAX_BYTES:
+        raise ValueError("it is larger than a claim")
+    if not name.startswith(f"{PREFIX}{found.st_uid}-"):
+        raise ValueError(f"its name is not one for its owner, user id {found.st_uid}")
+
+
+def _is_dead(file: int) -> bool:
+    """Its tuner has an exclusive lock for life. A shared one, which anybody may get, is none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _was_replaced(folder_fd: int, name: str, found: os.stat_result) -> bool:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_ino != found.st_ino
+    return False
+
+
+def _remove_own(folder_fd: int, name: str, found: os.stat_result) -> None:
+    """What a killed tuner of this user has left; that of others only they can remove."""
+    if found.st_uid == os.getuid():
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder_fd)
+
+
+def _parse(content: bytes, name: str, uid: int) -> Claim:
+    try:
+        values = json.loads(content)
+        claim = _from_json(values, name, uid)
+    except (KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise ValueError("it cannot be read as one") from error
+    except ValueError as error:
+        raise ValueError(f"it cannot be read as one ({error})") from error
+    if not _is_of_its_owner(claim):
+        raise ValueError(f"its process {claim.pid} is not one of user id {uid}")
+    return claim
+
+
+def _is_of_its_owner(claim: Claim) -> bool:
+    """Whether the process that a claim names is its user's, as far as that can be seen.
+
+    Another user may keep the file of a dead tuner locked; its process is gone then.
+    """
+    if claim.pid_namespace != pid_namespace() or not Path("/proc/self").exists():
+        return True
+    try:
+        # A process that may not be dumped is root's.
+        return os.stat(f"/proc/{claim.pid}").st_uid in (claim.uid, 0)
+    except FileNotFoundError:
+        return _hides_processes()
+    except OSError:
+        return True
+
+
+def _hides_processes() -> bool:
+    """Whether /proc shows a user's own processes only (hidepid)."""
+    return not Path("/proc/1").exists()
+
+
+def _to_json(claim: Claim) -> str:
+    return json.dumps(
+        {
+            "pid": claim.pid,
+            "pid_namespace": claim.pid_namespace,
+            "priority": claim.priority,
+            "since_s": claim.since_s,
+            "wants": claim.wants,
+            "unit": claim.unit,
+            "suits": dict(claim.suits),
+            "holds": dict(claim.holds),
+            "leaving": sorted(claim.leaving),
+            "rules": claim.rules,
+        }
+    )
+
+
+def _from_json(values: Mapping[str, object], name: str, uid: int) -> Claim:
+    suits = _numbers(values["suits"], int)
+    holds = _numbers(values["holds"], float)
+    leaving = values["leaving"]
+    if not isinstance(leaving, list):
+        raise TypeError
+    return Claim(
+        name=name,
+        uid=uid,
+        pid=_whole(values["pid"], 1, 1 << 30),
+        pid_namespace=str(values["pid_namespace"])[:64],
+        priority=_whole(values["priority"], 0, 100),
+        since_s=_number(values["since_s"]),
+        wants=_whole(values["wants"], 0, _MOST_DEVICES),
+        unit=_whole(values["unit"], 1, _MOST_DEVICES),
+        suits={device: int(parts) for device, parts in suits.items()},
+        holds=holds,
+        leaving=frozenset(DeviceId(str(each)) for each in leaving) & frozenset(holds),
+        rules=str(values["rules"])[:64],
+    )
+
+
+def _numbers(value: object, kind: type[int] | type[float]) -> dict[DeviceId, float]:
+    if not isinstance(value, dict) or len(value) > _MOST_DEVICES:
+        raise TypeError
+    if kind is int:
+        return {DeviceId(str(key)): _whole(each, 1, 10_000) for key, each in value.items()}
+    return {DeviceId(str(key)): _number(each) for key, each in value.items()}
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
+        raise ValueError(f"{value!r:.40} is no number")
+    return float(value)
+
+
+def _whole(value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} is not a whole number from {least} to {most}")
+    return value
+
+
+def _check_folder(folder: Path) -> None:
+    """
+    Raises:
+        DeviceError: If others could remove or replace a claim there.
+    """
+    try:
+        make_lock_folder(folder)
+        found = os.lstat(folder)
+    except OSError as error:
+        raise DeviceError(f"The folder of claims, {folder}: {error.strerror}.") from error
+    if not stat.S_ISDIR(found.st_mode):
+        raise DeviceError(f"The folder of claims, {folder}, is no folder. Remove it.")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise DeviceError(
+            f"The folder of claims, {folder}, lets every user remove the files of others. Run: "
+            f"chmod 1777 {folder}"
+        )
+
+
+def walk_warnings(read: ClaimsRead, known: set[str]) -> Iterator[str]:
+    """Warnings that were not given before."""
+    for warning in read.warnings:
+        if warning not in known:
+            known.add(warning)
+            yield warning

@@ -1,0 +1,38 @@
+"""Locks on devices that are taken only where the decision of the machine's tuners allows it."""
+
+from __future__ import annotations
+
+from tuner.devices.device import Device
+from tuner.devices.locks import DeviceLocks
+from tuner.devices.selection import NotNow
+from tuner.shares.seat import Seat
+
+
+class SharedLocks(DeviceLocks):
+    """The GPUs and slices of this process, and its CPU slots where these are divided too.
+
+    Args:
+        seat: The place of this tuner among the others.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat.folder, locks_cpu=seat.rules.cpu_slots is not None)
+        self.seat = seat
+
+    def acquire(self, device: Device) -> bool:
+        """Claims a device.
+
+        Raises:
+            NotNow: If it is another one's share, or is not given back yet.
+        """
+        if self.has(device):
+            return True
+        if not self.seat.may_take(device) or not super().acquire(device):
+            raise NotNow(self.seat.why_not(device))
+        self.seat.note_held(device)
+        return True
+
+    def release(self, device: Device) -> None:
+        """Gives one claim back; nothing where it is not ours."""
+        super().release(device)
+        self.seat.note_released(device)

@@ -1,0 +1,60 @@
+"""The rules file as it changes: the last good one holds, and what happens to it is said."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from tuner.errors import ConfigError
+from tuner.shares.people import forget_names
+from tuner.shares.rules import ShareRules, read_rules
+
+
+class RulesWatch:
+    """Reads the rules of a machine, and reads them anew when the file changes.
+
+    Args:
+        path: The rules file, which exists.
+        rules: As read from it.
+    """
+
+    def __init__(self, path: Path, rules: ShareRules) -> None:
+        self._path = path
+        self.rules = rules
+        self._seen = _stamp(path)
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal rules."""
+        return hashlib.sha256(self.rules.model_dump_json().encode()).hexdigest()[:16]
+
+    def look(self) -> str:
+        """Takes in a change of the file.
+
+        Returns:
+            What has happened to it, for people; empty for nothing new.
+        """
+        stamp = _stamp(self._path)
+        if stamp == self._seen:
+            return ""
+        self._seen = stamp
+        try:
+            rules = read_rules(self._path)
+        except ConfigError as error:
+            return f"The rules of shares that held before still hold: {error}"
+        if rules is None:
+            return f"{self._path} is gone. Its rules hold until this study ends."
+        if rules == self.rules:
+            return ""
+        self.rules = rules
+        forget_names()
+        return f"{self._path} has changed, and its new rules hold."
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,0 +1,267 @@
+"""The place of this tuner among the tuners of a machine: its claim, and what it may have."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.devices.device import Device, DeviceId
+from tuner.devices.locks import default_lock_folder
+from tuner.host.process_identity import pid_namespace
+from tuner.shares.claims import Claim, ClaimsRead, OwnClaim, read_claims, walk_warnings
+from tuner.shares.decision import Ask, Decision, Move, decide
+from tuner.shares.people import census
+from tuner.shares.rules import ShareRules, local_time
+from tuner.shares.rules_watch import RulesWatch
+from tuner.shares.sizes import parts_of_device
+from tuner.shares.words import keeper_text, move_text
+
+IsForeign = Callable[[Device], bool]
+"""Whether a process that is no tuner's uses a device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A device that this tuner gives back, with the reason for people."""
+
+    among: frozenset[DeviceId]
+    is_by_right: bool
+    reason: str
+
+
+def folder_of(rules: ShareRules) -> Path:
+    """Where locks and claims of a machine are."""
+    return rules.folder or default_lock_folder()
+
+
+class Seat:
+    """Claims for one study, and decides as all other tuners do.
+
+    Args:
+        rules: Those of the machine.
+        unit: The devices of the study's narrowest trial.
+        priority: Of the study among its user's, 0 to 100.
+        now_s: Seconds UTC.
+
+    Raises:
+        DeviceError: If the folder of claims cannot be used. Also raised where claims are written.
+    """
+
+    def __init__(
+        self,
+        rules: RulesWatch,
+        *,
+        unit: int,
+        priority: int = 50,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._rules = rules
+        self._folder = folder_of(rules.rules)
+        self._own = OwnClaim(self._folder)
+        self._unit = unit
+        self.priority = priority
+        self._most: int | None = None
+        self._now_s = now_s
+        self._since_s = now_s()
+        self._devices: dict[DeviceId, Device] = {}
+        self._holds: dict[DeviceId, float] = {}
+        self._leaving: frozenset[DeviceId] = frozenset()
+        #: Given back since the last look: whose they are is decided anew.
+        self._released: set[DeviceId] = set()
+        #: What it could use beyond what it has; None for all that suits.
+        self._wants: int | None = None
+        self._is_foreign: IsForeign | None = None
+        self._read = ClaimsRead(claims=())
+        self._decision = Decision(allotted={}, moves=(), standings={})
+        self._warned: set[str] = set()
+        #: Messages for the user; whoever shows them clears the list.
+        self.notes: list[str] = []
+
+    @property
+    def rules(self) -> ShareRules:
+        """Those of the moment."""
+        return self._rules.rules.at(local_time(self._now_s()))
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """As of the last look, the own one included."""
+        return self._read.claims
+
+    @property
+    def decision(self) -> Decision:
+        """As of the last look."""
+        return self._decision
+
+    # -- what it has and wants ---------------------------------------------------------------
+
+    def offer(
+        self,
+        devices: Iterable[Device],
+        is_foreign: IsForeign | None = None,
+        *,
+        most: int | None = None,
+    ) -> None:
+        """From now on these devices suit the study.
+
+        Args:
+            devices: All that it could use, whoever has them.
+            is_foreign: Asked for devices that no tuner has; None where the study minds nobody.
+            most: How many it may have at a time; None for any number.
+        """
+        self._most = most
+        self._devices = {device.id: device for device in devices}
+        self._is_foreign = is_foreign
+
+    def note_held(self, device: Device) -> None:
+        self._holds.setdefault(device.id, self._now_s())
+
+    def note_released(self, device: Device) -> None:
+        self._holds.pop(device.id, None)
+        self._released.add(device.id)
+
+    def look(self, *, wants: int | None = None, leaving: Collection[DeviceId] = ()) -> None:
+        """Claims, reads all claims and decides.
+
+        Args:
+            wants: How many devices the study could use now; None for all that suit.
+            leaving: Devices that are given back as soon as their trials have saved.
+        """
+        self._wants = wants
+        self._leaving = frozenset(leaving)
+        if note := self._rules.look():
+            self.notes.append(note)
+        self._own.write(self._claim())
+        self._released.clear()
+        self._read = read_claims(self._folder)
+        self.notes.extend(walk_warnings(self._read, self._warned))
+        self.notes.extend(self._of_other_rules())
+        self._decision = self._decide()
+
+    @property
+    def wanted(self) -> int:
+        """Devices that the study could use now."""
+        most = len(self._devices) if self._most is None else min(self._most, len(self._devices))
+        return most if self._wants is None else min(most, self._wants)
+
+    def _claim(self) -> Claim:
+        return Claim(
+            pid=os.getpid(),
+            pid_namespace=pid_namespace(),
+            priority=self.priority,
+            since_s=self._since_s,
+            wants=self.wanted,
+            unit=self._unit,
+            suits={each.id: parts_of_device(each) for each in self._devices.values()},
+            holds=self._holds,
+            leaving=self._leaving,
+            rules=self._rules.digest,
+        )
+
+    # -- what it may have --------------------------------------------------------------------
+
+    def may_take(self, device: Device) -> bool:
+        """Whether a device is this tuner's by the last decision; others may have it still."""
+        allotted = self._decision.allotted.get(self._own.name, frozenset())
+        return device.id in allotted and device.id not in self._released
+
+    def why_not(self, device: Device) -> str:
+        """Who has a device, or for whom it is kept: `ann has it (pid 7; 2 of 2 guaranteed)`."""
+        keeper = self._keeper(device.id)
+        people = {claim.name: claim.uid for claim in self.claims}
+        return keeper_text(keeper, self._decision, people, self._guarantees())
+
+    @property
+    def waits_for(self) -> str:
+        """Which tuners have the devices that the study could use; empty where none has."""
+        shared = filter(self.is_shared_out, self._devices.values())
+        return "; ".join(dict.fromkeys(map(self.why_not, shared)))
+
+    @property
+    def due(self) -> tuple[Due, ...]:
+        """What this tuner has to give back by the last decision, one entry for each device."""
+        return tuple(
+            Due(among=move.among, is_by_right=move.is_by_right, reason=self._reason(move))
+            for move in self._decision.moves
+            if move.giver == self._own.name
+        )
+
+    def is_shared_out(self, device: Device) -> bool:
+        """Whether another tuner has a device or is to have it."""
+        return self._keeper(device.id) is not None
+
+    def _reason(self, move: Move) -> str:
+        people = {claim.name: claim.uid for claim in self.claims}
+        return move_text(move, self._decision, people, self._guarantees())
+
+    def _guarantees(self) -> Mapping[int, int]:
+        """Parts that are guaranteed to each user's account."""
+        found = census(self.rules, frozenset(claim.uid for claim in self.claims))
+        return {
+            uid: found.guarantees.get(person.account, 0) for uid, person in found.people.items()
+        }
+
+    def _keeper(self, device_id: DeviceId) -> Claim | None:
+        others = [claim for claim in self.claims if claim.name != self._own.name]
+        holding = (claim for claim in others if device_id in claim.holds)
+        allotted = self._decision.allotted
+        awaiting = (each for each in others if device_id in allotted.get(each.name, frozenset()))
+        return next(holding, next(awaiting, None))
+
+    def _decide(self) -> Decision:
+        asks = [ask_of(claim) for claim in self._read.claims]
+        found = census(self.rules, frozenset(ask.uid for ask in asks))
+        return decide(asks, self._usable(), found, self._now_s())
+
+    def _usable(self) -> dict[DeviceId, int]:
+        """All devices that tuners know of, but those that foreign processes use."""
+        found = sizes_of(self._read.claims)
+        if self._is_foreign is None:
+            return found
+        held = {device_id for claim in self._read.claims for device_id in claim.holds}
+        for device_id, device in self._devices.items():
+            if device_id not in held and self._is_foreign(device):
+                found.pop(device_id, None)
+        return found
+
+    def _of_other_rules(self) -> Iterable[str]:
+        for claim in self._read.claims:
+            if claim.rules != self._rules.digest and claim.name not in self._warned:
+                self._warned.add(claim.name)
+                yield (
+                    f"A tuner of user id {claim.uid} (pid {claim.pid}) follows other rules of "
+                    "shares than this one. Only equal rules are kept by both."
+                )
+
+    def close(self) -> None:
+        """Claims nothing any more. Safe to call twice."""
+        self._own.close()
+
+
+def ask_of(claim: Claim) -> Ask:
+    """A claim as the decision sees it."""
+    return Ask(
+        name=claim.name,
+        uid=claim.uid,
+        priority=claim.priority,
+        since_s=claim.since_s,
+        holds=claim.holds,
+        wants=claim.wants,
+        unit=claim.unit,
+        suits=frozenset(claim.suits),
+    )
+
+
+def sizes_of(claims: Iterable[Claim]) -> dict[DeviceId, int]:
+    """The parts of each device that tuners name; of several sizes the first."""
+    found: dict[DeviceId, int] = {}
+    for claim in claims:
+        for device_id, parts in claim.suits.items():
+            found.setdefault(device_id, parts)
+    return found
