@@ -29,7 +29,7 @@ SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={s}/munge/sock,cred_expire=3
+AuthInfo=socket={s}/munge/sock,cred_expire=5
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 StateSaveLocation={s}/state
 SlurmdSpoolDir={s}/spool/%n
@@ -49,7 +49,7 @@ GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 KillWait={kill_wait}
-MinJobAge=2
+MinJobAge=300
 SlurmdTimeout=30
 NodeName=n[1-{n}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{ports[1]}-{last}] \\
   CPUs=4 RealMemory=4000 Gres=gpu:4
@@ -70,6 +70,8 @@ class SlurmCluster:
 
     folder: Path
     n_nodes: int
+    #: Ids of jobs of earlier tests.
+    earlier: set[int] = field(default_factory=set)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -86,9 +88,11 @@ class SlurmCluster:
         return done.stdout
 
     def states(self) -> dict[str, str]:
-        """The state of each job and array task that Slurm still knows."""
-        lines = self.run("squeue", "-h", "-r", "--states=all", "-o", "%F_%K|%T").splitlines()
-        return dict(line.split("|") for line in lines)
+        """The state of each array task since the last `empty`."""
+        lines = self.run("squeue", "-h", "-r", "--states=all", "-o", "%F_%K|%T|%F").splitlines()
+        rows = [line.split("|") for line in lines]
+        new = [row for row in rows if int(row[2]) not in self.earlier]
+        return {name: state for name, state, _ in new if not name.endswith("_N/A")}
 
     def start(self) -> None:
         for name in ("munge", "state", "spool", "log", "dev"):
@@ -109,6 +113,9 @@ class SlurmCluster:
         """Ends all jobs, so that the next test finds the nodes free and knows none of them."""
         self.run("scancel", "--me")
         until(lambda: not self.run("squeue", "-h", "-t", "PD,R,CG"), "no job is left")
+        self.earlier.update(
+            int(job) for job in self.run("squeue", "-h", "--states=all", "-o", "%F").split()
+        )
 
     def _write_conf(self) -> None:
         ports = _free_ports(1 + self.n_nodes)

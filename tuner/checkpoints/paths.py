@@ -63,6 +63,16 @@ class StudyFiles:
         return self.root / "dispatchers"
 
     @property
+    def code(self) -> Path:
+        """Copies of the code, one for each content that was submitted to an engine."""
+        return self.root / "code"
+
+    @property
+    def allocation_logs(self) -> Path:
+        """What dispatchers in allocations of an engine print."""
+        return self.root / "allocations"
+
+    @property
     def hooks_log(self) -> Path:
         """What the programs of `on_finish`, `on_best` and `on_failure` print."""
         return self.root / "hooks.log"

@@ -21,7 +21,18 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from tuner.checkpoints.paths import StudyFiles
-from tuner.cli import control, dashboard, db, docs, report, schedule, shares, simulate, studies
+from tuner.cli import (
+    control,
+    dashboard,
+    db,
+    docs,
+    engines,
+    report,
+    schedule,
+    shares,
+    simulate,
+    studies,
+)
 from tuner.cli.error_exit import Edge
 from tuner.cli.studies import A_STUDY
 from tuner.compose.rank_check import refuse_several_ranks
@@ -50,6 +61,7 @@ app = typer.Typer(
 app.add_typer(db.app)
 app.add_typer(studies.app)
 app.add_typer(control.app)
+app.add_typer(engines.app)
 app.add_typer(dashboard.app)
 app.add_typer(simulate.app)
 app.add_typer(report.app)
@@ -266,9 +278,21 @@ def devices(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON per reading.")
     ] = False,
+    allocations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STUDY", help=f"Instead: the nodes that engines lend a study. {A_STUDY}"
+        ),
+    ] = None,
+    study: Study = None,
 ) -> None:
     """Lists the devices of this machine, their memory and use, and the processes on them."""
     with Edge(False):
+        if allocations is not None:
+            from tuner.cli.engines import print_allocations
+
+            print_allocations(allocations, study, as_json=as_json)
+            return
         from tuner.devices.table import open_table
         from tuner.terminal.devices import show_devices, watch_devices
 
@@ -284,9 +308,9 @@ def devices(
 @app.command()
 def logs(
     words: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="[STUDY] TRIAL", help=f"{A_STUDY} Then the number of the trial."),
-    ],
+    ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is added, until the end.")
     ] = False,
@@ -299,15 +323,27 @@ def logs(
     rank: Annotated[
         int, typer.Option(help="Rank of the process, for a trial on several devices.")
     ] = 0,
+    allocation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead of a trial: print the output of the dispatcher in this allocation.",
+        ),
+    ] = None,
     study: Study = None,
 ) -> None:
     """Prints the output of a trial."""
     with Edge(False):
+        if allocation is not None:
+            from tuner.cli.engines import print_log
+
+            print_log(words or [], allocation, study, tail)
+            return
         from tuner.queries.locate import find_place
         from tuner.terminal import logs as trial_logs
         from tuner.terminal.trial_words import read_words
 
-        source, trial = read_words(words, "tuner logs")
+        source, trial = read_words(words or [], "tuner logs")
         place = find_place(source or str(DEFAULT_FILE), study, os.environ)
         config = place.config
         if config is None:

@@ -73,6 +73,7 @@ def status(
     end; 4 its dispatchers have written nothing for a minute.
     """
     with Edge(debug, **_EDGE):
+        from tuner.cli.engines import look_again
         from tuner.queries.locate import choose_study, find_place, reading
         from tuner.queries.status import read_status
         from tuner.terminal.studies import status_text
@@ -80,6 +81,7 @@ def status(
 
         place, now = find_place(source, study, os.environ), datetime.now(UTC)
         budget = place.config.budget if place.config else None
+        look_again(place)
         with reading(place) as (_, connection):
             found = read_status(connection, choose_study(connection, place), budget, now)
         _print(json_of(found) if as_json else status_text(found, now))

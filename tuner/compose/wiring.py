@@ -41,6 +41,7 @@ from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Leave, Result
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.engines.progress import ProgressView
 from tuner.errors import (
     EXIT_BUDGET_REACHED,
     EXIT_COME_BACK,
@@ -143,6 +144,8 @@ def dispatch(
         view = stack.enter_context(other_view or view_of(config, console))
         files = StudyFiles(folder=config.home, study=config.study)
         shown = _informed(view, config, files, metrics, search)
+        if lent is not None:
+            shown = ProgressView(shown, lent.engine, lent.allocation.name)
         trackers = stack.enter_context(Trackers(shown, files.trackers_log))
         hooks = stack.enter_context(Hooks(_hook_terms(config), trackers, groups=launcher.guard))
         trackers.start(_tracker_jobs(study))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,16 +37,16 @@ from tuner.errors import StoreError
 from tuner.host.clock import SystemClock
 from tuner.launch.channel import ChannelServer
 from tuner.launch.protocols import StudyLauncher
-from tuner.search.defaults import sampler_of
+from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search.samplers.transfer import Transferred
 from tuner.search.study import StudySearch
 from tuner.shares.seat import Seat
-from tuner.store.connection.database import Database
+from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatchers.silence import watch_silent
 from tuner.store.records.dispatchers.starts import Sign, StartRecord, has_attempts, open_dispatchers
-from tuner.store.records.programs import other_program_text
-from tuner.store.records.provenance import git_state, host_facts, package_versions
+from tuner.store.records.programs import CODE, other_code_text, other_program_text
+from tuner.store.records.provenance import code_state, host_facts, package_versions
 from tuner.store.records.queries import first_seed
 from tuner.store.records.recorder import Recorder
 from tuner.store.schema.revision import alone
@@ -144,6 +145,8 @@ def open_study(
     start = _start_record(config, search.study_id, seed, lent)
     if other := database.access.run(partial(other_program_text, start=start)):
         say(other)
+    if other := database.access.run(partial(other_code_text, start=start)):
+        say(other)
     recorder = _open_recorder(config, database, start, host, folder, say)
     if n_trials or recorder.n_earlier_starts or seed != drawn:
         search.study.sampler = sampler_of(
@@ -165,6 +168,27 @@ def open_study(
         begun_with=begun_with,
         folder=folder,
     )
+
+
+def make_study(config: StudyConfig) -> tuple[Database, int]:
+    """Makes the study where it is not there yet, without a dispatcher.
+
+    Returns:
+        The database, to be closed, and the id of the study.
+
+    Raises:
+        TunerError: If the database cannot be used, or the stored study is another one.
+    """
+    database = open_database(config.storage)
+    try:
+        stored_id = _stored_id(database.storage, config.study)
+        begun_with = _noted(database.storage, config, stored_id) or read_earlier(config)
+        drawn = _seed_to_begin_with(config, database, stored_id)
+        search, _ = _open_search(config, database, pruner_of(config), drawn, begun_with)
+        return database, search.study_id
+    except BaseException:
+        database.close()
+        raise
 
 
 def _open_recorder(
@@ -244,14 +268,16 @@ def _open_search(
 
 
 def _start_record(config: StudyConfig, study_id: int, seed: int, own: Lent | None) -> StartRecord:
+    git = code_state(config.folder, os.environ)
+    code = {CODE: git.snapshot} if git.snapshot else {}
     return StartRecord(
         study_id=study_id,
         host=host_facts(),
         seed=seed,
         study_file=recorded_text(config.text),
         folder=str(config.home),
-        versions=package_versions(),
-        git=git_state(config.folder),
+        versions=package_versions() | code,
+        git=git,
         allocation=own.allocation if own is not None else None,
         by=whoever_asks(),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tuner.allocation import Allocation, OwnAllocation
 
@@ -109,3 +109,14 @@ class Engine(Protocol):
 
     def look_command(self, study: str) -> str:
         """The engine's own command that lists the study's allocations, for people."""
+
+
+@runtime_checkable
+class KnowsNodes(Protocol):
+    """An engine that can tell whether its nodes are this machine, or get copies of files."""
+
+    #: Whether the code and the study file are copied to the nodes.
+    copies_files: bool
+
+    def nodes_are_here(self) -> bool:
+        """Whether all nodes are this machine, so that they reach its folders and 127.0.0.1."""

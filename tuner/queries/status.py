@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from tuner.budget import Budget, EndedUses, Spent
 from tuner.config import BudgetConfig
+from tuner.queries.allocations import StoredAllocation, read_allocations
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
 from tuner.queries.forecast import Forecast, forecast, trials_left
 from tuner.queries.idle import IdleNow, read_idle_now
@@ -75,6 +76,8 @@ class StudyStatus:
     #: With one objective only.
     best: StoredTrial | None
     running: Sequence[RunningTrial]
+    #: Nodes of engines, those that have ended included.
+    allocations: Sequence[StoredAllocation]
     #: Those that are alive, and the last one that was.
     dispatchers: Sequence[StoredDispatcher]
     #: Devices without a trial.
@@ -120,6 +123,7 @@ def read_status(
         paused_by=paused_by(connection, stored.id) if has_our_tables(connection) else "",
         best=_best(connection, study, now),
         running=read_running(connection, study, starts, now),
+        allocations=read_allocations(connection, stored.id),
         dispatchers=[each for each in starts if each.is_alive or each is starts[-1]],
         idle=read_idle_now(connection, starts, now),
         forecast=_forecast(connection, study, progress),

@@ -18,6 +18,7 @@ from tuner.queries.studies import StudySummary
 from tuner.queries.trials.listing import PAUSED, WORDS
 from tuner.search.rungs.stored_trust import trust_text
 from tuner.terminal import wording
+from tuner.terminal.allocations import allocation_lines
 from tuner.terminal.idle import idle_texts
 from tuner.terminal.tables import ago, seconds, table, when, zone
 
@@ -72,6 +73,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"spent: {', '.join(_spent(status))}",
         f"progress: {_progress(status)}",
         f"last activity: {ago(study.active_at, now)}",
+        *(f"allocation: {each}" for each in allocation_lines(status.allocations, now)),
         *(f"idle: {each}" for each in idle_texts(status.idle, now)),
         *_best(status),
         *_forecast(status),

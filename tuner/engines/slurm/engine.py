@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -60,6 +61,7 @@ class SlurmEngine:
     """
 
     name = "slurm"
+    copies_files = False
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config.slurm
@@ -127,6 +129,15 @@ class SlurmEngine:
             number=int(task) if task.isdecimal() else None,
             deadline=read_deadline(environ.get("SLURM_JOB_END_TIME")),
         )
+
+    def nodes_are_here(self) -> bool:
+        """Whether the cluster has no other machine than this one."""
+        try:
+            text = run_command(["scontrol", "show", "node", "--oneliner"], refused="No nodes")
+        except EngineError:
+            return False
+        hosts = set(re.findall(r"\bNodeHostName=(\S+)", text))
+        return hosts == {socket.gethostname().partition(".")[0]}
 
     def show_progress(self, name: str, text: str) -> None:
         """As the comment of the job, for `squeue -o %k`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
@@ -14,8 +14,8 @@ from tuner.store.schema.statements import as_stored, insert_row
 
 _ALLOCATIONS = table_of(AllocationRow)
 _DISPATCHERS = table_of(DispatcherRow)
-#: Of an allocation that nobody has recorded: its script was applied by hand.
-BY_HAND = "by hand"
+#: After so long a submission that has not ended was interrupted.
+_SUBMISSION_LASTS = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +45,26 @@ def insert_allocations(
             insert_row(connection, sa.insert(_ALLOCATIONS), _row(study_id, each, submission))
 
 
+def forget_interrupted(connection: sa.Connection, study_id: int, now: datetime) -> None:
+    """Removes allocations whose submission was interrupted before the engine had an answer."""
+    before = as_stored(now - _SUBMISSION_LASTS)
+    nameless = (_ALLOCATIONS.c.study_id == study_id) & (_ALLOCATIONS.c.name == "")
+    connection.execute(
+        sa.delete(_ALLOCATIONS).where(nameless, _ALLOCATIONS.c.submitted_at < before)
+    )
+
+
+def forget_allocations(connection: sa.Connection, study_id: int, numbers: Sequence[int]) -> None:
+    """Removes allocations that the engine has refused."""
+    ours = _ALLOCATIONS.c.study_id == study_id
+    connection.execute(sa.delete(_ALLOCATIONS).where(ours, _ALLOCATIONS.c.number.in_(numbers)))
+
+
 def _row(study_id: int, new: Allocation, submission: Submission) -> dict[str, object]:
     return {
         "study_id": study_id,
         "number": new.number,
         "engine": submission.engine,
-        "name": new.name,
         "n_devices": submission.n_devices,
         "submitted_by": submission.submitted_by,
         "submitted_at": as_stored(submission.at),
@@ -60,6 +74,7 @@ def _row(study_id: int, new: Allocation, submission: Submission) -> dict[str, ob
 
 def _seen(allocation: Allocation) -> dict[str, object]:
     return {
+        "name": allocation.name,
         "state": allocation.state,
         "reason": allocation.reason,
         "node": allocation.node,
@@ -80,9 +95,9 @@ def note_seen(
     One that the engine does not know any more is over: engines forget ended ones after a time.
     """
     by_number = {each.number: each for each in seen}
-    query = sa.select(_ALLOCATIONS.c.id, _ALLOCATIONS.c.number, _ALLOCATIONS.c.state).where(
-        _ALLOCATIONS.c.study_id == study_id, _ALLOCATIONS.c.engine == engine
-    )
+    query = sa.select(
+        _ALLOCATIONS.c.id, _ALLOCATIONS.c.number, _ALLOCATIONS.c.state, _ALLOCATIONS.c.name
+    ).where(_ALLOCATIONS.c.study_id == study_id, _ALLOCATIONS.c.engine == engine)
     for row in connection.execute(query).all():
         found = by_number.get(row.number)
         state = AllocationState.ENDED if found is None else found.state
@@ -91,7 +106,7 @@ def note_seen(
             # One that was requeued has a node and a deadline no more.
             if found.state is AllocationState.PENDING:
                 values |= {"node": None, "started_at": None, "deadline": None, "ended_at": None}
-        elif not row.state.is_over:
+        elif row.name and not row.state.is_over:
             values = {"state": state, "reason": "no longer listed by the engine"}
         else:
             continue
@@ -120,24 +135,15 @@ def begin_allocation(
         "deadline": as_stored(own.deadline),
         "ended_at": None,
     }
-    query = sa.select(_ALLOCATIONS.c.id).where(
-        _ALLOCATIONS.c.study_id == study_id,
-        _ALLOCATIONS.c.engine == own.engine,
-        _ALLOCATIONS.c.name == own.name,
-    )
-    found: int | None = connection.execute(query).scalar()
-    if found is None and own.number is not None:
-        # Its submission is not recorded yet: the node was faster.
-        known = stored_numbers(connection, study_id)
-        number = own.number if own.number not in known else max(known) + 1
-    elif found is None:
-        number = max(stored_numbers(connection, study_id), default=-1) + 1
+    found = _find(connection, study_id, own)
     if found is not None:
         _update(connection, found, running)
         return found
+    known = stored_numbers(connection, study_id)
+    is_new = own.number is not None and own.number not in known
     row = {
         "study_id": study_id,
-        "number": number,
+        "number": own.number if is_new else max(known, default=-1) + 1,
         "engine": own.engine,
         "n_devices": n_devices,
         "submitted_by": by,
@@ -145,6 +151,18 @@ def begin_allocation(
         **running,
     }
     return insert_row(connection, sa.insert(_ALLOCATIONS), row)
+
+
+def _find(connection: sa.Connection, study_id: int, own: OwnAllocation) -> int | None:
+    """The row of an allocation; it has no name yet where the node was faster than `submit`."""
+    is_reserved = (_ALLOCATIONS.c.name == "") & (_ALLOCATIONS.c.number == own.number)
+    query = sa.select(_ALLOCATIONS.c.id).where(
+        _ALLOCATIONS.c.study_id == study_id,
+        _ALLOCATIONS.c.engine == own.engine,
+        (_ALLOCATIONS.c.name == own.name) | is_reserved,
+    )
+    found: int | None = connection.execute(query.limit(1)).scalar()
+    return found
 
 
 def end_allocation_of(

@@ -12,6 +12,8 @@ from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.schema.models import DispatcherRow, HostRow
 
 _HALF = 120
+#: Key in the versions of a dispatcher: the hash of its snapshot of the code.
+CODE = "code"
 
 
 def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
@@ -39,6 +41,36 @@ def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
         "these are different programs, their results do not belong in one study: use --study "
         "NEW_NAME."
     )
+
+
+def other_code_text(connection: sa.Connection, start: StartRecord) -> str:
+    """What to tell people, where dispatchers that work now run other code; else empty."""
+    query = (
+        sa.select(HostRow.name, DispatcherRow.pid, DispatcherRow.versions, DispatcherRow.git_commit)
+        .join(HostRow, HostRow.id == DispatcherRow.host_id)
+        .where(DispatcherRow.study_id == start.study_id, DispatcherRow.ended_at.is_(None))
+        .order_by(DispatcherRow.id)
+    )
+    own = _code_in(start.versions, start.git.commit)
+    others = {
+        f"{row.name} (pid {row.pid}): {code}"
+        for row in connection.execute(query)
+        if (code := _code_in(row.versions, row.git_commit)) != own and code
+    }
+    if not others or not own:
+        return ""
+    return (
+        f"Note: this dispatcher runs {own}; others of the study run other code: "
+        f"{'; '.join(sorted(others))}. Results of different code do not belong in one study."
+    )
+
+
+def _code_in(versions: object, commit: str | None) -> str:
+    """`snapshot 1f3a...` or `commit 9c4b...`; empty where neither is known."""
+    snapshot = versions.get(CODE) if isinstance(versions, Mapping) else None
+    if snapshot:
+        return f"snapshot {snapshot}"
+    return f"commit {commit[:12]}" if commit else ""
 
 
 def last_program(connection: sa.Connection, study_id: int) -> str:

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,10 @@ _DISTRIBUTIONS = {
     "sqlalchemy": "sqlalchemy",
 }
 _GIT_TIMEOUT_S = 5.0
+#: Set for dispatchers whose code is a snapshot: its hash, and from which commit it was taken.
+ENV_CODE = "TUNER_CODE"
+ENV_COMMIT = "TUNER_CODE_COMMIT"
+ENV_IS_DIRTY = "TUNER_CODE_IS_DIRTY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,8 @@ class GitState:
 
     commit: str | None = None
     is_dirty: bool | None = None
+    #: Hash of the snapshot that runs; None where the working tree itself runs.
+    snapshot: str | None = None
 
 
 def host_facts() -> HostFacts:
@@ -78,6 +85,16 @@ def git_state(folder: Path) -> GitState:
         return GitState()
     changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     return GitState(commit=commit, is_dirty=None if changes is None else bool(changes))
+
+
+def code_state(folder: Path, environ: Mapping[str, str]) -> GitState:
+    """The same for a dispatcher, whose code may be a snapshot."""
+    snapshot = environ.get(ENV_CODE)
+    if not snapshot:
+        return git_state(folder)
+    is_dirty = {"1": True, "0": False}.get(environ.get(ENV_IS_DIRTY, ""))
+    commit = environ.get(ENV_COMMIT) or None
+    return GitState(commit=commit, is_dirty=is_dirty, snapshot=snapshot)
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -1,0 +1,72 @@
+"""A user's folder on a machine from which a real engine can be used."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.study_folder import REPOSITORY, StudyFolder
+from tests.engines.slurm_cluster import SlurmCluster, slurm_server
+from tests.servers import Server
+
+__all__ = ["slurm_server"]
+
+#: Trains step by step, writes down each step with where, and waits at a step until `go` is there.
+STEPS = """
+import os, time
+from pathlib import Path
+
+import optuna
+
+LOG = Path(os.environ["STEPS_LOG"])
+
+def train(trial):
+    state = trial.load_checkpoint()
+    for step in range(state["step"] + 1 if state else 0, 6):
+        with LOG.open("a") as log:
+            where = os.environ.get("SLURMD_NODENAME", "")
+            log.write(f"{trial.number} {step} {where}\\n")
+        trial.save_checkpoint({"step": step}, step)
+        trial.report(trial.params["x"], step)
+        while not trial.should_prune() and step == 3 and not LOG.with_name("go").exists():
+            trial.report(trial.params["x"], step)
+            time.sleep(0.05)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return trial.params["x"]
+"""
+
+
+@pytest.fixture
+def steps_log(tmp_path: Path) -> Path:
+    """Lines of trial, step and node; trials wait at step 3 until `go` is beside it."""
+    return tmp_path / "steps"
+
+
+@pytest.fixture
+def engine_folder(study_folder: StudyFolder, postgresql: Server, steps_log: Path) -> StudyFolder:
+    """A folder in a git repository, with a program that trains in steps, and a database."""
+    study_folder.env |= {
+        "STORAGE": postgresql.new_database(),
+        "STEPS_LOG": str(steps_log),
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    study_folder.write("forecast.py", STEPS)
+    subprocess.run(["git", "init", "-q", str(study_folder.path)], check=True)
+    return study_folder
+
+
+@pytest.fixture
+def slurm_folder(engine_folder: StudyFolder, slurm_server: SlurmCluster) -> Iterator[StudyFolder]:
+    engine_folder.env |= slurm_server.env
+    yield engine_folder
+    slurm_server.empty()
+
+
+def steps_of(log: Path) -> list[tuple[int, int]]:
+    """Trial and step, in the order in which they were trained."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [(int(line.split()[0]), int(line.split()[1])) for line in lines]

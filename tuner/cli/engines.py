@@ -1,0 +1,185 @@
+"""`tuner submit`, `scale`, `cancel`: nodes of Slurm, Kubernetes, Ray or ssh for a study.
+
+As in `tuner.cli.main`, a command imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.error_exit import Edge
+from tuner.cli.studies import Debug, Study
+from tuner.config import load_study_file
+from tuner.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tuner.compose.submission import Change, Plan
+    from tuner.config.sections.engine import NodeRange
+    from tuner.queries.locate import Place
+
+app = typer.Typer()
+
+_FILE = Path("study.yaml")
+_EDGE = {
+    "interrupted": "Interrupted. tuner devices --allocations shows what was submitted.",
+    "accident": "With --debug it shows where; please report that.",
+}
+StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="ENGINE",
+        help="slurm, kubernetes, ray or ssh. Default: engine.name of the study file.",
+    ),
+]
+
+
+@app.command()
+def submit(
+    file: StudyFile = _FILE,
+    on: On = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="Number of nodes, such as 4 or 2..16. Default: engine.nodes."),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Print the script or manifest, and submit nothing."),
+    ] = False,
+    study: Study = None,
+    debug: Debug = False,
+) -> None:
+    """Asks an engine for nodes on which the study runs. Typed twice, it asks once."""
+    with Edge(debug, **_EDGE):
+        from tuner.compose import submission
+
+        plan = _plan(file, study, on)
+        wanted = _nodes(nodes)
+        if dry_run:
+            print(submission.render(plan, wanted), end="", flush=True)
+            return
+        change = submission.submit(plan, wanted)
+        _print_change(change, plan)
+
+
+@app.command()
+def scale(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FILE] NODES", help="The study file, and a number such as 8, 2..16 or 0."
+        ),
+    ],
+    on: On = None,
+    study: Study = None,
+    debug: Debug = False,
+) -> None:
+    """Changes the number of nodes of a study: submits more, or lets some save and end."""
+    with Edge(debug, **_EDGE):
+        from tuner.compose import submission
+
+        if len(words) > 2:
+            raise ConfigError(f"takes a study file and a number, not {words!r}.", key="tuner scale")
+        file = Path(words[0]) if len(words) == 2 else _FILE
+        wanted = _nodes(words[-1])
+        assert wanted is not None
+        plan = _plan(file, study, on)
+        _print_change(submission.scale(plan, wanted), plan)
+
+
+@app.command()
+def cancel(
+    file: StudyFile = _FILE, on: On = None, study: Study = None, debug: Debug = False
+) -> None:
+    """Stops a study on all of its nodes: pending ones are cancelled, running trials save."""
+    with Edge(debug, **_EDGE):
+        from tuner.compose import submission
+
+        plan = _plan(file, study, on)
+        _print_change(submission.end_all(plan), plan)
+
+
+def _plan(file: Path, study: str | None, on: str | None) -> Plan:
+    from tuner.compose.submission import plan_submission
+
+    return plan_submission(load_study_file(file, environ=os.environ, study=study), on)
+
+
+def _nodes(text: str | None) -> NodeRange | None:
+    """
+    Raises:
+        ConfigError: If it is no number of nodes.
+    """
+    if text is None:
+        return None
+    from tuner.config.sections.engine import NodeRange, read_nodes
+
+    if text.strip() == "0":
+        return NodeRange(least=0, most=0)
+    try:
+        return read_nodes(text)
+    except ValueError as error:
+        raise ConfigError(str(error), key="The number of nodes") from error
+
+
+def _print_change(change: Change, plan: Plan) -> None:
+    for remark in plan.remarks:
+        print(remark)
+    if change.new:
+        names = ", ".join(each.name for each in change.new)
+        print(f"Submitted to {change.engine}: {names}")
+    if change.ending:
+        print(f"Asked to end, trials save first: {', '.join(change.ending)}")
+    states = [each.state.value for each in change.now]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    print(f"Study {change.study!r} has {len(states)} allocations now: {counts or 'none'}.")
+    print(f"To look: tuner status {plan.config.file}, or {change.look}", flush=True)
+
+
+def print_allocations(source: str, study: str | None, *, as_json: bool) -> None:
+    """Prints the allocations of a study, as the engine sees them now if it can be asked."""
+    from tuner.queries.allocations import read_allocations
+    from tuner.queries.locate import choose_study, find_place, reading
+    from tuner.terminal.allocations import allocations_text
+    from tuner.terminal.tables import as_json as json_of
+
+    place = find_place(source, study, os.environ)
+    look_again(place)
+    with reading(place) as (_, connection):
+        stored = choose_study(connection, place)
+        found = read_allocations(connection, stored.id)
+    now = datetime.now(UTC)
+    print(json_of(found) if as_json else allocations_text(found, stored.name, now), flush=True)
+
+
+def look_again(place: Place) -> None:
+    """Records what the engines of a study say now; an engine that is not here says nothing."""
+    from tuner.compose.allocation_look import look_at_engines
+
+    for line in look_at_engines(place):
+        print(line, file=sys.stderr, flush=True)
+
+
+def print_log(words: list[str], name: str, study: str | None, tail: int | None) -> None:
+    """Prints the output of the dispatcher of an allocation."""
+    from tuner.compose.allocation_look import log_of
+    from tuner.queries.locate import find_place
+    from tuner.terminal.logs import text_of_log
+
+    place = find_place(words[0] if words else str(_FILE), study, os.environ)
+    found = log_of(place, name)
+    if isinstance(found, Path):
+        print(found, file=sys.stderr)
+        for part in text_of_log(found, tail):
+            sys.stdout.write(part)
+    else:
+        lines = found.splitlines(keepends=True)
+        sys.stdout.writelines(lines if tail is None else lines[len(lines) - tail :])
+    sys.stdout.flush()

@@ -1,0 +1,84 @@
+"""Looks at the engines of a stored study: the states of its allocations, and their output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tuner.allocation import AllocationState
+from tuner.checkpoints.paths import StudyFiles
+from tuner.compose.lent import engine_config
+from tuner.compose.submission import refresh
+from tuner.engines.registry import open_engine
+from tuner.errors import ConfigError, EngineError
+from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.locate import Place, choose_study, reading
+from tuner.store.connection.database import open_database
+from tuner.store.schema.models import AllocationRow
+
+
+def look_at_engines(place: Place) -> Iterator[str]:
+    """Asks the engines of allocations that are not over, and records what they say.
+
+    Args:
+        place: The study. Without a study file the engines are not known, and not asked.
+
+    Yields:
+        Why an engine could not be asked.
+    """
+    if place.config is None or not place.exists:
+        return
+    study_id, name, engines = _open_engines(place)
+    for engine_name in engines:
+        try:
+            engine = open_engine(engine_config(place.config, engine_name))
+            database = open_database(place.url)
+            try:
+                refresh(database, study_id, engine, name)
+            finally:
+                database.close()
+        except EngineError as error:
+            yield f"Allocations of {engine_name} are shown as last seen. {error}"
+
+
+def _open_engines(place: Place) -> tuple[int, str, list[str]]:
+    """The study, and the names of engines with allocations that are not over."""
+    over = [state for state in AllocationState if state.is_over]
+    with reading(place) as (_, connection):
+        stored = choose_study(connection, place)
+        if not has_our_tables(connection):
+            return stored.id, stored.name, []
+        query = (
+            sa.select(AllocationRow.engine)
+            .where(AllocationRow.study_id == stored.id, AllocationRow.state.not_in(over))
+            .distinct()
+        )
+        return stored.id, stored.name, sorted(connection.execute(query).scalars())
+
+
+def log_of(place: Place, name: str) -> Path | str:
+    """The output of the dispatcher in an allocation: its file, or the text.
+
+    Raises:
+        TunerError: If there is none.
+    """
+    config = place.config
+    if config is None:
+        problem = "names a database, but engines are named in the study file. Name that."
+        raise ConfigError(problem, key="tuner logs --allocation")
+    engine = open_engine(engine_config(config, _engine_of(place, name)))
+    files = StudyFiles(folder=config.home, study=place.study or config.study)
+    return engine.log_of(name, files.allocation_logs)
+
+
+def _engine_of(place: Place, name: str) -> str | None:
+    """The engine of a recorded allocation; None where it is not recorded."""
+    with reading(place) as (_, connection):
+        stored = choose_study(connection, place)
+        query = sa.select(AllocationRow.engine).where(
+            AllocationRow.study_id == stored.id, AllocationRow.name == name
+        )
+        found: str | None = connection.execute(query.limit(1)).scalar()
+        return found
