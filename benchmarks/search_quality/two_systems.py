@@ -150,6 +150,12 @@ OURS: Mapping[str, MakeSearch] = {
     "curve_gp + ASHA from 1, promote": Ours(sampler=_CURVE_GP, pruner=asha_of_ours(1, "promote")),
     "curve_gp + ASHA from 2, promote": Ours(sampler=_CURVE_GP, pruner=asha_of_ours(2, "promote")),
     "curve_gp + ASHA from 2": Ours(sampler=_CURVE_GP, pruner=asha_of_ours(2)),
+    "curve_gp, nothing random + ASHA from 1, promote": Ours(
+        sampler={**_CURVE_GP, "random_share": 0.0}, pruner=asha_of_ours(1, "promote")
+    ),
+    "curve_gp, weighted + ASHA from 1, promote": Ours(
+        sampler={**_CURVE_GP, "scalarizes": True}, pruner=asha_of_ours(1, "promote")
+    ),
     "curve_gp, none": Ours(sampler=_CURVE_GP, pruner=_NONE),
     "tpe + ASHA from 1, promote": Ours(sampler=_TPE, pruner=asha_of_ours(1, "promote")),
     "random + ASHA from 2": Ours(sampler=_RANDOM, pruner=asha_of_ours(2)),

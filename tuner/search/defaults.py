@@ -21,6 +21,8 @@ from tuner.search_spaces.space import nearest
 
 #: With more, a Gaussian process that looks at some hundred of them has nothing ahead of TPE.
 _MANY_TRIALS = 2000
+#: With more, what a suggestion adds to a front cannot be computed exactly.
+_MOST_OBJECTIVES = 4
 #: After the first step the order of trials says little, and often the wrong thing.
 _FIRST_RUNG = 2
 #: A cost is mostly known at once; and a trial that pauses too soon is not lost.
@@ -137,8 +139,8 @@ def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
     space, n_trials = config.search_space, config.budget.trials
     if is_population_based(pruner):
         return "random", "it draws the first population alone; all others are copies of members"
-    if len(config.objectives) > 1:
-        return "tpe", "there are several objectives"
+    if len(config.objectives) > _MOST_OBJECTIVES:
+        return "tpe", f"there are more than {_MOST_OBJECTIVES} objectives"
     if not isinstance(space, SearchSpace):
         return "tpe", "the space is the program's own, and may change from trial to trial"
     if any(parameter.when for parameter in space.parameters):

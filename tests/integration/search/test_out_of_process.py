@@ -18,8 +18,13 @@ from optuna.trial import TrialState, create_trial
 from tests.databases import new_database
 from tests.integration.search.gaussian import DISTRIBUTIONS, gaussian
 from tuner.config import Direction
-from tuner.search.samplers.out_of_process.sampler import OutOfProcessSampler, out_of_process
+from tuner.search.samplers.out_of_process.sampler import (
+    OutOfProcessSampler,
+    bare,
+    out_of_process,
+)
 from tuner.search.study import StudySearch
+from tuner.search.trial_attributes.vector_curve import CURVE_KEY, has_diverged
 from tuner.store.connection.database import open_database
 
 N_STARTUP = 3
@@ -101,6 +106,44 @@ def test_curves_are_learned_from_there_as_they_would_be_here() -> None:
     sampler.close()
     theirs = suggestions(unfinished(gaussian(N_STARTUP, "curve_gp")), 5)
     assert [pytest.approx(params, rel=1e-6) for params in theirs] == ours
+
+
+def test_fronts_and_failures_are_learned_from_there_as_they_would_be_here() -> None:
+    def unfinished(sampler: BaseSampler) -> optuna.Study:
+        study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
+        for number in range(8):
+            x, y = number / 8, (7 * number % 8) / 8
+            curve = [[step, [(x - y) * step, x]] for step in range(1, 2 + number)]
+            if number == 7:
+                curve.append([9, [float("nan"), x]])
+            pruned = create_trial(
+                state=TrialState.PRUNED,
+                params={"x": x, "y": y},
+                distributions=DISTRIBUTIONS,
+                system_attrs={CURVE_KEY: curve},
+                constraints={"tuner:out_of_memory": 1.0} if number == 6 else {},
+            )
+            study.add_trial(pruned)
+        return study
+
+    def asked(sampler: BaseSampler) -> list[dict[str, float]]:
+        study = unfinished(sampler)
+        return [study.ask(DISTRIBUTIONS).params for _ in range(4)]
+
+    sampler = out_of_process(gaussian(N_STARTUP, "curve_gp"))
+    assert sampler is not None
+    ours = asked(sampler)
+    sampler.close()
+    theirs = asked(gaussian(N_STARTUP, "curve_gp"))
+    assert [pytest.approx(params, rel=1e-6) for params in theirs] == ours
+
+
+def test_a_single_objective_that_diverged_is_known_there() -> None:
+    trial = create_trial(
+        state=TrialState.PRUNED, intermediate_values={1: 0.5, 2: 0.6, 3: float("nan")}
+    )
+    assert has_diverged(bare(trial, with_curve=True))
+    assert not bare(trial, with_curve=False).intermediate_values
 
 
 def test_first_trials_wait_for_nothing(aside: OutOfProcessSampler) -> None:

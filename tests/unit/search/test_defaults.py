@@ -22,6 +22,7 @@ CONDITIONAL = (
     "lr: {type: float, low: 0.1, high: 0.2, when: {kind: a}}}\n"
 )
 OBJECTIVES = "objectives: {loss: minimize, latency: minimize}\n"
+FIVE = "objectives: {a: minimize, b: minimize, c: minimize, d: minimize, e: maximize}\n"
 
 Load = Callable[[str], StudyConfig]
 
@@ -44,7 +45,9 @@ def load(tmp_path: Path) -> Load:
         pytest.param(SMALL + SPACE + "sampler: {seed: 3}", "curve_gp", "asha", id="seed-alone"),
         pytest.param(SMALL, "tpe", "asha", id="define-by-run"),
         pytest.param(SMALL + CONDITIONAL, "tpe", "asha", id="conditions"),
-        pytest.param(SMALL + SPACE + OBJECTIVES, "tpe", "asha", id="several-objectives"),
+        pytest.param(SMALL + SPACE + OBJECTIVES, "curve_gp", "asha", id="several-objectives"),
+        pytest.param(SMALL + SPACE + FIVE, "tpe", "asha", id="five-objectives"),
+        pytest.param(SMALL + OBJECTIVES, "tpe", "asha", id="several-define-by-run"),
         pytest.param(SMALL + SPACE + "budget: {trials: 2001}", "tpe", "asha", id="many-trials"),
         pytest.param(SMALL + SPACE + "budget: {trials: 2000}", "curve_gp", "asha", id="some"),
         pytest.param(SMALL + SPACE + "sampler: random", "random", "asha", id="own-sampler"),
@@ -70,7 +73,10 @@ def test_what_is_picked_can_be_made(load: Load) -> None:
     assert isinstance(pruner, AshaPruner)
     assert not pruner.promotes
     several = load(SMALL + SPACE + OBJECTIVES)
-    tpe = sampler_of(several, seed=1)
+    fronts = sampler_of(several, seed=1)
+    assert isinstance(fronts, BoundedSampler)
+    assert isinstance(fronts.inner, CurveGPSampler)
+    tpe = sampler_of(load(SMALL + SPACE + FIVE), seed=1)
     assert isinstance(tpe, BoundedSampler)
     assert isinstance(tpe.inner, TPESampler)
     by_rank = pruner_of(several)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.store.optuna_compat import trial_id_of
-from tuner.store.optuna_tables.storage import BufferedStorage
 
-#: Constraints of the tuner; a program may have others, under names of its own.
-_PREFIX = "tuner:"
+if TYPE_CHECKING:
+    # It imports SQLAlchemy, which the process that suggests parameters does without.
+    from tuner.store.optuna_tables.storage import BufferedStorage
+
+OWN_PREFIX = "tuner:"
+"""Of the tuner's constraints; a program may have others, under names of its own."""
 
 
 class InfeasibleTrials:
@@ -31,7 +36,7 @@ class InfeasibleTrials:
 
     def sync(self, trial: FrozenTrial) -> None:
         """Takes in a trial as stored, whichever dispatcher changed it."""
-        if trial.system_attrs and any(key.startswith(_PREFIX) for key in trial.constraints):
+        if trial.system_attrs and any(key.startswith(OWN_PREFIX) for key in trial.constraints):
             self._ids.add(trial_id_of(trial))
 
     def mark(self, trial: optuna.Trial, why: str) -> None:
@@ -41,5 +46,5 @@ class InfeasibleTrials:
             trial: The trial, which is about to end.
             why: In a word.
         """
-        trial.set_constraint(f"{_PREFIX}{why}", 1.0)
+        trial.set_constraint(f"{OWN_PREFIX}{why}", 1.0)
         self._ids.add(trial_id_of(trial))

@@ -8,10 +8,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.store.optuna_tables.storage import BufferedStorage
+if TYPE_CHECKING:
+    # It imports SQLAlchemy, which the process that suggests parameters does without.
+    from tuner.store.optuna_tables.storage import BufferedStorage
+
 
 CURVE_KEY = "tuner:curve"
 """Attribute of a trial: some of its reports, as pairs of a step and all objectives' values."""

@@ -18,12 +18,11 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.search.samplers.curve_gp.acquisition import RowOf, Scales
 from tuner.search.samplers.curve_gp.points import is_informative
 from tuner.search.samplers.curve_gp.regression import Regression, normal_share_below, unfitted
+from tuner.search.trial_attributes.infeasible import OWN_PREFIX
 from tuner.search.trial_attributes.vector_curve import has_diverged
 
 Array = NDArray[np.float64]
 
-#: Constraints of the tuner: what did not work at all.
-_OF_THE_TUNER = "tuner:"
 #: The name of whether a trial worked.
 _WORKS = ""
 _LARGEST = 1e100
@@ -129,4 +128,4 @@ def _scaled(known: Sequence[tuple[FrozenTrial, float]]) -> list[float]:
 
 
 def _is_of_the_tuner(key: str) -> bool:
-    return key.startswith(_OF_THE_TUNER)
+    return key.startswith(OWN_PREFIX)

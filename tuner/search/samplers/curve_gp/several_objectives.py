@@ -6,8 +6,9 @@ front is, without weights: suggestions go where the front has gaps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,19 +27,36 @@ from tuner.search.samplers.curve_gp.regression import Regression, standardized
 from tuner.search.samplers.curve_gp.scalarization import Weighting
 from tuner.search.trial_attributes.vector_curve import of_one_objective
 
+if TYPE_CHECKING:
+    from tuner.search.samplers.curve_gp.gaussian_process import GaussianProcess, Posterior
+
 Array = NDArray[np.float64]
 
 #: With more, what no point dominates falls into too many boxes.
 _MOST_FOR_HYPERVOLUME = 4
+#: Of the trials that wait at a rung so many count as if they ended as predicted.
+_N_PAUSED = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Objective:
     """One objective of all trials, in scores with mean 0 and variance 1."""
 
-    predict: Callable[[Array], tuple[Array, Array]]
+    process: GaussianProcess
+    #: [n, c + 1], what is known or believed of it.
+    x: Array
+    #: [n].
+    y: Array
+    posterior: Posterior
     #: By trial number: the last score that was reported.
-    last: dict[int, float]
+    last: Mapping[int, float]
+
+    def believing(self, rows: Array) -> _Objective:
+        """As if [m, c] configurations had ended as predicted."""
+        ends = at_the_end(rows)
+        believed, _ = self.posterior.predict(ends)
+        x, y = np.vstack([self.x, ends]), np.append(self.y, believed)
+        return replace(self, x=x, y=y, posterior=self.process.given(x, y))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +112,21 @@ class SeveralObjectives:
             if one is None:
                 return None
             objectives.append(one)
+        begun = [each for each in trials if each.state is TrialState.RUNNING]
+        if begun:
+            rows = np.stack([row_of(each) for each in begun])
+            objectives = [each.believing(rows) for each in objectives]
         outlook = _outlook(trials, objectives, row_of)
         if outlook is None:
             return None
         is_weighted = self._scalarizes or len(directions) > _MOST_FOR_HYPERVOLUME
         weighting = Weighting(outlook.front, outlook.reference, rng) if is_weighted else None
+        paused = [each for each in trials if each.state is TrialState.WAITING]
+        if paused:
+            rows = np.stack([row_of(each) for each in paused])
+            gains = _gains(rows, objectives, outlook, weighting)
+            rows = rows[np.argsort(-gains)[:_N_PAUSED]]
+            objectives = [each.believing(rows) for each in objectives]
         return Acquisition(
             gains=lambda rows: _gains(rows, objectives, outlook, weighting),
             leaders=outlook.leaders,
@@ -121,13 +149,9 @@ class SeveralObjectives:
         y = standardized(np.array([each.score for each in points]))
         n_trials = max(each.number for each in trials) + 1
         model = self._models[place].fit(x, y, scales, n_trials=n_trials)
-        known = model.given(x, y)
-        running = [each for each in trials if each.state is TrialState.RUNNING]
-        if running:
-            rows = at_the_end(np.stack([row_of(each) for each in running]))
-            believed, _ = known.predict(rows)
-            known = model.given(np.vstack([x, rows]), np.append(y, believed))
-        return _Objective(predict=known.predict, last=_last(points, y))
+        return _Objective(
+            process=model, x=x, y=y, posterior=model.given(x, y), last=_last(points, y)
+        )
 
 
 def _last(points: Sequence[Observed], scores: Array) -> dict[int, float]:
@@ -173,6 +197,6 @@ def _gains(
 
 def _predicted(rows: Array, objectives: Sequence[_Objective]) -> tuple[Array, Array]:
     """[m, n_objectives] means and deviations of the losses with which [m, c] configurations end."""
-    predicted = [one.predict(at_the_end(rows)) for one in objectives]
+    predicted = [one.posterior.predict(at_the_end(rows)) for one in objectives]
     means = -np.stack([mean for mean, _ in predicted], axis=1)
     return means, np.stack([deviation for _, deviation in predicted], axis=1)

@@ -182,8 +182,9 @@ class OutOfProcessSampler(SamplerAround):
         trials: Sequence[FrozenTrial],
         space: Mapping[str, BaseDistribution],
     ) -> None:
-        bare = [_bare(each, with_curve=isinstance(self._inner, CurveGPSampler)) for each in trials]
-        request = Request(directions=study.directions, trials=bare, space=space)
+        with_curve = isinstance(self._inner, CurveGPSampler)
+        shown = [bare(each, with_curve=with_curve) for each in trials]
+        request = Request(directions=study.directions, trials=shown, space=space)
         self._space = space
         try:
             self._suggester.ask(request)
@@ -219,11 +220,16 @@ def out_of_process(sampler: BaseSampler) -> OutOfProcessSampler | None:
     return None
 
 
-def _bare(trial: FrozenTrial, *, with_curve: bool) -> FrozenTrial:
-    """Without what a Gaussian process never looks at, and what may be large."""
-    bare = copy.copy(trial)
-    bare.intermediate_values = thinned(trial) if with_curve else {}
+def bare(trial: FrozenTrial, *, with_curve: bool) -> FrozenTrial:
+    """Without what a Gaussian process never looks at, and what may be large.
+
+    Args:
+        trial: The trial, which is not changed.
+        with_curve: Whether its reports are looked at.
+    """
+    copied = copy.copy(trial)
+    copied.intermediate_values = thinned(trial) if with_curve else {}
     if with_curve and trial.intermediate_values and has_diverged(trial):
-        bare.intermediate_values[max(trial.intermediate_values)] = math.nan
-    bare.user_attrs = {}
-    return bare
+        copied.intermediate_values[max(trial.intermediate_values)] = math.nan
+    copied.user_attrs = {}
+    return copied
