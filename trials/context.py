@@ -16,7 +16,7 @@ from tuner.messages import MAX_METRIC_NAME, Assign, RemarkTopic
 from tuner.trials.checkpoints import CheckpointFolder
 from tuner.trials.determinism import make_deterministic, seed_generators, seed_of_rank
 from tuner.trials.optuna_trial import OptunaTrial, check_name
-from tuner.trials.worker.metrics import MAX_STEP, StepCounter, as_number
+from tuner.trials.worker.metrics import MAX_STEP, StepCounter, as_number, as_step
 from tuner.trials.worker.port import Link
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class TrialContext(OptunaTrial):
                 the objectives, a metric's name is longer than 255 characters, or the report is
                 larger than 16 MiB.
         """
+        step = as_step(step)
         if not 0 <= step <= MAX_STEP:
             raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
         self.last_values = self._by_objective(value)

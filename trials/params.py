@@ -19,9 +19,16 @@ class Params(dict[str, Any]):
 
     def _missing(self, name: str) -> str:
         close = difflib.get_close_matches(str(name), list(self), n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else "Add it to search_space in the study."
+        hint = _meant(close[0]) if close else "Add it to search_space in the study."
         known = ", ".join(self) or "none"
         return f"This trial has no parameter {name!r}. It has: {known}. {hint}"
+
+
+def _meant(name: str) -> str:
+    """As it is written in Python: `params.learning-rate` would be a difference."""
+    if name.isidentifier():
+        return f"Did you mean {name!r}?"
+    return f'Write trial.params["{name}"].'
 
 
 class MissingParameter(KeyError):

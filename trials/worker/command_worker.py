@@ -7,7 +7,6 @@ process does, so that the dispatcher knows one protocol only.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
@@ -20,7 +19,6 @@ from typing import IO
 
 from tuner.attempt import Cause, Outcome
 from tuner.config.notation.command_template import render_argv
-from tuner.config.notation.metric_pattern import near_miss
 from tuner.errors import ChannelClosed
 from tuner.launch.failure_diagnosis import N_TAIL_LINES, diagnose_exit
 from tuner.launch.hints import output_hint
@@ -43,6 +41,7 @@ from tuner.trials.worker.function_worker import (
 )
 from tuner.trials.worker.link import DispatcherLink
 from tuner.trials.worker.metrics import Curve, LineReader, Reading, line_reader
+from tuner.trials.worker.missing_values import explain_missing_values
 from tuner.trials.worker.output_lines import LineSplitter
 from tuner.trials.worker.termination import Termination
 
@@ -238,31 +237,9 @@ class _Minder:
             self._link.remark(topic, text)
 
     def _without_values(self) -> str:
-        """Why a program that ended well has no value: what was looked for, and what there was."""
-        objectives = self._link.assign.objectives
-        if self._pattern is not None:
-            wanted = f"trial.metrics.pattern matched none of its {self._n_lines} lines"
-            if why := near_miss(self._pattern, self._tail):
-                wanted = f"{wanted}. {why.removesuffix('.')}"
-        else:
-            example = json.dumps({"step": 1, **dict.fromkeys(objectives, 0.5)})
-            which = (
-                f"None of its {self._n_lines} lines is a"
-                if self._n_lines > 1
-                else ("Its only line is no")
-            )
-            wanted = (
-                f"{which} JSON object with "
-                f"{' or '.join(objectives)}, such as {example}. Print such lines, or give "
-                "trial.metrics.pattern"
-            )
-        if not self._n_lines:
-            example = json.dumps({"step": 1, **dict.fromkeys(objectives, 0.5)})
-            return (
-                "It printed nothing. Its metrics are read from its output: print lines such as "
-                f"{example}."
-            )
-        return f"{wanted}. The last ones:\n" + "\n".join(self._tail)
+        return explain_missing_values(
+            self._link.assign.objectives, self._pattern, self._n_lines, self._tail
+        )
 
     def _storable(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Without those whose names no database holds; the log says so once for each."""

@@ -151,6 +151,19 @@ class Curve:
         return self.steps.whole(step if step is None else max(0, step))
 
 
+def as_step(step: object) -> float:
+    """Takes Python, NumPy and one-element tensor numbers alike."""
+    if isinstance(step, int | float):
+        return step
+    try:
+        return step.item()  # type: ignore[attr-defined, no-any-return]  # of NumPy or torch
+    except (AttributeError, ValueError, RuntimeError):
+        raise TypeError(
+            f"report: step is {step!r:.200}, which is not a number. Count steps up from 0, such as "
+            "the epoch."
+        ) from None
+
+
 def as_number(name: str, value: object) -> float:
     """Takes Python, NumPy and one-element tensor numbers alike."""
     if detach := getattr(value, "detach", None):

@@ -120,6 +120,13 @@ def check_script_exists(config: StudyConfig) -> None:
         return
     written = command[number]
     path = config.folder / expanded(written)
+    if path.suffix == ".ipynb":
+        problem = (
+            f"is {written!r}, a notebook, which an interpreter cannot run. Convert it: jupyter "
+            f"nbconvert --to script {written}. Or tune a function in the notebook itself: "
+            "tuner.tune(train, ...)"
+        )
+        raise ConfigError(problem, file=config.file, key=f"trial.command[{number}]")
     if path.exists():
         return
     problem = f"is {written!r}, but there is no file {path}. {_other_script(path, written, config)}"

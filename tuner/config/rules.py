@@ -22,6 +22,8 @@ from tuner.search_spaces.space import format_value, is_number
 OPTIMIZE_SUFFIX = ":study.optimize"
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _SHELL_VARIABLE = re.compile(r"\$(\w+)")
+#: Words that only a shell understands.
+_OF_A_SHELL = frozenset({"|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1", "&>"})
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
 _UNFIT_FOR_A_FILE_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
 MAX_SEED = 2**32 - 1
@@ -93,6 +95,8 @@ def _function_hint(target: str) -> str:
     if is_path and not function and _FUNCTION.fullmatch(f"{name}:main"):
         return f" Write the name of the function too: {name}:NAME."
     hint = f" Write {meant}." if _FUNCTION.fullmatch(meant) else ""
+    if target.endswith("()") and _FUNCTION.fullmatch(target[:-2]):
+        return f" Write {target[:-2]}."
     return f" It is the module's name, not the path of its file.{hint}" if is_path else hint
 
 
@@ -240,6 +244,7 @@ def pattern_mistakes(pattern: re.Pattern[str], objectives: Sequence[str]) -> Ite
 
 def place_mistakes(templates: Templates, space: AnySpace | None) -> Iterator[Mistake]:
     """Each `{place}` is a parameter, a constant or a name that the tuner fills."""
+    yield from _shell_lines(templates.command)
     for number, element in enumerate(templates.command):
         yield from _unknown_places(f"trial.command[{number}]", element, space)
     for name, template in templates.env.items():
@@ -247,6 +252,27 @@ def place_mistakes(templates: Templates, space: AnySpace | None) -> Iterator[Mis
     if isinstance(space, SearchSpace):
         yield from _split_flags(templates.command, space)
         yield from _shell_variables(templates.command, space)
+
+
+def _shell_lines(command: Sequence[str]) -> Iterator[Mistake]:
+    """Words of a shell's line; programs would get them as arguments."""
+    for number, word in enumerate(command):
+        if word in _OF_A_SHELL:
+            script = "Write the line into a file, such as run.sh, with $1 in place of a parameter"
+            yield Mistake(
+                key=f"trial.command[{number}]",
+                problem=f"is {word!r}, but no shell reads the command. {script}: command: "
+                '[sh, run.sh, "{lr}"]. What a trial prints is kept: tuner logs',
+            )
+            return
+    if command and " " in command[0].strip() and "/" not in command[0].partition(" ")[0]:
+        words = "[" + ", ".join(_quoted(each) for each in command[0].split()) + "]"
+        problem = f"is {command[0]!r}, but each word is an item of its own. Write {words}"
+        yield Mistake(key="trial.command[0]", problem=problem)
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"' if "{" in word else word
 
 
 def _unknown_places(key: str, template: str, space: AnySpace | None) -> Iterator[Mistake]:
@@ -272,6 +298,12 @@ def _unknown_places(key: str, template: str, space: AnySpace | None) -> Iterator
 
 def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpace | None) -> str:
     known = tuple(known)
+    bare, sign, _ = name.partition(":")
+    if sign and bare in known:
+        return (
+            f"is {template!r}, but a place has no format: numbers are written in full. Write "
+            f"'{template.replace(f'{{{name}}}', f'{{{bare}}}')}'."
+        )
     problem = f"is {template!r}, but {{{name}}} is not in search_space"
     problem += "." if space else ", which is absent."
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

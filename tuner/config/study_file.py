@@ -50,6 +50,7 @@ def load_study_file(
     """
     text = _read(path)
     given = _Values(file=str(path), values=parse_study(text, str(path)))
+    _refuse_sweep(given.values, path)
     for override in overrides:
         _apply_override(given, override)
     if study is not None:
@@ -66,6 +67,19 @@ def load_study_file(
         overrides=tuple(overrides),
     )
     return validate_study(given.values, source=source, environ=environ, origins=given.origins)
+
+
+def _refuse_sweep(values: Mapping[str, object], path: Path) -> None:
+    if "parameters" not in values or "study" in values:
+        return
+    from tuner.config.proposals.wandb_sweep import is_sweep
+
+    if is_sweep(values):
+        target = path.with_name("tuned.yaml" if path.name == "study.yaml" else "study.yaml")
+        raise ConfigError(
+            f"is a sweep of W&B. Write its study file: tuner init {target} --from {path}",
+            file=str(path),
+        )
 
 
 def _read(path: Path) -> str:

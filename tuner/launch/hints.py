@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 #: Begins a line of a failure's text that is not the program's own.
 HINT = "Hint: "
@@ -16,6 +17,8 @@ _WRONG_ARGUMENTS = re.compile(
     r"error: (unrecognized arguments|the following arguments|argument )"
     r"|Error: (No such option|Missing (option|argument))"
 )
+_NO_WHOLE_NUMBER = re.compile(r"error: argument (\S+): invalid int value: '[\d.eE+-]+'")
+_SWITCH = re.compile(r"error: argument (?:-\w/)?(\S+): ignored explicit argument")
 _NO_INPUT = "Nothing answers input(): a trial has no keyboard. Read the value from a parameter"
 
 
@@ -42,6 +45,36 @@ _KNOWN = (
         ),
         hint="The function receives the trial. Its parameters are a dict, trial.params: write "
         'trial.params["lr"] or trial.params.lr.',
+    ),
+    _Known(
+        text=re.compile(
+            r"'TrialContext' object has no attribute '(config|cfg|param|hparams|hyperparameters|"
+            r"hyperparams|parameters|args|options)'"
+        ),
+        hint='The parameters are in trial.params: write trial.params["lr"] or trial.params.lr.',
+    ),
+    _Known(
+        text=re.compile(
+            r"'TrialContext' object has no attribute '(best_\w+|trials|optimize|direction)'"
+        ),
+        hint="The function receives one trial. Its study is trial.study, as in Optuna.",
+    ),
+    _Known(
+        text=re.compile(r"attempted relative import with no known parent package"),
+        hint="The module is imported by its name from the folder of the study file, and is part of "
+        "no package there. Write from model import ... without the dot, or name it with its "
+        "package: function: package.train:main",
+    ),
+    _Known(
+        text=re.compile(
+            r"not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available"
+        ),
+        hint="This trial has no GPU. Write trial.device in place of 'cuda'; `tuner devices` lists "
+        "the GPUs of this machine.",
+    ),
+    _Known(
+        text=re.compile(r"FileNotFoundError: .* No such file or directory: '(?P<name>[^/'][^']*)'"),
+        hint="Relative paths begin in {folder}, the folder of the study file.",
     ),
     _Known(
         text=re.compile(r"TrialContext\.report\(\) missing .*'step'"),
@@ -77,7 +110,8 @@ def hint_for(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
     for known in _KNOWN:
         if (match := known.text.search(text)) and known.place in lines:
-            return HINT + known.hint.replace("{name}", match.groupdict().get("name", ""))
+            hint = known.hint.replace("{name}", match.groupdict().get("name", ""))
+            return HINT + hint.replace("{folder}", str(Path.cwd()))
     if isinstance(error, EOFError) and "input(" in lines:
         return f'{HINT}{_NO_INPUT}, such as trial.params["rate"].'
     return _missing_module(error)
@@ -108,6 +142,14 @@ def output_hint(output: str, argv: Sequence[str]) -> str:
         argv: The command as it was started.
     """
     line = shlex.join(argv)
+    if match := _NO_WHOLE_NUMBER.search(output):
+        return f"{HINT}{match[1]} takes whole numbers: declare its parameter with type: int."
+    if match := _SWITCH.search(output):
+        return (
+            f"{HINT}{match[1]} takes no value. Make whole words the choices of its parameter, of "
+            f'which an empty one is left out: amp: ["{match[1]}", ""], and in trial.command the '
+            'word "{amp}".'
+        )
     if _WRONG_ARGUMENTS.search(output):
         return f"{HINT}The command was: {line}. Correct its arguments in trial.command."
     if "EOFError: EOF when reading a line" in output:

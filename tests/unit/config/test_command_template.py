@@ -52,6 +52,12 @@ def test_parameters_win_over_builtins() -> None:
     assert render_argv(["{seed}"], {"seed": 9}, BUILTINS) == ["9"]
 
 
+def test_place_alone_is_left_out_where_its_value_is_empty() -> None:
+    argv = ["train", "{amp}", "--name={amp}", ""]
+    assert render_argv(argv, {"amp": "--amp"}, {}) == ["train", "--amp", "--name=--amp", ""]
+    assert render_argv(argv, {"amp": ""}, {}) == ["train", "--name=", ""]
+
+
 def test_absent_parameter_takes_its_element_away() -> None:
     argv = ["train", "--momentum={momentum}", "--lr={lr}"]
     assert render_argv(argv, {"lr": 1}, BUILTINS) == ["train", "--lr=1"]

@@ -53,11 +53,12 @@ def render_argv(
     """Fills the places of a command.
 
     An element with a place that has no value, because the parameter's `when` does not hold, is
-    left out as a whole: `--momentum={momentum}` goes with its flag.
+    left out as a whole: `--momentum={momentum}` goes with its flag. So is an element that is a
+    place alone, `{amp}`, where its value is an empty text.
     """
     values = {**builtins, **params}
-    filled = (_fill(element, values) for element in argv)
-    return [element for element in filled if element is not None]
+    filled = ((element, _fill(element, values)) for element in argv)
+    return [text for element, text in filled if text or (text is not None and not places(element))]
 
 
 def render_env(
