@@ -23,7 +23,7 @@ tuner.host
 tuner.checkpoints
 tuner.devices
 tuner.config
-tuner.shares
+tuner.shares tuner.queue
 tuner.store
 tuner.launch
 tuner.search

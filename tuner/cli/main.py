@@ -27,6 +27,7 @@ from tuner.cli import (
     db,
     docs,
     engines,
+    queue,
     report,
     schedule,
     shares,
@@ -68,6 +69,7 @@ app.add_typer(report.app)
 app.add_typer(schedule.app)
 app.add_typer(docs.app)
 app.add_typer(shares.app)
+app.add_typer(queue.app)
 
 StudyFile = Annotated[Path, typer.Argument(help="The study file.", show_default=True)]
 Overrides = Annotated[

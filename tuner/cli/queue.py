@@ -1,0 +1,101 @@
+"""`tuner queue`: studies of this user that start one after the other on this machine.
+
+As in `tuner.cli.main`, a command imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.error_exit import Edge
+from tuner.config import load_study_file
+from tuner.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tuner.queue.entries import Queue
+
+app = typer.Typer()
+
+_FORMS = (
+    "Write: tuner queue study.yaml, tuner queue list, tuner queue move NUMBER PLACE, or tuner "
+    "queue remove NUMBER."
+)
+
+
+@app.command()
+def queue(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[STUDY | list | move NUMBER PLACE | remove NUMBER]",
+            help="A study file puts the study into the queue. Default: list.",
+        ),
+    ] = None,
+) -> None:
+    """Puts a study into your queue on this machine, or lists, moves and removes what waits."""
+    with Edge(False):
+        from tuner.queue.entries import Queue, queue_folder
+
+        own = Queue(queue_folder(os.environ))
+        match words or ["list"]:
+            case ["list"]:
+                print(_list(own))
+            case ["move", number, place]:
+                own.move(_number(number), _number(place))
+                print(_list(own))
+            case ["remove", number]:
+                own.remove(_number(number))
+                print(_list(own))
+            case ["move" | "remove", *_] | ["list", *_] | [_, _, *_]:
+                raise ConfigError(f"takes other words. {_FORMS}", key="tuner queue")
+            case [file]:
+                print(_add(own, Path(file)))
+
+
+def _add(own: Queue, file: Path) -> str:
+    from tuner.queue import service
+    from tuner.queue.entries import KEPT_VARIABLES, Entry
+    from tuner.queue.runner import is_running
+
+    config = load_study_file(file, environ=os.environ)
+    added = own.add(
+        Entry(
+            id=0,
+            study=config.study,
+            file=str(config.path),
+            folder=str(Path.cwd()),
+            python=sys.executable,
+            priority=config.priority,
+            environment={key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ},
+        )
+    )
+    started = "" if is_running(own.folder) else service.start(own.folder / "runner.log").text
+    waiting = [each.id for each in own.entries() if each.is_waiting]
+    place = f"is number {added.id} of your queue on this machine"
+    if added.id in waiting[1:]:
+        place += f", behind {waiting.index(added.id)} others"
+    lines = [f"Study '{added.study}' {place}. Its output: {own.log(added.id)}", started]
+    return "\n".join(filter(None, lines))
+
+
+def _list(own: Queue) -> str:
+    from tuner.queue import service
+    from tuner.queue.runner import is_running
+    from tuner.terminal.machine.queue import queue_text
+
+    entries = own.entries()
+    note = ""
+    if any(each.exit_code is None for each in entries) and not is_running(own.folder):
+        note = service.start(own.folder / "runner.log").text
+    return "\n".join(filter(None, [queue_text(entries), note]))
+
+
+def _number(word: str) -> int:
+    if not word.isdecimal():
+        raise ConfigError(f"is given {word!r} for a number. {_FORMS}", key="tuner queue")
+    return int(word)

@@ -1,0 +1,1 @@
+"""What commands print about a machine and its users: shares, the queue."""
