@@ -11,6 +11,8 @@ WORKERS ?= 3
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 # What a real server needs beside mlflow-skinny; the package mlflow does not take our pyarrow.
 MLFLOW_SERVER := flask 'flask-cors<7' 'graphene<4' 'huey<4'
+# Clients of engines that lend nodes, and what checks a manifest against Kubernetes' own schemas.
+ENGINES := kubernetes kubernetes-validate ray
 # Frameworks that have a page; xgboost-cpu is xgboost without 300 MB of NVIDIA's libraries.
 FRAMEWORKS := lightning transformers accelerate lightgbm optuna-integration xgboost-cpu
 
@@ -45,11 +47,11 @@ docs: $(VENV)/ready
 pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
-test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks servers
+test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines servers
 	FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The marker expression replaces the one in pyproject.toml, which leaves nightly tests out.
-nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks servers
+nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
 # Types and tests side by side: none of them keeps two processors busy to its end.
@@ -109,6 +111,12 @@ lock:
 	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
 	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \
 	    $(VENV)-lock/frameworks.json ) > requirements-frameworks.lock
+	$(VENV)-lock/bin/python -m pip install --quiet --dry-run --report $(VENV)-lock/engines.json \
+	  --constraint requirements.lock --constraint requirements-trackers.lock $(ENGINES)
+	( echo "# Clients of engines beside requirements.lock; for the tests only. Written by 'make lock'."; \
+	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
+	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \
+	    $(VENV)-lock/engines.json ) > requirements-engines.lock
 	rm -rf $(VENV)-lock
 
 $(VENV)/ready: requirements.lock pyproject.toml
@@ -133,6 +141,11 @@ $(VENV)/ready-trackers: $(VENV)/ready requirements-trackers.lock
 # Lightning, Hugging Face, XGBoost, LightGBM: for the tests of their pages.
 $(VENV)/ready-frameworks: $(VENV)/ready requirements-frameworks.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-frameworks.lock --constraint requirements.lock
+	@touch $@
+
+# Clients of Kubernetes and Ray, for the tests of engines.
+$(VENV)/ready-engines: $(VENV)/ready requirements-engines.lock
+	$(BIN)/python -m pip install --quiet --requirement requirements-engines.lock --constraint requirements.lock
 	@touch $@
 
 clean:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -16,7 +16,11 @@ from tests.engines.slurm_cluster import SlurmCluster, slurm_server
 from tuner.allocation import Allocation
 from tuner.config.sections.engine import EngineConfig, EngineName
 from tuner.engines.port import AllocationOrder, Engine
+from tuner.engines.registry import open_engine
 from tuner.engines.slurm.engine import SlurmEngine
+
+if TYPE_CHECKING:
+    from tests.contract.engines.kubernetes_server import KubernetesServer
 
 __all__ = ["slurm_server"]
 
@@ -90,7 +94,11 @@ class SlurmBench:
 
 
 #: A real engine adds a fixture of its name that returns a Bench, and a line here.
-BENCHES = ["fake", pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines])]
+BENCHES = [
+    "fake",
+    pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines]),
+    pytest.param("kubernetes", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture
@@ -105,6 +113,45 @@ def slurm(
     monkeypatch.setenv("SLURM_CONF", slurm_server.env["SLURM_CONF"])
     yield SlurmBench(tmp_path)
     slurm_server.empty()
+
+
+class KubernetesBench:
+    n_too_many = 3
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self.engine = engine
+        self._folder = folder
+
+    def order(self, study: str, *, seconds: float = 600.0) -> AllocationOrder:
+        return an_order(study, self._folder, seconds)
+
+
+@pytest.fixture
+def kubernetes_server() -> Iterator[KubernetesServer]:
+    pytest.importorskip("kubernetes")
+    pytest.importorskip("kubernetes_validate")
+    from tests.contract.engines.kubernetes_cluster import Cluster
+    from tests.contract.engines.kubernetes_server import KubernetesServer
+
+    with KubernetesServer(Cluster()).running() as server:
+        yield server
+
+
+@pytest.fixture
+def kubernetes(
+    kubernetes_server: KubernetesServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> KubernetesBench:
+    kubeconfig = kubernetes_server.write_kubeconfig(tmp_path / "kubeconfig")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    return KubernetesBench(kubernetes_engine(), tmp_path)
+
+
+def kubernetes_engine(**settings: object) -> Engine:
+    """The engine with an image that the cluster has."""
+    kubernetes = {"image": "train:1"} | settings
+    return open_engine(
+        EngineConfig.model_validate({"name": "kubernetes", "kubernetes": kubernetes})
+    )
 
 
 @pytest.fixture(params=BENCHES)

@@ -1,0 +1,1 @@
+"""Kubernetes: one Job of one pod for each node."""
