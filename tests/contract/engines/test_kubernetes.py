@@ -216,7 +216,11 @@ def test_manifest_has_the_users_template_below_ours(
         """
     )
     engine = kubernetes_engine(
-        template="pod.yaml", queue="vision-queue", priority="normal", secret="tuner-db"
+        template="pod.yaml",
+        queue="vision-queue",
+        priority="normal",
+        secret="tuner-db",
+        secret_folder="/home/me/.tuner",
     )
     order = replace(
         kubernetes.order("digits"), devices=4, cpus=8, memory_bytes=2**30, setup=("source env",)
@@ -236,6 +240,8 @@ def test_manifest_has_the_users_template_below_ours(
     assert pod["terminationGracePeriodSeconds"] == order.notice_s
     assert pod["activeDeadlineSeconds"] + order.notice_s == order.time_s
     assert pod["priorityClassName"] == "normal"
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert mounts == {"shm": "/dev/shm", "tuner-secret": "/home/me/.tuner", "data": "/data"}
     engine.check(order)
 
 

@@ -164,6 +164,12 @@ class KubernetesConfig(Model):
         description="Secret that is mounted as files, for `${file:...}` in `storage`.",
         examples=["tuner-db"],
     )
+    secret_folder: Word = Field(
+        default="/var/run/secrets/tuner",
+        description="Absolute folder of these files in the pods. `tuner submit` reads the same "
+        "paths on its machine.",
+        examples=["/home/me/.tuner"],
+    )
     template: Word | None = Field(
         default=None,
         description="YAML file of a pod whose keys are added to those of the tuner, for volumes, "

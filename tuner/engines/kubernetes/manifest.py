@@ -25,8 +25,6 @@ from tuner.engines.port import ENV_ALLOCATION, ENV_NUMBER, AllocationOrder
 CONTAINER = "tuner"
 #: Seconds that an allocation may take; its end is not known before its pod starts.
 ENV_TIME = "TUNER_ALLOCATION_TIME_S"
-#: Where the files of `engine.kubernetes.secret` are.
-SECRET_FOLDER = "/var/run/secrets/tuner"
 GPU = "nvidia.com/gpu"
 #: An ended Job is deleted after a day.
 _KEPT_S = 24 * 60 * 60
@@ -96,7 +94,7 @@ def _pod_spec(order: AllocationOrder, number: int, config: KubernetesConfig) -> 
     mounts: list[Manifest] = [{"name": "shm", "mountPath": "/dev/shm"}]
     if config.secret:
         volumes.append({"name": "tuner-secret", "secret": {"secretName": config.secret}})
-        mounts.append({"name": "tuner-secret", "mountPath": SECRET_FOLDER, "readOnly": True})
+        mounts.append({"name": "tuner-secret", "mountPath": config.secret_folder, "readOnly": True})
     spec: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": order.notice_s,
