@@ -82,7 +82,9 @@ engine:
   idle: 10m
   setup: [module load cuda]
   slurm: {partition: gpu, qos: normal, account: vision, options: ["--exclusive"]}
-  kubernetes: {namespace: a, image: b, queue: c, priority: d, secret: e, secret_folder: /f, template: pod.yaml}
+  kubernetes:
+    {namespace: a, image: b,
+     queue: c, priority: d, secret: s, secret_folder: /f, template: pod.yaml}
   ray: {address: auto, working_dir: .}
   ssh: {hosts: [gpu01, me@gpu02], copy_to: ~/tuner, python: python3, options: [-p, "22"]}
 """
