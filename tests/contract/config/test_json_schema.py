@@ -190,7 +190,7 @@ def test_no_default_of_the_models_is_left_out() -> None:
     } <= shown
 
 
-FILES = [ROOT / "study.yaml", *sorted(ROOT.glob("examples/**/*.yaml"))]
+FILES = [ROOT / "study.yaml", *sorted(ROOT.glob("examples/*/*.yaml"))]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

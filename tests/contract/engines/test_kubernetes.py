@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = Path(__file__).parents[3] / "examples/kubernetes"
+EXAMPLES = Path(__file__).parents[3] / "examples/kubernetes/manifests"
 #: Says which code it ends with at each start, the next one from a file.
 ENDS_WITH = """
 import pathlib, sys
@@ -121,7 +121,7 @@ def test_forbidden_says_which_rights_are_missing(
     with pytest.raises(EngineError) as refused:
         kubernetes.engine.check(kubernetes.order("digits"))
     assert 'User "ann" cannot create resource "jobs"' in str(refused.value)
-    assert "examples/kubernetes/rbac.yaml" in str(refused.value)
+    assert "examples/kubernetes/manifests/rbac.yaml" in str(refused.value)
 
 
 def test_absent_namespace_is_named(kubernetes: KubernetesBench) -> None:

@@ -201,8 +201,8 @@ def _translate(error: ApiException, namespace: str) -> EngineError:
         )
     if error.status in (401, 403) and "quota" not in words:
         return EngineError(
-            f"Kubernetes refused: {words}. Ask the cluster's administrator for the rights in "
-            "examples/kubernetes/rbac.yaml, or name your namespace in engine.kubernetes.namespace."
+            f"Kubernetes refused: {words}. Name your namespace in engine.kubernetes.namespace, or "
+            "ask for the rights in examples/kubernetes/manifests/rbac.yaml."
         )
     if error.status in (429, 500, 502, 503, 504):
         return EngineError(f"Kubernetes is overloaded or failing: {words}. Try again later.")
