@@ -341,6 +341,8 @@ def with_value(path: tuple[str, ...], value: object, parent: Mapping[str, object
         document["trial"] = {"command": ["a"]}
     if path[0] == "trial":
         document["trial"] |= {} if "resources" in path else parent
+    if path[0] == "engine":
+        document["engine"] = {"name": "slurm"}
     mapping = _at(document, path[:-1])
     if "NAME" in path:
         mapping.update(parent)
