@@ -7,6 +7,7 @@ import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import optuna
 import psutil
@@ -113,11 +114,12 @@ def test_fronts_and_failures_are_learned_from_there_as_they_would_be_here() -> N
         study = optuna.create_study(directions=["maximize", "minimize"], sampler=sampler)
         for number in range(8):
             x, y = number / 8, (7 * number % 8) / 8
-            curve = [[step, [(x - y) * step, x]] for step in range(1, 2 + number)]
+            curve: list[Any] = [[step, [(x - y) * step, x]] for step in range(1, 2 + number)]
             if number == 7:
                 curve.append([9, [float("nan"), x]])
             pruned = create_trial(
-                state=TrialState.PRUNED,
+                state=TrialState.PRUNED if number else TrialState.COMPLETE,
+                values=None if number else curve[-1][1],
                 params={"x": x, "y": y},
                 distributions=DISTRIBUTIONS,
                 system_attrs={CURVE_KEY: curve},

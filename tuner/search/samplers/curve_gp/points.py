@@ -42,7 +42,8 @@ def thinned(trial: FrozenTrial) -> dict[int, float]:
         if not chosen or is_next(step, chosen[-1]) or step == steps[-1]:
             chosen.append(step)
     points = {step: reports[step] for step in chosen}
-    if trial.state is TrialState.COMPLETE and trial.value is not None and steps:
+    # With several objectives a trial has no such curve, and no `value`.
+    if steps and trial.state is TrialState.COMPLETE and trial.value is not None:
         points[steps[-1]] = trial.value
     return {step: value for step, value in points.items() if abs(value) < _LARGEST}
 
