@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.common.machine import this_machine
 from benchmarks.search_quality.spoilt import WAYS
 from benchmarks.search_quality.tasks import Task, read_task
+from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.gaussian_process import Array, GaussianProcess
-from tuner.search.samplers.curve_gp.sampler import Encoding
 
 N_KNOWN = (20, 40, 80)
 _N_OTHERS = 300

@@ -1,4 +1,4 @@
-"""Six ways to make recorded curves harder to search: each misleads another part of a search."""
+"""Seven ways to make recorded curves harder to search: each misleads another part of a search."""
 
 from __future__ import annotations
 
@@ -41,6 +41,42 @@ class Translated(Task):
 def categories(task: Task) -> Task:
     """All but learning rate and momentum have six values each, whose order says nothing."""
     return _translated(task, "categories", ["batch_size", *list(LCBENCH_SPACE)[3:]], _as_categories)
+
+
+def conditional(task: Task) -> Task:
+    """Momentum, dropout and weight decay exist only where a choice says so."""
+    space: dict[str, Words] = {
+        "optimizer": {"type": "categorical", "choices": ["plain", "momentum"]},
+        "regularization": {
+            "type": "categorical",
+            "choices": ["none", "dropout", "decay", "both"],
+        },
+        **LCBENCH_SPACE,
+        "momentum": {**LCBENCH_SPACE["momentum"], "when": {"optimizer": "momentum"}},
+        "max_dropout": {
+            **LCBENCH_SPACE["max_dropout"],
+            "when": {"regularization": ["dropout", "both"]},
+        },
+        "weight_decay": {
+            **LCBENCH_SPACE["weight_decay"],
+            "when": {"regularization": ["decay", "both"]},
+        },
+    }
+    absent = {name: LCBENCH_SPACE[name]["low"] for name in space if "when" in space[name]}
+    return Conditional(
+        **_same(task, name=f"{task.name}, conditional", space=parse_space(space)), absent=absent
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditional(Task):
+    """The same program, whose parameters may be left out."""
+
+    #: What one has that is left out: the least.
+    absent: Mapping[str, Any]
+
+    def train(self, params: Mapping[str, ParamValue]) -> Recorded[float]:
+        return super().train({name: {**self.absent, **params}[name] for name in LCBENCH_SPACE})
 
 
 def whole(task: Task) -> Task:
@@ -191,6 +227,7 @@ WAYS: Mapping[str, Spoil] = {
     "turned5": turned_until(5),
     "turned25": turned_until(25),
     "categories": categories,
+    "conditional": conditional,
     "without_effect": without_effect,
     "whole": whole,
     "noise": noisy,

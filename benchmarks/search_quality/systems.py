@@ -394,6 +394,8 @@ OURS: Mapping[str, MakeSearch] = {
     AUTO: Ours(),
     "curve_gp + ASHA from 2": Ours(pruner=asha_of_ours(2)),
     "curve_gp + Hyperband": Ours(pruner={"name": "hyperband", "mode": "stop", "min_resource": 2}),
+    "curve_gp + checked ASHA": Ours(sampler={"name": "curve_gp"}),
+    "TPE + checked ASHA": Ours(sampler={"name": "tpe"}),
     "random + checked ASHA": Ours(
         sampler={"name": "random"}, pruner={**asha_of_ours(2), "check_order": True}
     ),

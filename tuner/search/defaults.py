@@ -143,8 +143,8 @@ def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
         return "tpe", f"there are more than {_MOST_OBJECTIVES} objectives"
     if not isinstance(space, SearchSpace):
         return "tpe", "the space is the program's own, and may change from trial to trial"
-    if any(parameter.when for parameter in space.parameters):
-        return "tpe", "some parameters have conditions"
+    if len(config.objectives) > 1 and any(each.when for each in space.parameters):
+        return "tpe", "there are several objectives, and some parameters have conditions"
     if n_trials is not None and n_trials > _MANY_TRIALS:
         return "tpe", f"there are more than {_MANY_TRIALS} trials"
     return "curve_gp", "it learns from what trials report on their way, however far they come"

@@ -44,7 +44,8 @@ def load(tmp_path: Path) -> Load:
         pytest.param(SMALL + SPACE + "sampler: auto", "curve_gp", "asha", id="by-name"),
         pytest.param(SMALL + SPACE + "sampler: {seed: 3}", "curve_gp", "asha", id="seed-alone"),
         pytest.param(SMALL, "tpe", "asha", id="define-by-run"),
-        pytest.param(SMALL + CONDITIONAL, "tpe", "asha", id="conditions"),
+        pytest.param(SMALL + CONDITIONAL, "curve_gp", "asha", id="conditions"),
+        pytest.param(SMALL + CONDITIONAL + OBJECTIVES, "tpe", "asha", id="conditions-of-several"),
         pytest.param(SMALL + SPACE + OBJECTIVES, "curve_gp", "asha", id="several-objectives"),
         pytest.param(SMALL + SPACE + FIVE, "tpe", "asha", id="five-objectives"),
         pytest.param(SMALL + OBJECTIVES, "tpe", "asha", id="several-define-by-run"),
@@ -86,8 +87,10 @@ def test_what_is_picked_can_be_made(load: Load) -> None:
 
 
 def test_people_are_told_why(load: Load) -> None:
-    choice = choose(load(SMALL + CONDITIONAL + "pruner: median"))
-    assert choice.sampler_reason == "some parameters have conditions"
+    choice = choose(load(SMALL + "pruner: median"))
+    assert choice.sampler_reason == (
+        "the space is the program's own, and may change from trial to trial"
+    )
     assert choice.pruner_reason == "named in the study file"
     assert choose(load(SMALL + SPACE + OBJECTIVES)).pruner_reason == (
         "where trials report all objectives, they pause at steps 1, 3, 9 ..., and the best third "

@@ -23,9 +23,10 @@ from optuna.trial import FrozenTrial
 from tuner.search.rungs.curve_model import Array, CurveModel, Place
 from tuner.search.rungs.step_time import Pace
 from tuner.search.rungs.table import RungTable, Standing
+from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.feasibility import is_infeasible
 from tuner.search.samplers.curve_gp.points import Steps
-from tuner.search.samplers.curve_gp.sampler import Encoding, common_space
+from tuner.search.samplers.curve_gp.sampler import common_space
 
 #: As long as fewer trials are known, nothing can be said of any.
 N_LEAST = 3

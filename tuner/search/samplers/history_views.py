@@ -9,8 +9,9 @@ all trials that have not finished (`curve_gp`: all but those that wait at a rung
   kernel of hundreds: a uniform sample stands for them, with the same density in expectation.
 - `gp`: 300 of the completed ones: the best 100, where the optimum is looked for, the newest 100,
   and a uniform sample of the others.
-- `curve_gp`: 300 of those that ended in any way: the 150 that came furthest, as far as their rungs
-  tell, the newest first, and a uniform sample of the others; and as many of those that are paused.
+- `curve_gp`: 300 of those that ended in any way: the best five, near which it looks for better
+  ones, the 150 that came furthest, as far as their rungs tell, the newest first, and a uniform
+  sample of the others; and as many of those that are paused.
 - `cma_es`, `nsgaii`, `nsgaiii`: the last generations. They use no others.
 - Any other: all.
 
@@ -37,9 +38,10 @@ from optuna.samplers import (
 )
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.search.samplers.curve_gp.points import is_informative
+from tuner.search.samplers.curve_gp.points import N_LEADERS, is_informative
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.curve_gp.shortlists import (
+    Best,
     Fronts,
     Generations,
     Least,
@@ -177,10 +179,11 @@ def history_for_curve_gp(
 ) -> Shown:
     limit = max(limit, sampler.n_startup_trials)
     states = (TrialState.COMPLETE, TrialState.PRUNED)
+    best = [Best(N_LEADERS, study)] if len(study.directions) == 1 else []
     return Shown(
         limit=limit,
         states=states,
-        first=[Least(limit // 2, furthest_first)],
+        first=[*best, Least(limit // 2, furthest_first)],
         rest=Least(limit, lot(seed)),
         paused=Paused(limit, seed),
     )

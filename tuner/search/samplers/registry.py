@@ -25,7 +25,7 @@ from tuner.search.by_name import (
     split_name,
 )
 from tuner.search.samplers import grid, tpe_speedup
-from tuner.search.samplers.bounded import bounded
+from tuner.search.samplers.bounded import BoundedSampler, bounded
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 from tuner.search.samplers.resumable import GridSampler, QMCSampler
 from tuner.search_spaces import AnySpace, SearchSpace
@@ -90,7 +90,11 @@ def build_sampler(
     if name == "brute_force" and declared is not None:
         grid.refuse_endless(declared, place)
     seeds = _Seeds(draws=seed, sequence=seed if sequence_seed is None else sequence_seed)
-    return _make(name, config.name, arguments, seeds=seeds, place=place)
+    sampler = _make(name, config.name, arguments, seeds=seeds, place=place)
+    inner = sampler.inner if isinstance(sampler, BoundedSampler) else sampler
+    if isinstance(inner, CurveGPSampler) and declared is not None:
+        inner.declare(declared)
+    return sampler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,3 +104,12 @@ def test_there_are_never_more_points_than_the_limit_and_all_are_finite(
     assert len(points) <= limit
     assert all(math.isfinite(each.score) for each in points)
     assert all(0.0 <= steps.place(each.step) <= 1.0 for each in points)
+
+
+def test_the_best_trial_is_looked_at_however_many_longer_ones_are_newer() -> None:
+    best = a_trial({1: 0.5, 2: 9.0}, number=0)
+    others = [a_trial({1: 0.1, 2: 0.2, 4: 0.3}, number=k) for k in range(1, 50)]
+    points, _ = observed([best, *others], is_maximized=True, limit=30)
+    assert [each.step for each in points if each.trial is best] == [1, 2]
+    points, _ = observed([best, *others], is_maximized=False, limit=30)
+    assert len(points) <= 30

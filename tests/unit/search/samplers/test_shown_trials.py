@@ -224,3 +224,19 @@ def test_one_that_goes_on_is_shown_as_it_is() -> None:
     study._storage.set_trial_state_values(resumed, TrialState.PRUNED, [0.4])
     look(sampler, study)
     assert len(inner.numbers) == 21
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_curve_gp_is_shown_the_best_however_old_they_are(direction: str) -> None:
+    study = a_study(directions=[direction])
+    drawn, sign = random.Random(4), 1.0 if direction == "maximize" else -1.0
+    values = [sign * (1e3 - k) for k in range(5)]
+    study.add_trials([a_trial(drawn, values=[each]) for each in values])
+    spoilt = a_trial(drawn, values=[sign * 1e6], violation=1.0)
+    study.add_trial(spoilt)
+    study.add_trials([a_trial(drawn, values=[sign * drawn.random()]) for _ in range(600)])
+    sampler = CurveGPSampler(seed=0)
+    choose = partial(history_for_curve_gp, sampler, 0, limit=20)
+    shown = {trial.number for trial in BoundedSampler(sampler, choose).shown(study)}
+    assert set(range(5)) <= shown
+    assert len(shown) <= 20 + 4, "some are witnesses of the space"

@@ -18,6 +18,8 @@ from tuner.search.trial_attributes.vector_curve import CURVE_KEY, is_next
 
 Array = NDArray[np.float64]
 
+#: Candidates are made near so many of the best.
+N_LEADERS = 5
 #: Of all points at most this share is of the longest curves, the rest of a sample of the others.
 _LONGEST_SHARE = 0.7
 #: Values that are so many times the distance of the quartiles below them count as that bad.
@@ -78,7 +80,7 @@ def observed(
     Args:
         trials: With their reports.
         is_maximized: Whether larger values are better.
-        limit: At most so many points: the longest curves' first.
+        limit: At most so many points: those of the best trials and of the longest curves first.
 
     Returns:
         The points, with the worst brought near the others, and the range of their steps.
@@ -110,7 +112,10 @@ def _end_of(trial: FrozenTrial, step: int, sign: float) -> list[Observed]:
 def _chosen(points: Mapping[int, Sequence[Observed]], limit: int) -> list[Observed]:
     if sum(map(len, points.values())) <= limit:
         return [each for of_trial in points.values() for each in of_trial]
+    # Where the optimum is looked for; the newest of the longest may all be worse.
+    best = sorted(points, key=lambda number: (-max(each.score for each in points[number]), number))
     longest = sorted(points, key=lambda number: (-points[number][-1].step, -number))
+    longest = [*dict.fromkeys([*best[:N_LEADERS], *longest])]
     taken, room = _while_room(longest, points, int(limit * _LONGEST_SHARE))
     left = [number for number in longest if number not in taken]
     # The same ones for the same trials, whoever asks.

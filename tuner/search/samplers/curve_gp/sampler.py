@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import optuna
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from tuner.search.samplers.curve_gp.acquisition import Scales
+from tuner.search.samplers.curve_gp.activity import Activity
+from tuner.search.samplers.curve_gp.encoding import Encoding
 from tuner.search.samplers.curve_gp.feasibility import Feasibility
-from tuner.search.samplers.curve_gp.points import is_informative
+from tuner.search.samplers.curve_gp.points import N_LEADERS, is_informative
 from tuner.search.samplers.curve_gp.several_objectives import SeveralObjectives
 from tuner.search.samplers.curve_gp.single_objective import OneObjective
-from tuner.store.optuna_compat import SearchSpaceTransform, trials_of
+from tuner.search_spaces import SearchSpace
+from tuner.store.optuna_compat import trials_of
 
 Array = NDArray[np.float64]
 
 #: A suggestion takes as long with more.
 MAX_POINTS = 300
-#: Before anything is known: in parts of a parameter's range, and of the logarithm of the last step.
-_LENGTH_OF_PARAMETER = 0.6
+#: Before anything is known: in parts of the logarithm of the last step.
 _LENGTH_OF_STEPS = 0.5
-#: Of a parameter with choices, in unary form: two choices are then as far apart, in the mean of
-#: squares, as two values that are drawn at random from a range (2 in place of 1/6).
-_LENGTH_OF_CHOICE = _LENGTH_OF_PARAMETER * math.sqrt(12.0)
 _N_UNIFORM = 500
-_N_LEADERS = 5
 _N_NEAR_EACH = 40
 _NEAR = 0.1
+_DECADES = 3.0
 #: Of all candidates so many are made into parameters and judged once more.
 _N_DECODED = 50
 
@@ -93,6 +91,12 @@ class CurveGPSampler(BaseSampler):
         self._several = SeveralObjectives(MAX_POINTS, scalarizes=scalarizes)
         self._feasibility = Feasibility()
         self._encoding: Encoding | None = None
+        self._activity: Activity | None = None
+
+    def declare(self, space: SearchSpace) -> None:
+        """Names the study's space; then parameters with conditions are learned from, too."""
+        has_conditions = any(each.when for each in space.parameters)
+        self._activity = Activity(space) if has_conditions else None
 
     def reseed_rng(self) -> None:
         self._rng = np.random.default_rng()
@@ -101,13 +105,15 @@ class CurveGPSampler(BaseSampler):
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
+        if self._activity is not None:
+            return dict(self._activity.space)
         trials = [each for each in trials_of(study) if each.distributions]
         return common_space(trials)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        trials = [each for each in trials_of(study) if search_space.keys() <= each.params.keys()]
+        trials = [each for each in trials_of(study) if self._has_all(each, search_space)]
         n_known = sum(is_informative(each) for each in trials)
         if not search_space or n_known < self.n_startup_trials:
             return {}
@@ -125,6 +131,11 @@ class CurveGPSampler(BaseSampler):
         return self.independent.sample_independent(study, trial, param_name, param_distribution)
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _has_all(self, trial: FrozenTrial, space: Mapping[str, BaseDistribution]) -> bool:
+        if self._activity is not None:
+            return self._activity.is_whole(trial)
+        return space.keys() <= trial.params.keys()
 
     def _suggest(
         self,
@@ -157,20 +168,20 @@ class CurveGPSampler(BaseSampler):
 
     def _some(self, leaders: Sequence[FrozenTrial]) -> Sequence[FrozenTrial]:
         """A front may be long."""
-        if len(leaders) <= _N_LEADERS:
+        if len(leaders) <= N_LEADERS:
             return leaders
-        return [leaders[k] for k in self._rng.choice(len(leaders), _N_LEADERS, replace=False)]
+        return [leaders[k] for k in self._rng.choice(len(leaders), N_LEADERS, replace=False)]
 
     def _encoding_of(self, space: Mapping[str, BaseDistribution]) -> Encoding:
         if self._encoding is None or self._encoding.space != space:
-            self._encoding = Encoding(space)
+            self._encoding = Encoding(space, self._activity)
         return self._encoding
 
     def _candidates(self, leaders: Sequence[Array], encoding: Encoding) -> Array:
         """[m, d], anywhere and near the leaders, of whose choices one changes in the mean."""
         anywhere = self._rng.random((_N_UNIFORM, len(encoding.columns)))
         near = np.repeat(np.reshape(leaders, (-1, len(encoding.columns))), _N_NEAR_EACH, axis=0)
-        near = near + self._rng.normal(0.0, _NEAR, size=near.shape)
+        near = near + self._steps(len(near)) * self._rng.normal(size=near.shape)
         for columns in encoding.choices:
             is_changed = self._rng.random(len(near)) < 1.0 / len(encoding.choices)
             near[np.ix_(is_changed, columns)] = self._rng.random((is_changed.sum(), len(columns)))
@@ -178,53 +189,16 @@ class CurveGPSampler(BaseSampler):
         for columns in encoding.choices:
             # What is judged is a choice, not a point between some.
             rows[:, columns] = np.eye(len(columns))[rows[:, columns].argmax(axis=1)]
-        return rows
+        return encoding.without_inactive(rows)
 
+    def _steps(self, n: int) -> Array:
+        """[n, 1], how far candidates are from a leader.
 
-class Encoding:
-    """Configurations of a space as numbers from 0 to 1.
-
-    Args:
-        space: Its parameters.
-    """
-
-    def __init__(self, space: Mapping[str, BaseDistribution]) -> None:
-        self.space = dict(space)
-        self._transform = SearchSpaceTransform(self.space, transform_0_1=True)
-        self._rows: dict[int, Array] = {}
-        #: Which parameter each column is of.
-        self.columns = [int(place) for place in self._transform.encoded_column_to_column]
-        is_choice = [isinstance(each, CategoricalDistribution) for each in self.space.values()]
-        #: Before anything is known, by parameter.
-        self.length_scales = [
-            _LENGTH_OF_CHOICE if each else _LENGTH_OF_PARAMETER for each in is_choice
-        ]
-        #: The columns of each parameter with choices, one for each choice.
-        self.choices = [
-            columns
-            for columns, each in zip(
-                self._transform.column_to_encoded_columns, is_choice, strict=True
-            )
-            if each
-        ]
-
-    def row(self, trial: FrozenTrial) -> Array:
-        """[d], of a trial, whose parameters no longer change."""
-        if trial.number not in self._rows:
-            self._rows[trial.number] = self.encode(trial.params)
-        return self._rows[trial.number]
-
-    def encode(self, params: Mapping[str, Any]) -> Array:
-        """[d], of a configuration, which may have other parameters beside."""
-        chosen = {name: params[name] for name in self.space}
-        return np.asarray(self._transform.transform(chosen))
-
-    def draw(self, rng: np.random.Generator) -> Array:
-        """[d], of a configuration at random."""
-        return self.encode(self.decode(rng.random(len(self._transform.bounds))))
-
-    def decode(self, row: Array) -> dict[str, Any]:
-        return self._transform.untransform(row)
+        How exactly the optimum is known already no constant can tell: for half of them any order
+        of magnitude is equally likely, down to `_NEAR` by 1,000.
+        """
+        is_fine = self._rng.random((n, 1)) < 0.5
+        return _NEAR * 10.0 ** (-_DECADES * is_fine * self._rng.random((n, 1)))
 
 
 def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:

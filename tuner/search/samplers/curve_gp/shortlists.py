@@ -68,6 +68,20 @@ class Least:
         del self._entries[self._size :]
 
 
+class Best:
+    """The best completed trials of one objective, without those that broke a constraint."""
+
+    def __init__(self, size: int, study: optuna.Study) -> None:
+        self._trials = Least(size, rank(study))
+
+    def __iter__(self) -> Iterator[FrozenTrial]:
+        return iter(self._trials)
+
+    def add(self, trial: FrozenTrial) -> None:
+        if trial.state is TrialState.COMPLETE and infeasibility(trial) <= 0:
+            self._trials.add(trial)
+
+
 class Fronts:
     """The best trials of several objectives: the fronts, from the first, and of the last of them
     those that add the most hypervolume. Trials that are infeasible come after all others.

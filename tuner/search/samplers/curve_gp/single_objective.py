@@ -12,12 +12,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.search.samplers.curve_gp.acquisition import Acquisition, RowOf, Scales, at_the_end
 from tuner.search.samplers.curve_gp.feasibility import is_infeasible, works
-from tuner.search.samplers.curve_gp.points import Observed, inputs, observed
+from tuner.search.samplers.curve_gp.points import N_LEADERS, Observed, inputs, observed
 from tuner.search.samplers.curve_gp.regression import Regression, standardized
 
 Array = NDArray[np.float64]
-
-_N_LEADERS = 5
 
 
 class OneObjective:
@@ -81,7 +79,7 @@ def _leaders(points: Sequence[Observed], able: set[int]) -> list[FrozenTrial]:
     for each in sorted(points, key=lambda point: (-point.score, point.trial.number)):
         if each.trial.number in able:
             best.setdefault(each.trial.number, each)
-        if len(best) == _N_LEADERS:
+        if len(best) == N_LEADERS:
             break
     return [each.trial for each in best.values()]
 
