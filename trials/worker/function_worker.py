@@ -82,6 +82,8 @@ def settle(request: LaunchRequest, leave: Callable[[], None]) -> Termination:
     """
     # Those of the fork server; torch's alone cost 40 ms at the end of each trial.
     atexit._clear()
+    for handler in preload.exit_handlers:
+        atexit.register(handler)
     # A process that comes from a fork server would start its own processes through another one:
     # slower, and only with what can be pickled.
     multiprocessing.set_start_method(preload.start_method, force=True)

@@ -238,6 +238,31 @@ def test_quick_trials_lose_nothing(study_folder: StudyFolder) -> None:
     assert study_folder.states() == ["COMPLETE"] * 200
 
 
+def test_each_trial_does_what_modules_have_registered_for_the_end(
+    study_folder: StudyFolder,
+) -> None:
+    study_folder.write(
+        "forecast.py",
+        "import atexit\n"
+        "from pathlib import Path\n"
+        "state = {}\n"
+        "def write(suffix):\n"
+        "    if 'number' in state:\n"
+        "        Path(f\"end-{state['number']}{suffix}\").touch()\n"
+        "atexit.register(write, suffix='.txt')\n"
+        "def train(trial):\n"
+        "    state['number'] = trial.number\n"
+        "    if trial.number == 1:\n"
+        "        raise ValueError\n"
+        "    return trial.params['x']\n",
+    )
+    study_folder.study(budget={"trials": 2}, devices="cpu:1")
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert study_folder.states() == ["COMPLETE", "FAIL"]
+    assert {"end-0.txt", "end-1.txt"} <= study_folder.files()
+
+
 def test_many_reports_that_never_ask_for_the_verdict(study_folder: StudyFolder) -> None:
     study_folder.write(
         "forecast.py",

@@ -173,3 +173,20 @@ def test_server_that_is_down_first_gets_everything_once_it_is_up(
     assert [run.info.status for run in found] == ["FINISHED", "FAILED", "FINISHED", "FINISHED"]
     for run in found:
         assert [step for step, _ in curve(server.uri, run, "value")] == [1, 2, 3]
+
+
+def test_runs_of_the_objective_itself_are_ended(study_folder: StudyFolder) -> None:
+    """Fluent calls without a block begin a run, which MLflow ends when the program does."""
+    study_folder.write(
+        "forecast.py",
+        "import mlflow\n"
+        "def train(trial):\n"
+        "    mlflow.set_tracking_uri('sqlite:///own.db')\n"
+        "    mlflow.log_metric('loss', trial.params['x'])\n"
+        "    return trial.params['x']\n",
+    )
+    study_folder.study(budget={"trials": 2}, devices="cpu:1")
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    runs = study_folder.rows("select status from runs", database="own.db")
+    assert runs == [("FINISHED",)] * 2

@@ -18,11 +18,17 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from tuner.launch.import_times import ImportTimes, long_import
 from tuner.launch.local_host import announced_stop, leftover_workers, lifeline, orphans
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 ENV_MODULES = "TUNER_PRELOAD_MODULES"
 ENV_SYS_PATH = "TUNER_PRELOAD_SYS_PATH"
@@ -55,6 +61,10 @@ import_path: list[str] = []
 remarks: list[str] = []
 #: How the user's modules want processes to be started; None for Python's default.
 start_method: str | None = None
+#: What modules have registered for the end of a program; each forked process does it at its end.
+exit_handlers: list[Callable[[], object]] = []
+# Torch's cost 40 ms at each end and do nothing there; the others are done by the worker itself.
+_WITHOUT_EXIT_HANDLERS = frozenset({"torch", "tuner", *sys.stdlib_module_names})
 
 
 def _preload() -> None:
@@ -74,7 +84,8 @@ def _preload() -> None:
     import_path[:] = os.environ.pop(ENV_SYS_PATH, os.pathsep.join(sys.path)).split(os.pathsep)
     sys.path[:] = import_path
     names = [name for name in os.environ.pop(ENV_MODULES, "").split(",") if name]
-    _import_all(names)
+    with _exit_handlers_kept():
+        _import_all(names)
     start_method = multiprocessing.get_start_method(allow_none=True)
     _import(_OF_A_FORK)
     if "numpy" in sys.modules:
@@ -95,6 +106,26 @@ def _adopt_orphans() -> None:
         atexit.register(orphans.end_children)
     # Of multiprocessing, of children that it has not started.
     warnings.filterwarnings("ignore", message="forkserver: waitpid returned unexpected pid")
+
+
+@contextmanager
+def _exit_handlers_kept() -> Iterator[None]:
+    """Notes what the user's modules and their libraries register, such as the end of a run."""
+    original = atexit.register
+
+    def register(
+        handler: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> Callable[_P, _T]:
+        module = getattr(handler, "__module__", None) or ""
+        if module.partition(".")[0] not in _WITHOUT_EXIT_HANDLERS:
+            exit_handlers.append(partial(handler, *args, **kwargs))
+        return original(handler, *args, **kwargs)
+
+    atexit.register = register  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        atexit.register = original
 
 
 def _import_all(names: Sequence[str]) -> None:
