@@ -33,6 +33,10 @@ _CALL = re.compile(
     r"|loguniform|log_uniform|qloguniform|randint|lograndint|randn|normal)\((?P<arguments>.*)\)\s*",
     re.DOTALL,
 )
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+#: Two ends as people write them, such as 1e-5..1e-1.
+_ENDS = re.compile(rf"\s*(?P<low>{_NUMBER})\s*(?:\.\.\.?|,|to|\s-\s)\s*(?P<high>{_NUMBER})\s*")
+_LOG_RATIO = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,9 @@ def read_entry(name: str, body: object) -> Entry:
     if isinstance(body, Mapping):
         return _of_mapping(name, body)
     if isinstance(body, str) and (call := _CALL.fullmatch(body)):
-        raise SpaceError(_about_call(name, body, call), key=name)
+        raise SpaceError(_about_text(name, body, _from_call(call)), key=name)
+    if isinstance(body, str) and (ends := _ENDS.fullmatch(body)):
+        raise SpaceError(_about_text(name, body, _from_ends(ends)), key=name)
     return Constant(value=read_constant(name, body))
 
 
@@ -192,14 +198,24 @@ def _about_mapping(name: str, body: Mapping[str, object]) -> str:
     )
 
 
-def _about_call(name: str, body: str, call: re.Match[str]) -> str:
-    parameter = _from_call(call)
+def _about_text(name: str, body: str, parameter: object) -> str:
     example = "{type: float, low: 0.1, high: 1.0}"
     written = f"{name}: {example}" if parameter is None else line(name, parameter)
     return (
         f"is the text {body!r}, which would be a constant. Write {written}. "
         f"If every trial gets this text, write {line(name, {'value': body})}."
     )
+
+
+def _from_ends(ends: re.Match[str]) -> object:
+    """The parameter that two numbers mean; over many sizes on a logarithmic scale."""
+    low, high = sorted((float(ends["low"]), float(ends["high"])))
+    if not low < high < math.inf:
+        return None
+    if ends["low"].isdigit() and ends["high"].isdigit():
+        return {"type": "int", "low": int(low), "high": int(high)}
+    parameter: dict[str, object] = {"type": "float", "low": low, "high": high}
+    return parameter | {"log": True} if 0 < low * _LOG_RATIO <= high else parameter
 
 
 def _from_call(call: re.Match[str]) -> object:

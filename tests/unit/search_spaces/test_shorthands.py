@@ -166,6 +166,23 @@ REFUSED = [
         "x: {type: int, low: 1, high: 9}. If every trial gets this text, write "
         "x: {value: 'range(1, 10)'}.",
     ),
+    (
+        "x: 1e-5..1e-1",
+        "x is the text '1e-5..1e-1', which would be a constant. Write "
+        "x: {type: float, low: 1.0e-05, high: 0.1, log: true}. If every trial gets this text, "
+        "write x: {value: 1e-5..1e-1}.",
+    ),
+    (
+        "x: 0.1 - 0.5",
+        "x is the text '0.1 - 0.5', which would be a constant. Write "
+        "x: {type: float, low: 0.1, high: 0.5}. If every trial gets this text, write "
+        "x: {value: 0.1 - 0.5}.",
+    ),
+    (
+        "x: 2 to 8",
+        "x is the text '2 to 8', which would be a constant. Write x: {type: int, low: 2, high: 8}. "
+        "If every trial gets this text, write x: {value: 2 to 8}.",
+    ),
 ]
 #: Refused for what their values say; an editor cannot know.
 OF_RIGHT_SHAPE = {
@@ -184,6 +201,9 @@ OF_RIGHT_SHAPE = {
     "x: tag(log, interval(1, 8))",
     "x: choice(sgd, adam)",
     "x: range(1, 10)",
+    "x: 1e-5..1e-1",
+    "x: 0.1 - 0.5",
+    "x: 2 to 8",
 }
 
 
