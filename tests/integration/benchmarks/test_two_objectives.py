@@ -120,13 +120,16 @@ def test_the_seed_decides(task: CostTask, name: str) -> None:
 
 def test_weak_trials_pause_and_strong_ones_go_on(task: CostTask) -> None:
     search = seeded("random + ASHA from 1, promote", task, 0)
-    for number in range(3):
-        chosen = search.next()
-        assert chosen.trial == number
-        good = (1.0, 0.0) if number == 1 else (0.0, float(number))
-        assert search.report(number, 1, good, held_s=1.0) is Verdict.PAUSE
-    assert search.next().trial == 1, "the one on the first front"
-    assert search.report(1, 2, (1.0, 0.0), held_s=1.0) is Verdict.GO_ON
+    verdicts = []
+    for number, value in enumerate([(1.0, 0.0), (0.1, 3.0), (0.2, 2.0), (0.9, 0.1), (0.1, 3.0)]):
+        assert search.next().trial == number
+        verdicts.append(search.report(number, 1, value, held_s=1.0))
+    # The first passes, because nobody was paused yet.
+    assert verdicts == [Verdict.GO_ON, *[Verdict.PAUSE] * 4]
+    assert search.next().trial == 5
+    assert search.report(5, 1, (0.0, 4.0), held_s=1.0) is Verdict.PAUSE
+    assert search.next().trial == 3, "the second of six"
+    assert search.report(3, 2, (1.0, 0.0), held_s=1.0) is Verdict.GO_ON
 
 
 def test_a_rung_shows_both_objectives(task: CostTask) -> None:
