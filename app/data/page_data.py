@@ -30,6 +30,7 @@ from tuner.app.data.trials.curves import Curves, GrowingCurves
 from tuner.app.data.trials.lineage import Lineage, read_lineage
 from tuner.app.data.trials.one_trial import OneTrial, read_trial
 from tuner.app.data.trials.table import GrowingParams, Params
+from tuner.queries.allocations import StoredAllocation, read_allocations
 from tuner.queries.locate import StoredStudy, stored_studies
 from tuner.queries.notes import Note, read_notes
 from tuner.queries.results.best import BestConfiguration
@@ -164,6 +165,10 @@ class Look:
         with self._lock:
             growing = self._leases.setdefault(study, GrowingLeases(study.id if study else None))
         return self._database.read(lambda connection: growing.refresh(connection, now))
+
+    def allocations(self, study: StoredStudy) -> list[StoredAllocation]:
+        """Nodes that engines lend a study, those that have ended included."""
+        return self._database.read(lambda connection: read_allocations(connection, study.id))
 
     def costs(self, study: StoredStudy, now: datetime) -> TrialCosts:
         """What each trial of a study took so far."""

@@ -11,6 +11,7 @@ import streamlit as st
 
 from tuner.app.charts.heat_map import heat_map_figure
 from tuner.app.charts.timeline import timeline_figure
+from tuner.app.data.devices.allocations import allocation_table
 from tuner.app.data.devices.history import History
 from tuner.app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use
 from tuner.app.data.devices.leases import HostDevice, Leases
@@ -83,6 +84,7 @@ def _page(shown: Shown) -> None:
 def _devices(shown: Shown, asked: _Asked) -> None:
     now = shell.now()
     study = None if asked.is_of_all else shown.study
+    _allocations(shown, now)
     leases = shown.look.leases(study, now)
     if not len(leases.columns):
         _trials_alone(shown, now)
@@ -135,6 +137,20 @@ def _edges(leases: Leases, span_s: float | None, now: datetime) -> tuple[float, 
     end_s = now.timestamp() if leases.living else float(np.nanmax(ends))
     start_s = float(leases.columns.started_at_s.min()) if span_s is None else end_s - span_s
     return start_s, max(end_s, start_s + 1)
+
+
+def _allocations(shown: Shown, now: datetime) -> None:
+    """Nothing for a study that no engine has lent a node."""
+    if found := shown.look.allocations(shown.study):
+        st.subheader("Allocations")
+        minutes = st.column_config.NumberColumn(format="%.0f")
+        st.dataframe(
+            allocation_table(found, now),
+            hide_index=True,
+            placeholder="",
+            column_config={"minutes": minutes, "minutes left": minutes},
+            key="allocations",
+        )
 
 
 def _now(leases: Leases, history: History, now: datetime) -> None:

@@ -106,6 +106,8 @@ def _order(
         study=config.study,
         command=tuple(words),
         folder=path_of(folder),
+        home=config.home,
+        code=snapshot.folder if snapshot else None,
         log_folder=files.allocation_logs,
         environment=dict(snapshot.environment) if snapshot else {},
         setup=settings.setup,

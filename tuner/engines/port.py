@@ -31,6 +31,10 @@ class AllocationOrder:
     command: tuple[str, ...]
     #: Working directory of the command. Absolute.
     folder: Path
+    #: Folder of logs and checkpoints. Absolute.
+    home: Path | None = None
+    #: Copy of the code in which `command` and `folder` are; None: the working tree itself.
+    code: Path | None = None
     #: Where an engine with a shared folder writes the output of dispatchers. Absolute.
     log_folder: Path
     #: Variables of the dispatcher. No secrets: engines show them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,16 +14,18 @@ import pytest
 
 from tests.contract.engines.fakes import FakeEngine
 from tests.engines.slurm_cluster import SlurmCluster, slurm_server
+from tests.engines.ssh_server import HOSTS, SshServer, ssh_server
 from tuner.allocation import Allocation
-from tuner.config.sections.engine import EngineConfig, EngineName
+from tuner.config.sections.engine import EngineConfig, EngineName, SshConfig
 from tuner.engines.port import AllocationOrder, Engine
 from tuner.engines.registry import open_engine
 from tuner.engines.slurm.engine import SlurmEngine
+from tuner.engines.ssh.engine import SshEngine
 
 if TYPE_CHECKING:
     from tests.contract.engines.kubernetes_server import KubernetesServer
 
-__all__ = ["slurm_server"]
+__all__ = ["slurm_server", "ssh_server"]
 
 WAIT_S = 60.0
 #: Stands in for `python -m tuner.run`: it says where it runs, and ends when it is asked to.
@@ -93,10 +96,24 @@ class SlurmBench:
         return replace(an_order(study, self._folder, seconds), devices=4)
 
 
+class SshBench:
+    n_too_many = 0  # A host has a node at once, or there is none: nothing waits.
+
+    def __init__(self, server: SshServer, folder: Path) -> None:
+        options = tuple(server.options)
+        ssh = SshConfig(hosts=HOSTS, options=options)
+        self.engine: Engine = SshEngine(EngineConfig(name=EngineName.SSH, ssh=ssh))
+        self._folder = folder
+
+    def order(self, study: str, *, seconds: float = 600.0) -> AllocationOrder:
+        return an_order(study, self._folder, seconds)
+
+
 #: A real engine adds a fixture of its name that returns a Bench, and a line here.
 BENCHES = [
     "fake",
     pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines]),
+    pytest.param("ssh", marks=[pytest.mark.slow, pytest.mark.engines]),
     pytest.param("kubernetes", marks=pytest.mark.slow),
 ]
 
@@ -152,6 +169,12 @@ def kubernetes_engine(**settings: object) -> Engine:
     return open_engine(
         EngineConfig.model_validate({"name": "kubernetes", "kubernetes": kubernetes})
     )
+
+
+@pytest.fixture
+def ssh(ssh_server: SshServer, tmp_path: Path) -> Iterator[SshBench]:
+    yield SshBench(ssh_server, tmp_path)
+    shutil.rmtree(ssh_server.home / ".tuner", ignore_errors=True)
 
 
 @pytest.fixture(params=BENCHES)

@@ -46,6 +46,8 @@ def test_submitting_twice_is_submitting_once(bench: Bench) -> None:
 
 
 def test_what_has_no_node_is_pending_and_then_runs(bench: Bench) -> None:
+    if not bench.n_too_many:
+        pytest.skip("this engine lets nothing wait")
     order = bench.order("digits")
     names = [each.name for each in bench.engine.submit(order, range(bench.n_too_many))]
     try:

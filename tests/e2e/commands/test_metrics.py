@@ -62,6 +62,7 @@ def test_figures_of_a_running_study(study_folder: StudyFolder, running: Running)
     assert about["host"] == socket.gethostname()
     assert value(before, "tuner_trials", state="completed") == 0
     assert value(before, "tuner_budget_trials") == 4
+    assert value(before, "tuner_devices_wanted") == 4
     assert value(before, "tuner_queue_length") == 0
     assert value(before, "tuner_dispatcher_stopping") == 0
 

@@ -10,9 +10,10 @@ import pytest
 
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
 from tests.engines.slurm_cluster import SlurmCluster, slurm_server
+from tests.engines.ssh_server import ssh_server
 from tests.servers import Server
 
-__all__ = ["slurm_server"]
+__all__ = ["slurm_server", "ssh_server"]
 
 #: Trains step by step, writes down each step with where, and waits at a step until `go` is there.
 STEPS = """

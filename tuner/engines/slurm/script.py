@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tuner.config.sections.engine import SlurmConfig
+from tuner.engines.names import plain_name
 from tuner.engines.port import AllocationOrder
 
 _PREFIX = "tuner:"
 #: Comment of a job that is not needed any more.
 RELEASED = "released"
-_NOT_IN_NAMES = re.compile(r"[^\w.:@+-]", re.ASCII)
 _MIB = 1024**2
 #: Slurm looks at time limits once a minute: a signal may come so much earlier.
 SIGNAL_RESOLUTION_S = 60
@@ -51,11 +49,7 @@ exit "$code"
 
 def job_name(study: str) -> str:
     """The name of a study's jobs: the study's, as far as Slurm's commands can show it."""
-    name = _NOT_IN_NAMES.sub("_", study)
-    if name != study:
-        # `a b` and `a_b` are two studies.
-        name += f"-{hashlib.sha256(study.encode()).hexdigest()[:6]}"
-    return _PREFIX + name
+    return _PREFIX + plain_name(study)
 
 
 def log_path(log_folder: Path, name: str) -> Path:

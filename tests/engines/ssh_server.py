@@ -1,0 +1,100 @@
+"""A real sshd on loopback addresses, which stand for hosts with a home folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HOSTS = ("127.0.0.1", "127.0.0.2")
+_WAIT_S = 30.0
+_CONFIG = """
+Port {port}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/user_key.pub
+PidFile {folder}/pid
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+SetEnv HOME={folder}/home PATH={path}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SshServer:
+    """Who may log in with the key of `options`: whoever runs the tests."""
+
+    folder: Path
+    port: int
+
+    @property
+    def options(self) -> list[str]:
+        """What `ssh` needs to log in, as `engine.ssh.options`."""
+        known = f"UserKnownHostsFile={self.folder}/known_hosts"
+        settings = ("StrictHostKeyChecking=accept-new", known, "LogLevel=ERROR")
+        pairs = [word for setting in settings for word in ("-o", setting)]
+        return ["-F", "none", "-p", str(self.port), "-i", f"{self.folder}/user_key", *pairs]
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+
+def _program() -> str | None:
+    # sshd starts itself again for each login, by its whole path.
+    return shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+@pytest.fixture(scope="session")
+def ssh_server() -> Iterator[SshServer]:
+    """One for all tests; skipped where there is no sshd, but for CI."""
+    program = _program()
+    if program is None or shutil.which("ssh") is None or shutil.which("rsync") is None:
+        missing = "sshd, ssh and rsync are needed: apt-get install openssh-server rsync"
+        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+    with tempfile.TemporaryDirectory(prefix="tuner-ssh-") as name:
+        folder = Path(name)
+        process, port = _start(program, folder)
+        try:
+            yield SshServer(folder=folder, port=port)
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _start(program: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    (folder / "home").mkdir()
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation wants it
+    for key in ("host_key", "user_key"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+        subprocess.run(words, check=True)
+    listen = "\n".join(f"ListenAddress {host}" for host in HOSTS)
+    text = _CONFIG.format(folder=folder, port=port, path=os.environ["PATH"])
+    (folder / "config").write_text(f"{listen}\n{text}")
+    log = (folder / "log").open("wb")
+    words = [program, "-D", "-e", "-f", str(folder / "config")]
+    process = subprocess.Popen(words, stdout=log, stderr=log)
+    give_up_at_s = time.monotonic() + _WAIT_S
+    while not _answers(port):
+        assert time.monotonic() < give_up_at_s, (folder / "log").read_text()
+        time.sleep(0.05)
+    return process, port
+
+
+def _answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((HOSTS[-1], port), timeout=1):
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""ssh: a dispatcher on each of a list of hosts."""
