@@ -15,6 +15,8 @@ MLFLOW_SERVER := flask 'flask-cors<7' 'graphene<4' 'huey<4'
 ENGINES := kubernetes kubernetes-validate ray
 # Frameworks that have a page; xgboost-cpu is xgboost without 300 MB of NVIDIA's libraries.
 FRAMEWORKS := lightning transformers accelerate lightgbm optuna-integration xgboost-cpu
+# A server of S3's protocol: moto without the services of AWS that nobody here asks for.
+STORES := obstore boto3 'moto[s3]' flask flask-cors
 
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -47,11 +49,11 @@ docs: $(VENV)/ready
 pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
-test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines servers
+test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines $(VENV)/ready-stores servers
 	FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The marker expression replaces the one in pyproject.toml, which leaves nightly tests out.
-nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines servers
+nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines $(VENV)/ready-stores servers
 	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
 
 # Types and tests side by side: none of them keeps two processors busy to its end.
@@ -117,6 +119,14 @@ lock:
 	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
 	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \
 	    $(VENV)-lock/engines.json ) > requirements-engines.lock
+	$(VENV)-lock/bin/python -m pip install --quiet --dry-run --ignore-installed \
+	  --report $(VENV)-lock/stores.json $(STORES)
+	sed -n 's/^\([A-Za-z0-9._-]*==\).*/^\1/p' requirements.lock requirements-trackers.lock > $(VENV)-lock/known
+	( echo "# What object stores need beside requirements.lock and requirements-trackers.lock; for the tests only. Written by 'make lock'."; \
+	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
+	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \
+	    $(VENV)-lock/stores.json \
+	    | grep -vif $(VENV)-lock/known ) > requirements-stores.lock
 	rm -rf $(VENV)-lock
 
 $(VENV)/ready: requirements.lock pyproject.toml
@@ -146,6 +156,12 @@ $(VENV)/ready-frameworks: $(VENV)/ready requirements-frameworks.lock
 # Clients of Kubernetes and Ray, for the tests of engines.
 $(VENV)/ready-engines: $(VENV)/ready requirements-engines.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-engines.lock --constraint requirements.lock
+	@touch $@
+
+# Object stores: the client, and a server of S3 for its tests. botocore asks for an older
+# python-dateutil than the rest has, and works with this one.
+$(VENV)/ready-stores: $(VENV)/ready-trackers requirements-stores.lock
+	$(BIN)/python -m pip install --quiet --no-deps --requirement requirements-stores.lock
 	@touch $@
 
 clean:

@@ -7,8 +7,9 @@ import os
 from hypothesis import HealthCheck, settings
 
 from tests.databases import mariadb, new_url, postgresql, url
+from tests.object_stores import bucket, store_server
 
-__all__ = ["mariadb", "new_url", "postgresql", "url"]
+__all__ = ["bucket", "mariadb", "new_url", "postgresql", "store_server", "url"]
 
 # Hypothesis fails examples that take longer than 0.2 s; in CI it does not, and takes the same ones.
 settings.register_profile(

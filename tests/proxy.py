@@ -31,10 +31,15 @@ class Proxy:
 
     Args:
         target: The port.
+        swaps: What clients say, and what the server hears instead, such as a header.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, swaps: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         self._target = target
+        self._swaps = swaps
+        #: What every request is answered with, instead of asking the server; None asks it.
+        self.answer: bytes | None = None
+        self.n_answered = 0
         self._pairs: list[_Pair] = []
         self._lock = threading.Lock()
         self._flows = threading.Event()
@@ -108,6 +113,12 @@ class Proxy:
         with suppress(OSError):
             while data := pair.client.recv(65536):
                 self._flows.wait()
+                if self.answer is not None:
+                    self.n_answered += 1
+                    pair.client.sendall(self.answer)
+                    break
+                for said, heard in self._swaps:
+                    data = data.replace(said, heard)
                 is_heard = self._is_last(data)
                 if is_heard is not None:
                     self.n_cut += 1

@@ -97,7 +97,7 @@ def _log(found: OneTrial) -> None:
             by_number = {each.number: each for each in reversed(found.trial.attempts)}
             attempt = by_number[st.selectbox("Attempt", list(by_number), width=120, key=key)]
         search = st.text_input("Search the log", width=300, key=f"{key} search")
-        log = find_log(attempt, found.key)
+        log = find_log(attempt, found.key, found.logs)
         if log.path is not None and log.path.exists():
             name = f"trial-{found.trial.number}-{log.path.name}"
             st.download_button("Download", log.path.read_bytes, name, key=f"{key} download")

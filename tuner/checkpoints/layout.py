@@ -102,6 +102,13 @@ def is_whole(path: Path) -> bool:
         return False
 
 
+def last_written(path: Path) -> Path:
+    """The file of a checkpoint that tells that it is whole."""
+    if not path.is_dir():
+        return path
+    return path / (FILES_NAME if is_of_framework(path) else METADATA_NAME)
+
+
 def is_of_framework(path: Path) -> bool:
     """Whether a checkpoint is a folder with the files of a framework, and complete."""
     return (path / FILES_NAME).is_file()

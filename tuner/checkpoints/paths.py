@@ -88,6 +88,16 @@ class StudyFiles:
         return self.root / "trackers.log"
 
     @property
+    def uploads(self) -> Path:
+        """Where checkpoints are held while they are uploaded to an object store."""
+        return self.root / "uploads"
+
+    @property
+    def uploads_log(self) -> Path:
+        """What the process that uploads prints."""
+        return self.root / "uploads.log"
+
+    @property
     def owner_file(self) -> Path:
         """Says which study the folder belongs to."""
         return self.root / OWNER_NAME

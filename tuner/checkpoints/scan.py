@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,11 +23,15 @@ class SavedState:
     step: int
     size_bytes: int
     saved_at: datetime
+    #: The same, as the disk has it.
+    written_at_ns: int = field(default=0, compare=False)
+    #: Of the file, or of the one that a folder has last: names of one file share it.
+    inode: int = field(default=0, compare=False)
 
 
 def look(folder: Path) -> dict[str, SavedState]:
     """The checkpoints of one trial, by path."""
-    found = (_read(path) for path in layout.newest_first(folder))
+    found = (look_at(path) for path in layout.newest_first(folder))
     return {state.path: state for state in found if state is not None}
 
 
@@ -40,20 +44,23 @@ def changes(
     return sorted(added, key=lambda state: state.saved_at), gone
 
 
-def _read(path: Path) -> SavedState | None:
-    """None where it is torn, or was removed meanwhile."""
+def look_at(path: Path) -> SavedState | None:
+    """One checkpoint; None where it is torn, or was removed meanwhile."""
     if not layout.is_whole(path):
         return None
     try:
-        written_at_s = path.stat().st_mtime
+        stat = path.stat()
         size_bytes = sum(_sizes(path))
+        inode = layout.last_written(path).stat().st_ino
     except FileNotFoundError:
         return None
     return SavedState(
         path=str(path),
         step=layout.step_of(path),
         size_bytes=size_bytes,
-        saved_at=datetime.fromtimestamp(written_at_s, UTC),
+        saved_at=datetime.fromtimestamp(stat.st_mtime, UTC),
+        written_at_ns=stat.st_mtime_ns,
+        inode=inode,
     )
 
 

@@ -352,7 +352,7 @@ def logs(
             problem = "names a database, but logs lie beside the study file. Name that."
             raise ConfigError(problem, key="tuner logs")
         files = StudyFiles(folder=config.home, study=place.study or config.study)
-        path = trial_logs.find_log(files, trial, attempt, rank)
+        path = trial_logs.locate_log(place, files, trial, attempt, rank, os.environ)
         print(path, file=sys.stderr)
         is_over = partial(trial_logs.is_attempt_over, place, trial, path)
         parts = (

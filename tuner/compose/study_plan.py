@@ -21,6 +21,7 @@ from tuner.config.machine_checks import (
     check_command_exists,
     check_resources,
     check_script_exists,
+    check_store_packages,
     resolve_argv,
     search_path_of,
 )
@@ -116,6 +117,7 @@ def check_study(config: StudyConfig) -> BasePruner:
     if problem := find_shadow({config.folder, Path.cwd()}):
         raise ConfigError(problem, file=config.file)
     check_trackers(config.track, file=config.file)
+    check_store_packages(config)
     sampler_of(config, seed=config.sampler.seed or 0)
     return pruner_of(config)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from optuna.pruners import BasePruner
 from rich.console import Console
 
+from tuner.checkpoints.object_store.process import Transfers
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.confirm import HookedView, confirm
 from tuner.compose.lent import Lent
@@ -37,6 +38,7 @@ from tuner.devices.packing.learned import Sharing
 from tuner.devices.request import AutoDevices
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.notices import View
+from tuner.dispatch.object_store.start import open_transfers
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Leave, Result
@@ -132,6 +134,8 @@ def dispatch(
         # then not be changed any more.
         for remark in check_program(launcher, config):
             console.print(remark, highlight=False, markup=False, soft_wrap=True)
+        say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+        transfers = stack.enter_context(open_transfers(config, launcher.guard, say))
         study = _open_study(stack, config, database, pruner, host, console, lent)
         search = study.search
         # Training must not wait for a database that hangs.
@@ -139,7 +143,7 @@ def dispatch(
         inbox.when_idle(search.scheduler.read_ahead)
         stack.enter_context(_suggestions_aside(search, inbox, launcher.guard))
         workplace = _open_workplace(
-            stack, config, database, host, locks, inbox, launcher, reselection, lent
+            stack, config, database, host, locks, inbox, launcher, reselection, lent, transfers
         )
         view = stack.enter_context(other_view or view_of(config, console))
         files = StudyFiles(folder=config.home, study=config.study)
@@ -233,6 +237,7 @@ def _open_workplace(
     launcher: StudyLauncher,
     reselection: Reselection,
     lent: Lent | None,
+    transfers: Transfers | None,
 ) -> Workplace:
     """What all studies of this start share; the stack closes it."""
     channel = ChannelServer(inbox, launcher.folder)
@@ -254,6 +259,7 @@ def _open_workplace(
         reselection=reselection,
         lent=lent,
         seat=locks.seat if isinstance(locks, SharedLocks) else None,
+        transfers=transfers,
     )
 
 

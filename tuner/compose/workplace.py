@@ -13,6 +13,7 @@ from optuna.pruners import BasePruner
 
 from tuner.actions.commands import whoever_asks
 from tuner.actions.kept_settings import without_outdated
+from tuner.checkpoints.object_store.process import Transfers
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.retention import RetentionRule
 from tuner.checkpoints.study_folder import StudyFolder
@@ -27,6 +28,7 @@ from tuner.devices.reselection import Reselection
 from tuner.dispatch.attempts.activity import Activity
 from tuner.dispatch.dispatcher import Dispatcher
 from tuner.dispatch.notices import View
+from tuner.dispatch.object_store.start import object_store_of
 from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
@@ -70,6 +72,8 @@ class Workplace:
     lent: Lent | None = None
     #: None where the machine is not divided among users.
     seat: Seat | None = None
+    #: Uploads checkpoints; None where the study file names no object store.
+    transfers: Transfers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,15 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
     config, recorder = study.config, study.recorder
     recorder.fleet.leaves_workers = workplace.launcher.leaves_workers
     plan = plan_of(config, seed=study.seed)
+    objects = object_store_of(
+        config,
+        workplace.transfers,
+        files=plan.files,
+        search=study.search,
+        recorder=recorder,
+        rule=_retention(config),
+        clock=workplace.clock,
+    )
     return Dispatcher(
         DispatcherSetup(
             search=study.search,
@@ -104,11 +117,12 @@ def make_dispatcher(study: OpenStudy, workplace: Workplace, view: View) -> Dispa
             clock=workplace.clock,
             activity=Activity(workplace.leasing.watch, time.monotonic),
             housekeeping=SweepThread(study.search, plan.files, _retention(config), recorder),
-            saving=CheckpointSync(plan.files, recorder),
+            saving=CheckpointSync(plan.files, recorder, objects),
             reselection=workplace.reselection,
             sampler=workplace.sampler,
             folders=TrialFolders(plan.files, study.search.key),
             seat=workplace.seat,
+            objects=objects,
         )
     )
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tuner.checkpoints.object_store.bucket import install_text, is_installed
 from tuner.checkpoints.paths import expanded
 from tuner.config.notation.command_template import places
 from tuner.config.sections.resources import possible_widths
@@ -34,6 +35,7 @@ from tuner.devices.occupancy import size_text
 from tuner.errors import ConfigError
 from tuner.search_spaces import SearchSpace
 
+STORE_KEY = "checkpoints.store"
 _INTERPRETER = re.compile(r"python(\d+(\.\d+)?)?|bash|sh|dash|zsh|Rscript|julia|perl|ruby|node")
 #: Options of interpreters that take no value; all others may.
 _PLAIN_OPTION = re.compile(r"-[uBOsSEIqv]+")
@@ -106,6 +108,16 @@ def check_command_exists(config: StudyConfig) -> None:
         _check_program(config, command, "trial.command")
     for key, argv in config.hooks.items():
         _check_program(config, argv, key)
+
+
+def check_store_packages(config: StudyConfig) -> None:
+    """
+    Raises:
+        ConfigError: If the packages for `checkpoints.store` are not installed.
+    """
+    address = config.checkpoints.store
+    if address is not None and not is_installed(address):
+        raise ConfigError(install_text(address), file=config.file, key=STORE_KEY)
 
 
 def check_script_exists(config: StudyConfig) -> None:

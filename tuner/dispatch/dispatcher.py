@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
@@ -15,6 +16,7 @@ from tuner.attempt import AttemptState, Outcome
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.transitions import move
 from tuner.dispatch.notices import Snapshot
+from tuner.dispatch.object_store.store import ObjectStore
 from tuner.dispatch.parts import DispatcherParts, DispatcherSetup, prepare_search
 from tuner.dispatch.snapshot import StoreState, take_snapshot
 from tuner.dispatch.terms import Result
@@ -26,6 +28,7 @@ from tuner.host.clock import Instant
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.protocols import Events
 from tuner.messages import TerminationRequested
+from tuner.store.connection.transactions import Unavailable
 from tuner.store.records.dispatchers.starts import STALE_AFTER_S
 
 _log = logging.getLogger(__name__)
@@ -54,6 +57,8 @@ class Dispatcher:
         self._activity = setup.activity
         self._housekeeping = setup.housekeeping
         self._saving = setup.saving
+        self._objects = setup.objects
+        self._stop_grace_s = setup.terms.stop_grace_s
         parts = DispatcherParts(setup)
         self._started_at = parts.started_at
         self._live = parts.attempts
@@ -100,10 +105,14 @@ class Dispatcher:
                 break
             happened = events.drain(self._patience_s())
         self._end.put_back_waiting()
+        if self._objects is not None:
+            self._end.put_back(self._objects.restores.take_all())
         if not self._end.leaves_paused_trials:
             self._search.end_paused()
         if self._saving is not None:
             self._saving.finish()
+        if self._objects is not None:
+            self._finish_uploads(self._objects, events)
         self._usage.hand_over()
         self._recorder.end(self._clock.now().utc, self._end.reason)
         self._writer.write_last(events, self._show)
@@ -111,6 +120,23 @@ class Dispatcher:
         self._early_stop.look_for_file(self._clock.now())
         self._rescue.end()
         return self._end.result()
+
+    def _finish_uploads(self, objects: ObjectStore, events: Events) -> None:
+        """Others may wait for what is uploaded: they must see that this dispatcher is alive."""
+
+        def is_told_to_end(patience_s: float) -> bool:
+            happened = events.drain(patience_s)
+            now = self._clock.now()
+            with suppress(Unavailable):
+                self._writer.beat(now)
+                self._writer.write_due(now)
+            return any(isinstance(event, SignalReceived) for event in happened)
+
+        with suppress(Unavailable):
+            self._writer.write(self._clock.now())
+        grace_s = self._stop_grace_s if self._end.is_stopping else None
+        for note in objects.finish(grace_s, is_told_to_end):
+            self._say(note)
 
     def keep_house(self) -> None:
         """After `run`: removes the checkpoints that the study does not keep."""
@@ -205,12 +231,16 @@ class Dispatcher:
             self._forget_removed(self._housekeeping)
         if self._saving is not None:
             self._saving.poll(now, lambda: (live.attempt for live in self._live.values()))
+        if self._objects is not None:
+            for note in self._objects.poll(now):
+                self._say(note)
         if not self._orders.paused_by and (ahead := self._asking.ahead(now)) is not None:
             self._leasing.put(ahead)
 
     def _trials_at_work(self) -> list[int]:
         running = [live.attempt.trial_id for live in self._live.values()]
-        return running + [each.asked.trial_id for each in self._leasing.waiting]
+        fetched = [] if self._objects is None else self._objects.restores.trial_ids
+        return running + [each.asked.trial_id for each in self._leasing.waiting] + fetched
 
     def _forget_removed(self, housekeeping: SweepThread) -> None:
         for number in housekeeping.take_removed():
@@ -238,11 +268,19 @@ class Dispatcher:
     # -- progress ----------------------------------------------------------------------------
 
     def _is_done(self) -> bool:
-        return not self._live and self._end.is_reached(
+        if self._live or self._is_fetching():
+            return False
+        return self._end.is_reached(
             self._clock.now(),
             found_nothing=self._asking.found_nothing,
             is_paused=bool(self._orders.paused_by),
         )
+
+    def _is_fetching(self) -> bool:
+        """Whether a trial goes on here as soon as its checkpoint is fetched."""
+        if self._objects is None or not self._objects.restores.trial_ids:
+            return False
+        return not self._end.why_no_more(self._clock.now(), is_new_trial=False)
 
     def _note_use(self, now: Instant) -> None:
         idle = self._leasing.supply.idle

@@ -21,6 +21,7 @@ from tuner.dispatch.attempts.worker_messages import Talk
 from tuner.dispatch.early_stop import EarlyStop
 from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.notices import View
+from tuner.dispatch.object_store.store import ObjectStore
 from tuner.dispatch.study_end import StudyEnd
 from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.device_changes import DeviceChanges
@@ -71,6 +72,7 @@ class DispatcherSetup:
         sampler: Reads the telemetry of devices; None reads none.
         folders: Keeps the files of trials apart; None if trials have none.
         seat: The place among other users' tuners; None where the machine is not divided.
+        objects: Checkpoints in an object store; None if the study has none.
     """
 
     search: StudySearch
@@ -89,6 +91,7 @@ class DispatcherSetup:
     sampler: Sampler | None = None
     folders: TrialFolders | None = None
     seat: Seat | None = None
+    objects: ObjectStore | None = None
 
 
 class DispatcherParts:
@@ -237,6 +240,7 @@ class DispatcherParts:
             clock=self._setup.clock,
             why_no_more=self.end.why_no_more,
             is_repeatable=self._setup.terms.is_repeatable,
+            restores=self._setup.objects.restores if self._setup.objects else None,
         )
 
     def _new_launching(self) -> AttemptStart:
@@ -335,7 +339,8 @@ def prepare_search(setup: DispatcherSetup) -> None:
     """Tells the search where states are, and which trials fit on the devices here."""
     folders, recorder = setup.folders, setup.recorder
     begun_at = partial(_begun_at, folders, recorder) if folders else None
-    setup.search.copy_states(setup.plan.files, begun_at)
+    uploads = recorder.uploads if setup.objects else None
+    setup.search.copy_states(setup.plan.files, begun_at, uploads)
     setup.search.take_only(setup.leasing.could_ever_fit)
 
 

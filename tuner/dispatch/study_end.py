@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, auto
 
 from optuna.trial import TrialState
@@ -16,6 +17,7 @@ from tuner.dispatch.upkeep.disk_space import Room
 from tuner.dispatch.upkeep.peers import Others
 from tuner.errors import EXIT_STUDY_FAILED, DeviceError
 from tuner.host.clock import Instant
+from tuner.search.asked_trial import AskedTrial
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 
@@ -129,6 +131,11 @@ class StudyEnd:
             return self._search.why_exhausted
         reached = self._spending.why_no_more(now, is_new_trial=is_new_trial)
         return f"budget reached: {reached}" if reached else ""
+
+    def put_back(self, trials: Iterable[AskedTrial]) -> None:
+        """Returns trials to the study that were to go on here, for a later start."""
+        for asked in trials:
+            self._search.put_back(asked.trial_id)
 
     def put_back_waiting(self) -> None:
         """Returns trials that have no devices yet to the study, for a later start."""

@@ -45,6 +45,7 @@ from tuner.store.optuna_tables.statements import IDENTITY_ATTR
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatchers.ownership import NoTrialLeft
 from tuner.store.records.population_rows import COPY_KEY
+from tuner.store.records.upload_rows import UploadRecords
 
 
 class StudySearch:
@@ -220,16 +221,28 @@ class StudySearch:
         """
         return self.scheduler.lacks_winner(self.counts.by_state())
 
-    def copy_states(self, files: StudyFiles, begun_at: BegunAt | None = None) -> None:
+    def copy_states(
+        self,
+        files: StudyFiles,
+        begun_at: BegunAt | None = None,
+        uploads: UploadRecords | None = None,
+    ) -> None:
         """Allows a population to copy the checkpoints of its trials from now on.
 
         Args:
             files: Where the checkpoints are.
             begun_at: Start times of the trials; None if folders hold no identity files.
+            uploads: What an object store has; None if there is none.
         """
-        self.scheduler.set_copies(
-            copies_in(files, begun_at, storage=self._storage, study_id=self.study_id, key=self.key)
+        copies = copies_in(
+            files,
+            begun_at,
+            storage=self._storage,
+            study_id=self.study_id,
+            key=self.key,
+            uploads=uploads,
         )
+        self.scheduler.set_copies(copies)
 
     def is_copy(self, trial_id: int) -> bool:
         """Whether a trial goes on from the checkpoint of another one."""

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -17,7 +17,10 @@ from tuner.errors import ConfigError, TunerError
 from tuner.launch.log_limit import read_log
 from tuner.queries.locate import Place, choose_study, reading
 from tuner.queries.trials.attempts import StoredAttempt, read_attempts
+from tuner.queries.uploads import fetch_log, read_uploads
 from tuner.store.optuna_tables.statements import TRIALS
+from tuner.store.records.upload_rows import StoredUpload
+from tuner.store.schema.models import UploadKind
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _POLL_S = 0.5
@@ -49,6 +52,45 @@ def find_log(files: StudyFiles, trial: int, attempt: int | None, rank: int) -> P
         known = ", ".join(map(str, ranks))
         raise ConfigError(f"Trial {trial} has no log of rank {rank}. It has: {known}.")
     return files.log(trial, attempt, rank)
+
+
+def locate_log(
+    place: Place,
+    files: StudyFiles,
+    trial: int,
+    attempt: int | None,
+    rank: int,
+    environ: Mapping[str, str],
+) -> Path:
+    """Finds a log here or, of an attempt that ended on another machine, in the object store.
+
+    Args:
+        place: The study; only with `checkpoints.store` is a store asked.
+        files: Paths of the study's files.
+        trial: Number of the trial.
+        attempt: Number of the attempt; None for the newest.
+        rank: Rank of the process.
+        environ: Credentials of the object store.
+
+    Raises:
+        TunerError: If the trial has no such log, or the store does not give it.
+    """
+    here = files.attempts_of(trial)
+    if place.config is not None and place.config.checkpoints.store is not None:
+        uploads = _uploaded_logs(place, trial, rank)
+        newest = attempt if attempt is not None else max([*here, *uploads], default=0)
+        if newest not in here and newest in uploads:
+            return fetch_log(uploads[newest], environ)
+    return find_log(files, trial, attempt, rank)
+
+
+def _uploaded_logs(place: Place, trial: int, rank: int) -> dict[int, StoredUpload]:
+    """By number of the attempt."""
+    with reading(place) as (_, connection):
+        trial_id = _trial_id(connection, place, trial)
+        uploads = [] if trial_id is None else read_uploads(connection, trial_id, UploadKind.LOG)
+    name = re.compile(r"attempt-(\d+)" + (rf"\.rank-{rank}" if rank else "") + r"\.log")
+    return {int(found[1]): each for each in uploads if (found := name.fullmatch(each.name))}
 
 
 def text_of_log(path: Path, n_last_lines: int | None = None) -> Iterator[str]:
@@ -112,14 +154,19 @@ def is_attempt_over(place: Place, trial: int, log: Path) -> bool:
 
 
 def _attempts(connection: sa.Connection, place: Place, trial: int) -> list[StoredAttempt]:
+    trial_id = _trial_id(connection, place, trial)
+    if trial_id is None:
+        return []
+    study = choose_study(connection, place)
+    return read_attempts(connection, study.id, [trial_id]).get(trial_id, [])
+
+
+def _trial_id(connection: sa.Connection, place: Place, trial: int) -> int | None:
     study = choose_study(connection, place)
     query = sa.select(TRIALS.c.trial_id).where(
         TRIALS.c.study_id == study.id, TRIALS.c.number == trial
     )
-    trial_id = connection.execute(query).scalar()
-    if trial_id is None:
-        return []
-    return read_attempts(connection, study.id, [trial_id]).get(trial_id, [])
+    return connection.execute(query).scalar()
 
 
 def _added(

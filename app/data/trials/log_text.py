@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.checkpoints.paths import FOLDER_NAME
 from tuner.checkpoints.trial_folders import TrialKey, locate
+from tuner.errors import StoreError
 from tuner.queries.trials.attempts import StoredAttempt
+from tuner.queries.uploads import fetch_log
+from tuner.store.records.upload_rows import StoredUpload
 
 #: Of a longer log the end is shown and searched; the download has all of it.
 MAX_SHOWN_BYTES = 2**21
@@ -28,13 +32,22 @@ class Log:
     problem: str = ""
 
 
-def find_log(attempt: StoredAttempt, key: TrialKey | None = None) -> Log:
+def find_log(
+    attempt: StoredAttempt, key: TrialKey | None = None, uploads: Sequence[StoredUpload] = ()
+) -> Log:
     """
     Args:
         attempt: The attempt.
         key: Identifies its trial: another one may have its folder by now.
+        uploads: Logs of the trial in an object store.
     """
     path = Path(attempt.log_path)
+    uploaded = next((each for each in uploads if each.name == path.name), None)
+    if attempt.host != socket.gethostname() and uploaded is not None:
+        try:
+            return Log(path=fetch_log(uploaded, os.environ))
+        except StoreError as error:
+            return Log(path=None, problem=str(error))
     if attempt.host != socket.gethostname():
         return Log(path=None, problem=f"The log is on {attempt.host}: {path}")
     if _is_ours(path) and key is not None:

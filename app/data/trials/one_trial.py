@@ -16,9 +16,11 @@ from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 from tuner.queries.trials.listing import Choice, StoredTrial, read_trials
+from tuner.queries.uploads import read_uploads
 from tuner.search.study_identity import key_of
 from tuner.store.optuna_tables.statements import IDENTITY_ATTR, STUDY_ATTRS, TRIALS
-from tuner.store.schema.models import AttemptRow, MetricRow
+from tuner.store.records.upload_rows import StoredUpload
+from tuner.store.schema.models import AttemptRow, MetricRow, UploadKind
 from tuner.store.schema.statements import in_utc
 from tuner.terminal.why import explain, read_reason
 
@@ -39,6 +41,8 @@ class OneTrial:
     checkpoints: Sequence[ShownCheckpoint]
     #: Tells whether the trial's folder still holds its files; None where no trial has such a key.
     key: TrialKey | None
+    #: Of attempts that have ended, in an object store.
+    logs: Sequence[StoredUpload] = ()
 
 
 def read_trial(
@@ -57,6 +61,7 @@ def read_trial(
     curves = {name: found[0].reports} if found[0].reports else {}
     metrics = _metrics(connection, study.id, number)
     trial = found[0]
+    trial_id = _trial_id(connection, study.id, number)
     last = trial.attempts[-1] if trial.attempts else None
     return OneTrial(
         trial=trial,
@@ -64,7 +69,8 @@ def read_trial(
         why=explain(connection, study, number, now),
         reason=read_reason(connection, study, number, now),
         alone=read_command_alone(connection, number, trial.params, last),
-        checkpoints=_checkpoints(connection, study.id, number),
+        checkpoints=read_checkpoints(connection, [trial_id]).get(trial_id, ()),
+        logs=read_uploads(connection, trial_id, UploadKind.LOG),
         key=_key(connection, study.id, trial),
     )
 
@@ -83,14 +89,11 @@ def _key(connection: sa.Connection, study_id: int, trial: StoredTrial) -> TrialK
     )
 
 
-def _checkpoints(
-    connection: sa.Connection, study_id: int, number: int
-) -> Sequence[ShownCheckpoint]:
+def _trial_id(connection: sa.Connection, study_id: int, number: int) -> int:
     query = sa.select(TRIALS.c.trial_id).where(
         TRIALS.c.study_id == study_id, TRIALS.c.number == number
     )
-    trial_id = connection.execute(query).scalar_one()
-    return read_checkpoints(connection, [trial_id]).get(trial_id, ())
+    return int(connection.execute(query).scalar_one())
 
 
 def _metrics(connection: sa.Connection, study_id: int, number: int) -> dict[str, dict[int, float]]:

@@ -24,6 +24,7 @@ from tuner.store.schema.upgrade import Upgrade, upgrade_database
 NEW_TABLES = {
     *(VERSION_TABLE, "tuner_claims", "tuner_commands", "tuner_checkpoints"),
     *("tuner_usage", "tuner_attempt_usage", "tuner_idle"),
+    *("tuner_allocations", "tuner_uploads"),
 }
 NEW_COLUMNS = {
     "peak_memory_bytes": None,
@@ -33,6 +34,7 @@ NEW_COLUMNS = {
     "n_batches": 0,
     "devices": None,
     "budget": None,
+    "allocation_id": None,
 }
 
 

@@ -11,6 +11,7 @@ from tuner.config import Direction, StudyConfig
 from tuner.config.schema.template import study_template
 from tuner.config.study_file import load_study_file
 from tuner.devices.request import AutoDevices, CpuSlots
+from tuner.errors import ConfigError
 from tuner.search_spaces import DefineByRunSpace, load_ready_made
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
@@ -45,6 +46,18 @@ def test_small_file_has_the_defaults(load, folder: Path) -> None:
 def test_all_checkpoints_are_kept_unless_asked(load) -> None:
     kept = load(SMALL).checkpoints
     assert (kept.n_best, kept.newest, kept.max_disk_bytes) == (None, 2, None)
+
+
+def test_object_store_is_read(load) -> None:
+    kept = load(SMALL + "checkpoints: {store: s3://bucket/a/}").checkpoints
+    assert kept.store is not None
+    assert kept.store.url == "s3://bucket/a"
+    assert load(SMALL).checkpoints.store is None
+
+
+def test_object_store_of_another_kind_is_refused(load) -> None:
+    with pytest.raises(ConfigError, match=r"checkpoints\.store begins with ftp://, but must"):
+        load(SMALL + "checkpoints: {store: ftp://host/a}")
 
 
 def test_checkpoints_are_read(load) -> None:

@@ -7,11 +7,17 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
+from tuner.checkpoints.object_store.address import StoreAddress, read_address
 from tuner.config.model import Model
 from tuner.config.notation.fields import Size, WholeNumber
 
 _BEST = re.compile(r"best\s+([1-9]\d*)")
 _ALL = "all"
+_STORE = {
+    "title": "URL of a bucket",
+    "type": "string",
+    "pattern": r"^\s*(s3|s3a|gs|gcs|az|azure|abfs|abfss)://[^/@?#]+(/[^?#]*)?$",
+}
 _KEEP = {"title": "all or best N", "type": "string", "pattern": r"^\s*(all|best\s+[1-9]\d*)\s*$"}
 
 
@@ -55,4 +61,14 @@ class CheckpointsConfig(Model):
         description="Disk space for the checkpoints of all trials together. Those of failed "
         "and pruned trials are removed first, then those of the worst completed ones.",
         examples=["50GiB"],
+    )
+    #: None: trials continue where their folder is shared.
+    store: Annotated[StoreAddress | None, PlainValidator(read_address), WithJsonSchema(_STORE)] = (
+        Field(
+            default=None,
+            description="Object store to which checkpoints and logs are uploaded, so that machines "
+            "without a shared folder continue each other's trials: `s3://`, `gs://` or `az://`, a "
+            "bucket and a prefix. `keep`, `newest` and `max_disk` hold there as well.",
+            examples=["s3://my-bucket/tuner"],
+        )
     )

@@ -9,12 +9,14 @@ from tuner.attempt import AttemptId
 from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.attempts.endings.trial_outcome import TrialOutcomes
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.dispatch.object_store.restores import Restores
 from tuner.dispatch.supply.budget_tracker import BudgetTracker
 from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.prefetch import Foresight
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.host.clock import Clock, Instant
+from tuner.search.asked_trial import AskedTrial
 from tuner.search.study import StudySearch
 from tuner.store.records.dispatchers.peers import Fleet
 
@@ -42,6 +44,7 @@ class TrialSource:
         clock: The time; asking takes some.
         why_no_more: Whether the study goes on.
         is_repeatable: Whether trials on one device must not depend on measured times.
+        restores: Fetches checkpoints of trials from an object store; None where there is none.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class TrialSource:
         clock: Clock,
         why_no_more: WhyNoMore,
         is_repeatable: bool = False,
+        restores: Restores | None = None,
     ) -> None:
         self._search = search
         self._settling = settling
@@ -68,6 +72,7 @@ class TrialSource:
         self._clock = clock
         self._why_no_more = why_no_more
         self._is_repeatable = is_repeatable
+        self._restores = restores
         self._foresight = Foresight()
         self._is_making_suggestion = False
         #: Whether there was nothing for a device that was free.
@@ -83,7 +88,10 @@ class TrialSource:
         candidate = self._ask(now)
         waiting = [device.id for device in self._leasing.pool.free]
         self._usage.spent(IdleCause.NO_SUGGESTION, began, self._clock.now(), waiting)
-        self.found_nothing = candidate is None and not self._is_making_suggestion
+        is_fetching = self._restores is not None and self._restores.n_waiting > 0
+        self.found_nothing = (
+            candidate is None and not self._is_making_suggestion and not is_fetching
+        )
         return candidate
 
     def ahead(self, now: Instant) -> Candidate | None:
@@ -105,6 +113,12 @@ class TrialSource:
         self._is_making_suggestion = False
         if self._why_no_more(now, is_new_trial=False):
             return None
+        if self._restores is not None:
+            if (fetched := self._restores.take_ready()) is not None:
+                return self._settling.candidate(fetched) or self._ask(now)
+            # A trial whose checkpoint is on its way gets the next device.
+            if self._restores.n_waiting >= max(1, len(self._leasing.pool.free)):
+                return None
         is_last = bool(self._why_no_more(now, is_new_trial=True))
         began_s = self._clock.now().monotonic_s
         asked = self._search.resume(
@@ -121,12 +135,26 @@ class TrialSource:
         if self._is_making_suggestion:
             return None
         asked = asked or self._search.ask()
+        if asked is not None and self._fetches(asked, now):
+            return self._ask(now)
         candidate = None if asked is None else self._settling.candidate(asked)
         if asked is not None and candidate is None:
             return self._ask(now)  # That trial has failed: another one may start.
         here_s = self._clock.now().monotonic_s - began_s
         self._foresight.asked(here_s + self._search.suggestions.duration_s)
         return candidate
+
+    def _fetches(self, asked: AskedTrial, now: Instant) -> bool:
+        """Begins to fetch a checkpoint that is not here; says whether there is one."""
+        if self._restores is None:
+            return False
+        if asked.is_new and not self._search.is_copy(asked.trial_id):
+            return False
+        self._settling.prepare_to_fetch(asked)
+        if not self._restores.is_needed(asked):
+            return False
+        self._restores.begin(asked, now.monotonic_s)
+        return True
 
     def _leaves_enough_to_wider(self) -> bool:
         """Whether so many suggestions that do not fit here wait that no more are made.

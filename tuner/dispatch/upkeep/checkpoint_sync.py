@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -13,6 +14,7 @@ from tuner.attempt import Attempt, AttemptId, Outcome
 from tuner.checkpoints.layout import leftovers, remove
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.scan import SavedState, changes, look
+from tuner.dispatch.object_store.store import ObjectStore
 from tuner.host.clock import Instant
 from tuner.store.records.checkpoint_rows import StoredCheckpoint
 from tuner.store.records.recorder import Recorder
@@ -32,11 +34,15 @@ class CheckpointSync:
     Args:
         files: Where they are.
         recorder: Is told of them.
+        objects: Uploads them; None where nothing does.
     """
 
-    def __init__(self, files: StudyFiles, recorder: Recorder) -> None:
+    def __init__(
+        self, files: StudyFiles, recorder: Recorder, objects: ObjectStore | None = None
+    ) -> None:
         self._files = files
         self._recorder = recorder
+        self._objects = objects
         #: By trial number: what is known to be there.
         self._known: dict[int, dict[str, SavedState]] = {}
         #: Trials that are over and have none left: what an older look has found there is gone.
@@ -66,8 +72,18 @@ class CheckpointSync:
         """It is to be looked at once more."""
         self._attempts[attempt.trial_number] = attempt
 
+    def settles(self, attempt: Attempt) -> None:
+        """Its trial waits again: who claims it must see in the database that a state is awaited."""
+        if self._objects is None:
+            return
+        with contextlib.suppress(OSError):
+            self._seen.put((attempt, look(self._files.checkpoints(attempt.trial_number))))
+            self._note()
+
     def over(self, attempt: Attempt) -> None:
         """Its processes are gone: what they left half-written is removed."""
+        if self._objects is not None:
+            self._objects.over(attempt)
         self._over.append(attempt)
         self.ended(attempt)
 
@@ -167,6 +183,8 @@ class CheckpointSync:
             for state in added:
                 self._recorder.saved(attempt, state)
                 self._note_first(attempt, state)
+                if self._objects is not None:
+                    self._objects.saved(attempt, state)
             for path in gone:
                 self._recorder.removed(attempt.trial_id, path)
 

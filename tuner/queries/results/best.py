@@ -7,6 +7,7 @@ tuner.load_best("sqlite:///digits.db").params
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from tuner.launch.request import trial_environment
 from tuner.queries.results.command_line import Program, hydra_words, program_of_trial
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
 from tuner.queries.results.formats import Format
+from tuner.queries.uploads import fetch_checkpoint, read_uploads
 from tuner.search.study_identity import all_params, key_of, load_space_of
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import format_value
@@ -72,8 +74,8 @@ class BestConfiguration:
     git_commit: str | None
     #: Whether files differed from that commit.
     git_is_dirty: bool | None
-    #: Path of the newest complete checkpoint, a file, or a folder if it is sharded; None if there
-    #: is none on this machine.
+    #: Path of the newest complete checkpoint, a file, or a folder if it is sharded; without one on
+    #: this machine, its address in the object store (`checkpoints.store`), or None.
     checkpoint: str | None = None
     #: The confirmation runs of this configuration, if the study has `confirm`: `n_runs`, `mean`,
     #: `deviation`, `probability_best`.
@@ -90,13 +92,17 @@ class BestConfiguration:
     def load_checkpoint(self) -> dict[str, Any] | None:
         """Loads the newest undamaged checkpoint of the trial; None if there is none.
 
-        Tensors are on the CPU. Only tensors and plain values are unpickled. It imports torch.
+        It is fetched from the object store if it is not on this machine. Tensors are on the CPU.
+        Only tensors and plain values are unpickled. It imports torch.
         """
         if self.checkpoint is None:
             return None
         from tuner.trials.checkpoints import CheckpointFolder
 
-        return CheckpointFolder(Path(self.checkpoint).parent).load()
+        path = Path(self.checkpoint)
+        if "://" in self.checkpoint:
+            path = fetch_checkpoint(self.checkpoint, os.environ)
+        return CheckpointFolder(path.parent).load()
 
 
 def load_best(storage: str, study: str | None = None) -> BestConfiguration:
@@ -272,4 +278,10 @@ def _checkpoint(
         )
         folder = locate(folder, own)
     found = None if folder is None else newest_whole(checkpoints_in(folder))
-    return str(found) if found else None
+    return str(found) if found else _uploaded(database, trial_id_of(trial))
+
+
+def _uploaded(database: Database, trial_id: int) -> str | None:
+    with database.engine.connect() as connection:
+        found = read_uploads(connection, trial_id)
+    return found[0].uri if found else None

@@ -90,7 +90,11 @@ class Succession:
         origin = Origin.of(trial.system_attrs)
         if origin is None or not origin.step or self.copies is None:
             return ""
-        if self.copies.give(origin.replaces, trial.number) is not None:
+        step = self.copies.give(origin.replaces, trial.number)
+        if step is not None:
+            if step < origin.step:
+                # What the store had acknowledged when the parent was chosen.
+                self._note(trial, replace(origin, step=step))
             return ""
         self._note(trial, replace(origin, step=0))
         return (

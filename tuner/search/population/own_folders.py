@@ -9,8 +9,10 @@ from functools import partial
 from tuner.checkpoints.hand_over import StateCopies
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import StudyKey, TrialKey, belongs_to
+from tuner.search.population.stored_copies import StoredCopies
 from tuner.store.connection.transactions import Unavailable
 from tuner.store.optuna_tables.storage import BufferedStorage
+from tuner.store.records.upload_rows import UploadRecords
 
 BegunAt = Callable[[int, int], datetime | None]
 """When the first attempt of a trial, by number and id, got its devices."""
@@ -23,6 +25,7 @@ def copies_in(
     storage: BufferedStorage,
     study_id: int,
     key: StudyKey,
+    uploads: UploadRecords | None = None,
 ) -> StateCopies:
     """Makes what copies checkpoints between the trials of a study.
 
@@ -32,12 +35,15 @@ def copies_in(
         storage: Holds the study.
         study_id: Its id in the storage.
         key: Identifies the files of the study.
+        uploads: What an object store has; None if there is none.
     """
     if begun_at is None:
         return StateCopies(files)
     is_own = partial(
         _is_own, files=files, begun_at=begun_at, storage=storage, study_id=study_id, key=key
     )
+    if uploads is not None:
+        return StoredCopies(files, is_own, uploads)
     return StateCopies(files, is_own)
 
 

@@ -49,6 +49,7 @@ from tuner.store.records.dispatchers.starts import (
 )
 from tuner.store.records.durations import ended_uses
 from tuner.store.records.trial_history import TrialHistory
+from tuner.store.records.upload_rows import UploadRecords
 from tuner.store.records.usage.record import UsageRecord
 from tuner.store.records.usage.roll_up import roll_up
 from tuner.store.schema.statements import as_stored
@@ -103,6 +104,8 @@ class Recorder:
         #: Attempts and checkpoints of trials, whichever dispatcher they are from.
         self.history = TrialHistory(self.run)
         self._ownership = Ownership(self.dispatcher_id, start.study_id, budget.trials, clock)
+        #: Checkpoints and logs in an object store.
+        self.uploads = UploadRecords(self.run, self._ownership)
         #: One that was begun to be written, and may be in the database.
         self._taken: Batch | None = None
         self._n_batches = 0

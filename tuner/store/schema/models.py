@@ -23,7 +23,7 @@ from tuner.store.schema.column_types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
 #: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
-SCHEMA_REVISION = "0010"
+SCHEMA_REVISION = "0011"
 VERSION_TABLE = "tuner_alembic_version"
 
 #: Small rows with a key of several parts: SQLite needs no second tree to find them.
@@ -233,6 +233,41 @@ class CheckpointRow(TunerBase):
     path: Mapped[str] = mapped_column(PlainText)
     size_bytes: Mapped[int] = mapped_column(sa.BigInteger)
     saved_at: Mapped[datetime]
+
+
+class UploadKind(Enum):
+    """What an object in an object store is."""
+
+    CHECKPOINT = "checkpoint"
+    #: A checkpoint for the trial that replaces the one whose row it is.
+    HANDED_ON = "handed_on"
+    LOG = "log"
+
+
+class UploadRow(TunerBase):
+    """A checkpoint or log that an object store has acknowledged. Several may share an object."""
+
+    __tablename__ = "tuner_uploads"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    trial_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("trials.trial_id", ondelete="CASCADE"), index=True
+    )
+    #: The attempt that saved it; of a copy's checkpoint it is one of another trial.
+    attempt_id: Mapped[int] = mapped_column(
+        sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
+    )
+    kind: Mapped[UploadKind] = mapped_column(_enum(UploadKind))
+    #: Of a checkpoint; 0 of a log.
+    step: Mapped[int] = mapped_column(sa.BigInteger)
+    #: Of the file or folder on disk, such as `step-9.pt`.
+    name: Mapped[str] = mapped_column(sa.String(255))
+    #: Such as `s3://bucket/prefix/...`.
+    uri: Mapped[str] = mapped_column(PlainText)
+    size_bytes: Mapped[int] = mapped_column(sa.BigInteger)
+    saved_at: Mapped[datetime]
+    #: Its object is to be removed where no other row has it.
+    removed_at: Mapped[datetime | None]
 
 
 class CommandRow(TunerBase):

@@ -91,6 +91,12 @@ class TrialOutcomes:
             is_alone=self._retries.needs_room(asked.trial_id),
         )
 
+    def prepare_to_fetch(self, asked: AskedTrial) -> None:
+        """Before a checkpoint is fetched from an object store: its folder is that of the trial."""
+        if asked.is_new:
+            self._search.scheduler.hand_over(asked.trial_id)
+        self._prepare_folder(asked, 0 if asked.is_new else 1, fills=True)
+
     def _is_given_up(self, asked: AskedTrial, n_before: int) -> bool:
         why = self._lost.why_over_before(asked.trial_id, asked.number, n_before)
         if why:
@@ -99,12 +105,12 @@ class TrialOutcomes:
             self.tell_of_members()
         return bool(why)
 
-    def _prepare_folder(self, asked: AskedTrial, n_before: int) -> None:
+    def _prepare_folder(self, asked: AskedTrial, n_before: int, *, fills: bool = False) -> None:
         """Before anything is looked for in a trial's folder: what is there must be its own."""
         if self._folders is None:
             return
         begun_at = self._recorder.history.begun_at(asked.trial_id) if n_before else None
-        fills = not n_before and self._search.is_copy(asked.trial_id)
+        fills = fills or (not n_before and self._search.is_copy(asked.trial_id))
         if note := self._folders.prepare(asked.number, begun_at, asked.params, fills=fills):
             self._say(note)
 
@@ -191,6 +197,8 @@ class TrialOutcomes:
             Whether the trial gets one more attempt now.
         """
         attempt = live.attempt
+        if self._saving is not None:
+            self._saving.settles(attempt)
         match ending.outcome:
             case Outcome.COMPLETED:
                 self._search.complete(attempt.trial_id, ending.values)

@@ -1,0 +1,147 @@
+"""The object store of a study, as the dispatcher's loop uses it: only `finish` waits."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from functools import partial
+
+from tuner.attempt import Attempt
+from tuner.checkpoints.object_store.keys import StoreKeys
+from tuner.checkpoints.object_store.process import Transfers
+from tuner.checkpoints.paths import StudyFiles
+from tuner.checkpoints.retention import RetentionRule
+from tuner.checkpoints.scan import SavedState
+from tuner.dispatch.object_store.removals import Removals
+from tuner.dispatch.object_store.restores import Restores
+from tuner.dispatch.object_store.uploads import Uploads
+from tuner.host.clock import Clock, Instant
+from tuner.search.study import StudySearch
+from tuner.store.connection.transactions import Unavailable
+from tuner.store.records.recorder import Recorder
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+#: At the end of a study, without a single success.
+_PATIENCE_S = 60.0
+
+
+class ObjectStore:
+    """Uploads, fetches and removes checkpoints of one study.
+
+    Args:
+        transfers: The process that does it.
+        keys: Names of objects.
+        files: Paths of the study's files.
+        recorder: Has the records.
+        search: The study.
+        rule: What is kept of trials that have ended.
+        n_newest: How many checkpoints of one trial are kept.
+        clock: The time.
+    """
+
+    def __init__(
+        self,
+        transfers: Transfers,
+        keys: StoreKeys,
+        *,
+        files: StudyFiles,
+        recorder: Recorder,
+        search: StudySearch,
+        rule: RetentionRule,
+        n_newest: int,
+        clock: Clock,
+    ) -> None:
+        self._transfers = transfers
+        self._keys = keys
+        self._files = files
+        self._clock = clock
+        self._recorder = recorder
+        #: What people should know, until somebody can tell them.
+        self._notes: list[str] = []
+        say, records = self._notes.append, recorder.uploads
+        self._uploads = Uploads(transfers, records, keys, n_newest, say)
+        self.restores = Restores(transfers, records, keys, files, say)
+        self._removals = Removals(transfers, records, keys, search, rule, say)
+        self._has_begun = False
+
+    def saved(self, attempt: Attempt, state: SavedState) -> None:
+        """A checkpoint was seen on disk."""
+        self._uploads.offer(attempt, state)
+
+    def over(self, attempt: Attempt) -> None:
+        """An attempt has ended."""
+        self._uploads.offer_logs(attempt, self._files)
+
+    def poll(self, now: Instant) -> list[str]:
+        """Hears what the process has done, and gives it more; gives what people should know.
+
+        Raises:
+            Unavailable: If the database does not answer now.
+        """
+        now_s = now.monotonic_s
+        self._hear(now_s)
+        if not self._has_begun:
+            self._uploads.offer_again(socket.gethostname(), self._files)
+            self._has_begun = True
+        self._uploads.poll(now_s)
+        self.restores.poll(now_s)
+        self._removals.poll(now_s)
+        return self._take_notes()
+
+    def finish(self, grace_s: float | None, is_told_to_end: Callable[[float], bool]) -> list[str]:
+        """Uploads what is left, after the last attempt has ended.
+
+        Args:
+            grace_s: How long at most; None for as long as uploads succeed.
+            is_told_to_end: Lets so many seconds pass; gives whether the user wants an end at once.
+
+        Returns:
+            What people should know.
+        """
+        began_s = moved_at_s = self._clock.now().monotonic_s
+        n_left = self._uploads.n_left
+        patience_s = _PATIENCE_S if grace_s is None else grace_s
+        while self._is_busy(is_last=grace_s is None):
+            now_s = self._clock.now().monotonic_s
+            if self._uploads.n_left < n_left:
+                n_left, moved_at_s = self._uploads.n_left, now_s
+            since_s = moved_at_s if grace_s is None else began_s
+            if now_s - since_s > patience_s or is_told_to_end(_POLL_S):
+                break
+        if self._uploads.n_left:
+            self._notes.append(_left_text(self._uploads.n_left, self._keys.address.url))
+        return self._take_notes()
+
+    def _is_busy(self, *, is_last: bool) -> bool:
+        """Moves on, and says whether something is left to be done."""
+        now_s = self._clock.now().monotonic_s
+        self._hear(now_s)
+        try:
+            self._uploads.poll(now_s)
+            if not self._uploads.n_left and is_last:
+                self._removals.poll(now_s, is_last=True)
+        except Unavailable as error:
+            _log.warning("Uploads are not recorded: %s", error)
+        return bool(self._uploads.n_left or self._removals.n_left)
+
+    def _hear(self, now_s: float) -> None:
+        for answer in self._transfers.take():
+            for hear in (partial(self._uploads.hear, now_s=now_s), self._removals.hear):
+                hear(answer)
+            self.restores.hear(answer, now_s)
+
+    def _take_notes(self) -> list[str]:
+        notes = list(self._notes)
+        self._notes.clear()
+        return notes
+
+
+def _left_text(n_left: int, url: str) -> str:
+    files = "1 file is" if n_left == 1 else f"{n_left} files are"
+    return (
+        f"{files} not in {url}. The next start of the study on this host uploads the checkpoints "
+        "that are missing there."
+    )
