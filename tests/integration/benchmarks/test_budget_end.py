@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.search_quality.budget_end import RULES, main, play_one
+from benchmarks.search_quality.ideal_stopping import IdealStopping, judged, searches
 from benchmarks.search_quality.tasks import LCBENCH_SPACE, Task, read_task
 from tuner.dispatch.supply.budget_end import BudgetEnd
 
@@ -50,3 +51,16 @@ def test_a_table_has_a_row_for_each_rule(task: Task, capsys: pytest.CaptureFixtu
     assert "| completed |" in out
     assert "regret, ended less completed: " in out
     assert BudgetEnd.too_little is present
+
+
+def test_who_knows_how_trials_end_stops_all_but_better_ones(task: Task) -> None:
+    asha, ideal = searches(task, "random", 0).values()
+    known = judged(task, ideal, "ideal", 0, n_medians=4.0)
+    assert known.area <= judged(task, asha, "asha", 0, n_medians=4.0).area
+    assert isinstance(ideal, IdealStopping)
+    trials = ideal.inner.study.trials
+    ends = [task.train(each.params).values[-1] for each in trials]
+    whole = [each.number for each in trials if len(each.intermediate_values) > 1]
+    best = [k for k, end in enumerate(ends) if end > max(ends[:k], default=-1.0)]
+    assert set(whole) <= set(best)
+    assert len(whole) < len(trials)
