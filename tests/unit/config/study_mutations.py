@@ -43,7 +43,7 @@ sampler: {name: tpe, seed: 0, n_startup_trials: 5, multivariate: true}
 pruner: {name: percentile, percentile: 25.0, n_startup_trials: 5}
 devices: cpu:2
 budget: {trials: 64, time: 30m, device_hours: 2}
-checkpoints: {keep: best 2, newest: 3, max_disk: 1GiB, store: s3://bucket/prefix}
+checkpoints: {keep: best 2, newest: 3, max_disk: 1GiB}
 on_finish: [sh, -c, cat]
 on_best: [python, -c, pass]
 on_failure: [/bin/sh]

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 import tuner
-from tuner.config import Direction, StudyConfig
+from tuner.config import Direction, StudyConfig, machine_checks
+from tuner.config.machine_checks import check_store_packages
 from tuner.config.schema.template import study_template
 from tuner.config.study_file import load_study_file
 from tuner.devices.request import AutoDevices, CpuSlots
-from tuner.errors import ConfigError
+from tuner.errors import EXIT_BAD_INPUT, ConfigError
 from tuner.search_spaces import DefineByRunSpace, load_ready_made
 
 SMALL = "study: digits\ntrial: {function: m:train}\n"
@@ -53,6 +54,16 @@ def test_object_store_is_read(load) -> None:
     assert kept.store is not None
     assert kept.store.url == "s3://bucket/a"
     assert load(SMALL).checkpoints.store is None
+
+
+def test_object_store_without_its_packages_says_what_to_install(
+    load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_checks, "is_installed", lambda _address: False)
+    check_store_packages(load(SMALL))
+    with pytest.raises(ConfigError, match=r"pip install 'gpu-tuner\[gcs\]'\.") as caught:
+        check_store_packages(load(SMALL + "checkpoints: {store: gs://bucket}"))
+    assert caught.value.exit_code == EXIT_BAD_INPUT
 
 
 def test_object_store_of_another_kind_is_refused(load) -> None:
