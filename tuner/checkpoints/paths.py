@@ -68,6 +68,11 @@ class StudyFiles:
         return self.root / "code"
 
     @property
+    def order(self) -> Path:
+        """What is asked of an engine, for dispatchers that ask for more of it."""
+        return self.root / "allocation-order.json"
+
+    @property
     def allocation_logs(self) -> Path:
         """What dispatchers in allocations of an engine print."""
         return self.root / "allocations"

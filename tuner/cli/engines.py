@@ -53,15 +53,25 @@ def submit(
         bool,
         typer.Option("--dry-run", help="Print the script or manifest, and submit nothing."),
     ] = False,
+    adapt: Annotated[
+        bool,
+        typer.Option(
+            "--adapt",
+            help="Begin with the least number of nodes; the study asks for more, up to the most, "
+            "while it has more trials than devices.",
+        ),
+    ] = False,
     study: Study = None,
     debug: Debug = False,
 ) -> None:
     """Asks an engine for nodes on which the study runs. Typed twice, it asks once."""
     with Edge(debug, **_EDGE):
-        from tuner.compose import submission
+        from tuner.compose import adaptation, submission
 
-        plan = _plan(file, study, on)
+        plan = _plan(file, study, on, adapts=adapt)
         wanted = _nodes(nodes)
+        if adapt:
+            wanted = adaptation.begin(plan, wanted)
         if dry_run:
             print(submission.render(plan, wanted), end="", flush=True)
             return
@@ -106,10 +116,11 @@ def cancel(
         _print_change(submission.end_all(plan), plan)
 
 
-def _plan(file: Path, study: str | None, on: str | None) -> Plan:
+def _plan(file: Path, study: str | None, on: str | None, *, adapts: bool = False) -> Plan:
     from tuner.compose.submission import plan_submission
 
-    return plan_submission(load_study_file(file, environ=os.environ, study=study), on)
+    config = load_study_file(file, environ=os.environ, study=study)
+    return plan_submission(config, on, adapts=adapts)
 
 
 def _nodes(text: str | None) -> NodeRange | None:

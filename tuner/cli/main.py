@@ -155,6 +155,10 @@ def run(
         str | None,
         typer.Option(help="Engine in whose allocation this runs; tuner submit writes it."),
     ] = None,
+    adapt: Annotated[
+        bool,
+        typer.Option("--adapt", help="With --engine: ask for more nodes while trials wait."),
+    ] = False,
     files: Annotated[
         Path | None,
         typer.Option(
@@ -201,7 +205,7 @@ def run(
         serve_at = None if metrics_port is None else (metrics_host, metrics_port)
         if winner is not None:
             print(winner.announcement, flush=True)
-        lent = _lent(config, engine) if engine is not None else None
+        lent = _lent(config, engine, adapts=adapt) if engine is not None else None
         end = run_study(config, console, os.environ, serve_at, lent=lent)
         from tuner.compose import run_report
 
@@ -213,12 +217,12 @@ def run(
         raise typer.Exit(end.exit_code)
 
 
-def _lent(config: StudyConfig, engine: str) -> Lent:
+def _lent(config: StudyConfig, engine: str, *, adapts: bool) -> Lent:
     from tuner.compose.lent import find_lent
 
     # Until trials run, when it lets them save, the notice of the engine ends this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_COME_BACK))
-    return find_lent(config, engine, os.environ)
+    return find_lent(config, engine, os.environ, adapts=adapts)
 
 
 def _winner(config: StudyConfig, trials: int | None) -> WinnerRun:

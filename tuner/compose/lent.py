@@ -21,6 +21,9 @@ class Lent:
     allocation: OwnAllocation
     terms: AllocationTerms
     engine: Engine
+    settings: EngineConfig
+    #: Whether this dispatcher may ask for more nodes.
+    adapts: bool = False
 
 
 def engine_config(config: StudyConfig, name: str | None) -> EngineConfig:
@@ -43,7 +46,9 @@ def engine_config(config: StudyConfig, name: str | None) -> EngineConfig:
     return own if name is None else own.model_copy(update={"name": EngineName(name)})
 
 
-def find_lent(config: StudyConfig, name: str, environ: Mapping[str, str]) -> Lent:
+def find_lent(
+    config: StudyConfig, name: str, environ: Mapping[str, str], *, adapts: bool = False
+) -> Lent:
     """The allocation of an engine in which this process runs.
 
     Raises:
@@ -64,4 +69,4 @@ def find_lent(config: StudyConfig, name: str, environ: Mapping[str, str]) -> Len
         notice_s=notice_s(config.trial.stop_grace_s),
         deadline=own.deadline,
     )
-    return Lent(allocation=own, terms=terms, engine=engine)
+    return Lent(allocation=own, terms=terms, engine=engine, settings=settings, adapts=adapts)

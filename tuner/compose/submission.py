@@ -66,12 +66,13 @@ class Change:
     look: str = ""
 
 
-def plan_submission(config: StudyConfig, on: str | None) -> Plan:
+def plan_submission(config: StudyConfig, on: str | None, *, adapts: bool = False) -> Plan:
     """Checks what can be checked without the engine, and writes the snapshot of the code.
 
     Args:
         config: The study.
         on: Name of the engine, which wins over the study file.
+        adapts: Whether dispatchers ask for more nodes while trials wait.
 
     Raises:
         TunerError: With what is wrong.
@@ -87,14 +88,19 @@ def plan_submission(config: StudyConfig, on: str | None) -> Plan:
             f"{config.folder} is in no git repository: allocations run the code as it is when they "
             "start."
         )
-    order = _order(config, settings, files, snapshot)
+    order = _order(config, settings, files, snapshot, adapts=adapts)
     return Plan(
         config=config, settings=settings, engine=engine, order=order, remarks=tuple(remarks)
     )
 
 
 def _order(
-    config: StudyConfig, settings: EngineConfig, files: StudyFiles, snapshot: Snapshot | None
+    config: StudyConfig,
+    settings: EngineConfig,
+    files: StudyFiles,
+    snapshot: Snapshot | None,
+    *,
+    adapts: bool,
 ) -> AllocationOrder:
     here = Path.cwd()
     folder = here if snapshot and here.is_relative_to(snapshot.root) else config.folder
@@ -102,6 +108,8 @@ def _order(
     words = [sys.executable, "-m", "tuner.run", str(path_of(config.path))]
     words += ["--engine", settings.name.value, "--files", str(config.home)]
     words += ["--study", config.study]
+    if adapts:
+        words.append("--adapt")
     return AllocationOrder(
         study=config.study,
         command=tuple(words),
@@ -177,10 +185,15 @@ def submit(plan: Plan, nodes: NodeRange | None = None) -> Change:
     most = (nodes or plan.settings.nodes).most
     check_reach(plan, most)
     plan.engine.check(plan.order)
-    return _grow(plan, most)
+    return submit_up_to(plan, most)
 
 
-def _grow(plan: Plan, most: int) -> Change:
+def submit_up_to(plan: Plan, most: int) -> Change:
+    """Submits so many less those that are there, without further checks.
+
+    Raises:
+        TunerError: If the engine refuses; nothing is submitted then.
+    """
     database, study_id = make_study(plan.config)
     try:
         refresh(database, study_id, plan.engine, plan.order.study)
@@ -258,7 +271,7 @@ def scale(plan: Plan, wanted: NodeRange) -> Change:
     there = _there(plan)
     if len(there) < wanted.least:
         plan.engine.check(plan.order)
-        return _grow(plan, wanted.least)
+        return submit_up_to(plan, wanted.least)
     ending = [each.name for each in _least_needed(there)[: len(there) - wanted.most]]
     return _end(plan, ending)
 

@@ -149,7 +149,7 @@ def dispatch(
         files = StudyFiles(folder=config.home, study=config.study)
         shown = _informed(view, config, files, metrics, search)
         if lent is not None:
-            shown = ProgressView(shown, lent.engine, lent.allocation.name)
+            shown = _lent_view(shown, lent, config, host, study.recorder.dispatcher_id)
         trackers = stack.enter_context(Trackers(shown, files.trackers_log))
         hooks = stack.enter_context(Hooks(_hook_terms(config), trackers, groups=launcher.guard))
         trackers.start(_tracker_jobs(study))
@@ -164,6 +164,20 @@ def dispatch(
         exit_code=_exit_code(result),
         confirmation=confirmation,
         front=search.incumbent.front(),
+    )
+
+
+def _lent_view(
+    shown: View, lent: Lent, config: StudyConfig, host: HostDevices, dispatcher_id: int
+) -> View:
+    """In an allocation: the engine is told of progress, and perhaps asked for more nodes."""
+    shown = ProgressView(shown, lent.engine, lent.allocation.name)
+    if not lent.adapts:
+        return shown
+    from tuner.compose.adaptation import AdaptationView
+
+    return AdaptationView(
+        shown, config, lent, n_devices=len(host.devices), dispatcher_id=dispatcher_id
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tuner.errors import EngineError
 
@@ -18,6 +18,7 @@ def run_command(
     refused: str,
     given: str | None = None,
     environ: Mapping[str, str] | None = None,
+    without: Callable[[str], bool] = lambda name: False,
     limit_s: float = _LIMIT_S,
 ) -> str:
     """Runs a command and gives what it prints.
@@ -27,6 +28,7 @@ def run_command(
         refused: What could not be done, for the message.
         given: Its standard input.
         environ: Variables in addition to those of this process.
+        without: Tells the names of variables that it does not get.
         limit_s: It is ended after so many seconds.
 
     Raises:
@@ -40,7 +42,7 @@ def run_command(
             text=True,
             errors="replace",
             timeout=limit_s,
-            env={**os.environ, **(environ or {})},
+            env=_environment(environ or {}, without),
             check=False,
         )
     except FileNotFoundError as error:
@@ -51,6 +53,11 @@ def run_command(
         said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
         raise EngineError(f"{refused}: {said}")
     return done.stdout
+
+
+def _environment(added: Mapping[str, str], without: Callable[[str], bool]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not without(name)}
+    return {**kept, **added}
 
 
 def require_program(name: str, why: str) -> None:

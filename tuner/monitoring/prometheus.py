@@ -20,9 +20,9 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from tuner.attempt import Outcome
-from tuner.dispatch.notices import Snapshot
 from tuner.errors import ConfigError
 from tuner.monitoring.counters import BUSY, Figures
+from tuner.monitoring.demand import devices_wanted
 
 _CLOSE_S = 10.0
 
@@ -120,13 +120,6 @@ def _of_trials(figures: Figures) -> Iterator[Metric]:
         )
     if now.fraction is not None:
         yield _gauge("tuner_budget_spent_ratio", "Spent share of the budget.", now.fraction)
-
-
-def devices_wanted(now: Snapshot) -> int:
-    """Trials that the budget still allows, each with as many devices as one has that runs."""
-    n_left = max(0, (now.n_trials or 0) - now.n_finished)
-    widths = [len(each.devices) for each in now.running]
-    return n_left * max(1, round(sum(widths) / len(widths)) if widths else 1)
 
 
 def _of_devices(figures: Figures) -> Iterator[Metric]:

@@ -135,3 +135,17 @@ def test_what_slurm_refuses_is_told_and_nothing_is_submitted(
     write_study(slurm_folder, devices=16)
     assert slurm_folder.tuner("submit", "study.yaml").code == EXIT_BAD_INPUT
     assert slurm_server.states() == {}
+
+
+def test_a_study_with_more_trials_than_devices_asks_for_another_node(
+    slurm_folder: StudyFolder, slurm_server: SlurmCluster, steps_log: Path
+) -> None:
+    write_study(slurm_folder, trials=4, nodes="1..2")
+    assert len(submit(slurm_folder, "--adapt")) == 1
+    wait_until(lambda: len(slurm_server.states()) == 2, "another node is asked for")
+    wait_until(lambda: steps_of(steps_log).count((3, 3)) == 1, "four trials wait at step 3")
+    nodes = {line.split()[2] for line in steps_log.read_text().splitlines()}
+    assert nodes == {"n1", "n2"}
+    steps_log.with_name("go").touch()
+    wait_until(lambda: set(slurm_server.states().values()) == {"COMPLETED"}, "all is over")
+    assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(4) for step in range(6)]

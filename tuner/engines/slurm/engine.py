@@ -85,7 +85,13 @@ class SlurmEngine:
         if missing := [number for number in numbers if number not in there]:
             order.log_folder.mkdir(parents=True, exist_ok=True)
             script = self.render(order, missing)
-            run_command(["sbatch", "--parsable"], given=script, refused="Slurm refuses the script")
+            # Jobs get the variables of this process, which may be in a job itself.
+            run_command(
+                ["sbatch", "--parsable"],
+                given=script,
+                refused="Slurm refuses the script",
+                without=_is_of_a_job,
+            )
         return tuple(each for each in self.allocations(order.study) if each.number in numbers)
 
     def allocations(self, study: str) -> tuple[Allocation, ...]:
@@ -161,6 +167,10 @@ class SlurmEngine:
                 f"job {wait[0]} s after SIGTERM (KillWait). Give trials less time to save: "
                 f"stop_grace: {max(1, int(wait[0]) - 2)}s"
             )
+
+
+def _is_of_a_job(variable: str) -> bool:
+    return variable.startswith(("SLURM_", "TUNER_")) and variable != "SLURM_CONF"
 
 
 def _check_time(order: AllocationOrder) -> None:
