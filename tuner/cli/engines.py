@@ -19,7 +19,7 @@ from tuner.config import load_study_file
 from tuner.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tuner.compose.submission import Change, Plan
+    from tuner.compose.allocations.submission import Change, Plan
     from tuner.config.sections.engine import NodeRange
     from tuner.queries.locate import Place
 
@@ -66,7 +66,7 @@ def submit(
 ) -> None:
     """Asks an engine for nodes on which the study runs. Typed twice, it asks once."""
     with Edge(debug, **_EDGE):
-        from tuner.compose import adaptation, submission
+        from tuner.compose.allocations import adaptation, submission
 
         plan = _plan(file, study, on, adapts=adapt)
         wanted = _nodes(nodes)
@@ -93,7 +93,7 @@ def scale(
 ) -> None:
     """Changes the number of nodes of a study: submits more, or lets some save and end."""
     with Edge(debug, **_EDGE):
-        from tuner.compose import submission
+        from tuner.compose.allocations import submission
 
         if len(words) > 2:
             raise ConfigError(f"takes a study file and a number, not {words!r}.", key="tuner scale")
@@ -110,14 +110,14 @@ def cancel(
 ) -> None:
     """Stops a study on all of its nodes: pending ones are cancelled, running trials save."""
     with Edge(debug, **_EDGE):
-        from tuner.compose import submission
+        from tuner.compose.allocations import submission
 
         plan = _plan(file, study, on)
         _print_change(submission.end_all(plan), plan)
 
 
 def _plan(file: Path, study: str | None, on: str | None, *, adapts: bool = False) -> Plan:
-    from tuner.compose.submission import plan_submission
+    from tuner.compose.allocations.submission import plan_submission
 
     config = load_study_file(file, environ=os.environ, study=study)
     return plan_submission(config, on, adapts=adapts)
@@ -172,7 +172,7 @@ def print_allocations(source: str, study: str | None, *, as_json: bool) -> None:
 
 def look_again(place: Place) -> None:
     """Records what the engines of a study say now; an engine that is not here says nothing."""
-    from tuner.compose.allocation_look import look_at_engines
+    from tuner.compose.allocations.look import look_at_engines
 
     for line in look_at_engines(place):
         print(line, file=sys.stderr, flush=True)
@@ -180,7 +180,7 @@ def look_again(place: Place) -> None:
 
 def print_log(words: list[str], name: str, study: str | None, tail: int | None) -> None:
     """Prints the output of the dispatcher of an allocation."""
-    from tuner.compose.allocation_look import log_of
+    from tuner.compose.allocations.look import log_of
     from tuner.queries.locate import find_place
     from tuner.terminal.logs import text_of_log
 

@@ -46,7 +46,7 @@ from tuner.queries.results.formats import Format
 from tuner.terminal.output import lasting_output
 
 if TYPE_CHECKING:
-    from tuner.compose.lent import Lent
+    from tuner.compose.allocations.lent import Lent
     from tuner.compose.winner_run import WinnerRun
 
 DEFAULT_FILE = Path("study.yaml")
@@ -218,7 +218,7 @@ def run(
 
 
 def _lent(config: StudyConfig, engine: str, *, adapts: bool) -> Lent:
-    from tuner.compose.lent import find_lent
+    from tuner.compose.allocations.lent import find_lent
 
     # Until trials run, when it lets them save, the notice of the engine ends this process.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_COME_BACK))

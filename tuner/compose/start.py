@@ -45,7 +45,7 @@ from tuner.launch.protocols import StudyLauncher
 from tuner.store.records.provenance import package_versions
 
 if TYPE_CHECKING:
-    from tuner.compose.lent import Lent
+    from tuner.compose.allocations.lent import Lent
     from tuner.compose.wiring import StudyEnd
     from tuner.dispatch.notices import View
     from tuner.monitoring.prometheus import MetricsServer

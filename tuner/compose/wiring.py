@@ -14,8 +14,8 @@ from rich.console import Console
 
 from tuner.checkpoints.object_store.process import Transfers
 from tuner.checkpoints.paths import StudyFiles
+from tuner.compose.allocations.lent import Lent
 from tuner.compose.confirm import HookedView, confirm
-from tuner.compose.lent import Lent
 from tuner.compose.study_plan import (
     HostDevices,
     open_telemetry,
@@ -174,7 +174,7 @@ def _lent_view(
     shown = ProgressView(shown, lent.engine, lent.allocation.name)
     if not lent.adapts:
         return shown
-    from tuner.compose.adaptation import AdaptationView
+    from tuner.compose.allocations.adaptation import AdaptationView
 
     return AdaptationView(
         shown, config, lent, n_devices=len(host.devices), dispatcher_id=dispatcher_id

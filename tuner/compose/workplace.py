@@ -18,7 +18,7 @@ from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.retention import RetentionRule
 from tuner.checkpoints.study_folder import StudyFolder
 from tuner.checkpoints.trial_folders import TrialFolders
-from tuner.compose.lent import Lent
+from tuner.compose.allocations.lent import Lent
 from tuner.compose.study_plan import HostDevices, draw_seed, plan_of
 from tuner.compose.transfer import NOTHING, note, noted, read_earlier
 from tuner.config import StudyConfig

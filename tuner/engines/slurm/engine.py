@@ -50,6 +50,12 @@ _STATES = {
 _NONE = ("", "(null)", "None", "N/A")
 #: Of jobs that have ended, or are of another engine.
 _OVER = ("Invalid job id", "already finished", "already completing")
+#: Beginnings of variables that a job has.
+_OF_A_JOB = (
+    *("SLURM_ARRAY", "SLURM_CPUS", "SLURM_GPUS", "SLURM_GTIDS", "SLURM_JOB", "SLURM_MEM"),
+    *("SLURM_NNODES", "SLURM_NODE", "SLURM_NPROCS", "SLURM_NTASKS", "SLURM_PROCID"),
+    *("SLURM_STEP", "SLURM_SUBMIT", "SLURM_TASK", "TUNER_ALLOCATION", "TUNER_CODE"),
+)
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 
@@ -170,7 +176,7 @@ class SlurmEngine:
 
 
 def _is_of_a_job(variable: str) -> bool:
-    return variable.startswith(("SLURM_", "TUNER_")) and variable != "SLURM_CONF"
+    return variable.startswith(_OF_A_JOB)
 
 
 def _check_time(order: AllocationOrder) -> None:

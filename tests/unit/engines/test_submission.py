@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.compose.submission import check_reach, plan_submission
+from tuner.compose.allocations.submission import check_reach, plan_submission
 from tuner.config import load_study_file
 from tuner.errors import EXIT_BAD_INPUT, TunerError
 
@@ -55,7 +55,7 @@ def refusal(
 
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the folder of the test, which is below /tmp, be one that nodes see."""
-    monkeypatch.setattr("tuner.compose.submission._OWN_FOLDERS", ())
+    monkeypatch.setattr("tuner.compose.allocations.submission._OWN_FOLDERS", ())
 
 
 def test_no_engine_is_named(folder: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_file_as_database_of_several_nodes(folder: Path) -> None:
 
 
 def test_a_folder_of_this_machine_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.compose.submission._OWN_FOLDERS", (str(folder),))
+    monkeypatch.setattr("tuner.compose.allocations.submission._OWN_FOLDERS", (str(folder),))
     said = refusal(folder)
     assert (
         f"but each machine has its own {folder}. Move it to a folder that the nodes share" in said

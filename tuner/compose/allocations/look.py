@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from tuner.allocation import AllocationState
 from tuner.checkpoints.paths import StudyFiles
-from tuner.compose.lent import engine_config
-from tuner.compose.submission import refresh
+from tuner.compose.allocations.lent import engine_config
+from tuner.compose.allocations.submission import refresh
 from tuner.engines.registry import open_engine
 from tuner.errors import ConfigError, EngineError
 from tuner.queries.dispatchers import has_our_tables

@@ -18,8 +18,8 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tuner.checkpoints.paths import StudyFiles
-from tuner.compose.lent import Lent
-from tuner.compose.submission import Plan, submit_up_to
+from tuner.compose.allocations.lent import Lent
+from tuner.compose.allocations.submission import Plan, submit_up_to
 from tuner.config import StudyConfig
 from tuner.config.sections.engine import NodeRange
 from tuner.dispatch.notices import Notice, Snapshot, View
