@@ -275,3 +275,13 @@ def test_set_on_an_idle_study_is_kept_for_its_next_start(study_folder: StudyFold
         EXIT_BAD_INPUT,
         "--host is for a running study. No dispatcher runs this one now: leave it out.\n",
     )
+
+
+def test_status_counts_against_the_flag_of_the_last_start(study_folder: StudyFolder) -> None:
+    folder = study_folder
+    folder.study(budget={"trials": 9}, devices="cpu:1")
+    assert folder.tune("--trials", "2").code == EXIT_BUDGET_REACHED
+    status = folder.tuner("status").out
+    assert "finished (budget reached: 2 trials)" in status
+    assert "spent: 2 of 2 trials begun" in status
+    assert "progress: 100 % (2 of 2 trials finished, 2 begun)" in status
