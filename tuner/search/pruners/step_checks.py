@@ -75,9 +75,9 @@ class StepCounts:
         number = self._storage.get_trial_number_from_id(trial_id)
         if len(curve) == 1:
             return (
-                f"Trial {number} reported a single value, so it was not compared with others while "
-                "it ran. To have weak trials stopped early, report a value after each epoch; "
-                "otherwise write pruner: none."
+                f"Trial {number} reported at a single step, {max(curve)}, so it was not compared "
+                "with others while it ran. To have weak trials stopped early, report after each "
+                "epoch, with a step that counts up; otherwise write pruner: none."
             )
         argument = "interval" if isinstance(self._pruner, PbtPruner) else "min_resource"
         return (

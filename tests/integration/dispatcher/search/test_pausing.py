@@ -406,8 +406,8 @@ def test_a_program_that_reports_once_is_not_sent_to_the_rungs(tmp_path: Path) ->
     assert all(len(trial.intermediate_values) == 1 for trial in world.stored_trials())
     told = [text for text in world.said if "not compared with others" in text]
     assert len(told) == 1
-    assert "reported a single value" in told[0]
-    assert "report a value after each epoch; otherwise write pruner: none." in told[0]
+    assert "reported at a single step, " in told[0]
+    assert "report after each epoch, with a step that counts up; otherwise write" in told[0]
     assert "min_resource" not in told[0]
 
 
