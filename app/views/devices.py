@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +11,7 @@ import numpy as np
 import streamlit as st
 
 from tuner.app.charts.heat_map import heat_map_figure
+from tuner.app.charts.machine.users import users_figure
 from tuner.app.charts.timeline import timeline_figure
 from tuner.app.data.devices.allocations import allocation_table
 from tuner.app.data.devices.history import History
@@ -17,6 +19,7 @@ from tuner.app.data.devices.idle_time import idle_bars, idle_within, with_idle, 
 from tuner.app.data.devices.leases import HostDevice, Leases
 from tuner.app.data.devices.now import devices_now, now_table
 from tuner.app.data.devices.samples import window_of
+from tuner.app.data.devices.shares import machine_shares, users_table
 from tuner.app.data.devices.timeline import (
     DeviceTotal,
     Spans,
@@ -98,6 +101,7 @@ def _devices(shown: Shown, asked: _Asked) -> None:
     found = with_use(found, history.bins)
     _sums(found)
     _now(leases, history, now)
+    _users()
     for host in dict.fromkeys(device.host for device in leases.devices.values()):
         devices = [each.device for each in found if each.device.host == host]
         if devices:
@@ -167,6 +171,18 @@ def _now(leases: Leases, history: History, now: datetime) -> None:
         st.dataframe(
             columns, hide_index=True, placeholder="", column_config=config, key="devices_now"
         )
+
+
+def _users() -> None:
+    """Who has which device of the dashboard's machine, a colour for each user."""
+    shares = machine_shares(os.environ)
+    if shares is None:
+        return
+    figure = users_figure(shares)
+    st.caption("Users of this machine, by its rules. Borrowed devices are hatched.")
+    if figure is not None:
+        show_figure(figure, key="users")
+    st.dataframe(users_table(shares), hide_index=True, key="users_table")
 
 
 def _timeline(

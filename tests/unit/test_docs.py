@@ -175,7 +175,7 @@ PASTED = sorted(
 def test_command_line_to_paste_has_known_options(line: str) -> None:
     words = shlex.split(line.replace("python -m tuner.run", "tuner run"), comments=True)
     command: Any = get_command(app).commands[words[1]]  # type: ignore[attr-defined]
-    if hasattr(command, "commands"):
+    if hasattr(command, "commands") and words[2:]:
         command = command.commands[words[2]]
     known = {option for each in command.params for option in each.opts}
     assert [word for word in words[2:] if word.startswith("-") and word not in known] == []

@@ -48,6 +48,7 @@ from tuner.terminal.output import lasting_output
 if TYPE_CHECKING:
     from tuner.compose.allocations.lent import Lent
     from tuner.compose.winner_run import WinnerRun
+    from tuner.devices.table import DeviceRow
 
 DEFAULT_FILE = Path("study.yaml")
 _WIDTH_OF_A_FILE = 240
@@ -300,11 +301,17 @@ def devices(
             print_allocations(allocations, study, as_json=as_json)
             return
         from tuner.devices.table import open_table
+        from tuner.shares.report import read_shares
         from tuner.terminal.devices import show_devices, watch_devices
+        from tuner.terminal.machine.shares import with_shares
 
         # A UUID that is broken over lines cannot be copied or searched for.
         console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
-        with open_table(os.environ) as look:
+        with open_table(os.environ) as read:
+
+            def look() -> list[DeviceRow]:
+                return with_shares(read(), read_shares(os.environ))
+
             if watch:
                 watch_devices(console, look, interval_s=interval_s, as_json=as_json)
             else:

@@ -13,12 +13,37 @@ import typer
 
 from tuner.cli.error_exit import Edge
 from tuner.errors import EXIT_BAD_INPUT
+from tuner.shares.rules import rules_file
 
 app = typer.Typer(
     name="shares",
     help="Shows how the devices of this machine are divided among its users.",
-    invoke_without_command=True,
 )
+
+
+@app.callback(invoke_without_command=True)
+def show(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Shows what each user has by right, borrows, waits for, and used in the last day and week."""
+    if context.invoked_subcommand is not None:
+        return
+    with Edge(False):
+        from tuner.shares.report import read_shares
+        from tuner.terminal.machine.shares import shares_text
+        from tuner.terminal.tables import as_json as json_of
+
+        shares = read_shares(os.environ)
+        if shares is None and not as_json:
+            print(
+                "Devices of this machine are first come, first served: it has no "
+                f"{rules_file(os.environ) or 'rules of its own inside of an allocation'}."
+            )
+        elif as_json:
+            print(json_of(shares))
+        elif shares is not None:
+            print(shares_text(shares))
 
 
 @app.command()

@@ -320,6 +320,7 @@ class Dispatcher:
                 n_unsaved_reports=self._recorder.n_waiting_reports,
             ),
             idle=self._usage.causes,
+            share=None if self._loans is None else self._loans.share,
         )
 
     def _patience_s(self) -> float:

@@ -58,6 +58,17 @@ class RunningTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserShare:
+    """The devices of this user on a machine that is divided among its users."""
+
+    held: float
+    #: Of the part: what the guarantee gives.
+    by_right: float
+    #: What the user may have now.
+    part: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """How the study stands."""
 
@@ -89,6 +100,8 @@ class Snapshot:
     store_lag_s: float = 0.0
     #: Values that were reported and are not in the database yet.
     n_unsaved_reports: int = 0
+    #: None where the machine is not divided among its users.
+    share: UserShare | None = None
 
     @property
     def n_finished(self) -> int:

@@ -11,7 +11,7 @@ from tuner.budget import Budget, Spent
 from tuner.devices.device import DeviceId
 from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
-from tuner.dispatch.notices import RunningTrial, Snapshot
+from tuner.dispatch.notices import RunningTrial, Snapshot, UserShare
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
@@ -38,6 +38,7 @@ def take_snapshot(
     is_stopping: bool,
     store: StoreState,
     idle: Mapping[DeviceId, IdleCause],
+    share: UserShare | None = None,
 ) -> Snapshot:
     """
     Args:
@@ -51,6 +52,7 @@ def take_snapshot(
         is_stopping: Whether the user has asked for an end.
         store: What the database does not know yet.
         idle: Why devices stand idle.
+        share: What the user has of the machine; None where it is not divided.
     """
     counts = search.counts.by_state()
     n_finished = sum(n for state, n in counts.items() if state.is_finished())
@@ -80,6 +82,7 @@ def take_snapshot(
         n_queued=counts[TrialState.WAITING] + leasing.n_waiting,
         store_lag_s=store.lag_s,
         n_unsaved_reports=store.n_unsaved_reports,
+        share=share,
     )
 
 

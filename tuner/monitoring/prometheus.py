@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -87,6 +87,16 @@ class _FiguresCollector(Collector):
             yield from _of_trials(figures)
             yield from _of_devices(figures)
             yield from _of_dispatcher(figures)
+            yield from _of_user(figures)
+
+
+def figures_text(figures: Figures) -> str:
+    """Figures as a scrape shows them."""
+    collector = _FiguresCollector({})
+    collector.figures = figures
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry).decode()
 
 
 def _of_trials(figures: Figures) -> Iterator[Metric]:
@@ -149,6 +159,21 @@ def _of_dispatcher(figures: Figures) -> Iterator[Metric]:
         figures.at_s,
     )
     yield _gauge("tuner_dispatcher_stopping", "1 once no trial starts any more.", now.is_stopping)
+
+
+def _of_user(figures: Figures) -> Iterator[Metric]:
+    share = figures.snapshot.share
+    if share is None:
+        return
+    devices = GaugeMetricFamily(
+        "tuner_user_devices",
+        "Devices of this user on a machine that is divided among its users.",
+        labels=["of"],
+    )
+    devices.add_metric(["held"], share.held)
+    devices.add_metric(["guaranteed"], share.by_right)
+    devices.add_metric(["part"], share.part)
+    yield devices
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

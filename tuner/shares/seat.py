@@ -8,16 +8,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId
 from tuner.devices.locks import default_lock_folder
 from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, ClaimsRead, OwnClaim, read_claims, walk_warnings
-from tuner.shares.decision import Ask, Decision, Move, decide
+from tuner.shares.decision import Ask, Decision, Move, Standing, decide
+from tuner.shares.ledger import Ledger
 from tuner.shares.people import census
 from tuner.shares.rules import ShareRules, local_time
 from tuner.shares.rules_watch import RulesWatch
 from tuner.shares.sizes import parts_of_device
 from tuner.shares.words import keeper_text, move_text
+
+#: Of the device-hours of its user.
+_WRITE_USED_EVERY_S = 30.0
 
 IsForeign = Callable[[Device], bool]
 """Whether a process that is no tuner's uses a device."""
@@ -77,6 +82,8 @@ class Seat:
         self._read = ClaimsRead(claims=())
         self._decision = Decision(allotted={}, moves=(), standings={})
         self._warned: set[str] = set()
+        self._ledger = Ledger(self._folder, now_s)
+        self._wrote_at_s = now_s()
         #: Messages for the user; whoever shows them clears the list.
         self.notes: list[str] = []
 
@@ -137,12 +144,21 @@ class Seat:
         self._leaving = frozenset(leaving)
         if note := self._rules.look():
             self.notes.append(note)
+        self._account()
         self._own.write(self._claim())
         self._released.clear()
         self._read = read_claims(self._folder)
         self.notes.extend(walk_warnings(self._read, self._warned))
         self.notes.extend(self._of_other_rules())
         self._decision = self._decide()
+
+    def _account(self) -> None:
+        """Notes the devices that it had since the last look."""
+        devices = (self._devices.get(device_id) for device_id in self._holds)
+        self._ledger.note(sum(parts_of_device(each) / WHOLE for each in devices if each))
+        if self._now_s() - self._wrote_at_s >= _WRITE_USED_EVERY_S:
+            self._wrote_at_s = self._now_s()
+            self._ledger.write()
 
     @property
     def wanted(self) -> int:
@@ -182,6 +198,11 @@ class Seat:
         """Which tuners have the devices that the study could use; empty where none has."""
         shared = filter(self.is_shared_out, self._devices.values())
         return "; ".join(dict.fromkeys(map(self.why_not, shared)))
+
+    @property
+    def standing(self) -> Standing:
+        """How this user stands by the last decision."""
+        return self._decision.standings.get(os.getuid(), Standing())
 
     @property
     def due(self) -> tuple[Due, ...]:
@@ -241,6 +262,8 @@ class Seat:
 
     def close(self) -> None:
         """Claims nothing any more. Safe to call twice."""
+        self._account()
+        self._ledger.write()
         self._own.close()
 
 

@@ -25,6 +25,8 @@ NOT_RUN = {
     "tuner init": "would replace the study file; tests/e2e/commands/test_main_command.py",
     "tuner dashboard": "runs until Ctrl-C; tests/e2e/dashboard/test_dashboard.py",
     "tuner db serve": "runs until Ctrl-C; tests/e2e/dispatchers/test_database_server.py",
+    "tuner queue": "would start studies behind this test; tests/e2e/commands/test_queue.py",
+    "tuner shares check": "needs rules of this machine; tests/unit/shares/test_rules.py",
     "tuner db restore": "needs an empty PostgreSQL; tests/e2e/dispatchers/test_database_server.py",
 }
 START = "python -m tuner.run study.yaml"

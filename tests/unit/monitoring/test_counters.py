@@ -8,7 +8,7 @@ from tests.fakes import RecordingView
 from tests.unit.terminal.test_live import a_snapshot, ended, running
 from tuner.attempt import Outcome
 from tuner.devices.idle_causes import IdleCause
-from tuner.dispatch.notices import Said
+from tuner.dispatch.notices import Said, UserShare
 from tuner.monitoring.counters import BUSY, DeviceState, Figures, FiguresView
 
 IDLE = IdleCause.NO_SUGGESTION.value
@@ -88,3 +88,15 @@ def test_time_that_stands_still_or_goes_back_counts_nothing(elapsed_s: float) ->
     idle = {"GPU 0": IDLE}
     found = read(a_snapshot(elapsed_s=5.0, idle_causes=idle), a_snapshot(elapsed_s=elapsed_s))
     assert grown(found) == {}
+
+
+def test_devices_of_the_user_are_told_where_a_machine_is_divided() -> None:
+    pytest.importorskip("prometheus_client")
+    from tuner.monitoring.prometheus import figures_text
+
+    share = UserShare(held=3.0, by_right=2.0, part=2.5)
+    text = figures_text(read(a_snapshot(share=share)))
+    assert 'tuner_user_devices{of="held"} 3.0' in text
+    assert 'tuner_user_devices{of="guaranteed"} 2.0' in text
+    assert 'tuner_user_devices{of="part"} 2.5' in text
+    assert "tuner_user_devices" not in figures_text(read(a_snapshot()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 
@@ -129,3 +130,10 @@ def test_the_hours_of_the_rules_are_checked_like_the_rest(tmp_path: Path) -> Non
     read = rules("quiet_hours: {09:00-18:00: {guaranteed: {'*': 9}}}")
     (finding,) = check_rules(read, file, 8 * WHOLE)
     assert finding.text.startswith("quiet_hours.09:00-18:00.guaranteed is 9 devices in all")
+
+
+def test_the_rules_of_the_page_are_rules_and_its_table_has_every_key() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "shares.md").read_text()
+    block = page.partition("```text\n")[2].partition("```")[0]
+    assert rules(block).quiet_hours["09:00-18:00"].guaranteed == {"ann": 4, "@vision": 4}
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(ShareRules.yaml_keys())

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import StudyFiles
+from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stopping import AttemptStop
+from tuner.dispatch.notices import UserShare
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.host.clock import Instant
 from tuner.shares.seat import Due, Seat
@@ -64,6 +66,16 @@ class Loans:
         self._say = say
         self._looked_at_s = -math.inf
         self._returns: dict[DeviceId, _Return] = {}
+
+    @property
+    def share(self) -> UserShare:
+        """What the user of this dispatcher has, by the last decision."""
+        standing = self._seat.standing
+        return UserShare(
+            held=standing.held / WHOLE,
+            by_right=standing.by_right / WHOLE,
+            part=standing.part / WHOLE,
+        )
 
     def set_priority(self, priority: int) -> None:
         """The study's priority among those of its user from now on, 0 to 100."""

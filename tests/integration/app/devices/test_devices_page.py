@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,10 @@ from streamlit.testing.v1 import AppTest
 from tests.integration.app.devices.device_week import add_week
 from tests.integration.app.pages import figures, fine, opened
 from tests.integration.stored_studies import seeded
+from tuner.devices.device import DeviceId
+from tuner.host.process_identity import pid_namespace
+from tuner.shares.claims import Claim, OwnClaim
+from tuner.shares.people import shown_name
 
 _SCRIPT = "from tuner.app.views import devices, shell\nshell.sidebar()\ndevices.page()"
 
@@ -128,3 +135,34 @@ def test_a_wide_trial_has_one_colour_on_all_its_devices(url: str) -> None:
     assert len(set(first)) == 1
     assert set(first) != set(second)
     assert sum("GPU 0, GPU 1" in text for text in trace["customdata"]) == 2
+
+
+def test_users_of_a_machine_that_is_divided_have_a_colour_each(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeded.add_first_study(url)
+    rules = tmp_path / "shares.yaml"
+    rules.write_text(f"folder: {tmp_path / 'claims'}\n")
+    monkeypatch.setenv("TUNER_SHARES", str(rules))
+    n_before = len(figures(opened("devices")))
+    gpu = DeviceId("GPU-7")
+    with closing(OwnClaim(tmp_path / "claims")) as own:
+        own.write(
+            Claim(
+                pid=os.getpid(),
+                pid_namespace=pid_namespace(),
+                priority=50,
+                since_s=0.0,
+                wants=1,
+                unit=1,
+                suits={gpu: 10_000},
+                holds={gpu: 0.0},
+            )
+        )
+        test = opened("devices")
+    shown = figures(test)
+    assert len(shown) == n_before + 1
+    (users,) = [each for each in shown if each["data"][0].get("x") == [gpu]]
+    assert users["data"][0]["name"] == shown_name(os.getuid())
+    (table,) = [each.value for each in test.dataframe if "borrows" in each.value]
+    assert list(table["has"]) == list(table["borrows"]) == [1.0]

@@ -1,0 +1,42 @@
+"""Which user has which device of a machine: a colour for each user."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from tuner.app.charts.palette import OF_MANY
+from tuner.app.charts.style import dress, literal
+from tuner.shares.report import MachineShares
+
+_FRAME_PX = 190
+
+
+def users_figure(shares: MachineShares) -> go.Figure | None:
+    """A cell for each device that a tuner holds, hatched where it is borrowed; None for no cell."""
+    if not shares.devices:
+        return None
+    figure = go.Figure()
+    users = sorted({device.user for device in shares.devices})
+    for number, user in enumerate(users):
+        own = [device for device in shares.devices if device.user == user]
+        figure.add_bar(
+            name=literal(user),
+            x=[device.device_id for device in own],
+            y=[1] * len(own),
+            marker={
+                "color": OF_MANY[number % len(OF_MANY)],
+                "pattern": {"shape": ["/" if device.is_borrowed else "" for device in own]},
+            },
+            customdata=[_words(device.is_borrowed, device.is_leaving) for device in own],
+            hovertemplate="%{x}<br>%{customdata}<extra>%{fullData.name}</extra>",
+        )
+    dress(figure, revision=f"users {users}", height_px=_FRAME_PX)
+    figure.update_layout(barmode="stack", showlegend=True, bargap=0.05)
+    figure.update_yaxes(visible=False, range=[0, 1], fixedrange=True)
+    order = [device.device_id for device in shares.devices]
+    figure.update_xaxes(title_text="Device", categoryorder="array", categoryarray=order)
+    return figure
+
+
+def _words(is_borrowed: bool, is_leaving: bool) -> str:
+    return ("borrowed" if is_borrowed else "by right") + (", given back soon" if is_leaving else "")

@@ -1,0 +1,32 @@
+"""The users of the dashboard's own machine, where its devices are divided among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuner.errors import ConfigError
+from tuner.shares.report import MachineShares, read_shares
+
+
+def machine_shares(environ: Mapping[str, str]) -> MachineShares | None:
+    """None where nothing is divided, no tuner has a device, or the rules cannot be read."""
+    try:
+        shares = read_shares(environ)
+    except ConfigError:
+        return None
+    return shares if shares is not None and shares.users else None
+
+
+def users_table(shares: MachineShares) -> dict[str, list[object]]:
+    """Columns of a table; amounts are devices."""
+    users = shares.users
+    return {
+        "user": [each.user for each in users],
+        "guaranteed": [each.guaranteed for each in users],
+        "has": [each.held for each in users],
+        "borrows": [each.borrowed for each in users],
+        "waits for": [each.waits_for for each in users],
+        "part now": [each.part for each in users],
+        "device-hours, last day": [round(each.day_device_hours, 1) for each in users],
+        "device-hours, last week": [round(each.week_device_hours, 1) for each in users],
+    }

@@ -1,0 +1,169 @@
+"""What `tuner shares` and `tuner devices` say of claims, and the hours that users had."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.fakes import a_gpu
+from tuner.app.charts.machine.users import users_figure
+from tuner.app.data.devices.shares import machine_shares, users_table
+from tuner.devices.device import DeviceId
+from tuner.devices.table import DeviceRow
+from tuner.host.process_identity import pid_namespace
+from tuner.shares.claims import Claim, OwnClaim
+from tuner.shares.ledger import Ledger, read_used
+from tuner.shares.report import HeldDevice, MachineShares, read_shares
+from tuner.terminal.machine.shares import shares_text, with_shares
+
+HOUR_S = 3600.0
+NOW_S = 500_000 * HOUR_S
+GPUS = [a_gpu(index).id for index in range(3)]
+
+
+class Time:
+    now_s = NOW_S
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    file = tmp_path / "shares.yaml"
+    file.write_text(f"folder: {tmp_path / 'claims'}\nguaranteed: {{'{os.getuid()}': 1}}\n")
+    return {"TUNER_SHARES": str(file)}
+
+
+def claim(tmp_path: Path) -> OwnClaim:
+    """Two of three GPUs; the second is given back."""
+    own = OwnClaim(tmp_path / "claims")
+    own.write(
+        Claim(
+            pid=os.getpid(),
+            pid_namespace=pid_namespace(),
+            priority=50,
+            since_s=NOW_S,
+            wants=3,
+            unit=1,
+            suits=dict.fromkeys(GPUS, 10_000),
+            holds={GPUS[1]: NOW_S + 1, GPUS[0]: NOW_S},
+            leaving=frozenset([GPUS[1]]),
+        )
+    )
+    return own
+
+
+def test_each_user_s_part_and_each_device_is_told(tmp_path: Path, environ: dict[str, str]) -> None:
+    with closing(claim(tmp_path)):
+        shares = read_shares(environ, NOW_S)
+        assert shares is not None
+        (user,) = shares.users
+        assert (user.guaranteed, user.held, user.borrowed) == (1, 2, 1)
+        assert (user.part, user.waits_for) == (3, 1)
+        by_id = {each.device_id: each for each in shares.devices}
+        assert not by_id[GPUS[0]].is_borrowed
+        assert by_id[GPUS[1]].is_borrowed
+        text = shares_text(shares)
+        assert f"by right (pid {os.getpid()})" in text
+        assert f"borrowed, given back soon (pid {os.getpid()})" in text
+    assert read_shares({"TUNER_SHARES": str(tmp_path / "absent")}) is None
+    empty = read_shares(environ, NOW_S)
+    assert empty is not None
+    assert "No tuner has claimed" in shares_text(empty)
+
+
+def test_devices_name_the_user_who_holds_them(tmp_path: Path, environ: dict[str, str]) -> None:
+    rows = [row(device_id, "another tuner (pid 7) uses it") for device_id in GPUS]
+    with closing(claim(tmp_path)):
+        told = with_shares(rows, read_shares(environ, NOW_S))
+    assert told[0].holders.endswith(f", by right (pid {os.getpid()})")
+    assert "another tuner" not in told[0].holders
+    assert told[2] == rows[2]
+    assert with_shares(rows, None) == rows
+
+
+def row(device_id: DeviceId, holders: str) -> DeviceRow:
+    return DeviceRow(
+        label="GPU",
+        id=device_id,
+        name="Fake",
+        memory_total_bytes=None,
+        memory_used_bytes=None,
+        utilization_pct=None,
+        island=None,
+        numa_node=None,
+        holders=holders,
+        is_free=True,
+    )
+
+
+def test_hours_of_a_day_and_of_a_week(tmp_path: Path) -> None:
+    time = Time()
+    first, second = (Ledger(tmp_path, lambda: time.now_s) for _ in range(2))
+    time.now_s += HOUR_S / 2
+    first.note(2.0)
+    second.note(1.0)
+    first.write()
+    second.write()
+    assert read_used(tmp_path, time.now_s) == {os.getuid(): (1.5, 1.5)}
+    time.now_s += 30 * HOUR_S
+    assert read_used(tmp_path, time.now_s) == {os.getuid(): (0.0, 1.5)}
+    time.now_s += 7 * 24 * HOUR_S
+    assert read_used(tmp_path, time.now_s) == {os.getuid(): (0.0, 0.0)}
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{'a': 1}", '{"1": "x"}', "[" * 5000])
+def test_a_file_of_hours_with_rubbish_counts_nothing_and_is_written_anew(
+    tmp_path: Path, content: str
+) -> None:
+    time = Time()
+    file = tmp_path / f"used-{os.getuid()}"
+    file.write_text(content)
+    assert read_used(tmp_path, NOW_S) == {os.getuid(): (0.0, 0.0)}
+    ledger = Ledger(tmp_path, lambda: time.now_s)
+    time.now_s += HOUR_S
+    ledger.note(1.0)
+    ledger.write()
+    assert read_used(tmp_path, time.now_s) == {os.getuid(): (1.0, 1.0)}
+
+
+def test_links_to_other_files_are_not_hours(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text('{"500000": 3600}')
+    (tmp_path / f"used-{os.getuid()}").symlink_to(other)
+    assert read_used(tmp_path, NOW_S) == {}
+    ledger = Ledger(tmp_path, lambda: NOW_S)
+    ledger.note(1.0)
+    ledger.write()
+    assert other.read_text() == '{"500000": 3600}'
+
+
+def test_the_figure_has_a_colour_for_each_user_and_hatches_what_is_borrowed() -> None:
+    held = [
+        HeldDevice(device_id=GPUS[0], user="ann", pid=1, is_borrowed=False, is_leaving=False),
+        HeldDevice(device_id=GPUS[1], user="bob", pid=2, is_borrowed=True, is_leaving=True),
+        HeldDevice(device_id=GPUS[2], user="ann", pid=1, is_borrowed=True, is_leaving=False),
+    ]
+    shares = MachineShares(file="shares.yaml", users=(), devices=tuple(held))
+    figure = users_figure(shares)
+    assert figure is not None
+    ann, bob = figure.data
+    assert (ann.name, list(ann.x)) == ("ann", [GPUS[0], GPUS[2]])
+    assert list(ann.marker.pattern.shape) == ["", "/"]
+    assert (bob.name, list(bob.customdata)) == ("bob", ["borrowed, given back soon"])
+    assert ann.marker.color != bob.marker.color
+    assert users_figure(MachineShares(file="shares.yaml", users=(), devices=())) is None
+
+
+def test_the_dashboard_shows_users_and_nothing_where_there_are_none_or_rules_are_broken(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    assert machine_shares(environ) is None
+    with closing(claim(tmp_path)):
+        shares = machine_shares(environ)
+        assert shares is not None
+        table = users_table(shares)
+        assert (table["has"], table["borrows"], table["guaranteed"]) == ([2], [1], [1])
+        Path(environ["TUNER_SHARES"]).write_text("{")
+        assert machine_shares(environ) is None

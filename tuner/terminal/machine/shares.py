@@ -1,0 +1,63 @@
+"""What `tuner shares` prints, and what `tuner devices` says of shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tuner.devices.table import DeviceRow
+from tuner.shares.report import HeldDevice, MachineShares
+from tuner.terminal.tables import table
+
+_HEADER = ("user", "guaranteed", "has", "borrows", "waits for", "part now", "day", "week")
+
+
+def shares_text(shares: MachineShares) -> str:
+    """A line for each user, and one for each device; hours are device-hours."""
+    lines = [f"rules: {shares.file}"]
+    if not shares.users:
+        lines.append("No tuner has claimed a device of this machine.")
+    else:
+        rows = [
+            (
+                each.user,
+                _amount(each.guaranteed),
+                _amount(each.held),
+                _amount(each.borrowed),
+                _amount(each.waits_for),
+                _amount(each.part),
+                f"{each.day_device_hours:.1f} h",
+                f"{each.week_device_hours:.1f} h",
+            )
+            for each in shares.users
+        ]
+        lines.append(table(_HEADER, rows))
+    lines += [f"{each.device_id}: {held_text(each)}" for each in shares.devices]
+    return "\n".join([*lines, *shares.warnings])
+
+
+def held_text(device: HeldDevice) -> str:
+    """`ann, borrowed, given back soon (pid 7)`."""
+    how = "borrowed" if device.is_borrowed else "by right"
+    leaving = ", given back soon" if device.is_leaving else ""
+    return f"{device.user}, {how}{leaving} (pid {device.pid})"
+
+
+def with_shares(rows: Sequence[DeviceRow], shares: MachineShares | None) -> list[DeviceRow]:
+    """Devices with the users who hold them by the rules of the machine."""
+    held = {each.device_id: each for each in shares.devices} if shares else {}
+    return [
+        replace(row, holders=_holders(held[row.id], row.holders), is_free=False)
+        if row.id in held
+        else row
+        for row in rows
+    ]
+
+
+def _holders(device: HeldDevice, before: str) -> str:
+    other = "" if before.startswith("another tuner") else before
+    return "; ".join(filter(None, [held_text(device), other]))
+
+
+def _amount(devices: float) -> str:
+    return f"{round(devices, 2):g}"
