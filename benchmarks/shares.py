@@ -11,14 +11,13 @@ docs/benchmarks.md.
 import argparse
 import os
 import random
-import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -27,10 +26,12 @@ import yaml
 from benchmarks.common.machine import package_versions
 from benchmarks.common.results import write_json
 from tests.unit.shares.shares_bench import Machine, ask, census_of, ids, whole
+from tuner.shares.claims import Claim, read_claims
 from tuner.shares.decision import decide
 
 N_DEVICES = 8
 LOOK_S = 0.5
+_WATCH_EVERY_S = 0.02
 PROGRAM = """
 import time
 
@@ -143,18 +144,20 @@ def real(n_rounds: int, folder: Path) -> tuple[list[float], int, int]:
     """A study that has all slots, and others with more priority that come and go.
 
     Returns:
-        The gaps on a slot from one study to the other, in seconds; the steps that were done, and
+        For how long slots were free while a study waited, in seconds; the steps that were done, and
         those that were done again.
     """
     rules = {"cpu_slots": 4, "hold": 0.5, "grace": "20s", "folder": str(folder / "claims")}
     (folder / "shares.yaml").write_text(yaml.safe_dump(rules))
-    low = _start(folder, "low", 4, 10, trials=6 * n_rounds)
-    time.sleep(6.0)
-    gaps: list[float] = []
+    low = _start(folder, "low", 4, 10, trials=20 * n_rounds)
+    time.sleep(10.0)
+    watch = _Watch(folder / "claims", 4)
+    watch.start()
     for number in range(n_rounds):
-        name = f"high{number}"
-        _start(folder, name, 2, 90, trials=2).wait()
-        gaps += _gaps(folder, "low", name)
+        _start(folder, f"high{number}", 2, 90, trials=2).wait()
+        time.sleep(3.0)
+    watch.is_over.set()
+    watch.join()
     low.terminate()
     low.wait()
     steps = Counter(
@@ -162,7 +165,7 @@ def real(n_rounds: int, folder: Path) -> tuple[list[float], int, int]:
         for file in folder.glob("low-*.steps")
         for step in file.read_text().split()
     )
-    return gaps, sum(steps.values()), sum(n - 1 for n in steps.values())
+    return watch.gaps_s, sum(steps.values()), sum(n - 1 for n in steps.values())
 
 
 def _start(
@@ -190,36 +193,31 @@ def _start(
         )
 
 
-def _gaps(folder: Path, one: str, other: str) -> list[float]:
-    """From the release of a slot by a study to the first lease of it by the other."""
-    found = []
-    released = _leases(folder, one)
-    firsts = {device: begin for device, begin, _ in reversed(_leases(folder, other))}
-    for device, begin in firsts.items():
-        before = [end for each, _, end in released if each == device and end and end <= begin]
-        if before and begin - max(before) < 30.0:
-            found.append(begin - max(before))
-    return found
+class _Watch(threading.Thread):
+    """Looks at the claims again and again: for how long a slot that somebody waits for is free."""
 
+    def __init__(self, folder: Path, n_slots: int) -> None:
+        super().__init__(daemon=True)
+        self._folder = folder
+        self._slots = [f"cpu:{number}" for number in range(n_slots)]
+        self._free_since: dict[str, float] = {}
+        self.gaps_s: list[float] = []
+        self.is_over = threading.Event()
 
-def _leases(folder: Path, name: str) -> list[tuple[str, float, float | None]]:
-    connection = sqlite3.connect(f"file:{folder / name}.db?mode=ro", uri=True)
-    rows = connection.execute(
-        "select d.device, l.leased_at, l.released_at from tuner_leases l "
-        "join tuner_devices d on d.id = l.device_id order by l.leased_at"
-    ).fetchall()
-    connection.close()
-    seen: dict[str, tuple[str, float, float | None]] = {}
-    whole_list = [
-        (device, _s(begin), None if end is None else _s(end)) for device, begin, end in rows
-    ]
-    for each in whole_list:
-        seen.setdefault(each[0], each)
-    return list(seen.values()) if name.startswith("high") else whole_list
+    def run(self) -> None:
+        while not self.is_over.wait(_WATCH_EVERY_S):
+            self._look(time.monotonic(), read_claims(self._folder).claims)
 
-
-def _s(text: str) -> float:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    def _look(self, now_s: float, claims: tuple[Claim, ...]) -> None:
+        held = {device_id for claim in claims for device_id in claim.holds}
+        is_awaited = any(claim.wants > len(claim.holds) for claim in claims)
+        for slot in self._slots:
+            if slot not in held and is_awaited:
+                self._free_since.setdefault(slot, now_s)
+            elif slot in self._free_since:
+                since_s = self._free_since.pop(slot)
+                if slot in held:
+                    self.gaps_s.append(now_s - since_s)
 
 
 def main() -> None:

@@ -47,6 +47,8 @@ class Claim:
     #: Seconds UTC.
     since_s: float
     wants: int
+    #: Since when it has wanted more devices than it has, in seconds UTC.
+    waits_since_s: float = 0.0
     unit: int
     #: Devices that it could use, with their size in parts.
     suits: Mapping[DeviceId, int]
@@ -261,6 +263,7 @@ def _to_json(claim: Claim) -> str:
             "priority": claim.priority,
             "since_s": claim.since_s,
             "wants": claim.wants,
+            "waits_since_s": claim.waits_since_s,
             "unit": claim.unit,
             "suits": dict(claim.suits),
             "holds": dict(claim.holds),
@@ -284,6 +287,7 @@ def _from_json(values: Mapping[str, object], name: str, uid: int) -> Claim:
         priority=_whole(values["priority"], 0, 100),
         since_s=_number(values["since_s"]),
         wants=_whole(values["wants"], 0, _MOST_DEVICES),
+        waits_since_s=_number(values["waits_since_s"]),
         unit=_whole(values["unit"], 1, _MOST_DEVICES),
         suits={device: int(parts) for device, parts in suits.items()},
         holds=holds,

@@ -34,6 +34,8 @@ class Ask:
     priority: int = 50
     #: When it was first asked, in seconds UTC.
     since_s: float = 0.0
+    #: Since when it has wanted more devices than it has, in seconds UTC.
+    waits_since_s: float = 0.0
     #: Its devices, with when it got each, in seconds UTC.
     holds: Mapping[DeviceId, float] = field(default_factory=dict)
     #: How many devices it could use now, those that it has included.
@@ -210,15 +212,33 @@ class _Division:
         filling = Filling(self._parts, self._suits, self._held)
         for number, n_devices in enumerate(counts):
             filling.give(number, self._kept(number, n_devices, needed))
-        for number in self._by_need(counts):
-            for _ in range(short[number]):
-                filling.add(number, self._within_limit(number, filling.got))
+        self._add_missing(filling, short, self._by_need(counts))
         order = [
             (number, device)
             for number in self._by_need(counts)
             for device in bits(filling.got[number] & ~self._held[number])
         ]
         return filling.got, order
+
+    def _add_missing(self, filling: Filling, short: list[int], needy: Sequence[int]) -> None:
+        """Gives devices to those that have less than they may: what is theirs by right first.
+
+        Devices become free one by one. None may go to somebody's fair part while it could meet
+        the guarantee of somebody else.
+        """
+        right = self._by_account(self._right)
+        secured = self._by_account(
+            {uid: self._amount(asks, filling.got) for uid, asks in self._asks_of.items()}
+        )
+        for is_by_right in (True, False):
+            for number in needy:
+                account = self._account(self._asks[number].uid)
+                while short[number] > 0 and (not is_by_right or secured[account] < right[account]):
+                    parts = filling.add(number, self._within_limit(number, filling.got))
+                    if not parts:
+                        break
+                    short[number] -= 1
+                    secured[account] += parts
 
     def _within_limit(self, number: int, got: Sequence[int]) -> int:
         """Where a user has as much as the rules allow: only what the user's other studies have."""
@@ -256,10 +276,10 @@ class _Division:
         held = self._held_by_account()
         right = self._by_account(self._right)
 
-        def key(number: int) -> tuple[bool, int, int, int]:
-            uid = self._asks[number].uid
+        def key(number: int) -> tuple[bool, float, int, int, int]:
+            uid, since_s = self._asks[number].uid, self._asks[number].waits_since_s
             is_owed = held[self._account(uid)] < right[self._account(uid)]
-            return not is_owed, self._rank[uid], -self._asks[number].priority, number
+            return not is_owed, since_s, self._rank[uid], -self._asks[number].priority, number
 
         return sorted(needy, key=key)
 

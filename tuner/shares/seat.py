@@ -71,6 +71,7 @@ class Seat:
         self._most: int | None = None
         self._now_s = now_s
         self._since_s = now_s()
+        self._waits_since_s: float | None = None
         self._devices: dict[DeviceId, Device] = {}
         self._holds: dict[DeviceId, float] = {}
         self._leaving: frozenset[DeviceId] = frozenset()
@@ -145,6 +146,8 @@ class Seat:
         if note := self._rules.look():
             self.notes.append(note)
         self._account()
+        is_short = self.wanted > len(self._holds)
+        self._waits_since_s = (self._waits_since_s or self._now_s()) if is_short else None
         self._own.write(self._claim())
         self._released.clear()
         self._read = read_claims(self._folder)
@@ -173,6 +176,7 @@ class Seat:
             priority=self.priority,
             since_s=self._since_s,
             wants=self.wanted,
+            waits_since_s=self._waits_since_s or self._since_s,
             unit=self._unit,
             suits={each.id: parts_of_device(each) for each in self._devices.values()},
             holds=self._holds,
@@ -276,6 +280,7 @@ def ask_of(claim: Claim) -> Ask:
         since_s=claim.since_s,
         holds=claim.holds,
         wants=claim.wants,
+        waits_since_s=claim.waits_since_s,
         unit=claim.unit,
         suits=frozenset(claim.suits),
     )

@@ -81,6 +81,8 @@ class Machine:
     #: By device: when it will be free, and of whom.
     leaving: dict[DeviceId, tuple[float, str]] = field(default_factory=dict)
     asks: dict[str, Ask] = field(default_factory=dict)
+    #: Since when each has wanted more than it has.
+    waits: dict[str, float] = field(default_factory=dict)
     #: (time, device, tuner) of each device that somebody got.
     taken: list[tuple[float, DeviceId, str]] = field(default_factory=list)
     device_s: Counter[str] = field(default_factory=Counter)
@@ -88,7 +90,10 @@ class Machine:
 
     def ask(self, one: Ask) -> None:
         self.asks[one.name] = one
-        self.holds.setdefault(one.name, {})
+        holds = self.holds.setdefault(one.name, {})
+        if one.wants <= len(holds):
+            self.waits.pop(one.name, None)
+        self.waits.setdefault(one.name, self.now_s)
 
     def current(self) -> list[Ask]:
         return [
@@ -99,6 +104,7 @@ class Machine:
                 since_s=one.since_s,
                 holds=dict(self.holds[one.name]),
                 wants=one.wants,
+                waits_since_s=self.waits.get(one.name, 0.0),
                 unit=one.unit,
                 suits=one.suits,
             )
@@ -112,6 +118,11 @@ class Machine:
                 del self.leaving[device_id]
                 self.holds[name].pop(device_id, None)
         self._drop_idle()
+        for name, holds in self.holds.items():
+            if len(holds) >= self.asks[name].wants:
+                self.waits.pop(name, None)
+            else:
+                self.waits.setdefault(name, self.now_s)
         decision = decide(self.current(), whole(self.n_devices), self.census, self.now_s)
         for move in decision.moves:
             self._give_back(move.giver, move.among, decision)
@@ -133,9 +144,9 @@ class Machine:
     def _drop_idle(self) -> None:
         """A device above what a tuner can use runs nothing, and is given back at once."""
         for name, holds in self.holds.items():
-            for device_id in sorted(holds)[self.asks[name].wants :]:
-                if device_id not in self.leaving:
-                    del holds[device_id]
+            staying = sorted(set(holds) - set(self.leaving))
+            for device_id in staying[self.asks[name].wants :]:
+                del holds[device_id]
 
     def _give_back(self, giver: str, among: frozenset[DeviceId], decision: Decision) -> None:
         n_due = sum(move.giver == giver for move in decision.moves)

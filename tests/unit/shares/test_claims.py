@@ -84,7 +84,7 @@ def test_a_claim_says_nothing_of_the_study(folder: Path) -> None:
     own.write(a_claim())
     assert set(json.loads((folder / own.name).read_text())) == {
         *("pid", "pid_namespace", "priority", "since_s", "wants", "unit", "suits", "holds"),
-        *("leaving", "rules"),
+        *("leaving", "rules", "waits_since_s"),
     }
     own.close()
 

@@ -165,3 +165,29 @@ def test_each_of_two_wide_studies_of_each_of_two_users_has_a_turn() -> None:
     assert {name for each in turns for name, n_devices in each.items() if n_devices} == {
         each.name for each in asks
     }
+
+
+def test_what_becomes_free_meets_a_guarantee_before_it_makes_up_a_fair_part() -> None:
+    free = ids(8)[:4]
+    asks = [
+        ask(ANN, 5, holds=ids(8)[7:], held_since_s=95.0),
+        ask(BOB, 7, holds=ids(8)[4:7], since_s=1.0),
+        ask(CAT, 3, since_s=2.0),
+    ]
+    census = census_of([ANN, BOB, CAT], {ANN: 4, CAT: 1}, hold_s=1e6)
+    decision = decide(asks, whole(8), census, 100.0)
+    now = {name: len(devices & set(free)) for name, devices in decision.allotted.items()}
+    assert now == {"claim-1001": 3, "claim-1002": 0, "claim-1003": 1}
+
+
+def test_the_guarantee_that_was_asked_for_first_is_met_first() -> None:
+    lender = ask(CAT, 3, 3, holds=ids(3)[1:])
+    asks = [
+        ask(ANN, 1, 3, waits_since_s=20.0),
+        ask(BOB, 1, 3, waits_since_s=10.0),
+        lender,
+    ]
+    census = census_of([ANN, BOB, CAT], {ANN: 1, BOB: 1})
+    for turn in range(3):
+        decision = decide(asks, whole(3), census, 1e6 + turn * census.hold_s)
+        assert decision.allotted["claim-1002"] == frozenset(ids(3)[:1])
