@@ -22,6 +22,7 @@ def file_values(config: StudyConfig | None, keys: Iterable[str]) -> dict[str, Js
     budget = config.budget.model_dump(by_alias=True)
     values = {f"budget.{name}": value for name, value in budget.items()}
     values["devices"] = repr(config.devices)
+    values["priority"] = config.priority
     return {key: values[key] for key in keys}
 
 

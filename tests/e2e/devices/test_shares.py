@@ -208,3 +208,26 @@ def test_rules_that_are_wrong_at_the_start_are_a_mistake_and_rubbish_beside_clai
     ended = study_folder.tune("--trials", "5")
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     assert "no claim" not in ended.out
+
+
+def test_the_priority_of_a_study_that_runs_is_changed(study_folder: StudyFolder) -> None:
+    share(study_folder, cpu_slots=2, hold=0.5, grace="2s")
+    study_folder.write("deaf.py", DEAF)
+    for name in ("one", "other"):
+        study_folder.study(
+            f"{name}.yaml", study=name, trial={"function": "deaf:train"}, budget={"trials": 2}
+        )
+    refused = study_folder.tuner("set", "one.yaml", "priority=101")
+    assert (refused.code, "priority is 101" in refused.err) == (EXIT_BAD_INPUT, True)
+    one = study_folder.start(file="one.yaml")
+    wait_until(lambda: one.out.count("started on") == 2, "the study has all slots", WAIT_S)
+    changed = study_folder.tuner("set", "one.yaml", "priority=60")
+    assert changed.code == 0, changed.text
+    wait_until(lambda: "Changed: priority=60" in one.out, "it is told", WAIT_S)
+    other = study_folder.start(file="other.yaml")
+    wait_until(lambda: "No device is free" in other.out, "the other waits", WAIT_S)
+    study_folder.tuner("set", "one.yaml", "priority=40")
+    wait_until(lambda: other.out.count("started on") == 2, "the other has all slots", WAIT_S)
+    study_folder.write("enough", "")
+    assert other.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+    assert one.wait(WAIT_S).code == EXIT_BUDGET_REACHED
