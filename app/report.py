@@ -213,7 +213,7 @@ def _curves(subject: _Subject) -> Iterator[tuple[str, Figure]]:
     lineage = subject.look.lineage(subject.study)
     if lineage is not None:
         figure = lineage_figure(curves, lineage, axes, picked=None, revision="report")
-        yield "Population: who went on from whose checkpoint", figure
+        yield "Population: which trial continued from which checkpoint", figure
 
 
 def _parameters(subject: _Subject, place: int) -> Iterator[tuple[str, Figure]]:

@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     print(f"{datetime.now(UTC):%Y-%m-%d}, {this_machine()}\n")
     print(
-        "| trials | objectives | values | a report, median / longest ms | promotion | first look |"
+        "| trials | objectives | values | a report, median / longest ms | promotion | first sort |"
     )
     print("|---|---|---|---|---|---|")
     for n_trials in args.trials:

@@ -121,7 +121,7 @@ class SearchSpace:
     parameters: tuple[Parameter, ...]
     #: The constants, which every trial gets too.
     constants: Mapping[str, ParamValue] = field(default_factory=dict)
-    #: What people should know of how the space was read; a sentence each.
+    #: Notes for users of how the space was read; a sentence each.
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property

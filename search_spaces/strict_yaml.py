@@ -1,7 +1,7 @@
-"""Reads YAML as people write it in study files, and refuses what would be misread in silence.
+"""Reads YAML as users write it in study files, and refuses what would be misread in silence.
 
 PyYAML follows YAML 1.1, where `1e-4` is text and a key given twice quietly wins the second
-time. Both have cost people a night of GPU time: here `1e-4` is a number, and a repeated key
+time. Both have cost users a night of GPU time: here `1e-4` is a number, and a repeated key
 is a mistake with its line.
 """
 
@@ -113,7 +113,7 @@ def _refuse_multiplied(root: yaml.Node) -> None:
 
     def size(node: yaml.Node) -> int:
         if node in above:
-            raise _at(node, "an alias (*) stands inside of what it names.")
+            raise _at(node, "an alias (*) is inside of the value that it names.")
         if node not in sizes:
             above.add(node)
             sizes[node] = 1 + sum(map(size, _children(node)))
@@ -126,7 +126,7 @@ def _refuse_multiplied(root: yaml.Node) -> None:
 
 
 def _refuse_yes_in_lists(root: yaml.Node) -> None:
-    """`choices: [yes, no]` is text for people and YAML 1.2, and true and false for PyYAML."""
+    """`choices: [yes, no]` is text for users and YAML 1.2, and true and false for PyYAML."""
     seen: set[int] = set()
     left = [root]
     while left:

@@ -136,7 +136,7 @@ class CheckpointFolder:
         self._path.mkdir(parents=True, exist_ok=True)
         self._sync_identity()
         final = self.file_of(step)
-        # Of this process alone: a host that was cut off may go on saving in the same folder.
+        # Of this process alone: a host that was cut off may continue saving in the same folder.
         writer = f"{self._attempt_number}-{socket.gethostname()}-{os.getpid()}"
         partial = layout.partial_of(final, writer)
         try:

@@ -128,7 +128,7 @@ def _abort() -> None:
 
 
 def _at_most(limit_s: float, action: Callable[[], None]) -> None:
-    """Lets an action go on in the background where it takes longer.
+    """Lets an action continue in the background where it takes longer.
 
     gloo waits for a collective that is under way until its timeout, and nccl for a peer that is
     gone; neither can be asked not to.

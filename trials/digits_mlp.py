@@ -111,7 +111,7 @@ def save(
     epoch: int,
     best: float,
 ) -> None:
-    """Keeps all that a later attempt needs to go on after this epoch."""
+    """Keeps all that a later attempt needs to continue after this epoch."""
     states = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
     trial.save_checkpoint({**states, "epoch": epoch, "best": best}, step=epoch, wait=False)
 

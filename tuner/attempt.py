@@ -105,7 +105,7 @@ class Ending:
 
     outcome: Outcome
     cause: Cause | None = None
-    #: For people: the reason, the traceback, or the last lines of output.
+    #: For users: the reason, the traceback, or the last lines of output.
     detail: str = ""
     #: By objective name; present exactly where the outcome is COMPLETED.
     values: Mapping[str, float] = field(default_factory=dict)

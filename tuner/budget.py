@@ -73,7 +73,7 @@ class Budget:
     energy_kwh: float | None = None
 
     def reached(self, spent: Spent, *, is_new_trial: bool = True) -> str | None:
-        """The limit that was reached, for people; None while all hold.
+        """The limit that was reached, for users; None while all hold.
 
         Args:
             spent: So far.
@@ -97,7 +97,7 @@ class Budget:
     def too_little(
         self, spent: Spent, trial: TrialUse, *, promised_device_s: float = 0.0
     ) -> str | None:
-        """Why one more trial could not finish, for people; None where it can.
+        """Why one more trial could not finish, for users; None where it can.
 
         Args:
             spent: So far.

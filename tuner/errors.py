@@ -14,7 +14,7 @@
     └── InvalidTransition  an attempt was moved to a state it cannot reach    (a bug in the tuner)
 
 A message says what is wrong, the value, what is allowed and what to do, so that the
-command line can print it as it stands, with no traceback.
+command line can print it as it is, with no traceback.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHOWN = 500
 
 
 class TunerError(Exception):
-    """The tuner could not go on."""
+    """The tuner could not continue."""
 
     exit_code = EXIT_BAD_INPUT
 

@@ -96,7 +96,7 @@ class Assign:
     seed: int
     checkpoint_dir: str
     objectives: tuple[str, ...]
-    #: Names of the devices, for people: `GPU 0`, `cpu:3`.
+    #: Names of the devices, for users: `GPU 0`, `cpu:3`.
     devices: tuple[str, ...]
     #: Checkpoints of one trial.
     n_newest_kept: int = 2
@@ -203,7 +203,7 @@ class StatesDamaged:
 
 
 class RemarkTopic(Enum):
-    """What a remark is about; people are told once of each."""
+    """What a remark is about; users are told once of each."""
 
     CUT_NUMBER = "cut_number"
     FRACTIONAL_STEPS = "fractional_steps"
@@ -211,7 +211,7 @@ class RemarkTopic(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """Something that people should know of a program's output."""
+    """Something that users should know of a program's output."""
 
     attempt_id: AttemptId
     topic: RemarkTopic

@@ -35,7 +35,7 @@ from tuner.queries.locate import StoredStudy, stored_studies
 from tuner.queries.notes import Note, read_notes
 from tuner.queries.results.best import BestConfiguration
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
-from tuner.queries.rung_trust import read_rung_trust
+from tuner.queries.results.rung_trust import read_rung_trust
 from tuner.queries.status import Progress, read_progress
 from tuner.queries.studies import Objective, read_objectives, read_studies
 from tuner.queries.trials.params import read_distributions

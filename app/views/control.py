@@ -123,7 +123,7 @@ def _budget(control: Control, shown: Shown) -> None:
     _, name, text = pending
     st.warning(
         f"{name} = {text} is not above what the study has spent: it ends the study at once, and "
-        "its paused trials are given up."
+        "its paused trials are not resumed."
     )
     with st.container(horizontal=True):
         st.button("End the study with this budget", on_click=_set, args=(control, name, text))

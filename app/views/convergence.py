@@ -93,7 +93,9 @@ def _wish(shown: Shown, names: list[str]) -> Wish:
         beside = None
         if others:
             words = [_ALONE, *others]
-            chosen = st.selectbox("Beside", words, width=220, key="beside", bind="query-params")
+            chosen = st.selectbox(
+                "Compare with", words, width=220, key="beside", bind="query-params"
+            )
             beside = studies.get(chosen)
         log_x = st.toggle("log x", key="log_x", bind="query-params")
         log_y = st.toggle("log y", key="log_y", bind="query-params")

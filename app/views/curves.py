@@ -82,9 +82,9 @@ def _curves(shown: Shown, *, log_x: bool, log_y: bool) -> None:
     if drawn.population:
         st.subheader("Population")
         st.caption(
-            "Who went on from whose checkpoint: each colour is one first member with all that "
-            "descends from it. The dot at which a copy begins tells what changed; a trial that is "
-            "picked shows its training from the first step."
+            "Which trial continued from which checkpoint: each colour is a first member with all "
+            "its descendants. The dot at the start of a copy shows what changed; select a trial "
+            "to see its training from the first step."
         )
         show_figure(drawn.population, key="population", on_trial=_pick)
         if drawn.schedule:

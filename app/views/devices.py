@@ -10,9 +10,9 @@ from datetime import datetime
 import numpy as np
 import streamlit as st
 
-from tuner.app.charts.heat_map import heat_map_figure
+from tuner.app.charts.devices.heat_map import heat_map_figure
+from tuner.app.charts.devices.timeline import timeline_figure
 from tuner.app.charts.machine.users import users_figure
-from tuner.app.charts.timeline import timeline_figure
 from tuner.app.data.devices.allocations import allocation_table
 from tuner.app.data.devices.history import History
 from tuner.app.data.devices.idle_time import idle_bars, idle_within, with_idle, with_use

@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from tuner.app.charts.curves import curve_figure
-from tuner.app.charts.trial_use import trial_use_figure
+from tuner.app.charts.devices.trial_use import trial_use_figure
 from tuner.app.data.outcome_words import shown as shown_word
 from tuner.app.data.trials.log_text import MAX_FOUND, MAX_SHOWN_BYTES, find_log, read_log
 from tuner.app.data.trials.one_trial import OneTrial

@@ -63,7 +63,7 @@ def _table() -> None:
     )
     shapes: dict[str, ColumnConfig] = {
         "study": st.column_config.LinkColumn(display_text=_NAME_IN_ADDRESS, pinned=True),
-        "user": st.column_config.TextColumn(help="Who runs the dispatchers that are alive."),
+        "user": st.column_config.TextColumn(help="Users whose dispatchers are running."),
         "progress": progress,
         "best so far": st.column_config.LineChartColumn(help="Over the trials, first objective."),
     }

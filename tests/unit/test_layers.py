@@ -7,6 +7,7 @@ import functools
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +140,15 @@ def test_one_module_alone_names_the_launcher_of_this_host() -> None:
     assert launcher in names
     naming = [name for name, path in modules() if launcher in imported(path, names)]
     assert naming == ["tuner.compose.start"]
+
+
+def test_folders_and_files_are_small() -> None:
+    files = [path for _, path in modules() if path.name != "__init__.py"]
+    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in files)
+    assert len(folders) > 40
+    assert {name: n for name, n in folders.items() if n > 15} == {}
+    lines = {path.relative_to(ROOT).as_posix(): path.read_text().count("\n") for path in files}
+    assert {name: n for name, n in lines.items() if n > 450} == {}
 
 
 def test_search_spaces_imports_optuna_only() -> None:

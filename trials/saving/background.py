@@ -1,4 +1,4 @@
-"""One piece of work at a time in a thread, while training goes on."""
+"""One piece of work at a time in a thread, while training continues."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ class _Minder:
                 self._link.report(step, self._curve.values, self._storable(reading.metrics))
 
     def _tell_doubts(self, reading: Reading) -> None:
-        """Says once what people would not expect of what is stored."""
+        """Says once what users would not expect of what is stored."""
         if reading.cut:
             self._remark(RemarkTopic.CUT_NUMBER, reading.cut)
         if self._curve.steps.remark:

@@ -32,7 +32,7 @@ from tuner.trials.worker.termination import REASON, Termination
 _IS_GONE = "The dispatcher that launched this trial is gone."
 _M = TypeVar("_M", bound=messages.Message)
 
-#: A dispatcher that does not answer for this long has an accident; training goes on without it.
+#: A dispatcher that does not answer for this long has an accident; training continues without it.
 VERDICT_TIMEOUT_S = 60.0
 #: For a rank that asks later than rank 0, or never.
 N_DECISIONS_KEPT = 1000
@@ -50,7 +50,7 @@ class DispatcherLink:
         rank: Of this process among those that evaluate the trial.
         world_size: How many of them ask for verdicts; with 1 this one hears its own, whatever
             its rank is.
-        termination: Knows whether somebody else asked this process to end; None where nobody
+        termination: Knows whether another program asked this process to end; None where nobody
             looks.
 
     Raises:
@@ -237,7 +237,7 @@ class DispatcherLink:
             )
 
     def remark(self, topic: messages.RemarkTopic, text: str) -> None:
-        """Tells people something of this trial's reports. They hear it once of each topic."""
+        """Shows users a note of this trial's reports. They hear it once of each topic."""
         if not self._follows:
             remark = messages.Remark(attempt_id=self._attempt_id, topic=topic, text=text)
             self._post(remark)
@@ -339,7 +339,7 @@ class DispatcherLink:
                 self._take(self._receive(None))
         decided = self._decisions[0]
         # A rank that connects late may hear the newest decision only. Rank 0 tells nothing after
-        # an end, so that all before the newest were to go on.
+        # an end, so that all before the newest were to continue.
         if decided.count == self._n_asked:
             self._refuse_other_step(decided.step)
             self.verdict = messages.Verdict(
@@ -416,7 +416,9 @@ def _subject(message: messages.FromWorker) -> str:
     """What a message is about, in the words of the call that sends it."""
     match message:
         case messages.SetAttribute(key=messages.RETURNED_PARAMS_ATTR):
-            return "search_space: what the function returned beside the suggested parameters"
+            return (
+                "search_space: what the function returned in addition to the suggested parameters"
+            )
         case messages.SetAttribute(key=key):
             return f"set_user_attr: the value of {key!r}"
         case messages.SetConstraint(key=key):

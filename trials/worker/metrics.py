@@ -23,7 +23,7 @@ class Reading:
     step: float | None
     values: Mapping[str, float]
     metrics: Mapping[str, float] = field(default_factory=dict)
-    #: Where a pattern has ended in the middle of a number: what people should know.
+    #: Where a pattern has ended in the middle of a number: notes for users.
     cut: str = ""
 
 
@@ -71,7 +71,7 @@ def _cut_number(match: re.Match[str]) -> str:
         if text and text[-1].isdigit() and _MORE_OF_A_NUMBER.match(rest):
             whole = text + _WORD.findall(rest)[0]
             return (
-                f"trial.metrics.pattern takes {text!r} as {name}, but the output goes on: "
+                f"trial.metrics.pattern takes {text!r} as {name}, but the output continues: "
                 f"{whole!r}. Write {{{name}}} in the pattern, which takes any number."
             )
     return ""
@@ -167,7 +167,7 @@ def as_step(step: object) -> float:
 def as_number(name: str, value: object) -> float:
     """Takes Python, NumPy and one-element tensor numbers alike."""
     if detach := getattr(value, "detach", None):
-        # A loss as it stands; torch warns when one that has a gradient becomes a number.
+        # A loss as it is; torch warns when one that has a gradient becomes a number.
         value = detach()
     try:
         return float(value)  # type: ignore[arg-type]  # whatever has __float__ is welcome

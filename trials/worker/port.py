@@ -1,4 +1,4 @@
-"""What a trial needs from whoever runs its study."""
+"""What a trial needs from whichever dispatcher runs its study."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tuner import messages
 
 
 class Link(Protocol):
-    """What a trial's context needs from whoever runs the study."""
+    """What a trial's context needs from whichever dispatcher runs the study."""
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
         """Hands over the values of a step. Never waits."""
 
     def remark(self, topic: messages.RemarkTopic, text: str) -> None:
-        """Tells people something of this trial's reports. They hear it once of each topic."""
+        """Shows users a note of this trial's reports. They hear it once of each topic."""
 
     def should_stop(self) -> bool:
         """Whether the trial shall end now: pruned at a step that it reported, or told to stop.

@@ -45,7 +45,7 @@ class Termination:
         self._leave = leave
         self._rank = rank
         self._pid = os.getpid()
-        #: Whether somebody else than the dispatcher has asked this process to end.
+        #: Whether another program than the dispatcher has asked this process to end.
         self.is_requested = False
         #: Whether any SIGTERM has come.
         self.is_heard = False

@@ -198,7 +198,7 @@ def whoever_asks() -> str:
     try:
         user = getpass.getuser()
     except (OSError, KeyError):  # A container may have no name for its user.
-        user = "somebody"
+        user = "unknown"
     return f"{user}@{socket.gethostname()}"
 
 

@@ -1,4 +1,4 @@
-"""Configurations that people write down: as text, in YAML, JSON or CSV."""
+"""Configurations that users write down: as text, in YAML, JSON or CSV."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def measure(place: Place, here: ProcessIdentity, say: Callable[[str], None]) -> 
     Args:
         place: The study.
         here: This process.
-        say: Tells people that a dispatcher is watched for a minute.
+        say: Shows users that a dispatcher is watched for a minute.
 
     Raises:
         StoreError: If there is no such study, or a dispatcher that is alive works on it.

@@ -34,7 +34,7 @@ def without_outdated(
     Args:
         kept: What was asked for, oldest first.
         config: The study as it is started now.
-        say: Tells people which of two values counts.
+        say: Shows users which of two values counts.
     """
     found = []
     for command in kept:

@@ -128,7 +128,7 @@ def _run(config: StudyConfig, call: Call, sender: Sender) -> Finished:
 
 
 def _reworded(call: Call, text: str) -> str:
-    """What people do who called a function: they have no command line."""
+    """What users do who called a function: they have no command line."""
     if call.text is None:
         return text
     return text.replace("--study NEW_NAME", "name='NEW_NAME'")

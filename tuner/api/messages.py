@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line for people."""
+    """A line for users."""
 
     text: str
 
@@ -99,7 +99,7 @@ class Finished:
     """The study has ended, by its budget or because somebody stopped it."""
 
     exit_code: int
-    #: Lines for people: how it ended, and the best configuration.
+    #: Lines for users: how it ended, and the best configuration.
     summary: str
 
 

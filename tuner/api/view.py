@@ -22,7 +22,7 @@ class LineSender(io.TextIOBase):
 
     Args:
         sender: To the caller.
-        reword: What people read instead of a line.
+        reword: What users read instead of a line.
     """
 
     def __init__(self, sender: Sender, reword: Callable[[str], str]) -> None:
@@ -66,11 +66,11 @@ class Notes:
 
 
 class SendingView:
-    """Shows people what the study's own view shows, and tells the caller.
+    """Shows users what the study's own view shows, and tells the caller.
 
     Args:
         sender: To the caller.
-        open_shown: Makes the view for people, which is entered and left with this one.
+        open_shown: Makes the view for users, which is entered and left with this one.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class StateCopies:
         self._is_own = is_own
 
     def has_state(self, number: int) -> bool:
-        """Whether a trial has saved something to go on from, which can be seen here."""
+        """Whether a trial has saved something to continue from, which can be seen here."""
         return newest_whole(self._files.checkpoints(number)) is not None and self._is_own(number)
 
     def take(self, parent: int, replaced: int) -> int | None:

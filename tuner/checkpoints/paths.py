@@ -131,11 +131,11 @@ class StudyFiles:
         return self.trial(trial_number) / f"attempt-{attempt_number}{of_rank}.log"
 
     def checkpoints(self, trial_number: int) -> Path:
-        """Shared by all attempts of a trial, so that a later one can go on from there."""
+        """Shared by all attempts of a trial, so that a later one can continue from there."""
         return self.trial(trial_number) / _CHECKPOINTS
 
     def has_checkpoint(self, trial_number: int) -> bool:
-        """Whether a later attempt of a trial has something to go on from."""
+        """Whether a later attempt of a trial has something to continue from."""
         return bool(newest_first(self.checkpoints(trial_number)))
 
     def removed_checkpoints(self, trial_number: int) -> Path:

@@ -38,7 +38,7 @@ def look(folder: Path) -> dict[str, SavedState]:
 def changes(
     before: Mapping[str, SavedState], after: Mapping[str, SavedState]
 ) -> tuple[list[SavedState], list[str]]:
-    """Those that are new or were written anew, the oldest first; and the paths that are gone."""
+    """Those that are new or were written again, the oldest first; and the paths that are gone."""
     added = [state for path, state in after.items() if before.get(path) != state]
     gone = [path for path in before if path not in after]
     return sorted(added, key=lambda state: state.saved_at), gone

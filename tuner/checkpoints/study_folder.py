@@ -58,7 +58,7 @@ class StudyFolder:
         self._study = study
         self._adopts = has_begun and study.adopts_below > 0
         self._lock: int | None = None
-        #: What was moved, for people; empty if nothing was.
+        #: What was moved, for users; empty if nothing was.
         self.note = ""
         try:
             files.root.mkdir(parents=True, exist_ok=True)

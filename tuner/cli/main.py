@@ -103,7 +103,7 @@ class _WithArguments(TyperCommand):
         if ctx.params["words"]:
             typed = " ".join([*ctx.params["words"], *theirs])
             raise typer.BadParameter(
-                "A study has one file, and arguments for its program stand after --. "
+                "A study has one file, and arguments for its program come after --. "
                 f"Write: {ctx.command_path} {ctx.params['file']} -- {typed}",
                 ctx=ctx,
             )
@@ -175,7 +175,7 @@ def run(
         environ: Mapping[str, str] = os.environ
         refuse_several_ranks(_command_line(), environ)
         if file.suffix == ".py":
-            from tuner.compose import optuna_program
+            from tuner.compose.programs import optuna_program
 
             program = optuna_program.read_program(file, words or (), environ)
             file, words, environ = program.file, None, program.environ
@@ -325,7 +325,7 @@ def logs(
         typer.Argument(metavar="[STUDY] TRIAL", help=f"{A_STUDY} Then the number of the trial."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is added, until the end.")
+        bool, typer.Option("--follow", "-f", help="Print new output until the attempt ends.")
     ] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, help="Only so many lines of the end.")
@@ -360,7 +360,7 @@ def logs(
         place = find_place(source or str(DEFAULT_FILE), study, os.environ)
         config = place.config
         if config is None:
-            problem = "names a database, but logs lie beside the study file. Name that."
+            problem = "names a database, but logs are next to the study file. Name the study file."
             raise ConfigError(problem, key="tuner logs")
         files = StudyFiles(folder=config.home, study=place.study or config.study)
         path = trial_logs.locate_log(place, files, trial, attempt, rank, os.environ)

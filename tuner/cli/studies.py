@@ -280,7 +280,7 @@ def delete(
 
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question}\nNobody is here to be asked. Confirm with --yes.")
+        raise ConfigError(f"{question}\nThere is no terminal to ask in. Confirm with --yes.")
     try:
         is_wanted = typer.confirm(question)
     except typer.Abort as error:

@@ -36,7 +36,7 @@ _NOT_OF_RUNS = (
 
 
 class HookedView:
-    """Shows the runs of leaders, and lets the programs go on that the study has started.
+    """Shows the runs of leaders, and lets the programs continue that the study has started.
 
     Args:
         view: Shows them.

@@ -69,7 +69,7 @@ class DryRun:
         )
 
     def as_text(self) -> str:
-        """For people: what would run where, and a line to run the first trial alone."""
+        """For users: what would run where, and a line to run the first trial alone."""
         config, choice = self.config, self.choice
         names = ", ".join(device.label for device in self.host.devices)
         arguments = ", ".join(f"{name} {value}" for name, value in choice.pruner.arguments.items())

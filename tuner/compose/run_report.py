@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from tuner.compose.optuna_program import is_optuna_program, propose_study
-from tuner.compose.program_text import check_text
+from tuner.compose.programs.optuna_program import is_optuna_program, propose_study
+from tuner.compose.programs.program_text import check_text
 from tuner.compose.study_plan import (
     check_study,
     find_devices,
@@ -33,7 +33,7 @@ _MOST_OF_FRONT = 20
 
 
 def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
-    """The last words of a study: how it went, the best configuration, how to go on."""
+    """The last words of a study: how it went, the best configuration, how to continue."""
     result = end.result
     paused = f", {result.n_paused} paused" if result.n_paused else ""
     lines = [

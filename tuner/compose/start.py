@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tuner.checkpoints.paths import StudyFiles
-from tuner.compose.program_text import import_remarks
+from tuner.compose.programs.program_text import import_remarks
+from tuner.compose.programs.unused_calls import unused_calls
 from tuner.compose.sharing.devices import open_locks, open_seat, wait_for_devices
 from tuner.compose.study_plan import (
     HostDevices,
@@ -30,7 +31,6 @@ from tuner.compose.study_plan import (
     widths_of,
     worker_environment,
 )
-from tuner.compose.unused_calls import unused_calls
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import interpreter_line, remarks, what_is_left_to_others
 from tuner.devices.allocation.width import Devices, LearnedWidth
@@ -213,7 +213,7 @@ def _announce_devices(console: Console, host: HostDevices) -> None:
     names = ", ".join(device.label for device in host.devices)
     left_out = (one.reason for one in host.selection.left_out)
     for line in (f"devices: {names}", *left_out, *host.selection.warnings):
-        # As it stands: the names of other people's processes are no markup, and a log has no width.
+        # As it stands: the names of other users' processes are no markup, and a log has no width.
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -14,8 +14,8 @@ from optuna.pruners import BasePruner
 
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.import_guard import find_shadow
+from tuner.compose.programs.unused_calls import refuse_optimize_at_import
 from tuner.compose.sharing.devices import divided_slots, slots_limits, take_seat
-from tuner.compose.unused_calls import refuse_optimize_at_import
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import (
     check_command_exists,
@@ -94,7 +94,7 @@ class HostDevices:
 
     @property
     def all_devices(self) -> tuple[Device, ...]:
-        """Also those that somebody else uses now."""
+        """Also those that another program uses now."""
         return (*self.devices, *(device for device, _ in self.selection.standby))
 
 
@@ -301,7 +301,7 @@ def widths_of(config: StudyConfig) -> tuple[Width, ...]:
 
 
 def widening_of(config: StudyConfig, n_devices: int) -> str:
-    """What `widen` does with so many devices, for people; empty where it is not asked for."""
+    """What `widen` does with so many devices, for users; empty where it is not asked for."""
     if not config.widen:
         return ""
     widths = widths_of(config)

@@ -61,7 +61,7 @@ def begins_with(config: StudyConfig) -> Transferred:
 
 
 def told(found: Transferred, config: StudyConfig) -> str:
-    """At the start, for people."""
+    """At the start, for users."""
     n, names = len(found.configurations), ", ".join(found.studies)
     lines = [f"begins near {n} of the best configurations of {names}", *found.notices]
     if set(found.studies) != set(config.transfer):

@@ -84,7 +84,7 @@ DATABASE_PATIENCE_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyEnd:
-    """What to tell people at the end, and the exit code."""
+    """What to tell users at the end, and the exit code."""
 
     result: Result
     best: BestTrial | None
@@ -205,7 +205,7 @@ def _open_study(
     console: Console,
     lent: Lent | None,
 ) -> OpenStudy:
-    """Opens the study and tells people what they should know of it; the stack closes it."""
+    """Opens the study and shows users what they should know of it; the stack closes it."""
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if line := database.access.run(connections_remark):
         say(line)
@@ -312,7 +312,7 @@ def check_program(launcher: StudyLauncher, config: StudyConfig) -> tuple[str, ..
     """Imports the program where trials will run it.
 
     Returns:
-        What people should know of it.
+        Notes for users of it.
 
     Raises:
         ConfigError: If it cannot be imported or called.

@@ -72,7 +72,7 @@ def search_path_of(config: StudyConfig) -> str | None:
 
 
 def interpreter_line(config: StudyConfig) -> str:
-    """Which Python a command begins with, and its version, for people; empty for other programs."""
+    """Which Python a command begins with, and its version, for users; empty for other programs."""
     command = config.trial.command
     if command is None or command[0] not in _PYTHONS:
         return ""
@@ -168,7 +168,7 @@ def _other_script(path: Path, written: str, config: StudyConfig) -> str:
 
 
 def remarks(config: StudyConfig) -> list[str]:
-    """What is probably not meant, for people; the study runs all the same."""
+    """What is probably not meant, for users; the study runs all the same."""
     space = config.search_space
     notes = space.notes if isinstance(space, SearchSpace) else ()
     return [*notes, *filter(None, [unused_parameters(config)])]
@@ -217,7 +217,7 @@ def _check_program(config: StudyConfig, argv: Sequence[str], key: str) -> None:
 
 def _missing_program(written: str, program: str) -> str:
     if os.sep not in written and os.path.isfile(program):
-        # As it is typed by people who expect the present folder on PATH.
+        # As it is typed by users who expect the present folder on PATH.
         first = f"python, {written}" if written.endswith(".py") else f"./{written}"
         return (
             f"is {written!r}, a file of the study's folder, but a program without a slash is "
@@ -267,7 +267,7 @@ def check_resources(config: StudyConfig, devices: Sequence[Device]) -> None:
 
 
 def what_is_left_to_others(config: StudyConfig, devices: Sequence[Device]) -> str:
-    """Which trials of a shared study this machine cannot run, for people; empty for none.
+    """Which trials of a shared study this machine cannot run, for users; empty for none.
 
     Args:
         config: The study, which `check_resources` has let pass.

@@ -1,7 +1,7 @@
 """A study file as it is recorded: without what only its owner should read.
 
 Values of `trial.env` are often tokens, and passwords may stand in URLs. A database is read by more
-people than a study file is, so that names are stored and values are not.
+users than a study file is, so that names are stored and values are not.
 """
 
 from __future__ import annotations

@@ -229,14 +229,14 @@ def pattern_mistakes(pattern: re.Pattern[str], objectives: Sequence[str]) -> Ite
     example = f"'{objectives[0]}[:= ]+{{{objectives[0]}}}'"
     if not set(groups) & set(objectives):
         problem = (
-            f"has no place named after an objective. {allowed}: write {{name}} where its number "
-            f"stands, for example {example}."
+            f"has no place named after an objective. {allowed}: write {{name}} in place of its "
+            f"number, for example {example}."
         )
         yield Mistake(key=key, problem=problem)
     for group in groups:
         if group not in (*objectives, STEP):
             problem = (
-                f"has a place '{group}', which is no objective. {allowed}, beside '{STEP}'. "
+                f"has a place '{group}', which is no objective. {allowed}, and '{STEP}'. "
                 r"A brace that is no place is written \{."
             )
             yield Mistake(key=key, problem=problem)

@@ -42,7 +42,7 @@ class Device:
 
     @property
     def label(self) -> str:
-        """How people call it: `GPU 0`, `MIG 0 (1g.10gb)`, `cpu:3`."""
+        """How users call it: `GPU 0`, `MIG 0 (1g.10gb)`, `cpu:3`."""
         if self.kind is DeviceKind.GPU:
             return f"GPU {self.index}"
         if self.kind is DeviceKind.MIG:

@@ -1,4 +1,4 @@
-"""Why devices stand idle: the causes, and times of it as they are written down."""
+"""Why devices are idle: the causes, and times of it as they are written down."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class IdleCause(Enum):
     LOST = "lost"
 
 
-#: For people.
+#: For users.
 CAUSE_WORDS: Mapping[IdleCause, str] = {
     IdleCause.NO_SUGGESTION: "no suggestion ready",
     IdleCause.STARTING: "starting",

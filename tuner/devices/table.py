@@ -35,7 +35,7 @@ class DeviceRow:
 
 @contextmanager
 def open_table(environ: Mapping[str, str]) -> Iterator[Callable[[], tuple[DeviceRow, ...]]]:
-    """Gives a function that reads this host's devices anew: its GPUs, or else CPU slots.
+    """Gives a function that reads this host's devices again: its GPUs, or else CPU slots.
 
     Raises:
         DeviceError: If there is a driver, but it cannot be used.

@@ -29,7 +29,7 @@ from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.protocols import Events
 from tuner.messages import TerminationRequested
 from tuner.store.connection.transactions import Unavailable
-from tuner.store.records.dispatchers.starts import STALE_AFTER_S
+from tuner.store.records.dispatchers.silence import STALE_AFTER_S
 
 _log = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Dispatcher:
             self._recorder.write_removals()
         except StoreError as error:
             # The study is over and well; only what `tuner why` shows of files is out of date.
-            _log.warning("Removed checkpoints are not told to the database: %s", error)
+            _log.warning("Removed checkpoints were not recorded in the database: %s", error)
 
     def tick(self, now: Instant, happened: Iterable[Event]) -> None:
         """One round: read events, act on them, write records, show progress."""

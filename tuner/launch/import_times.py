@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-#: More is said to people: each start takes it.
+#: More is said to users: each start takes it.
 LONG_S = 5.0
 
 
@@ -54,7 +54,7 @@ class ImportTimes:
 
 
 def long_import(module: str, own_s: float) -> str:
-    """What people should know of a module that takes long; empty for others."""
+    """Notes for users of a module that takes long; empty for others."""
     if own_s < LONG_S:
         return ""
     return (

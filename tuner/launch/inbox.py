@@ -112,7 +112,7 @@ class Inbox:
 class SignalSource:
     """Turns SIGINT and SIGTERM into events while it is entered.
 
-    SIGHUP is ignored meanwhile: a study goes on when its terminal is closed or its connection is
+    SIGHUP is ignored meanwhile: a study continues when its terminal is closed or its connection is
     lost. By a handler, as programs that are started would inherit SIG_IGN.
 
     Args:

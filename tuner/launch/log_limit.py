@@ -29,7 +29,7 @@ _LOOK_EVERY_S = 0.5
 _QUIET_S = 0.02
 #: Without holes: a log that is so many times too long is cut in any moment.
 _HURRY = 4
-#: At the end, for logs that are still to be written anew.
+#: At the end, for logs that are still to be written again.
 _CLOSE_S = 30.0
 #: In linux/falloc.h: FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE.
 _PUNCH_HOLE = 0x01 | 0x02
@@ -174,7 +174,7 @@ class _Limit:
 
 
 def read_log(path: Path, *, until: int | None = None) -> Iterator[bytes]:
-    """A log in pieces, without the hole of one that has not been written anew.
+    """A log in pieces, without the hole of one that has not been written again.
 
     Args:
         path: Of the log.

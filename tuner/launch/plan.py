@@ -26,7 +26,7 @@ from tuner.search_spaces import AnySpace, ParamValue
 ENV_DEVICES = "TUNER_DEVICES"
 #: `10:20` for steps that are profiled, empty for what the program marks; absent: nothing is.
 ENV_PROFILE = "TUNER_PROFILE"
-#: All ranks of a trial are on this host, and nobody else shall reach them.
+#: All ranks of a trial are on this host, and no other process shall reach them.
 _THIS_HOST = "127.0.0.1"
 #: Each names the threads of a library: OpenMP, MKL, OpenBLAS, Accelerate, numexpr.
 OPENMP_THREADS = "OMP_NUM_THREADS"

@@ -72,7 +72,7 @@ class StudyLauncher(Launcher, Protocol):
             parameters: Names of the search space, for the messages.
 
         Returns:
-            What people should know of the program, which works.
+            Notes for users of the program, which works.
 
         Raises:
             LaunchError: If they cannot; the message is to be read after the study file's name.

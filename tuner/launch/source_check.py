@@ -32,7 +32,7 @@ class SourceCheck:
 
     #: Why a trial cannot call the function, to be read after the study file; empty if it can.
     problem: str = ""
-    #: What the module does when it is imported, for people; empty for nothing.
+    #: What the module does when it is imported, for users; empty for nothing.
     remark: str = ""
 
 

@@ -37,7 +37,7 @@ class FiguresView:
     """A view that counts what it is shown, and lets another one show it.
 
     Args:
-        view: Shows people what happens.
+        view: Shows users what happens.
         publish: Is given each reading.
         now: The time; seconds since the epoch.
     """

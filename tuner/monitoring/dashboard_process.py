@@ -43,7 +43,7 @@ def check_installed() -> None:
 
 
 def read_token(file: Path | None, environ: Mapping[str, str]) -> str:
-    """The token that lets people ask something of studies; empty where there is none.
+    """The token that lets users ask something of studies; empty where there is none.
 
     Args:
         file: Holds it in its first line; None: the environment may.

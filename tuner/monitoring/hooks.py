@@ -89,7 +89,7 @@ class Hooks:
 
     Args:
         terms: What is started when.
-        view: Shows people what happens.
+        view: Shows users what happens.
         now: The time, in seconds.
         groups: Ends programs that this process cannot end; None where nobody does.
     """
@@ -181,7 +181,7 @@ class Hooks:
             return
         if len(self._line) >= _MAX_WAITING:
             self._n_dropped += 1
-            self._say_failure(hook, f"could not be told of more: {_MAX_WAITING} programs wait")
+            self._say_failure(hook, f"was not started: {_MAX_WAITING} programs wait already")
             return
         head = {"hook": hook.value, "study": self._terms.study}
         payload = {**head, **about, "best": _of_best(best)}

@@ -80,7 +80,9 @@ class _FiguresCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield InfoMetricFamily("tuner_dispatcher", "Who answers.", self._about)
+        yield InfoMetricFamily(
+            "tuner_dispatcher", "The dispatcher that serves these metrics.", self._about
+        )
         # Once: the loop may publish another one meanwhile.
         figures = self.figures
         if figures is not None:
@@ -103,7 +105,7 @@ def _of_trials(figures: Figures) -> Iterator[Metric]:
     now = figures.snapshot
     n_ended = now.n_completed + now.n_pruned + now.n_failed
     trials = GaugeMetricFamily(
-        "tuner_trials", "Trials of the study, whoever ran them.", labels=["state"]
+        "tuner_trials", "Trials of the study, by all dispatchers.", labels=["state"]
     )
     trials.add_metric(["completed"], now.n_completed)
     trials.add_metric(["pruned"], now.n_pruned)

@@ -56,7 +56,9 @@ def find_alerts(
     """
     found = []
     if standing is Standing.SILENT:
-        found.append(Alert(kind=AlertKind.STANDSTILL, text=f"the study stands still: {reason}"))
+        found.append(
+            Alert(kind=AlertKind.STANDSTILL, text=f"the study makes no progress: {reason}")
+        )
     for cause in REMEDIES:
         waits = [each for each in idle if each.cause is cause and _idle_s(each, now) >= MIN_IDLE_S]
         if waits:

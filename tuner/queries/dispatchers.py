@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from tuner.host.process_identity import Life, ProcessIdentity, life_of, own_process
 from tuner.store.optuna_tables.statements import aware, in_zone
-from tuner.store.records.dispatchers.starts import STALE_AFTER_S, OpenDispatcher, process_of
+from tuner.store.records.dispatchers.silence import STALE_AFTER_S
+from tuner.store.records.dispatchers.starts import OpenDispatcher, process_of
 from tuner.store.schema.models import AttemptRow, DispatcherRow, HostRow
 
 
@@ -27,7 +28,7 @@ class StoredDispatcher:
     beat_at: datetime
     #: None where it works, or died.
     ended_at: datetime | None
-    #: Why it ended, for people; empty where it works, or died.
+    #: Why it ended, for users; empty where it works, or died.
     end_reason: str
     #: To be shown: where its process cannot be checked from here, two clocks are compared.
     is_alive: bool

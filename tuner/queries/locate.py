@@ -114,7 +114,7 @@ def _resolve(url: str, environ: Mapping[str, str]) -> str:
 
 @contextmanager
 def reading(place: Place) -> Iterator[tuple[Database, sa.Connection]]:
-    """Opens a database to be read as it stands at one instant, while others go on writing.
+    """Opens a database to be read as it is at one instant, while others continue writing.
 
     Raises:
         StoreError: If it is not there, cannot be read, or is of another schema.

@@ -1,4 +1,4 @@
-"""Notes and tags of people on trials and on a study."""
+"""Notes and tags of users on trials and on a study."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class RunningTrial:
     #: Of the last report.
     step: int | None
     values: Mapping[str, float]
-    #: False where whoever ran it is dead: it will be run again.
+    #: False where whichever dispatcher ran it is dead: it will be run again.
     is_alive: bool
     #: Whether a dispatcher has asked for it, and no device is free yet.
     is_waiting: bool = False

@@ -35,7 +35,7 @@ def read_schedule(
         now: The present.
 
     Raises:
-        ConfigError: If there is no such trial, or it is not known what it went on from.
+        ConfigError: If there is no such trial, or it is not known what it continued from.
         StoreError: If no trial has completed, and none is named.
     """
     trial = _trial(connection, study, number, now)
@@ -60,7 +60,7 @@ def read_origins(connection: sa.Connection, study_id: int) -> dict[int, Origin]:
 
 
 def read_why_replaced(connection: sa.Connection, trial_id: int) -> str:
-    """For people; empty where nothing takes the trial's place, or its attempts tell why."""
+    """For users; empty where nothing takes the trial's place, or its attempts tell why."""
     query = sa.select(SYSTEM_ATTRS.c.value_json).where(
         SYSTEM_ATTRS.c.trial_id == trial_id, SYSTEM_ATTRS.c.key == REPLACED_KEY
     )
@@ -104,8 +104,8 @@ def _phases(connection: sa.Connection, study: StoredStudy, number: int) -> Itera
             raise ConfigError(
                 f"Trial {line[-1]} of study {study.name!r} was to continue from trial "
                 f"{origin.parent} at step {origin.step}, and its program counted its steps from "
-                "the beginning: its earlier parameters are unknown. Let the program go "
-                "on from trial.load_checkpoint()."
+                "the beginning: its earlier parameters are unknown. Continue from "
+                "trial.load_checkpoint() in the program."
             )
         line.append(origin.parent)
     params = read_whole_params(connection, study.id, [ids[each] for each in line])

@@ -22,7 +22,7 @@ from tuner.queries.forecast import Forecast, forecast, trials_left
 from tuner.queries.idle import IdleNow, read_idle_now
 from tuner.queries.locate import StoredStudy
 from tuner.queries.results.confirmations import Confirmation, read_confirmation
-from tuner.queries.rung_trust import read_rung_trust
+from tuner.queries.results.rung_trust import read_rung_trust
 from tuner.queries.running import RunningTrial, read_running
 from tuner.queries.studies import StudySummary, read_studies
 from tuner.queries.study_state import Grid, Standing, judge

@@ -65,7 +65,7 @@ class Catalogue(Generic[T]):
     classes: Mapping[str, type[T]]
     #: Base class of all of them. Any, because mypy takes no abstract class for a `type[T]`.
     base: type[Any]
-    #: Other names that people know.
+    #: Other names that users know.
     aliases: Mapping[str, str] = field(default_factory=dict)
     #: Entry point group in which other packages register more of them; empty for none.
     group: str = ""

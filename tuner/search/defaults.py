@@ -31,7 +31,7 @@ _FIRST_OF_SEVERAL = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A sampler and a pruner, and for people why each."""
+    """A sampler and a pruner, and for users why each."""
 
     sampler: SamplerConfig
     sampler_reason: str
@@ -151,7 +151,7 @@ def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
 
 
 def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
-    """Where the study file names none; and for people why."""
+    """Where the study file names none; and for users why."""
     if n_objectives > 1:
         first = _FIRST_OF_SEVERAL
         asha = {"name": "asha", "mode": "promote", "min_resource": first}

@@ -193,7 +193,7 @@ class StudySearch:
         """A paused trial whose turn it is; None where there is none.
 
         Args:
-            is_last: Nothing else will happen: where nobody has earned to go on, and no trial of
+            is_last: Nothing else will happen: where nobody has earned to continue, and no trial of
                 the study has completed, the best of the highest rung does.
             is_closing: No new trial will start: where nobody has earned to go on, the best of the
                 highest rung does.
@@ -245,11 +245,11 @@ class StudySearch:
         self.scheduler.set_copies(copies)
 
     def is_copy(self, trial_id: int) -> bool:
-        """Whether a trial goes on from the checkpoint of another one."""
+        """Whether a trial continues from the checkpoint of another one."""
         return COPY_KEY in self._storage.get_trial(trial_id).system_attrs
 
     def resumes_from(self, trial_id: int, step: int | None) -> None:
-        """A trial goes on from an older state than its newest, or from none.
+        """A trial continues from an older state than its newest, or from none.
 
         Args:
             trial_id: Which.
@@ -387,7 +387,7 @@ class StudySearch:
         self._storage.set_trial_state_values(trial_id, TrialState.WAITING)
 
     def unsaved(self) -> list[str]:
-        """For people: trials that have ended and that the database does not know of as ended."""
+        """For users: trials that have ended and that the database does not know of as ended."""
         return [format_end(trial) for trial in self._storage.unwritten_ends()]
 
     # -- inside ------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def simulate_study(
 
 
 def _earlier(config: StudyConfig, curves: str) -> tuple[Transferred, list[str]]:
-    """What each simulation begins with of what `transfer` names, and what people should know.
+    """What each simulation begins with of what `transfer` names, and notes for users.
 
     Earlier studies that cannot be read are left out: the curves may be played elsewhere.
     """
@@ -118,7 +118,7 @@ def _show(
     n_steps, n_at_a_time = sum(run.n_reports for run in runs), min(n_processes, len(runs))
     speed = speed_of(runs) * n_at_a_time
     by = f" by {n_at_a_time} processes" if n_at_a_time > 1 else ""
-    console.print(f"{n_steps:,} steps played{by}, {speed:,.0f} a second beside the search")
+    console.print(f"{n_steps:,} steps played{by}, {speed:,.0f} a second, without the search")
     if picture is not None:
         write_picture(runs, objective, picture)
         console.print(f"picture: {picture}")

@@ -1,4 +1,4 @@
-"""Several pruners on the same curves, side by side: a table and a picture."""
+"""Several pruners on the same curves, in parallel: a table and a picture."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def recorded_lines(curves: RecordedCurves, runs: Sequence[Simulated]) -> list[st
     if n_cut_short:
         lines.append(
             f"{n_cut_short} of {n_trials} simulated trials ended where their recording does, as "
-            "pruned: they were pruned at the time. Whoever prunes less than that study did looks "
-            "cheaper here than it is; --whole plays completed trials alone, which looks better "
-            "than it is for all."
+            "pruned: they were pruned at the time. A pruner that prunes less than that study did "
+            "looks cheaper here than it is; --whole plays completed trials alone, where every "
+            "pruner looks better than it is."
         )
     return lines
 

@@ -1,7 +1,7 @@
 """A recorder whose records nobody will read: a simulation's database ends with it.
 
 Writing was most of what a simulated epoch cost. What the dispatcher asks its recorder it is told
-from memory, and nobody else works on the study.
+from memory, and no other process works on the study.
 """
 
 from __future__ import annotations

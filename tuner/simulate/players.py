@@ -65,7 +65,7 @@ class Players:
     """The launcher, the channel and the events of a dispatcher, all in memory.
 
     An attempt takes `restart_s` until its first step begins. A trial saves after each step, and a
-    later attempt of it goes on from there.
+    later attempt of it continues from there.
 
     Args:
         clock: Of the dispatcher.

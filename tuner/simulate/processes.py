@@ -1,4 +1,4 @@
-"""Plays simulated studies side by side, each on a processor of its own."""
+"""Plays simulated studies in parallel, each on a processor of its own."""
 
 from __future__ import annotations
 

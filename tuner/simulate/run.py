@@ -42,7 +42,7 @@ from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, host_facts, package_versions
 
-#: On the virtual clock; nobody waits for these records, and nothing of them is lost.
+#: On the virtual clock; no trial waits for these records, and nothing of them is lost.
 _COMMIT_EVERY_S = float("inf")
 
 

@@ -73,7 +73,7 @@ def deleted_text(extent: Extent, files: FilesExtent | None, place: Place) -> str
 
 
 def _files_stay(extent: Extent, place: Place) -> str:
-    where = f"{FOLDER_NAME}/ beside its study file"
+    where = f"{FOLDER_NAME}/ next to its study file"
     if place.config is not None:
         where = str(StudyFiles(folder=place.config.home, study=extent.study.name).root)
     return (

@@ -18,7 +18,7 @@ from tuner.queries.checkpoints import read_checkpoints
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
 from tuner.queries.idle import read_idle_now
 from tuner.queries.locate import StoredStudy
-from tuner.queries.rung_trust import read_witness_step
+from tuner.queries.results.rung_trust import read_witness_step
 from tuner.queries.schedules import read_members, read_origins, read_why_replaced
 from tuner.queries.trials.attempts import StoredAttempt, read_attempts
 from tuner.queries.trials.params import read_first_rung, read_fixed, read_whole_params
@@ -262,7 +262,7 @@ def _end(attempt: StoredAttempt, *, is_final: bool) -> str:
         return {
             AttemptState.LEASED: "has its devices, and starts",
             AttemptState.RUNNING: "runs",
-            AttemptState.STOPPING: "was told to end",
+            AttemptState.STOPPING: "is stopping",
         }.get(attempt.state, "has ended; its devices are awaited")
     words = wording.outcome_text(attempt.outcome)
     if attempt.outcome in (Outcome.CANCELLED, Outcome.LOST) and not is_final:

@@ -108,7 +108,7 @@ class Sync:
         """Writes what is new.
 
         Raises:
-            TrackerFailed: If the tracker raised an error. The next round begins anew with it.
+            TrackerFailed: If the tracker raised an error. The next round begins again with it.
             SQLAlchemyError: If the database cannot be read.
         """
         try:

@@ -185,7 +185,7 @@ class _Reader:
         part = self._rest() or "nothing more"
         problem = (
             f"can't be read at {part!r}. A condition is COLUMN SIGN VALUE, such as lr < 0.01, or "
-            "COLUMN in (VALUE, VALUE); between conditions stands `and` or `or`."
+            "COLUMN in (VALUE, VALUE); conditions are joined by `and` or `or`."
         )
         raise ConfigError(problem, key=_KEY)
 

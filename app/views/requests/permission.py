@@ -61,9 +61,8 @@ def door() -> None:
     keeper = _doorkeeper()
     if not keeper.has_token and not keeper.has_users:
         st.info(
-            "This dashboard only shows. Started with `--token-file FILE`, or with "
-            "TUNER_DASHBOARD_TOKEN in its environment, it also lets those who know the token "
-            "pause, stop, retry and enqueue."
+            "This dashboard is read-only. To pause, stop, retry and enqueue here, start it with "
+            "`--token-file FILE` or with TUNER_DASHBOARD_TOKEN in its environment."
         )
         return
     if keeper.has_users:
@@ -84,7 +83,7 @@ def _login() -> None:
         if problem := st.session_state.pop(_PROBLEM_KEY, None):
             st.error(f"Login does not work: {problem}")
         return
-    st.warning(f"{email} is not among those who may ask for something.")
+    st.warning(f"{email} has no permission to control studies.")
     st.button("Log out", on_click=st.logout)
 
 
@@ -99,7 +98,7 @@ def _log_in() -> None:
 
 def _unlock() -> None:
     if _doorkeeper().admits(str(st.session_state.get(_TOKEN_KEY, "")), _client()):
-        name = str(st.session_state.get(_NAME_KEY, "")).strip()[:_MAX_NAME] or "somebody"
+        name = str(st.session_state.get(_NAME_KEY, "")).strip()[:_MAX_NAME] or "unknown"
         # The name is unverified: there was no login.
         who = f"says to be {name} (dashboard)@{socket.gethostname()}"
         st.session_state[_WHO_KEY] = who

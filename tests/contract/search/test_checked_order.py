@@ -11,8 +11,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tests.contract.search.halving_study import N_STEPS, MakePruner, Player, quality_of, searches
 from tests.databases import new_database
+from tuner.messages import Action
 from tuner.queries.locate import StoredStudy
-from tuner.queries.rung_trust import read_rung_trust, read_witness_step
+from tuner.queries.results.rung_trust import read_rung_trust, read_witness_step
 from tuner.queries.status import read_status
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.rungs.order_watch import WITNESS_KEY
@@ -153,3 +154,29 @@ def test_status_and_why_say_it(url: str) -> None:
     database.close()
     assert f"early stopping: {trust_text(trust_in(url))}" in status
     assert "weak at step 1, and trained on to check whether the order of trials there" in why
+
+
+@pytest.mark.parametrize(("is_lost", "then"), [(False, Action.CONTINUE), (True, Action.PRUNE)])
+def test_a_witness_that_fails_makes_room_for_another_one(
+    is_lost: bool, then: Action, url: str
+) -> None:
+    """A witness that was lost is run again and stays the only one."""
+    with searches(url, checked("stop")) as (search,):
+
+        def report(value: float) -> tuple[int, Action]:
+            trial = search.ask()
+            assert trial is not None
+            decision = search.report(trial.trial_id, 1, {"accuracy": value})
+            return trial.trial_id, decision.action
+
+        assert report(0.9)[1] is Action.CONTINUE, "the best passes"
+        witness, action = report(0.5)
+        assert action is Action.CONTINUE
+        others = [report(0.5 - 0.01 * number)[1] for number in range(1, 10)]
+        assert set(others) == {Action.PRUNE}, "one witness at a time"
+        (search.put_back if is_lost else search.fail)(witness)
+        if is_lost:
+            again = search.ask()
+            assert again is not None
+            assert again.trial_id == witness
+        assert report(0.1)[1] is then

@@ -135,3 +135,41 @@ def test_the_longest_completed_trial_says_how_many_steps_there_are(tmp_path: Pat
         # Nobody waits at the last step.
         assert reported(search, 0.0, step=6)[0] is Action.CONTINUE
         assert reported(search, 0.0, step=5)[0] is Action.PAUSE
+
+
+def test_a_trial_that_others_have_taken_further_waits_at_its_new_rung(tmp_path: Path) -> None:
+    """A dispatcher that still has it at the rung below takes it, and puts it back."""
+    with searches(new_database(tmp_path), AshaPruner, n=2) as (ours, theirs):
+        for value in (0.9, 0.5, 0.4):
+            paused(theirs, value)
+        flush(theirs)
+        ours.sync()
+        resumed = theirs.resume()
+        assert resumed is not None
+        assert resumed.number == 0
+        decision = theirs.report(resumed.trial_id, 3, {"accuracy": 0.9})
+        assert decision.action is Action.PAUSE
+        theirs.pause(resumed.trial_id)
+        flush(theirs)
+        assert ours.resume() is None, "it is alone at its new rung"
+        assert ours.scheduler.paused == {0, 1, 2}
+        flush(ours)
+        theirs.sync()
+        assert theirs.scheduler.paused == {0, 1, 2}
+
+
+def test_a_trial_that_others_were_quicker_to_resume_is_left_to_them(tmp_path: Path) -> None:
+    with searches(new_database(tmp_path), AshaPruner, n=2) as (ours, theirs):
+        for value in (0.9, 0.5, 0.4):
+            paused(theirs, value)
+        flush(theirs)
+        ours.sync()
+        resumed = theirs.resume()
+        flush(theirs)
+        assert resumed is not None
+        assert ours.resume() is None
+        assert ours.scheduler.paused == {1, 2}
+
+
+def flush(search: StudySearch) -> None:
+    search.study._storage.flush()  # type: ignore[attr-defined]

@@ -243,7 +243,7 @@ def test_copy_continues_with_a_changed_space(done: StudyFolder) -> None:
 
 
 def test_delete_asks_and_takes_all(done: StudyFolder) -> None:
-    refused(done.tuner("delete"), r"6 trials, 6 attempts\?\nNobody is here .* --yes")
+    refused(done.tuner("delete"), r"6 trials, 6 attempts\?\nThere is no terminal .* --yes")
     refused(done.tuner("delete", "small.db", "--yes"), "Name the study to delete: --study NAME")
     words = ["-c", "from tuner.cli.main import main; main()", "delete", "--files"]
     code, drawn = answer(done, words, "n\n")

@@ -78,7 +78,7 @@ def test_who_has_logged_in_and_is_not_known_only_looks(
     address: str, study_folder: StudyFolder, page: Page
 ) -> None:
     log_in(page, address, "bob@example.org")
-    page.get_by_text("bob@example.org is not among those who may ask for something.").wait_for()
+    page.get_by_text("bob@example.org has no permission to control studies.").wait_for()
     assert page.get_by_role("button", name="Pause study").count() == 0
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Studies", exact=True).wait_for()

@@ -220,7 +220,7 @@ def test_what_cannot_be_served(home: StudyFolder, place: Path) -> None:
         Path(f"{place}/mine").mkdir(mode=0o700)
         refused = home.tuner("db", "serve", f"--folder={place}/mine/db", f"--port={free_port()}")
         assert refused.code == 2
-        assert "runs as the user 'postgres', who must be able to enter" in refused.err
+        assert "runs as the user 'postgres', which must be able to enter" in refused.err
 
 
 def test_backup_of_sqlite_is_a_database(home: StudyFolder) -> None:

@@ -50,4 +50,4 @@ def test_arguments_without_dashes_are_refused_with_the_line_to_type(
     refused = study_folder.tune("extra")
     assert refused.code == EXIT_BAD_INPUT
     plain = " ".join(refused.err.replace("│", " ").split())
-    assert "arguments for its program stand after --" in plain
+    assert "arguments for its program come after --" in plain

@@ -67,7 +67,7 @@ def test_a_dashboard_without_a_token_only_shows(url: str, monkeypatch: pytest.Mo
     permission._doorkeeper.cache_clear()
     test = opened("control")
     assert list(test.button) == []
-    assert "only shows" in test.info[0].value
+    assert "read-only" in test.info[0].value
 
 
 def test_a_wrong_token_is_refused(url: str) -> None:

@@ -123,4 +123,4 @@ def test_best() -> None:
 
 
 def test_control() -> None:
-    assert "only shows" in shown("control").info[0].value
+    assert "read-only" in shown("control").info[0].value

@@ -271,7 +271,7 @@ def test_line_has_an_end(make) -> None:
     wait = "while [ ! -e go ]; do sleep 0.02; done; cat >> told.jsonl"
     world = make(commands={Hook.FAILURE: ("sh", "-c", wait)})
     world.happens(*(ended(number, Outcome.FAILED) for number in range(110)))
-    assert world.said[0].startswith("on_failure could not be told of more: 100 programs wait.")
+    assert world.said[0].startswith("on_failure was not started: 100 programs wait already.")
     world.finish(lambda _: True)
     assert world.said[-1] == "Programs of hooks that were not started: 108."
 

@@ -24,7 +24,8 @@ from tuner.host.clock import Instant, SystemClock
 from tuner.store.connection.database import Database, open_database
 from tuner.store.optuna_tables.reads import read_trials
 from tuner.store.records.dispatchers.ownership import NoTrialLeft, TakenOver
-from tuner.store.records.dispatchers.starts import STALE_AFTER_S, StartRecord
+from tuner.store.records.dispatchers.silence import STALE_AFTER_S
+from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.recorder import Recorder
 

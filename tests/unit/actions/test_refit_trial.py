@@ -56,7 +56,7 @@ def test_trial_fits(
         (
             {"optimizer": OPTIMIZER, "momentum": MOMENTUM},
             {"optimizer": "adamw", "momentum": 0.5},
-            "momentum does not exist any more beside the other values",
+            "momentum no longer exists with the other values",
         ),
         (
             {"optimizer": OPTIMIZER, "momentum": MOMENTUM},

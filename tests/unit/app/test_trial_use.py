@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.app.columns import NAN, device, lease, leases
-from tuner.app.charts.trial_use import trial_use_figure
+from tuner.app.charts.devices.trial_use import trial_use_figure
 from tuner.app.data.devices.leases import HostDevice
 from tuner.app.data.devices.trial_use import DeviceUse, TrialUse, held_by
 

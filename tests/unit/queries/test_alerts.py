@@ -44,7 +44,7 @@ def kinds(about: StudySummary, standing: Standing, *devices: IdleNow) -> list[Al
 def test_a_silent_study_stands_still() -> None:
     (alert,) = find_alerts(study(), Standing.SILENT, "node1 (pid 7) hangs", (), NOW)
     assert alert.kind is AlertKind.STANDSTILL
-    assert alert.text == "the study stands still: node1 (pid 7) hangs"
+    assert alert.text == "the study makes no progress: node1 (pid 7) hangs"
     assert kinds(study(), Standing.RUNNING) == []
 
 

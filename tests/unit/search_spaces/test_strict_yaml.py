@@ -88,8 +88,10 @@ BOMB = "a0: &a0 [x, x]\n" + "".join(
     ("text", "sentence"),
     [
         pytest.param(BOMB, "aliases (*) make ", id="billion-laughs"),
-        pytest.param("a: &a [*a]", "an alias (*) stands inside of what it names.", id="endless"),
-        pytest.param("a: &a {b: *a}", "an alias (*) stands inside", id="endless-mapping"),
+        pytest.param(
+            "a: &a [*a]", "an alias (*) is inside of the value that it names.", id="endless"
+        ),
+        pytest.param("a: &a {b: *a}", "an alias (*) is inside", id="endless-mapping"),
         pytest.param("a: " + "[" * 20_000, "more than 50 deep in each other.", id="deep"),
         pytest.param("a: " + "[" * 60 + "]" * 60, "more than 50 deep", id="deep-and-closed"),
         pytest.param("- " * 9_000 + "x", "more than 50 deep", id="deep-block"),

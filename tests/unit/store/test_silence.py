@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
-from tuner.store.records.dispatchers.silence import watch_silent
-from tuner.store.records.dispatchers.starts import STALE_AFTER_S, OpenDispatcher, Sign
+from tuner.store.records.dispatchers.silence import STALE_AFTER_S, watch_silent
+from tuner.store.records.dispatchers.starts import OpenDispatcher, Sign
 from tuner.store.records.provenance import HostFacts
 
 AT = datetime(2026, 3, 1, 12)

@@ -55,7 +55,7 @@ def test_metric_whose_name_no_database_holds_is_left_out_and_told_once(
             r"loss (?P<accuracy>[\d.]+)",
             ["loss 1.67e-06", "loss 1.5e-06"],
             RemarkTopic.CUT_NUMBER,
-            "takes '1.67' as accuracy, but the output goes on: '1.67e-06'",
+            "takes '1.67' as accuracy, but the output continues: '1.67e-06'",
         ),
         (
             None,

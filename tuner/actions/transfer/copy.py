@@ -189,7 +189,7 @@ def _changes(chosen: _Chosen, *, is_refitted: bool, is_described: bool) -> dict[
 
     Args:
         chosen: The trials that go.
-        is_refitted: Whether parameters are written anew.
+        is_refitted: Whether parameters are written again.
         is_described: Whether the attributes that describe the study are.
     """
     numbers = {trial_id: number for number, trial_id in enumerate(chosen.params)}

@@ -53,7 +53,7 @@ def check_tables(connection: sa.Connection, shown: str) -> None:
     """
     Args:
         connection: To a database from which a study shall be imported.
-        shown: Its name for people.
+        shown: Its name for users.
 
     Raises:
         StoreError: If it lacks tables in which Optuna keeps studies.
@@ -74,7 +74,7 @@ def check_is_whole(connection: sa.Connection, study_id: int, name: str, shown: s
         connection: To a database that has all of Optuna's tables.
         study_id: The study that shall be imported.
         name: Of that study.
-        shown: The name of the database for people.
+        shown: The name of the database for users.
 
     Raises:
         StoreError: If the study lacks something without which it cannot be read. It names each

@@ -52,6 +52,6 @@ def _check_place(name: str, value: ParamValue, space: SearchSpace) -> None:
         except Misfit as error:
             raise LeftOut(f"{name} is always {format_value(constant)} now") from error
     elif name in space.names:
-        raise LeftOut(f"{name} does not exist any more beside the other values")
+        raise LeftOut(f"{name} no longer exists with the other values")
     else:
         raise LeftOut(f"{name} is gone from the space")

@@ -16,7 +16,7 @@ from tuner.actions.commands import whoever_asks
 from tuner.allocation import Allocation, AllocationState
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.allocations.lent import engine_config
-from tuner.compose.program_text import check_text
+from tuner.compose.programs.program_text import check_text
 from tuner.compose.study_plan import check_study
 from tuner.compose.workplace import make_study
 from tuner.config import StudyConfig

@@ -1,4 +1,4 @@
-"""Durations as people write them: `30m`, `1h30m`, `90s`, `2d`, or a plain number of seconds."""
+"""Durations as users write them: `30m`, `1h30m`, `90s`, `2d`, or a plain number of seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes of memory and disks as people write them: `40GiB`, `512 MB`, or a plain number of bytes."""
+"""Sizes of memory and disks as users write them: `40GiB`, `512 MB`, or a plain number of bytes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def propose_from_configuration(
         program: The script from the study file's folder; None if it is not known.
 
     Raises:
-        ConfigError: If the configuration has no number that people tune.
+        ConfigError: If the configuration has no number that users tune.
     """
     options = list(_options(document, ""))
     space = {

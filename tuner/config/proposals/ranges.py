@@ -42,7 +42,7 @@ class Option:
 def propose_range(option: Option) -> object:
     """A parameter of a search space around a default; None for an option that is not searched.
 
-    Numbers are searched if their name is one that people tune, and everything with choices is.
+    Numbers are searched if their name is one that users tune, and everything with choices is.
     """
     if option.choices:
         scalars = [each for each in option.choices if isinstance(each, str | int | float | bool)]

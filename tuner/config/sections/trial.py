@@ -51,7 +51,7 @@ class MetricsConfig(Model):
 
     pattern: Annotated[str, AfterValidator(rules.check_pattern)] = Field(
         description="Regular expression (Python) that is searched for in each line of the output. "
-        "`{name}` stands for a number; the names are the objectives and, optionally, `step`.",
+        "`{name}` matches a number; the names are the objectives and, optionally, `step`.",
         examples=["step {step} accuracy {accuracy}"],
     )
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import pynvml
 
-from tuner.devices.allocation.islands import nearest_cores, number_islands, numbers_in_mask
+from tuner.devices.nvidia.islands import nearest_cores, number_islands, numbers_in_mask
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 

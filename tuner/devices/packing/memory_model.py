@@ -105,7 +105,7 @@ class MemoryModel:
         return self._fit is not None and seen.peak_bytes <= self._fit.upper_bytes(seen.point)
 
     def _renew(self) -> None:
-        """Fits anew where enough is new, or one observation was above its estimate."""
+        """Fits again where enough is new, or one observation was above its estimate."""
         if self._n_new <= len(self._seen) * _REFIT_SHARE:
             return
         self._n_new = 0

@@ -44,7 +44,7 @@ Sessions = Mapping[DeviceId, Collection[int]]
 
 
 class Telemetry(Protocol):
-    """Reads devices again and again. Used by one thread, which nobody waits for."""
+    """Reads devices again and again. Used by one thread, which nothing waits for."""
 
     def read(self, sessions: Sessions, now_s: float) -> Mapping[DeviceId, DeviceReading]:
         """All devices now; one that cannot be read is left out.

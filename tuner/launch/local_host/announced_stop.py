@@ -1,4 +1,4 @@
-"""Tells apart the SIGTERM of a dispatcher and that of somebody else, such as a batch system.
+"""Tells apart the SIGTERM of a dispatcher and that of another program, such as a batch system.
 
 A batch system's SIGTERM reaches every process of a job, and a worker takes it as "stop at your next
 step". The dispatcher sends SIGTERM when the time for that is over. A signal carries no such word,

@@ -20,7 +20,7 @@ def ends_in_time(process: subprocess.Popen[bytes], *, what: str, within_s: float
         within_s: How long to wait.
 
     Returns:
-        Whether it has ended; if not, that is logged and nobody waits for it any more.
+        Whether it has ended; if not, that is logged and no trial waits for it any more.
     """
     try:
         process.wait(within_s)

@@ -31,7 +31,7 @@ class ProgramCheck:
     problem: str = ""
     #: Importing it ahead of the fork has initialised CUDA or started a runtime's threads.
     is_unsafe_to_preload: bool = False
-    #: What people should know of the modules; the program works.
+    #: Notes for users of the modules; the program works.
     remarks: tuple[str, ...] = ()
 
 

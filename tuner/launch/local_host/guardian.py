@@ -58,7 +58,7 @@ class Guardian:
         self._tell(f"-{group}\n")
 
     def look(self) -> bool:
-        """Starts its process anew should somebody have ended it; says whether that was so."""
+        """Starts its process again should somebody have ended it; says whether that was so."""
         if self._process.poll() is None:
             return False
         with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ class Guardian:
         try:
             self._process.wait(self._grace_s + _CLOSE_S)
         except subprocess.TimeoutExpired:
-            # Stopped, or in uninterruptible sleep: it ends what is left once it goes on. Nothing
+            # Stopped, or in uninterruptible sleep: it ends what is left once it continues. Nothing
             # is left to be ended where the launcher closes in order.
             self._process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):

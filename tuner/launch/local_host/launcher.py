@@ -133,7 +133,7 @@ class LocalLauncher:
             parameters: Names of the search space, for the messages.
 
         Returns:
-            What people should know of the program, which works.
+            Notes for users of the program, which works.
 
         Raises:
             LaunchError: If a function cannot be imported or called with a trial; the message is

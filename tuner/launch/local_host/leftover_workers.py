@@ -37,7 +37,7 @@ _held: list[int] = []
 
 def hold(file: Path) -> None:
     """Locks a dispatcher's file for this process and all that are forked from it."""
-    # Where the file system has no locks nobody waits.
+    # Where the file system has no locks no trial waits.
     with contextlib.suppress(OSError):
         lock = os.open(file, os.O_RDWR | os.O_NOFOLLOW)
         for _ in range(_N_LOCK_TRIES):
@@ -68,7 +68,7 @@ class Remains:
 
     Args:
         folder: Where they are; made when this process adds its own.
-        say: Tells people.
+        say: Shows users.
         now_s: Monotonic clock.
     """
 

@@ -61,7 +61,7 @@ def hold(path: str | Path, *, is_alone: bool = False) -> int | None:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         # The guardian has cleared away behind a dispatcher that died before it told of this group.
-        print(f"{path} is gone, and so is whoever made it: this process ends.", file=sys.stderr)
+        print(f"{path} is gone, and so is its dispatcher: this process ends.", file=sys.stderr)
         _end(is_alone=is_alone)
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid() if is_alone else -os.getpgrp())

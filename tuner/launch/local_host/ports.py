@@ -14,7 +14,7 @@ class Ports:
     """Finds free ports, none twice within a while.
 
     Nobody holds a port between here and the program that binds it. One that was taken in that
-    moment makes the program fail with "Address already in use", and its attempt is started anew.
+    moment makes the program fail with "Address already in use", and its attempt is started again.
     """
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
 #: Where every forked process looks for modules; empty outside of a fork server.
 import_path: list[str] = []
-#: What people should know of the user's modules.
+#: Notes for users of the user's modules.
 remarks: list[str] = []
 #: How the user's modules want processes to be started; None for Python's default.
 start_method: str | None = None

@@ -1,4 +1,4 @@
-"""The best configurations of a study, for people, for scripts and for Python.
+"""The best configurations of a study, for users, for scripts and for Python.
 
 python -m tuner.best study.yaml --top 5 --format args
 tuner.load_best("sqlite:///digits.db").params

@@ -87,7 +87,7 @@ def insert_runs(
     """Lets runs wait until each leader has as many as it shall have, by whomever they were added.
 
     Args:
-        connection: In a transaction, before whose end nobody else adds any.
+        connection: In a transaction, before whose end no other process adds any.
         study_id: Of the study that holds the runs.
         leaders: The best first.
         n_runs: Of each.

@@ -38,7 +38,7 @@ class StoredAttempt:
     detail: str
     dispatcher_id: int
     host: str
-    #: How people call them, such as `GPU 0`.
+    #: How users call them, such as `GPU 0`.
     devices: tuple[str, ...]
     pid: int | None
     seed: int
@@ -91,7 +91,7 @@ def _read_devices(connection: sa.Connection, attempts: sa.Subquery) -> dict[int,
 
 
 def label_of(row: sa.Row[Any]) -> str:
-    """The name of a device for people, of a row with its device, kind, name and number."""
+    """The name of a device for users, of a row with its device, kind, name and number."""
     device = Device(id=DeviceId(row.device), kind=row.kind, name=row.name, index=row.number)
     return device.label
 

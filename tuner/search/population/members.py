@@ -12,7 +12,7 @@ from tuner.store.optuna_tables.pauses import PAUSED_KEY, is_paused
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY, Origin, Replacement
 
-#: Those that were given up are of the population no more.
+#: Those that were ended early are of the population no more.
 _JUDGED = (TrialState.RUNNING, TrialState.WAITING, TrialState.COMPLETE)
 
 
@@ -109,7 +109,7 @@ class Members:
         return None if at is None else self._mark(trial, at)
 
     def marks(self, at: int) -> list[Mark]:
-        """Of all that have come to an interval and were not given up."""
+        """Of all that have come to an interval and were not ended early."""
         trials = self._storage.get_all_trials(self._study_id, deepcopy=False, states=_JUDGED)
         found = (self._mark(each, at) for each in trials if is_member(each))
         return [mark for mark in found if mark is not None]

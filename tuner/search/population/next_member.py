@@ -1,7 +1,7 @@
 """Who begins next in a population: a member to be drawn, or what takes the place of another.
 
 What replaces a member is a trial of its own, because the parameters of a trial of Optuna never
-change. Its parameters are those of an enqueued trial, and a copy goes on from its parent's
+change. Its parameters are those of an enqueued trial, and a copy continues from its parent's
 checkpoint.
 """
 
@@ -85,7 +85,7 @@ class Succession:
         """Before an attempt of a copy: its checkpoint gets into its place.
 
         Returns:
-            What people should know; empty where it is there, or the trial is no copy.
+            Notes for users; empty where it is there, or the trial is no copy.
         """
         origin = Origin.of(trial.system_attrs)
         if origin is None or not origin.step or self.copies is None:
@@ -111,7 +111,7 @@ class Succession:
         return True
 
     def resumes_from(self, trial: FrozenTrial, step: int) -> None:
-        """A trial goes on from this step; where it is a copy, that may be before its parent's."""
+        """A trial continues from this step; where it is a copy, that may be before its parent's."""
         origin = Origin.of(trial.system_attrs)
         if origin is not None and step < origin.step:
             self._note(trial, replace(origin, step=step))

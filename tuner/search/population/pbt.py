@@ -15,14 +15,14 @@ class PbtPruner(BasePruner):
 
     Each `interval` steps a member of the population is compared with what the others had when they
     were compared last. One of the weakest ends there, and a copy takes its place: a new trial that
-    goes on from the checkpoint of one of the strongest, with its parameters changed a little. By
+    continues from the checkpoint of one of the strongest, with its parameters changed a little. By
     itself (in Optuna, where nobody copies) it prunes nothing.
 
     Args:
-        population: How many members train side by side.
+        population: How many members train in parallel.
         interval: Steps from one comparison to the next; a copy trains as many before its first.
         quantile: Which part of the population is weak, and which is strong, up to a half.
-        resample: How probable it is that a parameter of a copy is drawn anew, 0 to 1.
+        resample: How probable it is that a parameter of a copy is drawn again, 0 to 1.
         factor: Else a number is multiplied with it or divided by it, either as probably.
         keep: Names of parameters that a copy has as its parent has them: those that shape the
             network, say.

@@ -23,7 +23,7 @@ class Exploration:
     """Changes parameters a little (Jaderberg et al., arXiv:1711.09846, "perturb" and "resample").
 
     Args:
-        resample: How probable it is that a parameter is drawn anew.
+        resample: How probable it is that a parameter is drawn again.
         factor: Else a number is multiplied with it or divided by it.
         keep: Names of parameters that are not changed.
     """
@@ -104,7 +104,7 @@ def perturbed(
     """A value beside another one.
 
     A number is multiplied and stays within its range; one on a grid goes to the next point at
-    least. Of numbers to choose from it is a neighbour; any other choice is drawn anew.
+    least. Of numbers to choose from it is a neighbour; any other choice is drawn again.
 
     Args:
         distribution: Of the parameter.

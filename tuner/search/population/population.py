@@ -1,6 +1,6 @@
-"""A population: which member is given up, and what replaces it.
+"""A population: which member is ended early, and what replaces it.
 
-A member that is given up ends as a pruned trial; what replaces it is a trial of its own (see
+A member that is ended early ends as a pruned trial; what replaces it is a trial of its own (see
 `next_member`). A member that fails for good is replaced too, so that the population ends with as
 many members as it began with. Where there are fewer devices than members they take turns
 (`turn_taking`).
@@ -74,7 +74,7 @@ class Population(Scheduler):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nobody waits, and nobody can begin."""
+        """Whether no trial waits, and nobody can begin."""
         waiting = self._storage.count_trials(self._study_id)[TrialState.WAITING]
         return not waiting and not self.succession.has_next
 
@@ -111,7 +111,7 @@ class Population(Scheduler):
         return self.succession.counts_anew(self._storage.get_trial(trial_id), step)
 
     def take_notes(self) -> list[str]:
-        """What people should know since the last call."""
+        """Notes for users since the last call."""
         return self._replacing.take_notes()
 
     # -- judging -----------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Population(Scheduler):
     # -- ends --------------------------------------------------------------------------------
 
     def end(self, trial_id: int, ending: Ending) -> None:
-        """Stores what replaces a member that was given up, or that fails for good."""
+        """Stores what replaces a member that was ended early, or that fails for good."""
         trial = self._storage.get_trial(trial_id)
         self._close_doom(trial, is_pruned=ending is Ending.PRUNED)
         if ending is Ending.FAILED:
@@ -224,7 +224,7 @@ class Population(Scheduler):
         """Takes the member whose turn it is, for this dispatcher; gives its id.
 
         Args:
-            is_last: Nobody else can begin. Else those go first that are still further behind.
+            is_last: No other trial can begin. Else those go first that are still further behind.
         """
         return self._turns.resume(is_last=is_last)
 

@@ -1,6 +1,6 @@
 """How the members of a population stand to each other, from what they have reported. No I/O.
 
-Nobody waits for anybody: a member is compared at its latest interval with those that have come
+No trial waits for anybody: a member is compared at its latest interval with those that have come
 there by then, with what each of them reported there. As more come the same member is looked at
 again, so that who comes first is not spared.
 """

@@ -56,7 +56,7 @@ class Replacer:
         self.copies: StateCopies | None = None
         #: Steps of a whole trial; nothing is left to train from a checkpoint at its end.
         self.length: int | None = None
-        #: For people.
+        #: For users.
         self._notes: list[str] = []
         self._has_told_of_states = False
 
@@ -65,7 +65,7 @@ class Replacer:
         Args:
             weak: The member that is to be replaced.
             strong: Whose copies may replace it.
-            told: For people: how weak it is.
+            told: For users: how weak it is.
 
         Returns:
             None where none of the strong has a checkpoint here that a copy can begin from.
@@ -104,11 +104,11 @@ class Replacer:
         return replace(copy, why=f"it failed for good: {told}")
 
     def tell(self, note: str) -> None:
-        """Notes what people should know."""
+        """Notes for users."""
         self._notes.append(note)
 
     def take_notes(self) -> list[str]:
-        """What people should know since the last call."""
+        """Notes for users since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -121,7 +121,7 @@ class Replacer:
         )
 
     def _copy(self, number: int, step: int, lot: random.Random) -> tuple[Replacement, str]:
-        """Of a trial, with its parameters explored, and for people how they differ."""
+        """Of a trial, with its parameters explored, and for users how they differ."""
         storage = self._storage
         trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         parent = storage.get_trial(trial_id)
@@ -156,8 +156,8 @@ class Replacer:
         if not self._has_told_of_states:
             self._has_told_of_states = True
             self.tell(
-                f"Trial {number}, {told}, and it goes on: none of the strongest has a checkpoint "
-                "here that a copy could begin from. pbt needs trial.save_checkpoint(state, step) "
+                f"Trial {number}, {told}, was not replaced: no top trial has a checkpoint on this "
+                "host. pbt needs trial.save_checkpoint(state, step) "
                 "before trial.should_prune(), trial.load_checkpoint() at the start, and one folder "
                 "for all machines of a study."
             )

@@ -62,7 +62,7 @@ class Turns:
         """Takes the member that is furthest behind, for this dispatcher; gives its id.
 
         Args:
-            is_last: Nobody else can begin. Else those go first that are still further behind.
+            is_last: No other trial can begin. Else those go first that are still further behind.
         """
         paused = self._members.paused
         while paused:

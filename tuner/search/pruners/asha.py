@@ -22,7 +22,7 @@ class AshaPruner(SuccessiveHalvingPruner):
     Args:
         min_resource: Steps until the first rung, from 1. `"auto"` is 1, and with `mode="stop"` a
             hundredth of the steps of the first trial that completes, as in Optuna.
-        reduction_factor: One in so many goes on from a rung.
+        reduction_factor: One in so many continues from a rung.
         min_early_stopping_rate: The first rung is left out so many times.
         bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
         mode: `promote` or `stop`.

@@ -18,7 +18,7 @@ from tuner.store.optuna_compat import storage_of, trial_id_of
 class FreezeThawPruner(BasePruner):
     """Trains in slices, whoever is worth most for its time (Swersky et al., arXiv:1406.3896).
 
-    After each slice a trial goes on where a Gaussian process over configuration and step expects
+    After each slice a trial continues where a Gaussian process over configuration and step expects
     it to better the best value by more a second than any trial that waits and than a new one (see
     `tuner.search.rungs.freeze_thaw_table`); else it pauses, its checkpoint kept, and whoever is
     worth most gets its device. Trials that cannot pause (under Optuna alone, or without

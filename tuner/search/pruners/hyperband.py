@@ -1,4 +1,4 @@
-"""Hyperband by name in a study file: several ASHAs side by side, which begin at other steps."""
+"""Hyperband by name in a study file: several ASHAs in parallel, which begin at other steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AsyncHyperbandPruner(BasePruner):
         max_resource: Steps of a whole trial. With `"auto"` that is known once one has completed:
             the very first trial runs to its end, and the others are in the first bracket until
             then.
-        reduction_factor: One in so many goes on from a rung.
+        reduction_factor: One in so many continues from a rung.
         bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
         mode: `promote` or `stop`, as in `AshaPruner`.
         seed: Of the draw of brackets; the study's own where the file gives none.

@@ -25,7 +25,7 @@ _SAME = (MedianPruner, PercentilePruner)
 
 def quicker(pruner: BasePruner) -> BasePruner:
     """A pruner that decides as this one does, and sooner where there is a way."""
-    # Not a subclass of somebody else's, which may decide otherwise.
+    # Not a subclass of another package's, which may decide otherwise.
     if isinstance(pruner, PercentilePruner) and type(pruner) in _SAME:
         return RankedPruner(pruner)
     return pruner
@@ -82,7 +82,7 @@ class RankedPruner(BasePruner):
 
     @property
     def percentile_name(self) -> str:
-        """For people: `median`, or `percentile 25`."""
+        """For users: `median`, or `percentile 25`."""
         percentile = self._settings.percentile
         return "median" if percentile == 50.0 else f"percentile {percentile:g}"
 

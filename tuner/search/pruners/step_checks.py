@@ -12,7 +12,7 @@ from tuner.store.optuna_tables.storage import BufferedStorage
 
 
 class StepCounts:
-    """Knows which trials were resumed, and notices those whose programs count anew.
+    """Knows which trials were resumed, and notices those whose programs restart their step count.
 
     Args:
         storage: Holds the curves.
@@ -30,7 +30,7 @@ class StepCounts:
         self._has_told_of_rungs = False
 
     def resumed(self, trial_id: int) -> None:
-        """A trial that was paused goes on from its state."""
+        """A trial that was paused continues from its state."""
         self._resumed.add(trial_id)
 
     def starts_over(self, trial_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Rungs in brackets, each with trials of its own that are compared with nobody else's. No I/O.
+"""Rungs in brackets, each with trials of its own that are compared with no others. No I/O.
 
 ASHA has one bracket. Hyperband has several, which begin at later and later steps, so that one that
 starts slowly is not lost in all of them (Li et al., JMLR 18, 2018, arXiv:1603.06560).
@@ -33,7 +33,7 @@ class Brackets:
 
     @property
     def length(self) -> int | None:
-        """The last step of a whole trial, once that is known: nobody waits there."""
+        """The last step of a whole trial, once that is known: no trial waits there."""
         return self._length
 
     @length.setter
@@ -74,7 +74,7 @@ class Brackets:
 
     def pause(self, number: int) -> None:
         """The trial waits at its highest rung, where it has come to one."""
-        self.unpause(number)  # Others may have let it go on, from where it waited before.
+        self.unpause(number)  # Others may have let it continue, from where it waited before.
         table = self.table_of(number)
         if table is not None and table.rung_of(number) >= 0:
             table.pause(number)

@@ -33,7 +33,7 @@ N_LEAST = 3
 #: The model looks at so many points at most, and finds its parameters with fewer.
 _MAX_POINTS = 240
 _MAX_FITTED = 60
-#: Up to so many its parameters are found anew each time; with more, at each growth by this factor.
+#: Up to so many its parameters are found again each time; with more, at each growth by this factor.
 _N_QUICK = 20
 _REFIT_AT = 1.2
 #: Of those that wait after as many steps only the best can be worth most.
@@ -123,7 +123,7 @@ class SliceTable(RungTable):
         super().unpause(number)
         self._is_looked_up = False
 
-    # -- who goes on -------------------------------------------------------------------------
+    # -- who continues -------------------------------------------------------------------------
 
     def standing(self, number: int, rung: int) -> SliceStanding:
         entry = (self._losses[number][rung], number)
@@ -323,7 +323,7 @@ class SliceTable(RungTable):
 def why_not(standing: SliceStanding, step: int, value: float, name: str) -> str:
     """
     Args:
-        standing: Of a trial that does not go on.
+        standing: Of a trial that does not continue.
         step: The end of its slice.
         value: That it has reported.
         name: Of the objective.

@@ -57,7 +57,7 @@ class ParetoTable(RungTable):
         return new
 
     def front_of(self, number: int, rung: int) -> int:
-        """Of those that came to a rung so many fronts are better, as far as anybody goes on."""
+        """Of those that came to a rung so many fronts are better, as far as anybody continues."""
         return self._order_at(rung)[number][1]
 
     def _first_paused(self, rung: int) -> Entry | None:

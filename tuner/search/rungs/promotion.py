@@ -1,4 +1,4 @@
-"""Which trials of a study wait at a rung, and which of them goes on next.
+"""Which trials of a study wait at a rung, and which of them is resumed next.
 
 A trial that is paused waits in Optuna's tables, with a note of ours: the step where it stands. Its
 place at each rung is noted with it, under the key that Optuna's own pruner uses, so that neither a
@@ -36,7 +36,7 @@ _PACE_KEY = "tuner:pace"
 class RungPruner(Protocol):
     """Says where the rungs are at which trials pause."""
 
-    #: Whether trials pause, and the best of them go on.
+    #: Whether trials pause, and the best of them continue.
     promotes: bool
     #: Whether each trial is in a bracket of its own draw.
     has_brackets: bool
@@ -46,7 +46,7 @@ class RungPruner(Protocol):
     checks_order: bool
     #: Steps of a whole trial, where the study file says it.
     max_resource: int | None
-    #: One in so many goes on from a rung.
+    #: One in so many continues from a rung.
     reduction_factor: int
     #: Nobody passes a rung before more than so many came there.
     bootstrap_count: int
@@ -90,7 +90,7 @@ class Promotion(Scheduler):
         self._has_paused = False
         #: By trial number: the last report, where the storage has none (several objectives).
         self._last_steps: dict[int, int] = {}
-        #: Trials that go on to their end, whoever is better.
+        #: Trials that continue to their end, whoever is better.
         self._unbound: set[int] = set()
         #: Of trials in slices.
         self._pace = Pace()
@@ -275,10 +275,10 @@ class Promotion(Scheduler):
         return self._stops or (self._has_several and not self._has_paused)
 
     def resume(self, *, is_last: bool) -> int | None:
-        """Takes the trial that goes on next, for this dispatcher; gives its id.
+        """Takes the trial that is resumed next, for this dispatcher; gives its id.
 
         Args:
-            is_last: Where nobody has earned it: the best of the highest rung goes on to its end.
+            is_last: Where nobody has earned it: the best of the highest rung continues to its end.
         """
         if self._has_stopped_pausing:
             return None
@@ -301,7 +301,7 @@ class Promotion(Scheduler):
                 continue
             if table is None or table.rung_of(number) == rung:
                 return trial_id
-            # Another dispatcher has let it go on meanwhile: it waits at a higher rung.
+            # Another dispatcher has let it continue meanwhile: it waits at a higher rung.
             self.pause(trial_id)
 
     def take(self, number: int) -> int | None:
@@ -319,7 +319,7 @@ class Promotion(Scheduler):
     ) -> str:
         """
         Args:
-            number: Of a trial that does not go on.
+            number: Of a trial that does not continue.
             standing: Its own.
             values: What it has reported.
             names: Of the objectives.

@@ -45,7 +45,7 @@ class Standing:
     #: How many are better.
     place: int
     n_came: int
-    #: The loss of the last one that goes on; NaN while none does.
+    #: The loss of the last one that continues; NaN while none does.
     bar: float
     goes_on: bool
 
@@ -61,10 +61,10 @@ class RungTable:
     def __init__(self, *, first: int, factor: int) -> None:
         self.first = first
         self.factor = factor
-        #: The last step of a trial, once one has completed: nobody waits there.
+        #: The last step of a trial, once one has completed: no trial waits there.
         self.length: int | None = None
         #: Whether trials that do not pass a rung end there. The best then passes however few came,
-        #: as nobody waits for others, and so do all that equal the last one that passes.
+        #: as no trial waits for others, and so do all that equal the last one that passes.
         self.is_final = False
         #: Nobody passes a rung before more than so many came there.
         self.n_bootstrap = 0

@@ -81,7 +81,7 @@ def damage_told() -> str:
 
 
 def find_damage(connection: sa.Connection) -> str:
-    """The first thing that is wrong, for people; empty where nothing was found."""
+    """The first thing that is wrong, for users; empty where nothing was found."""
     if connection.dialect.name != "sqlite":
         return ""
     try:

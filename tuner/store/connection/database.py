@@ -43,7 +43,7 @@ class Database:
 
     access: Access
     storage: BufferedStorage
-    #: For people and records: the URL with its password hidden.
+    #: For users and records: the URL with its password hidden.
     shown_url: str
     #: Tells whether an SQLite file is still the one that is open; None where nobody watches it.
     file: FileWatch | None = None

@@ -2,7 +2,7 @@
 
 An open file stays readable and writable after it was deleted or replaced: every transaction
 succeeds and nothing of it is kept. What is compared: device and inode of the file, of its
-write-ahead log and of its index; and whether somebody else wrote into the file (`cp` keeps the
+write-ahead log and of its index; and whether another program wrote into the file (`cp` keeps the
 inode).
 
 In WAL mode only a checkpoint writes into the file, and it records that in the index: the number of
@@ -86,11 +86,11 @@ class FileWatch:
         self._mtime_ns = -1
         self._content = self._read_content()
         self._checkpoint = self._read_checkpoint()
-        #: Whether the open file holds what was committed; not after somebody else wrote into it.
+        #: Whether the open file holds what was committed; not after another program wrote into it.
         self.is_intact = True
 
     def problem(self) -> str:
-        """What happened to the file, for people; empty where it is the one that is open."""
+        """What happened to the file, for users; empty where it is the one that is open."""
         for path, before in zip(self._paths, self._ids, strict=True):
             found = _id_of(path)
             if found is None and not path.parent.is_dir():

@@ -94,7 +94,7 @@ def reason_of(error: exc.DBAPIError) -> str:
 
 
 def problem_of(error: exc.DBAPIError) -> str:
-    """What is wrong, without what to do, for who goes on by itself."""
+    """What is wrong, without what to do, for who continues by itself."""
     return _told(error)[0]
 
 

@@ -99,7 +99,7 @@ class Access:
 
     Args:
         engine: Of the database.
-        shown_url: For people: its URL without a password.
+        shown_url: For users: its URL without a password.
     """
 
     def __init__(self, engine: sa.Engine, shown_url: str) -> None:

@@ -73,7 +73,7 @@ class HeldTrials(StudyCalls):
     def completed(self, study_id: int) -> Sequence[FrozenTrial]:
         """The completed trials in the order in which they became known as complete.
 
-        Not a copy: it only grows, so that who has read it may go on where it ended.
+        Not a copy: it only grows, so that who has read it may continue where it ended.
         """
         return self._study(study_id).completed
 

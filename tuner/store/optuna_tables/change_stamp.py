@@ -1,4 +1,4 @@
-"""Tells cheaply that nobody else has changed a database file."""
+"""Tells cheaply that no other process has changed a database file."""
 
 from __future__ import annotations
 

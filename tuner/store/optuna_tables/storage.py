@@ -65,7 +65,7 @@ class BufferedStorage(HeldTrials):
         #: Where several dispatchers share the study: what this one may write.
         self._ownership: Ownership | None = None
         self._write_all: Callable[[], None] = self._write_own
-        #: Trials that this object has begun and not ended; nobody else changes them.
+        #: Trials that this object has begun and not ended; no other process changes them.
         self._own: set[int] = set()
         #: Whether the database is never asked again.
         self._is_alone = False
@@ -97,7 +97,7 @@ class BufferedStorage(HeldTrials):
         return self._ownership.n_trials - len(self._study(self._ownership.study_id).trials)
 
     def stay_in_memory(self) -> None:
-        """From now on the database is not asked: nobody else has trials, or reads these.
+        """From now on the database is not asked: no other process has trials, or reads these.
 
         What waits to be written is to be taken and forgotten by somebody (`take_pending`).
         """
@@ -221,7 +221,7 @@ class BufferedStorage(HeldTrials):
 
         Args:
             study_id: Of the study.
-            choose: Gives the attributes. Nobody else adds a trial meanwhile.
+            choose: Gives the attributes. No other process adds a trial meanwhile.
 
         Returns:
             The trial's id; None where `choose` gave None.
@@ -259,14 +259,14 @@ class BufferedStorage(HeldTrials):
         return added.trial_id
 
     def _begin_adding(self, connection: sa.Connection, study_id: int) -> None:
-        """Nobody else adds a trial before the transaction's end."""
+        """No other process adds a trial before the transaction's end."""
         if self._ownership is not None:
             self._ownership.begin(connection)
         else:
             studies.begin_alone(connection, study_id)
 
     def count_up(self, study_id: int, key: str) -> int:
-        """The next number of a sequence of a study, from 0, which nobody else gets.
+        """The next number of a sequence of a study, from 0, which no other process gets.
 
         Args:
             study_id: Of the study.

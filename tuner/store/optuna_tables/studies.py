@@ -105,7 +105,7 @@ def set_system_attr(connection: sa.Connection, study_id: int, key: str, value: A
 
 
 def begin_alone(connection: sa.Connection, study_id: int) -> None:
-    """Begins a transaction in which nobody else adds a trial to a study."""
+    """Begins a transaction in which no other process adds a trial to a study."""
     if connection.dialect.name == "sqlite":
         # Else the first look would be a transaction of its own.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -137,7 +137,7 @@ def _set_attr(
                 connection.execute(sa.insert(table), row)
             return
         except sa.exc.IntegrityError:
-            pass  # Somebody else has set it in this moment.
+            pass  # Another dispatcher has set it in this moment.
     connection.execute(sa.update(table).where(*is_it).values(value_json=row["value_json"]))
 
 

@@ -238,7 +238,7 @@ _INSERT_NEXT_TRIAL = _INSERT_TRIAL.values(
 
 
 def lock_study(connection: sa.Connection, study_id: int) -> bool:
-    """Nobody else adds a trial before the transaction's end, where the database has row locks.
+    """No other process adds a trial before the transaction's end, where the database has row locks.
 
     As Optuna does for the number. Returns whether there is such a study.
     """
@@ -308,7 +308,7 @@ def insert_attributes(
 
 
 def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: datetime) -> bool:
-    """Takes a waiting trial, unless somebody else took it first (compare and set)."""
+    """Takes a waiting trial, unless another dispatcher took it first (compare and set)."""
     claim = (
         sa.update(TRIALS)
         .where(TRIALS.c.trial_id == trial_id, TRIALS.c.state == TrialState.WAITING)

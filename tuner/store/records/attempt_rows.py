@@ -20,7 +20,7 @@ from tuner.store.schema.models import AttemptRow, EventRow, LeaseRow, MetricRow,
 from tuner.store.schema.statements import as_stored, execute_rows, insert_row
 
 # Made once, on the tables and not on the mapped classes: they are executed for every trial, and
-# building a statement anew costs more than SQLite needs to carry it out.
+# building a statement again costs more than SQLite needs to carry it out.
 _ATTEMPTS = table_of(AttemptRow)
 _LEASES = table_of(LeaseRow)
 _INSERT_ATTEMPT = sa.insert(_ATTEMPTS)

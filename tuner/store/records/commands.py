@@ -1,4 +1,4 @@
-"""What people ask of those who work on a study, from any terminal: rows that dispatchers read."""
+"""What users ask of those who work on a study, from any terminal: rows that dispatchers read."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Commands:
         self._take(access.run(self._later))
         #: What was asked for while nobody worked on the study; read first.
         self.kept = access.run(lambda c: kept_commands(c, study_id, before_id=dispatcher_id))
-        #: Who has paused the study before, if it was not resumed since; for people.
+        #: Who has paused the study before, if it was not resumed since; for users.
         self.paused_by = access.run(lambda c: paused_by(c, study_id))
         #: Of a study that this one belongs to.
         self._above: Commands | None = None

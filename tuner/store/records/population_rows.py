@@ -1,6 +1,6 @@
 """What is noted of a population with its trials, and the looks that keep its number exact.
 
-All of it stands in Optuna's table of a trial's system attributes. A member that was given up, or
+All of it stands in Optuna's table of a trial's system attributes. A member that was ended early, or
 failed for good, carries what is to replace it, written in one transaction with its end; what
 replaces it carries where it comes from, written in one transaction with its row. So a crash at any
 instant leaves a member that is to be judged again, or one that somebody will replace, or what did.
@@ -25,7 +25,7 @@ COPY_KEY = "tuner:copy"
 FIXED_KEY = "fixed_params"
 """Attribute of a trial that Optuna suggests nothing else to."""
 REPLACED_KEY = "tuner:replaced"
-"""Attribute of a member that was given up, or failed for good: its `Replacement`."""
+"""Attribute of a member that was ended early, or failed for good: its `Replacement`."""
 
 POPULATION_IS_OVER = "the population has come to its end"
 """Why a study has ended whose members have all come to their last step."""
@@ -37,11 +37,11 @@ class Origin:
 
     #: Number of the trial that it is a copy of; None where it has a new configuration.
     parent: int | None
-    #: Of the checkpoint that it begins from; 0 where it was lost and the copy began anew.
+    #: Of the checkpoint that it begins from; 0 where it was lost and the copy began again.
     step: int
     #: Number of the trial whose place it took.
     replaces: int
-    #: False where its program began to count again, so that nobody knows what it went on from.
+    #: False where its program restarted its step count: what it continued from is unknown.
     is_sure: bool = True
 
     @classmethod
@@ -56,7 +56,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """What is to take the place of a member that was given up, or failed for good."""
+    """What is to take the place of a member that was ended early, or failed for good."""
 
     #: None for a new configuration.
     parent: int | None
@@ -67,7 +67,7 @@ class Replacement:
     host: str
     #: How many have failed for good in this place, one after the other, up to this one.
     n_failed: int = 0
-    #: For people, where no attempt of the member tells it.
+    #: For users, where no attempt of the member tells it.
     why: str = ""
 
     @classmethod

@@ -17,7 +17,7 @@ CODE = "code"
 
 
 def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
-    """What to tell people, where the newest start ran another program; else empty.
+    """What to tell users, where the newest start ran another program; else empty.
 
     Folders are compared on one host only: elsewhere the same folder may have another path.
     """

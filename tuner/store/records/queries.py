@@ -1,4 +1,4 @@
-"""Reads a study as it stands in the database. Nothing here writes, also not missing tables."""
+"""Reads a study as it is in the database. Nothing here writes, also not missing tables."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ class Recorder:
         return "" if self._database.file is None else self._database.file.problem()
 
     def rescue(self) -> Path | None:
-        """Goes on in a copy of a database whose file is lost; None where there can be none."""
+        """Continues in a copy of a database whose file is lost; None where there can be none."""
         return self._database.rescue()
 
     @property

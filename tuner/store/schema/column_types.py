@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql
 
 
 class PlainText(sa.TypeDecorator[str]):
-    """Text for people: up to 16 MB, whatever characters a program printed."""
+    """Text for users: up to 16 MB, whatever characters a program printed."""
 
     impl = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
     cache_ok = True

@@ -126,7 +126,7 @@ class DispatcherRow(TunerBase):
     started_at: Mapped[datetime]
     beat_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
-    #: Why it ended, for people; empty while it runs, and where it died.
+    #: Why it ended, for users; empty while it runs, and where it died.
     end_reason: Mapped[str] = mapped_column(
         sa.String(255), default="", server_default=sa.text("''")
     )
@@ -164,7 +164,7 @@ class AttemptRow(TunerBase):
     state: Mapped[AttemptState] = mapped_column(_enum(AttemptState), index=True)
     outcome: Mapped[Outcome | None] = mapped_column(_enum(Outcome))
     cause: Mapped[Cause | None] = mapped_column(_enum(Cause))
-    #: For people: the reason, the traceback, the last lines of output.
+    #: For users: the reason, the traceback, the last lines of output.
     detail: Mapped[str] = mapped_column(PlainText, default="")
     params: Mapped[dict[str, object]] = mapped_column(PlainJson)
     seed: Mapped[int] = mapped_column(sa.BigInteger)
@@ -180,7 +180,7 @@ class AttemptRow(TunerBase):
 
 
 class ClaimRow(TunerBase):
-    """A trial that a dispatcher has begun, or asked for ahead: nobody else runs it."""
+    """A trial that a dispatcher has begun, or asked for ahead: no other process runs it."""
 
     __tablename__ = "tuner_claims"
 

@@ -40,7 +40,7 @@ _FIRST_ROW = {
     for name in ("version_info", "studies")
 }
 _LOCK_POLL_S = 0.02
-#: Of PostgreSQL's advisory locks, which are numbers; any will do that nobody else uses.
+#: Of PostgreSQL's advisory locks, which are numbers; any will do that no other process uses.
 _LOCK_NUMBER = 7_364_020_951
 _LOCK_TIMEOUT_S = 60
 

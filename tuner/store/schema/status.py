@@ -1,4 +1,4 @@
-"""What a database holds, for people: of any revision, read and never written."""
+"""What a database holds, for users: of any revision, read and never written."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def upgrade_database(
     Args:
         url: Any SQLAlchemy URL.
         here: This process; None for a copy, on which nobody works.
-        say: Tells people that a dispatcher is watched for a minute.
+        say: Shows users that a dispatcher is watched for a minute.
 
     Raises:
         StoreError: If a dispatcher works on it now, or it is newer, missing or unreachable.
@@ -93,7 +93,7 @@ def migrate(connection: sa.Connection, to: str = "head") -> None:
 
 @contextmanager
 def _changing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction in which tables may change and nobody else writes."""
+    """A transaction in which tables may change and no other process writes."""
     with engine.connect() as connection:
         match engine.dialect.name:
             case "sqlite":

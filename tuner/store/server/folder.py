@@ -209,8 +209,8 @@ class ServerFolder:
             problem = f"{name} failed in {self.path}: {done.stderr.strip()[-500:]}"
             if server_identity() and "Permission denied" in done.stderr:
                 problem += (
-                    f"\nPostgreSQL refuses root and runs as the user {_SERVER_USER!r}, who must be "
-                    "able to enter this folder. Name another --folder, or start as another user."
+                    f"\nPostgreSQL refuses root and runs as the user {_SERVER_USER!r}, which must "
+                    "be able to enter this folder. Name another --folder, or start as another user."
                 )
             raise LaunchError(problem)
 

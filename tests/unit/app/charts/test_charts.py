@@ -20,11 +20,11 @@ from optuna.study import StudyDirection
 from tests.unit.app.columns import ACCURACY, LOSS, NAN, bars_of, device, lease, leases, trials
 from tuner.app.charts.convergence import convergence_figure, pareto_figure
 from tuner.app.charts.curves import curve_figure
+from tuner.app.charts.devices.timeline import timeline_figure
 from tuner.app.charts.palette import BEST, COLOURS
 from tuner.app.charts.parallel import parallel_figure
 from tuner.app.charts.parameters import Kind, parameter_figure
 from tuner.app.charts.style import to_json
-from tuner.app.charts.timeline import timeline_figure
 from tuner.app.data.convergence.best_part import BestPart, best_part
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
 from tuner.app.data.devices.timeline import ABANDONED

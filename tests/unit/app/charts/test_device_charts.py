@@ -7,9 +7,9 @@ from datetime import datetime
 import numpy as np
 
 from tests.unit.app.columns import NAN, bars_of, device, lease, leases
-from tuner.app.charts.heat_map import heat_map_figure
+from tuner.app.charts.devices.heat_map import heat_map_figure
+from tuner.app.charts.devices.timeline import timeline_figure
 from tuner.app.charts.palette import COLOURS
-from tuner.app.charts.timeline import timeline_figure
 from tuner.app.charts.zone import Zone
 from tuner.app.data.devices.idle_time import IdleBar
 from tuner.app.data.devices.samples import Bins, Window

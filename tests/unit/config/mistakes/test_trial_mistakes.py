@@ -357,14 +357,14 @@ TRIAL = [
     pytest.param(
         trial("command: [a], metrics: {pattern: 'a'}"),
         "trial.metrics.pattern has no place named after an objective. "
-        "The objectives are value: write {name} where its number stands, for example "
+        "The objectives are value: write {name} in place of its number, for example "
         "'value[:= ]+{value}'.",
         id="pattern-without-objective",
     ),
     pytest.param(
         trial("command: [a], metrics: {pattern: '(?P<value>a)(?P<foo>b)'}"),
         "trial.metrics.pattern has a place 'foo', which is no objective. "
-        "The objectives are value, beside 'step'. A brace that is no place is written \\{.",
+        "The objectives are value, and 'step'. A brace that is no place is written \\{.",
         id="pattern-with-another-group",
     ),
     pytest.param(

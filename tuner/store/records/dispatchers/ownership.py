@@ -54,7 +54,7 @@ class TakenOver(StoreError):
 
 
 class NoTrialLeft(Exception):
-    """The study has as many trials as its budget allows, whoever runs them."""
+    """The study has as many trials as its budget allows, whichever dispatcher runs them."""
 
 
 class Ownership:
@@ -64,7 +64,7 @@ class Ownership:
         dispatcher_id: Its record.
         study_id: Its study.
         n_trials: How many trials the study may have in all; None for any number.
-        clock: Tells when a record was renewed, for people; nobody is judged by it.
+        clock: Tells when a record was renewed, for users; nobody is judged by it.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Ownership:
 
     def begin(self, connection: sa.Connection) -> None:
         """Like `renew`, and nobody else adds or claims a trial before the transaction's end."""
-        # In this order everywhere: two who lock in different ones wait for each other for ever.
+        # In this order everywhere: two who lock in different ones wait for each other forever.
         # Where there are no row locks (SQLite) the update locks the whole database.
         if connection.dialect.name != "sqlite":
             lock_study(connection, self.study_id)
@@ -137,7 +137,7 @@ class Ownership:
             raise NoTrialLeft
 
     def may_begin_waiting(self, connection: sa.Connection, trial_id: int) -> bool:
-        """Whether a trial that waits may be begun, or go on."""
+        """Whether a trial that waits may be begun, or continue."""
         if self.n_trials is None:
             return True
         begun = connection.execute(_COUNT_BEGUN, {"b_study_id": self.study_id})

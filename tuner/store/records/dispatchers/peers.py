@@ -76,7 +76,7 @@ class Fleet:
         #: Whether worker processes of a dispatcher of this host that is gone are left, for which
         #: its trials have to wait.
         self.leaves_workers: Callable[[ProcessIdentity], bool] = lambda process: False
-        #: Who works on the study with us, for people.
+        #: Who works on the study with us, for users.
         self.others: tuple[str, ...] = ()
         #: How many devices the one of them has that has the most.
         self.most_devices = 0
@@ -107,7 +107,7 @@ class Fleet:
         return [loss for loss in losses if loss is not None]
 
     def measure(self) -> None:
-        """Adds up anew what others have spent."""
+        """Adds up again what others have spent."""
         with store_errors(self._database.shown_url):
             self.device_s_elsewhere = self._database.access.run(
                 lambda c: work_elsewhere(c, self._study_id, self._own_id)
@@ -130,7 +130,7 @@ class Fleet:
         return life is Life.GONE and not self.leaves_workers(one.process)
 
     def _take_over(self, dead: OpenDispatcher, at: datetime) -> Loss | None:
-        """None where somebody else was first, or where it has written after all."""
+        """None where another dispatcher was first, or where it has written after all."""
 
         def take_over(connection: sa.Connection) -> Loss | None:
             lock_study(connection, self._study_id)

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tuner.host.process_identity import Life, ProcessIdentity, life_of
-from tuner.store.records.dispatchers.starts import STALE_AFTER_S, OpenDispatcher, Sign
+from tuner.store.records.dispatchers.starts import OpenDispatcher, Sign
 
+#: A dispatcher whose process cannot be checked is dead once its record did not change in so many
+#: seconds of watching it.
+STALE_AFTER_S = 60.0
 _LOOK_EVERY_S = 1.0
 
 
@@ -57,7 +60,7 @@ def watch_silent(
     Args:
         look: Reads the dispatchers whose records have not ended.
         here: This process.
-        say: Tells people that this takes a while.
+        say: Shows users that this takes a while.
         monotonic_s: The time, seconds.
         sleep: Waits so many seconds.
 

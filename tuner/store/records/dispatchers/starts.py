@@ -29,10 +29,6 @@ from tuner.store.schema.models import (
 )
 from tuner.store.schema.statements import as_stored, find_or_insert, in_utc, insert_row
 
-#: A dispatcher whose process cannot be checked is dead once its record did not change in so many
-#: seconds of watching it.
-STALE_AFTER_S = 60.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRecord:
@@ -79,7 +75,7 @@ class OpenDispatcher:
 
     @property
     def place(self) -> str:
-        """For people."""
+        """For users."""
         at = f"{self.started_at:%Y-%m-%d %H:%M} UTC"
         return f"{self.process.host} (pid {self.process.pid}, since {at})"
 
@@ -199,7 +195,7 @@ def past_use(connection: sa.Connection, study_id: int) -> PastUse:
 
 
 def covered_s(spans: Iterable[tuple[datetime, datetime]]) -> float:
-    """Seconds that lie in any of some spans: those who work side by side take no more time."""
+    """Seconds that lie in any of some spans: those who work in parallel take no more time."""
     total_s, covered_to = 0.0, datetime.min
     for begin, end in sorted(spans):
         begin = max(begin, covered_to)

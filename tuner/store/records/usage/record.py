@@ -43,7 +43,7 @@ class UsageRecord:
         self._known.add(key)
 
     def idle(self, span: IdleSpan) -> None:
-        """A device stood idle."""
+        """A device was idle."""
         if span.device_id in self._device_ids:
             self._pending.add_idle(self._device_ids[span.device_id], span)
 

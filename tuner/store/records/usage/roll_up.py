@@ -1,7 +1,7 @@
 """Rolls old samples of devices up: seconds for an hour, ten seconds for a day, then minutes.
 
 Sums are added and maxima compared by the database, in one transaction for a part at a time, so
-that nobody waits for long and a crash leaves each part as it was or as it becomes.
+that no trial waits for long and a crash leaves each part as it was or as it becomes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def roll_up(connection: sa.Connection, own_id: int, now_s: int) -> bool:
     """Rolls up one part of what this dispatcher, or one that has ended, has left.
 
     Args:
-        connection: In a transaction, which nobody else's of this dispatcher runs beside.
+        connection: In a transaction, while no other of this dispatcher runs.
         own_id: This dispatcher's record.
         now_s: Seconds since the epoch.
 

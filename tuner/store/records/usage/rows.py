@@ -1,4 +1,4 @@
-"""The rows of what devices did, what attempts took of them, and when they stood idle."""
+"""The rows of what devices did, what attempts took of them, and when they were idle."""
 
 from __future__ import annotations
 

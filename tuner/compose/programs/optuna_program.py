@@ -86,14 +86,14 @@ def is_optuna_program(file: Path) -> bool:
 
 
 def propose_study(file: Path, target: Path) -> list[str]:
-    """Writes the study file of a program, for people who will edit it.
+    """Writes the study file of a program, for users who will edit it.
 
     Args:
         file: The program, which is run up to `study.optimize`.
         target: The study file; one that is there is replaced.
 
     Returns:
-        What is used and what is not, for people.
+        What is used and what is not, for users.
 
     Raises:
         ConfigError: If the program cannot be read, or the file cannot be written.

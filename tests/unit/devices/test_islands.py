@@ -6,7 +6,7 @@ from itertools import combinations, permutations
 
 import pytest
 
-from tuner.devices.allocation.islands import nearest_cores, number_islands, numbers_in_mask
+from tuner.devices.nvidia.islands import nearest_cores, number_islands, numbers_in_mask
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ def check_text(config: StudyConfig) -> list[str]:
     """Checks the text of the study's functions.
 
     Returns:
-        What people should know: work that an import does.
+        Notes for users: work that an import does.
 
     Raises:
         ConfigError: If a trial could not call one of them.
@@ -26,7 +26,7 @@ def check_text(config: StudyConfig) -> list[str]:
 
 
 def import_remarks(config: StudyConfig) -> list[str]:
-    """Work that the import of the study's modules does, for people."""
+    """Work that the import of the study's modules does, for users."""
     return [each.remark for each in _checks(config) if each.remark]
 
 

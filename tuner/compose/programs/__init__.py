@@ -1,0 +1,1 @@
+"""Programs of users, read before they run: their text, calls and the studies that they make."""
