@@ -18,6 +18,7 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tuner.actions.transfer.study_tables import study_tables
+from tuner.allocation import AllocationState
 from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.budget import Budget
 from tuner.devices.device import DeviceKind
@@ -28,6 +29,7 @@ from tuner.search_spaces import SearchSpace, parse_space, to_json
 from tuner.store.connection.database import open_database
 from tuner.store.optuna_tables.statements import METRIC_NAMES_ATTR, OBJECTIVES_ATTR, SPACE_ATTR
 from tuner.store.schema.models import (
+    AllocationRow,
     AttemptRow,
     AttemptUsageRow,
     CheckpointRow,
@@ -39,6 +41,8 @@ from tuner.store.schema.models import (
     LeaseRow,
     MetricRow,
     TunerBase,
+    UploadKind,
+    UploadRow,
     UsageRow,
     table_of,
 )
@@ -145,6 +149,7 @@ def add_dispatcher(
     is_alive: bool = False,
     study_file: str = STUDY_FILE,
     budget: Budget | None = None,
+    allocation_id: int | None = None,
 ) -> int:
     with writing(url) as connection:
         return _insert(
@@ -166,6 +171,29 @@ def add_dispatcher(
             git_is_dirty=True,
             devices=["GPU 0", "GPU 1"],
             budget=None if budget is None else asdict(budget),
+            allocation_id=allocation_id,
+        )
+
+
+def add_allocation(url: str, study: str) -> int:
+    """One that has ended on Slurm."""
+    with writing(url) as connection:
+        return _insert(
+            connection,
+            AllocationRow,
+            study_id=study_id(connection, study),
+            number=0,
+            engine="slurm",
+            name="7_0",
+            state=AllocationState.ENDED,
+            reason="budget: 5 trials",
+            node="n1",
+            n_devices=4,
+            submitted_by="me@login",
+            submitted_at=_stored(0),
+            started_at=_stored(1),
+            deadline=_stored(3600),
+            ended_at=_stored(90),
         )
 
 
@@ -234,6 +262,25 @@ def add_attempt(
             attempt_id=attempt_id,
             step=2,
             path=f"/studies/trial-{trial_number}/step-2.pt",
+            size_bytes=2**33,
+            saved_at=_stored(62),
+        )
+
+
+def add_upload(url: str, study: str, trial_number: int) -> None:
+    """The checkpoint of the first attempt of a trial is in an object store."""
+    with writing(url) as connection:
+        owner = trial_id(connection, study_id(connection, study), trial_number)
+        first = sa.select(sa.func.min(AttemptRow.id)).where(AttemptRow.trial_id == owner)
+        _insert(
+            connection,
+            UploadRow,
+            trial_id=owner,
+            attempt_id=connection.execute(first).scalar_one(),
+            kind=UploadKind.CHECKPOINT,
+            step=2,
+            name="step-2.pt",
+            uri="s3://bucket/step-2.pt",
             size_bytes=2**33,
             saved_at=_stored(62),
         )

@@ -16,10 +16,12 @@ from optuna.trial import TrialState
 
 from tests.integration.stored_studies.seeded import (
     a_trial,
+    add_allocation,
     add_attempt,
     add_dispatcher,
     add_first_study,
     add_study,
+    add_upload,
     dump,
     first_trials,
     load,
@@ -49,9 +51,11 @@ def file_place(file: Path, study: str | None = None) -> Place:
 
 def add_finished_study(url: str, name: str = "first") -> None:
     add_study(url, name, [each for each in first_trials() if each.state != TrialState.RUNNING])
-    ended = add_dispatcher(url, name, is_ended=True)
+    allocation_id = add_allocation(url, name)
+    ended = add_dispatcher(url, name, is_ended=True, allocation_id=allocation_id)
     add_attempt(url, ended, 0)
     add_attempt(url, ended, 3, outcome=Outcome.FAILED)
+    add_upload(url, name, 0)
 
 
 def test_round_trip_changes_nothing(url: str, tmp_path: Path) -> None:
