@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,6 +140,17 @@ def test_fronts_and_failures_are_learned_from_there_as_they_would_be_here() -> N
     sampler.close()
     theirs = asked(gaussian(N_STARTUP, "curve_gp"))
     assert [pytest.approx(params, rel=1e-6) for params in theirs] == ours
+
+
+@pytest.mark.slow
+def test_the_other_process_does_without_sqlalchemy() -> None:
+    """It would take memory and a part of a second, and talks to no database."""
+    asked = "import sys, tuner.search.samplers.out_of_process.worker as _; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", asked], capture_output=True, text=True, check=True
+    )
+    assert "tuner.search.samplers.curve_gp.sampler" in loaded.stdout.split()
+    assert "sqlalchemy" not in loaded.stdout.split()
 
 
 def test_a_single_objective_that_diverged_is_known_there() -> None:
