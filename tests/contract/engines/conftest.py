@@ -23,7 +23,7 @@ from tuner.engines.slurm.engine import SlurmEngine
 from tuner.engines.ssh.engine import SshEngine
 
 if TYPE_CHECKING:
-    from tests.contract.engines.kubernetes_server import KubernetesServer
+    from tests.engines.kubernetes_server import KubernetesServer
 
 __all__ = ["slurm_server", "ssh_server"]
 
@@ -147,8 +147,8 @@ class KubernetesBench:
 def kubernetes_server() -> Iterator[KubernetesServer]:
     pytest.importorskip("kubernetes")
     pytest.importorskip("kubernetes_validate")
-    from tests.contract.engines.kubernetes_cluster import Cluster
-    from tests.contract.engines.kubernetes_server import KubernetesServer
+    from tests.engines.kubernetes_cluster import Cluster
+    from tests.engines.kubernetes_server import KubernetesServer
 
     with KubernetesServer(Cluster()).running() as server:
         yield server

@@ -23,7 +23,7 @@ from tuner.engines.port import AllocationOrder
 from tuner.errors import EngineError
 
 if TYPE_CHECKING:
-    from tests.contract.engines.kubernetes_server import KubernetesServer
+    from tests.engines.kubernetes_server import KubernetesServer
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -82,13 +82,21 @@ def plan_submission(config: StudyConfig, on: str | None, *, adapts: bool = False
     settings = engine_config(config, on)
     engine = open_engine(settings)
     files = StudyFiles(folder=config.home, study=config.study)
-    snapshot = take_snapshot(config.folder, files.code)
-    if snapshot is None:
+    is_image = getattr(engine, "code_is_in_image", False)
+    snapshot = None if is_image else take_snapshot(config.folder, files.code)
+    if snapshot is None and not is_image:
         remarks.append(
             f"{config.folder} is in no git repository: allocations run the code as it is when they "
             "start."
         )
+    if is_image and adapts:
+        raise EngineError(
+            f"--adapt does not work on {settings.name.value}: its allocations have no rights to "
+            f"ask for more. Ask for the most nodes at once: tuner submit {config.file} --nodes 8"
+        )
     order = _order(config, settings, files, snapshot, adapts=adapts)
+    if is_image:
+        order = replace(order, command=_command_of_image(config, settings))
     return Plan(
         config=config, settings=settings, engine=engine, order=order, remarks=tuple(remarks)
     )
@@ -127,6 +135,14 @@ def _order(
     )
 
 
+def _command_of_image(config: StudyConfig, settings: EngineConfig) -> tuple[str, ...]:
+    """The study file is in the image, at the place that it has below this working directory."""
+    here = Path.cwd()
+    path = config.path.relative_to(here) if config.path.is_relative_to(here) else config.path.name
+    words = ("python", "-m", "tuner.run", str(path), "--engine", settings.name.value)
+    return (*words, "--study", config.study)
+
+
 def render(plan: Plan, nodes: NodeRange | None = None) -> str:
     """The script or manifest of a first submission, fit to be applied by hand."""
     return plan.engine.render(plan.order, range((nodes or plan.settings.nodes).most))
@@ -155,7 +171,10 @@ def check_reach(plan: Plan, most: int) -> None:
         )
         raise ConfigError(problem, file=config.file, key="storage")
     own = next((each for each in _OWN_FOLDERS if config.home.is_relative_to(each)), None)
-    if own is not None and not getattr(plan.engine, "copies_files", False):
+    brings_files = any(
+        getattr(plan.engine, name, False) for name in ("copies_files", "code_is_in_image")
+    )
+    if own is not None and not brings_files:
         raise ConfigError(
             f"The study is in {config.home}, but each machine has its own {own}. Move it to a "
             "folder that the nodes share.",

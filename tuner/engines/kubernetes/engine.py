@@ -32,6 +32,8 @@ class KubernetesEngine:
     """
 
     name = "kubernetes"
+    #: The command runs in the working directory of the image, with the image's Python.
+    code_is_in_image = True
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config.kubernetes

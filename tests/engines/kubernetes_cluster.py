@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -64,10 +65,12 @@ class Cluster:
     Args:
         n_nodes: Nodes; each takes one pod.
         gpus: GPUs of each node.
+        image_folder: Working directory of the image; None: that of the tests.
     """
 
     n_nodes: int = 2
     gpus: int = 4
+    image_folder: Path | None = None
     namespaces: tuple[str, ...] = ("default", "vision")
     #: Verbs that the user has no right to, such as ("create", "jobs").
     forbidden: set[tuple[str, str]] = field(default_factory=set)
@@ -113,6 +116,17 @@ class Cluster:
             metadata = pod.manifest["metadata"]
             if metadata["namespace"] == namespace and metadata["labels"]["job-name"] == job_name:
                 yield pod
+
+    def evict(self, pod: Pod) -> None:
+        """Takes a node back, as for a pod of a higher priority."""
+        with self.lock:
+            self._ask_to_end(pod)
+
+    def ends(self) -> list[str]:
+        """How the Jobs have ended, those that have."""
+        with self.lock:
+            conditions = [job["status"].get("conditions", []) for job in self.jobs.values()]
+            return [each[0]["type"] for each in conditions if each]
 
     def step(self) -> None:
         """What the controllers, the scheduler and the nodes do in a moment."""
@@ -182,9 +196,11 @@ class Cluster:
     def _start(self, pod: Pod) -> None:
         container = pod.manifest["spec"]["containers"][0]
         variables = {each["name"]: each["value"] for each in container.get("env", ())}
+        program, *words = container["command"]
         with pod.log.open("wb") as log:
             pod.process = subprocess.Popen(
-                container["command"],
+                [sys.executable if program == "python" else program, *words],
+                cwd=self.image_folder,
                 env={**os.environ, **variables},
                 stdout=log,
                 stderr=log,
@@ -207,6 +223,7 @@ class Cluster:
             }
             del spec["nodeName"]
             pod.process = None
+            self.events.append(_event(pod.manifest["metadata"], f"exit code {code}"))
         elif deadline_s is not None and time.monotonic() > pod.started_s + deadline_s:
             self._signal_to_end(pod)
         self._kill_after_grace(pod)
@@ -233,6 +250,16 @@ class Cluster:
 
 def _is_gone(pod: Pod) -> bool:
     return pod.process is None and "deletionTimestamp" in pod.manifest["metadata"]
+
+
+def _event(about: dict[str, Any], message: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": uuid.uuid4().hex, "namespace": about["namespace"]},
+        "involvedObject": {"kind": "Pod", "name": about["name"]},
+        "type": "Normal",
+        "reason": "Ended",
+        "message": message,
+    }
 
 
 def _container(state: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from tests.contract.engines.kubernetes_cluster import Cluster, RefusedError
+from tests.engines.kubernetes_cluster import Cluster, RefusedError
 
 
 class KubernetesServer:

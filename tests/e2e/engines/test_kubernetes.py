@@ -1,0 +1,89 @@
+"""Studies on the stand-in of a Kubernetes cluster, whose pods are real dispatchers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.engines.conftest import steps_of
+from tests.e2e.study_folder import StudyFolder, wait_until
+from tuner.errors import EXIT_BAD_INPUT
+
+pytest.importorskip("kubernetes_validate")
+from tests.engines.kubernetes_cluster import Cluster
+from tests.engines.kubernetes_server import KubernetesServer
+
+pytestmark = [pytest.mark.engines, pytest.mark.slow]
+
+
+@pytest.fixture
+def cluster(engine_folder: StudyFolder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A cluster whose image is the study's folder; the database has the name db.example there."""
+    # libpq connects to hostaddr and asks no name server for the host.
+    storage = engine_folder.env["STORAGE"].replace("127.0.0.1", "db.example")
+    engine_folder.env["STORAGE"] = f"{storage}?hostaddr=127.0.0.1"
+    cluster = Cluster(image_folder=engine_folder.path)
+    with KubernetesServer(cluster).running() as server:
+        kubeconfig = server.write_kubeconfig(engine_folder.path / "kubeconfig", namespace="vision")
+        engine_folder.env["KUBECONFIG"] = str(kubeconfig)
+        # In place of a Secret: variables of the nodes.
+        for name in ("STORAGE", "STEPS_LOG", "PYTHONPATH"):
+            monkeypatch.setenv(name, engine_folder.env[name])
+        yield cluster
+
+
+def write_study(folder: StudyFolder, **kubernetes: object) -> None:
+    folder.study(
+        storage="${STORAGE}",
+        pruner="none",
+        devices="cpu:2",
+        budget={"trials": 4},
+        trial={"function": "forecast:train", "stop_grace": "3s"},
+        engine={
+            "name": "kubernetes",
+            "nodes": 2,
+            "idle": "3s",
+            "kubernetes": {"image": "train:1"} | kubernetes,
+        },
+    )
+
+
+def test_a_study_runs_in_the_image_and_goes_on_elsewhere_when_a_node_is_taken_back(
+    engine_folder: StudyFolder, cluster: Cluster, steps_log: Path
+) -> None:
+    write_study(engine_folder)
+    shown = engine_folder.tuner("submit", "study.yaml", "--dry-run")
+    (job, _) = yaml.safe_load_all(shown.out)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["command"][:4] == ["python", "-m", "tuner.run", "study.yaml"]
+
+    done = engine_folder.tuner("submit", "study.yaml")
+    assert done.code == 0, done.text
+    wait_until(lambda: steps_of(steps_log).count((3, 3)) == 1, "four trials wait at step 3")
+    status = engine_folder.tuner("status", "study.yaml").out
+    assert len(re.findall(r"^allocation: kubernetes tuner-\S+ node-\d running", status, re.M)) == 2
+
+    cluster.evict(next(iter(cluster.pods)))
+    wait_until(lambda: "exit code 75" in _events(cluster), "the pod has saved and left")
+    steps_log.with_name("go").touch()
+    wait_until(lambda: cluster.ends() == ["Complete", "Complete"], "both Jobs have ended")
+    assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(4) for step in range(6)]
+
+
+def test_nothing_is_submitted_where_the_cluster_refuses(
+    engine_folder: StudyFolder, cluster: Cluster
+) -> None:
+    write_study(engine_folder)
+    cluster.forbidden.add(("create", "jobs"))
+    refused = engine_folder.tuner("submit", "study.yaml")
+    assert refused.code == EXIT_BAD_INPUT
+    assert 'User "ann" cannot create resource "jobs"' in refused.err
+    assert cluster.jobs == {}
+
+
+def _events(cluster: Cluster) -> str:
+    return "\n".join(each["message"] for each in cluster.events)
