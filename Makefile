@@ -21,14 +21,15 @@ STORES := obstore boto3 'moto[s3]' flask flask-cors
 # Tests start hundreds of processes: each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run dashboard docs pages test nightly check quick quick-search quick-rest servers format lint types lock clean
+.PHONY: help run dashboard docs pages test test-programs nightly check quick quick-search quick-rest servers format lint types lock clean
 
 help:
 	@echo "make run        tune on every device of this machine (STUDY=study.yaml, ARGS='--trials 10')"
 	@echo "make dashboard  shows the study in a browser (STUDY=study.yaml, ARGS='--port 8600')"
 	@echo "make docs       builds the documentation into site/; a dead link is an error"
 	@echo "make pages      writes the pages of docs/ and the JSON Schema that are generated from the code"
-	@echo "make test       every test but the nightly ones (ARGS='-k words')"
+	@echo "make test       the tests of the tuner itself, in ten minutes (ARGS='-k words')"
+	@echo "make test-programs  the tests with programs of others: frameworks, trackers, engines, examples"
 	@echo "make nightly    every test, with those marked nightly and 5000 fuzzed study files"
 	@echo "make check      format, lint, types, unit and contract tests (on SQLite, without slow ones)"
 	@echo "make format     put the code into its form"
@@ -49,12 +50,22 @@ docs: $(VENV)/ready
 pages: $(VENV)/ready
 	$(BIN)/python -m docs.generate docs
 
-test: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines $(VENV)/ready-stores servers
-	FUZZ_EXAMPLES=200 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+OTHERS := programs or engines
+
+test: ready-tests servers
+	FUZZ_EXAMPLES=200 $(PYTEST) -m "not nightly and not ($(OTHERS))" $(ARGS)
+
+# What others wrote: frameworks, trackers, examples and pages, Slurm, Kubernetes, ssh.
+test-programs: ready-tests servers
+	$(PYTEST) -m "not nightly and ($(OTHERS))" $(ARGS)
+
+.PHONY: ready-tests
+ready-tests: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines $(VENV)/ready-stores
 
 # The marker expression replaces the one in pyproject.toml, which leaves nightly tests out.
-nightly: $(VENV)/ready-keras $(VENV)/ready-trackers $(VENV)/ready-frameworks $(VENV)/ready-engines $(VENV)/ready-stores servers
-	FUZZ_EXAMPLES=5000 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "nightly or not nightly" $(ARGS)
+nightly: ready-tests servers
+	FUZZ_EXAMPLES=5000 $(PYTEST) -m "nightly or not nightly" $(ARGS)
 
 # Types and tests side by side: none of them keeps two processors busy to its end.
 check: $(VENV)/ready

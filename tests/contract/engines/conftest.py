@@ -114,7 +114,7 @@ BENCHES = [
     "fake",
     pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines]),
     pytest.param("ssh", marks=[pytest.mark.slow, pytest.mark.engines]),
-    pytest.param("kubernetes", marks=pytest.mark.slow),
+    pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.engines]),
 ]
 
 

@@ -25,7 +25,7 @@ from tuner.errors import EngineError
 if TYPE_CHECKING:
     from tests.engines.kubernetes_server import KubernetesServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.engines]
 
 EXAMPLES = Path(__file__).parents[3] / "examples/kubernetes/manifests"
 #: Says which code it ends with at each start, the next one from a file.

@@ -16,7 +16,7 @@ import yaml
 from tests.e2e.study_folder import Ended, StudyFolder
 from tests.unit.test_docs import DOCS, GUIDES, blocks, study_file_with_all_keys
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 #: Beginnings of lines that are not run here.
 NOT_RUN = {
     "pip ": "installs",

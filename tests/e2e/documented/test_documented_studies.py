@@ -13,6 +13,8 @@ from _pytest.mark.structures import ParameterSet
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED
 
+pytestmark = pytest.mark.programs
+
 N_TRIALS = 3
 _NAMED = re.compile(r"```\w+\n(# (\w+\.\w+)\n.*?)```", re.DOTALL)
 #: Commands of a page that only read what its study has left.

@@ -18,6 +18,8 @@ from optuna.trial import FrozenTrial, TrialState
 import tuner
 from tests.e2e.study_folder import REPOSITORY, Ended, StudyFolder
 
+pytestmark = pytest.mark.programs
+
 EXAMPLES = REPOSITORY / "examples"
 TWO_SLOTS = ("--set", "devices=cpu:2")
 

@@ -29,6 +29,8 @@ from tuner.app.library import LIBRARY_PATH
 from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.host.distribution import DISTRIBUTION
 
+pytestmark = pytest.mark.programs
+
 #: What a wheel is built from.
 _SOURCES = (
     *("tuner", "trials", "search_spaces", "app", "docs"),

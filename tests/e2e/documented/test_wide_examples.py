@@ -15,6 +15,8 @@ from optuna.trial import FrozenTrial, TrialState
 from tests.e2e.study_folder import REPOSITORY, Ended, StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
+pytestmark = pytest.mark.programs
+
 EXAMPLES = REPOSITORY / "examples"
 #: One wide trial at a time: the machine of the tests has two cores.
 TWO_SLOTS = ("--set", "devices=cpu:2")

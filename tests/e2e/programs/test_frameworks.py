@@ -13,7 +13,7 @@ from _pytest.mark.structures import ParameterSet
 
 from tests.e2e.study_folder import REPOSITORY, AttemptRecord, StudyFolder
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.programs, pytest.mark.slow, pytest.mark.timeout(300)]
 
 #: On a machine that many share: each framework takes seconds to import.
 PATIENCE_S = 240.0

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 #: Each rank imports torch; the machine may be busy.
 PATIENCE_S = 270.0
 ENVIRONMENT = {

@@ -12,6 +12,8 @@ import pytest
 from tests.e2e.interruptions.test_interrupt import PATIENT
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
 
+pytestmark = pytest.mark.programs
+
 #: Executes a notebook as Jupyter does, and writes it with its outputs.
 RUN_ALL = """
 import nbclient

@@ -10,6 +10,8 @@ import yaml
 from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
+pytestmark = pytest.mark.programs
+
 # The objective is a class inside of a function, which no other process could import.
 PROGRAM = """
 import argparse

@@ -22,7 +22,7 @@ from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.tracking.mlflow_runs import TAG_PREFIX
 
 #: MLflow's own, of libraries that are newer than it.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.programs, pytest.mark.filterwarnings("ignore")]
 _QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true"}
 
 

@@ -13,6 +13,8 @@ from tensorboard.plugins.hparams import metadata
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tuner.errors import EXIT_BUDGET_REACHED
 
+pytestmark = pytest.mark.programs
+
 #: A program that knows nothing of the tuner.
 COMMAND = """
 import json, sys

@@ -18,7 +18,7 @@ from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 _HEADER, _BLOCK, _RECORD_HEADER = 7, 32768, 7
 _FULL, _LAST = 1, 4
 #: W&B's own, of libraries that are newer than it.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.programs, pytest.mark.filterwarnings("ignore")]
 OFFLINE = {"wandb": {"project": "mine", "mode": "offline"}}
 
 
