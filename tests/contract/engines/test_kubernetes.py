@@ -174,6 +174,7 @@ def test_server_that_is_away_is_named(
 def test_without_a_kubeconfig_the_message_says_how_to_name_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("kubernetes")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     with pytest.raises(EngineError, match="export KUBECONFIG"):
         kubernetes_engine().allocations("digits")
