@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.error_exit import Edge
-from tuner.cli.studies import A_STUDY, STUDY_FILE, Debug, Source, Study
+from tuner.cli.options import A_STUDY, STUDY_FILE, Debug, Source, Study
 
 if TYPE_CHECKING:
     from tuner.actions.commands import Ordered

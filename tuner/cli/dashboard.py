@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.error_exit import Edge
-from tuner.cli.studies import STUDY_FILE, Debug, Source, Study
+from tuner.cli.options import STUDY_FILE, Debug, Source, Study
 
 app = typer.Typer()
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.error_exit import Edge
-from tuner.cli.studies import Debug
+from tuner.cli.options import Debug
 
 app = typer.Typer()
 

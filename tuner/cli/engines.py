@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.error_exit import Edge
-from tuner.cli.studies import Debug, Study
+from tuner.cli.options import Debug, Study
 from tuner.config import load_study_file
 from tuner.errors import ConfigError
 

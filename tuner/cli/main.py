@@ -35,7 +35,7 @@ from tuner.cli import (
     studies,
 )
 from tuner.cli.error_exit import Edge
-from tuner.cli.studies import A_STUDY
+from tuner.cli.options import A_STUDY
 from tuner.compose.rank_check import refuse_several_ranks
 from tuner.compose.start import run_study
 from tuner.config import StudyConfig, load_study_file

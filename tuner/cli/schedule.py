@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.error_exit import Edge
-from tuner.cli.studies import STUDY_FILE, Debug, Json, Source, Study
+from tuner.cli.options import STUDY_FILE, Debug, Json, Source, Study
 from tuner.errors import ConfigError
 
 app = typer.Typer()

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.error_exit import Edge
+from tuner.cli.options import STUDY_FILE, Debug, Json, Source, Study
 from tuner.errors import ConfigError
 
 app = typer.Typer()
@@ -28,20 +29,6 @@ _EDGE_OF_DELETE = {
     "interrupted": "Interrupted. A study goes as a whole or not at all: `tuner studies` shows it.",
     "accident": "A study goes as a whole or not at all: `tuner studies` shows it.",
 }
-
-STUDY_FILE = "study.yaml"
-#: What each verb takes.
-A_STUDY = (
-    "A study file, a database URL, an SQLite file, or the name of a study in the database of "
-    f"{STUDY_FILE}."
-)
-
-Source = Annotated[str, typer.Argument(metavar="[STUDY]", help=A_STUDY, show_default=True)]
-Study = Annotated[
-    str | None, typer.Option("--study", help="Name of the study, if the database has several.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
 
 
 @app.command()
