@@ -19,6 +19,7 @@ from tuner.cli.main import app
 #: Each command with its options.
 COMMANDS = """
 best: --format --study --top
+cancel: --debug --on --study
 copy: --debug --space --study --to --to-storage
 dashboard: --debug --host --port --study --token-file
 db backup: --output -o
@@ -27,29 +28,33 @@ db serve: --folder --host --no-tls --port
 db status:
 db upgrade:
 delete: --debug --files --study --yes
-devices: --interval --json --watch
+devices: --allocations --interval --json --study --watch
 docs: --debug --no-browser
 enqueue: --debug --params --skip-existing --study
 export: --debug --force --output --study -o
 import: --as --debug --study
 init: --force --from
-logs: --attempt --follow --rank --study --tail -f -n
+logs: --allocation --attempt --follow --rank --study --tail -f -n
 pause: --debug --study
+queue:
 report: --debug --output --study -o
 resume: --debug --study
 retry: --debug --study --trial
-run: --best --debug --dry-run --json --metrics-host --metrics-port --set --study --trials
+run: --adapt --best --debug --dry-run --engine --files --json --metrics-host --metrics-port --set --study --trials
+scale: --debug --on --study
 schedule: --debug --force --json --output --study --trial -o
 schema:
 set: --debug --host --pid --study
+shares check:
 simulate: --curves --debug --devices --jobs --output --pruner --restart --seeds --whole -o
 status: --debug --json --study
 stop: --debug --study --trial
 studies: --debug --json
+submit: --adapt --debug --dry-run --nodes --on --study
 trials: --csv --debug --json --last --reports --sort --state --study --top
 validate: --debug --set
 why: --debug --study
-"""
+"""  # noqa: E501
 
 
 def test_names_of_the_package_tuner() -> None:
@@ -221,6 +226,11 @@ _OTHERS = {
     **{path: ["file"] for path in ("init", "simulate", "validate")},
     **{path: [] for path in ("devices", "docs", "schema")},
     "best": ["source"],
+    "cancel": ["file"],
+    "queue": ["[STUDY | list | move NUMBER PLACE | remove NUMBER]"],
+    "scale": ["[FILE] NODES"],
+    "shares check": ["file"],
+    "submit": ["file"],
 }
 
 
