@@ -29,13 +29,15 @@ _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
 _FRAMES = (b"content-security-policy", b"frame-ancestors 'self'")
 #: Where a provider sends somebody who has logged in: no page, though it looks like one.
 _CALLBACK = "/oauth2callback"
+_FIRST_PAGE = "/studies"
 #: Else Streamlit looks for its server below the address of the page that is opened first, where it
 #: is not: two errors in the browser's console, and a way there and back before anything is seen.
 _WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location).href };</script>"
 #: Its own "Stop" ends a page's script, not a study; and what is read again every two seconds is no
-#: less true while it is: Streamlit would make it grey.
+#: less true while it is: Streamlit would make it grey. Its margins are half of a small screen.
 _STYLE = """<style>
 [data-testid="stStatusWidget"] { display: none !important; }
+[data-testid="stMainBlockContainer"] { padding: 3rem clamp(1rem, 3vw, 3rem) 4rem !important; }
 [data-stale="true"], details, summary { opacity: 1 !important; transition: none !important; }
 </style>"""
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
@@ -54,7 +56,8 @@ class Assets:
             await self._app(scope, receive, _without_frames(send))
             return
         headers = [*headers, (b"content-length", str(len(body)).encode()), _FRAMES]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        status = 200 if body else 307
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
     def _found(self, scope: Scope) -> tuple[bytes | None, list[tuple[bytes, bytes]]]:
@@ -67,6 +70,9 @@ class Assets:
             return library_file().read_bytes(), [_SCRIPT, _KEEP]
         if path.startswith(_PREFIX) and (script := _script(path.removeprefix(_PREFIX))):
             return script, [_SCRIPT, _KEEP]
+        if path == _FIRST_PAGE:  # Streamlit's address of it is "/", and it knows no other.
+            query = scope["query_string"]
+            return b"", [(b"location", b"./" + (b"?" + query if query else b""))]
         if "." not in path and path.count("/") == 1 and path != _CALLBACK and self._page:
             html = (b"content-type", b"text/html; charset=utf-8")
             return self._page, [html, (b"cache-control", b"no-cache")]

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tuner.app.charts.palette import BEST, COLOURS, OTHER, SYMBOLS
-from tuner.app.charts.style import dress, name_ticks
+from tuner.app.charts.style import dress, literal, name_ticks
 from tuner.app.data.columns import Flags, Floats, Numbers
 from tuner.app.data.convergence.best_part import BestPart
 from tuner.app.data.convergence.forecast import Forecast
@@ -60,7 +60,7 @@ def convergence_figure(
     values = trials.shown_values[:, place]
     has_strip = _add_points(figure, trials, scale.values, values)
     if other is not None and len(other[1].x):
-        figure.add_trace(_staircase(other[1], f"best of {other[0]}", OTHER))
+        figure.add_trace(_staircase(other[1], literal(f"best of {other[0]}"), OTHER))
     if len(best.x):
         figure.add_trace(_staircase(best, "best so far", BEST))
         if ahead is not None:
@@ -68,7 +68,7 @@ def convergence_figure(
     dress(figure, revision=f"{revision} {scale.title} {log_x} {log_y} {part is None}")
     figure.update_xaxes(title_text=scale.title, type="log" if log_x else "linear")
     figure.update_yaxes(
-        title_text=f"{objective.name} ({objective.direction.name.lower()})",
+        title_text=literal(f"{objective.name} ({objective.direction.name.lower()})"),
         type="log" if log_y else "linear",
     )
     name_ticks(figure)
@@ -218,7 +218,7 @@ def hypervolume_figure(
     dress(figure, revision=revision, height_px=300)
     figure.update_xaxes(title_text="Trial (number)")
     names = " x ".join(each.name for each in objectives)
-    figure.update_yaxes(title_text=f"Hypervolume ({names}, 0 to 1)", rangemode="tozero")
+    figure.update_yaxes(title_text=literal(f"Hypervolume ({names}, 0 to 1)"), rangemode="tozero")
     return figure
 
 
@@ -243,7 +243,7 @@ def pareto_figure(
         figure.add_trace(_edge(x[at], y[at], objectives))
         figure.add_trace(_cloud(go.Scatter, x, y, at, trials, "Pareto front", BEST))
     dress(figure, revision=revision)
-    titles = [f"{each.name} ({each.direction.name.lower()})" for each in objectives]
+    titles = [literal(f"{each.name} ({each.direction.name.lower()})") for each in objectives]
     figure.update_xaxes(title_text=titles[0])
     figure.update_yaxes(title_text=titles[1])
     return figure

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import plotly.graph_objects as go
 
 from tuner.app.charts.palette import OF_MANY
-from tuner.app.charts.style import dress
+from tuner.app.charts.style import dress, literal
 
 
 def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.Figure:
@@ -26,5 +26,5 @@ def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.
     )
     dress(figure, revision=revision, height_px=280)
     figure.update_xaxes(title_text="Step (as reported)")
-    figure.update_yaxes(title_text=name)
+    figure.update_yaxes(title_text=literal(name))
     return figure

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from tuner.app.charts.many_curves import CurveAxes
 from tuner.app.charts.palette import BEST, COLOURS, OF_MANY, OTHER
-from tuner.app.charts.style import dress, name_ticks
+from tuner.app.charts.style import dress, literal, name_ticks
 from tuner.app.data.trials.curves import Curve, Curves
 from tuner.app.data.trials.lineage import Lineage, Taken, descent
 
@@ -49,7 +49,7 @@ def lineage_figure(
         figure.add_trace(_training(curves, lineage, picked))
     dress(figure, revision=f"{revision} {axes}", height_px=560)
     figure.update_xaxes(title_text="Step (as reported)", type="log" if axes.log_x else "linear")
-    figure.update_yaxes(title_text=axes.name, type="log" if axes.log_y else "linear")
+    figure.update_yaxes(title_text=literal(axes.name), type="log" if axes.log_y else "linear")
     name_ticks(figure)
     return figure
 

@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from tuner.app.charts.palette import BEST, COLOURS, OTHER
-from tuner.app.charts.style import dress, name_ticks
+from tuner.app.charts.style import dress, literal, name_ticks
 from tuner.app.data.outcome_words import ALL_WORDS, COMPLETED, RUNNING, shown
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.curves import Curve, Curves
@@ -62,7 +62,7 @@ def many_curves_figure(
         _add_rung(figure, rung, is_log=axes.log_x)
     dress(figure, revision=f"{revision} {axes}", height_px=560)
     figure.update_xaxes(title_text="Step (as reported)", type="log" if axes.log_x else "linear")
-    figure.update_yaxes(title_text=axes.name, type="log" if axes.log_y else "linear")
+    figure.update_yaxes(title_text=literal(axes.name), type="log" if axes.log_y else "linear")
     name_ticks(figure)
     return figure
 

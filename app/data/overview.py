@@ -36,7 +36,8 @@ class StudyLine:
 
     @property
     def best(self) -> str:
-        return ", ".join(f"{name} {value:.6g}" for name, value in self.study.best.items())
+        text = ", ".join(f"{name} {value:.6g}" for name, value in self.study.best.items())
+        return f"each by itself: {text}" if len(self.study.best) > 1 else text
 
     @property
     def workers(self) -> str:

@@ -92,7 +92,7 @@ def _confirmed(shown: Shown) -> None:
         hide_index=True,
         placeholder="",
         key="confirmed",
-        column_config=shell.four_digits(columns),
+        column_config=shell.column_formats(columns),
     )
     st.markdown(why_confirmed(confirmation, shown.objectives[0], trials))
 
@@ -116,7 +116,7 @@ def _spread(shown: Shown) -> None:
         objective.name: list(found.values),
         "behind the best": [abs(each - found.values[0]) for each in found.values],
     }
-    config = shell.four_digits(columns)
+    config = shell.column_formats(columns)
     st.dataframe(
         columns, hide_index=True, placeholder="", width=420, key="spread", column_config=config
     )

@@ -87,7 +87,7 @@ def _ticked(
         selection_mode="multi-row",
         selection_default={"selection": {"rows": at}},
         height=_ROWS_PX if len(table[column]) > 8 else "auto",
-        column_config=shell.four_digits(table),
+        column_config=shell.column_formats(table),
     )
     rows: list[int] = sorted(event["selection"]["rows"])
     return [row for row in rows if row < len(table[column])]

@@ -62,7 +62,8 @@ def _present(shown: Shown, control: Control | None) -> None:
     columns: dict[str, list[str]] = {"budget": [], "spent": [], "limit": []}
     for name, (limit, spent) in present.spent.items():
         columns["budget"].append(name.replace("_", "-"))
-        columns["spent"].append(_amount(name, spent))
+        is_known = name == "trials" or present.progress.study.is_ours
+        columns["spent"].append(_amount(name, spent) if is_known else "not recorded")
         columns["limit"].append("no limit" if limit is None else _amount(name, limit))
     st.dataframe(columns, hide_index=True, placeholder="", width=420, key="budget now")
     if control is not None:
@@ -167,13 +168,15 @@ def _asked(shown: Shown) -> None:
     if not found:
         st.caption("No requests yet.")
         return
-    columns = {
+    columns: dict[str, list[object]] = {
+        "when": [each.at.replace(tzinfo=None) for each in found],
         "when (UTC)": [each.at.replace(tzinfo=None) for each in found],
         "who": [each.who for each in found],
         "what": [each.what for each in found],
     }
     st.subheader("Requests")
-    st.dataframe(columns, hide_index=True, placeholder="", key="asked for")
+    config = shell.column_formats(columns)
+    st.dataframe(columns, hide_index=True, placeholder="", column_config=config, key="asked for")
 
 
 def trial_buttons(shown: Shown, number: int, state: TrialState) -> None:

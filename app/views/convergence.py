@@ -31,7 +31,7 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 from tuner.search.rungs.stored_trust import trust_sentence
 
-_ALONE = "no other"
+_ALONE = "no study"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def _page(shown: Shown) -> None:
 def _wish(shown: Shown, names: list[str]) -> Wish:
     studies = shown.look.studies()
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        axis = Axis(shell.choice("Against", [each.value for each in Axis], key="against"))
+        axis = Axis(shell.choice("X axis", [each.value for each in Axis], key="against"))
         place = shell.objective_place(names)
         others = [name for name in studies if name != shown.study.name]
         beside = None
@@ -125,7 +125,7 @@ def _wish(shown: Shown, names: list[str]) -> Wish:
 def _progress(shown: Shown, wish: Wish) -> None:
     trials = shown.look.trials(shown.study)
     if not trials.is_placed.any():
-        st.info(f"No trial has ended yet; {len(trials)} run or wait.")
+        st.info(_why_empty(trials))
         return
     drawn = draw(shown, wish, trials)
     if drawn is None:
@@ -146,6 +146,16 @@ def _progress(shown: Shown, wish: Wish) -> None:
     if early_order := trust_sentence(shown.look.rung_trust(shown.study)):
         st.caption(early_order)
     show_figure(drawn.figure, key="convergence", on_trial=shell.open_trial)
+
+
+def _why_empty(trials: TrialColumns) -> str:
+    """Why no trial has a place on the figure."""
+    if not len(trials):
+        return "The study has no trial yet."
+    n_finished = int(trials.is_finished.sum())
+    if not n_finished:
+        return f"No trial has ended yet; {len(trials)} run or wait."
+    return f"{n_finished} of {len(trials)} trials have ended, none with a value to show."
 
 
 def draw(shown: Shown, wish: Wish, trials: TrialColumns) -> Drawn | None:
@@ -185,9 +195,11 @@ def _beside(
     if wish.axis is Axis.DEVICE_HOURS:
         leases = shown.look.leases(wish.beside, shell.now())
     theirs = scale_of(other, wish.axis, leases, unit_s=scale.unit_s)
-    is_maximized = shown.look.objectives(wish.beside)[place].is_maximized
-    best = best_so_far(other, theirs, place, is_maximized=is_maximized)
-    return wish.beside.name, best
+    objective = shown.look.objectives(wish.beside)[place]
+    best = best_so_far(other, theirs, place, is_maximized=objective.is_maximized)
+    is_alike = objective.direction is shown.objectives[wish.place].direction
+    direction = "" if is_alike else f" ({objective.direction.name.lower()})"
+    return f"{wish.beside.name}{direction}", best
 
 
 def _place_beside(shown: Shown, wish: Wish) -> int | None:

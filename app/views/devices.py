@@ -140,7 +140,7 @@ def _edges(leases: Leases, span_s: float | None, now: datetime) -> tuple[float, 
     ends = leases.ends_s()
     end_s = now.timestamp() if leases.living else float(np.nanmax(ends))
     start_s = float(leases.columns.started_at_s.min()) if span_s is None else end_s - span_s
-    return start_s, max(end_s, start_s + 1)
+    return start_s, max(end_s, start_s + 0.001)
 
 
 def _allocations(shown: Shown, now: datetime) -> None:
@@ -249,7 +249,8 @@ def _sums(found: Sequence[DeviceTotal]) -> None:
             st.metric("energy (kWh)", f"{sum(energies):.3g}")
         for word, spent_s in by_outcome(found).items():
             st.metric(
-                f"{shown_word(word)} (% of time)", f"{100 * spent_s / held_s if held_s else 0:.1f}"
+                f"{shown_word(word)} (% of trial time)",
+                f"{100 * spent_s / held_s if held_s else 0:.1f}",
             )
     causes = [
         f"{CAUSE_WORDS[cause]} {100 * spent_s / span_s:.1f} %"

@@ -4,7 +4,7 @@ const UNSEEN = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path
 
 function titleOf(axis) {
   const title = axis?.title?.text ?? axis?.title ?? "";
-  return String(title).replaceAll(/<[^>]*>/g, " ");
+  return plain(String(title).replaceAll(/<[^>]*>/g, " "));
 }
 
 function nameOf({ layout }, name) {
@@ -30,7 +30,7 @@ function tableOf({ data, layout }) {
   if (isParallel(data)) return parallelTable({ data }, MOST_ROWS);
   const [x, y] = [titleOf(layout.xaxis) || "x", titleOf(layout.yaxis) || "y"];
   const series = data.map((each, at) => ({
-    name: each.name ?? `series ${at + 1}`,
+    name: each.name ? plain(each.name) : `series ${at + 1}`,
     xs: Array.from(each.orientation === "h" && each.base ? numbers(each.base) : numbers(each.x)),
     ys: Array.from(numbers(each.y)),
   }));

@@ -81,20 +81,23 @@ def _points(shown: Shown) -> None:
         log_x = st.toggle("log x", key="metric_log_x", bind="query-params")
         log_y = st.toggle("log y", key="metric_log_y", bind="query-params")
     there = np.isfinite(known[x]) & np.isfinite(known[y])
-    _say_who_is_missing(trials, there, f"{y} and {x}" if x != y else y)
+    _say_who_is_missing(trials, there, [each for each in dict.fromkeys((y, x)) if each != NUMBER])
     _say_who_is_paused(trials, there)
     for name, is_log in ((x, log_x), (y, log_y)):
         _say_what_has_no_logarithm(known[name][there], name, is_log=is_log)
+    if not there.any():
+        return
     titles = Titles(x=x, y=y, log_x=log_x, log_y=log_y)
     figure = points_figure(trials, known[x], known[y], titles, revision=shown.revision)
     show_figure(figure, key="metrics", on_trial=shell.open_trial)
 
 
-def _say_who_is_missing(trials: TrialColumns, there: np.ndarray, name: str) -> None:
+def _say_who_is_missing(trials: TrialColumns, there: np.ndarray, names: Sequence[str]) -> None:
     n = int((~there).sum())
     if n:
         have = "has" if n == 1 else "have"
-        st.caption(f"{n} of {len(trials)} trials {have} no value of {shell.escaped(name)}.")
+        what = shell.escaped(" and ".join(names))
+        st.caption(f"{n} of {len(trials)} trials {have} no finite value of {what}.")
 
 
 def _say_who_is_paused(trials: TrialColumns, there: np.ndarray) -> None:
@@ -176,9 +179,11 @@ def _spread(shown: Shown) -> None:
         log_x = st.toggle("log x", key="metric_log_x", bind="query-params")
     values = known[name]
     there = np.isfinite(values)
-    _say_who_is_missing(trials, there, name)
+    _say_who_is_missing(trials, there, [name])
     _say_who_is_paused(trials, there)
     _say_what_has_no_logarithm(values[there], name, is_log=log_x)
+    if not there.any():
+        return
     completed = (trials.words == COMPLETED) & there
     lines = {f"all with a value ({int(there.sum())})": distribution_of(values)}
     if 0 < completed.sum() < there.sum():

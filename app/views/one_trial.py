@@ -156,11 +156,12 @@ def _checkpoints(number: int, found: Sequence[ShownCheckpoint]) -> None:
         "step": [each.step for each in found],
         "attempt": [each.attempt for each in found],
         "size (MiB)": [each.size_bytes / 2**20 for each in found],
+        "saved": [each.saved_at.replace(tzinfo=None) for each in found],
         "saved (UTC)": [each.saved_at.replace(tzinfo=None) for each in found],
         "host": [each.host for each in found],
         "path": [each.path for each in found],
     }
-    config = {"size (MiB)": st.column_config.NumberColumn(format="%.4g")}
+    config = shell.column_formats(columns)
     st.dataframe(
         columns, hide_index=True, placeholder="", column_config=config, key=f"checkpoints {number}"
     )

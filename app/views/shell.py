@@ -18,6 +18,7 @@ from streamlit.elements.lib.column_types import ColumnConfig
 
 from tuner.app.data.compare.trials import MAX_COMPARED, MIN_COMPARED
 from tuner.app.data.page_data import Look, look_at
+from tuner.app.data.trials.table import AGO
 from tuner.config.sections.confirm import is_confirmation
 from tuner.errors import StoreError, TunerError
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
@@ -36,6 +37,8 @@ _FIRST_LOOK_KEY = "first look for the database"
 #: browser's Back or Forward.
 _WRITTEN_KEY = "trial in the address"
 _REFRESH_S = 2.0
+#: Columns of instants that are shown as "3 minutes ago".
+AGO_TITLES = frozenset({AGO, "saved", "when"})
 #: A browser's numbers are exact up to 16 digits; a larger one is no trial's.
 _MAX_DIGITS = 15
 _MAX_SHOWN = 40
@@ -152,14 +155,22 @@ def _come_back() -> None:
     st.fragment(look_again, run_every=_REFRESH_S, key="come back")()
 
 
-def four_digits(columns: Mapping[str, Sequence[object]]) -> dict[str, ColumnConfig]:
-    """How tables show floats: a learning rate of 0.00003 is not 0."""
+def column_formats(columns: Mapping[str, Sequence[object]]) -> dict[str, ColumnConfig]:
+    """How tables show floats (a learning rate of 0.00003 is not 0) and how long ago it was.
+
+    A table's cells have no hover text: a column of its own has the instant, in UTC.
+    """
     precise = st.column_config.NumberColumn(format="%.4g")
-    return {
+    formats: dict[str, ColumnConfig] = {
         title: precise
         for title, cells in columns.items()
         if any(isinstance(cell, float) for cell in cells)
     }
+    for title in columns.keys() & AGO_TITLES:
+        formats[title] = st.column_config.DatetimeColumn(
+            format="distance", help=f"The column *{title} (UTC)* has the instant."
+        )
+    return formats
 
 
 def choice(label: str, words: Sequence[str], *, key: str) -> str:

@@ -18,6 +18,8 @@ from tuner.terminal.wording import duration
 #: Streamlit shows the group, decoded.
 _NAME_IN_ADDRESS = r"^convergence\?study=(.*)$"
 _N_SPARKLINES = 20
+#: A pinned column with a long name must leave room for others on a phone.
+_NAME_PX = 170
 
 
 def page() -> None:
@@ -48,7 +50,7 @@ def _table() -> None:
         "devices in use": [line.n_devices for line in lines],
         "user": [line.workers for line in lines],
         "last activity": [ago(line.study.active_at, now) for line in lines],
-        "active time": [duration(line.progress.spent.time_s) for line in lines],
+        "active time": [_active_time(line) for line in lines],
         "why": [line.progress.reason for line in lines],
     }
     if any(line.note for line in lines):
@@ -62,7 +64,9 @@ def _table() -> None:
         max_value=100,
     )
     shapes: dict[str, ColumnConfig] = {
-        "study": st.column_config.LinkColumn(display_text=_NAME_IN_ADDRESS, pinned=True),
+        "study": st.column_config.LinkColumn(
+            display_text=_NAME_IN_ADDRESS, pinned=True, width=_NAME_PX
+        ),
         "user": st.column_config.TextColumn(help="Users whose dispatchers are running."),
         "progress": progress,
         "best so far": st.column_config.LineChartColumn(help="Over the trials, first objective."),
@@ -93,6 +97,11 @@ def _sparkline(line: StudyLine, place: int) -> list[float]:
     study = StoredStudy(id=line.study.id, name=line.study.name)
     trials = shell.look().trials(study)
     return sparkline(trials, is_maximized=line.study.objectives[0].is_maximized)
+
+
+def _active_time(line: StudyLine) -> str:
+    """Empty where only a program of Optuna knows it."""
+    return duration(line.progress.spent.time_s) if line.study.is_ours else ""
 
 
 def _time_left(line: StudyLine) -> str:

@@ -211,7 +211,7 @@ def _table(shown: Shown, choice: _Choice, titles: Sequence[str], *, is_for_sever
         on_select="rerun" if is_for_several else lambda: _open_selected(rows),
         selection_mode="multi-row" if is_for_several else "single-row",
         height=600 if len(rows.numbers) > 15 else "auto",
-        column_config=shell.four_digits(table),
+        column_config=shell.column_formats(table),
         column_order=["trial", *titles] if titles else None,
     )
     n_passed = f"{len(passed)} of {len(trials)} trials."

@@ -40,7 +40,7 @@ class IdleCause(Enum):
 CAUSE_WORDS: Mapping[IdleCause, str] = {
     IdleCause.NO_SUGGESTION: "no suggestion ready",
     IdleCause.STARTING: "starting",
-    IdleCause.CLEARING: "waiting for memory",
+    IdleCause.CLEARING: "release of the device",
     IdleCause.GATHERING: "gathering for a wide trial",
     IdleCause.TAKEN: "used by other processes",
     IdleCause.SHARED: "share of another user",

@@ -60,6 +60,8 @@ class StudySummary:
     dispatchers: tuple[StoredDispatcher, ...]
     started_at: datetime | None
     active_at: datetime | None
+    #: Whether a dispatcher has ever worked on it.
+    is_ours: bool = True
 
     @property
     def n_trials(self) -> int:
@@ -197,4 +199,5 @@ def _summary(
         dispatchers=tuple(each for each in starts if each.is_alive),
         started_at=min(begun, default=None),
         active_at=max(signs, default=None),
+        is_ours=bool(starts),
     )

@@ -25,6 +25,8 @@ class Standing(Enum):
     STOPPED = "stopped"
     #: Somebody works on it, or would: it gives no sign of life.
     SILENT = "silent"
+    #: Run by a program of Optuna alone, which leaves no sign of life.
+    UNKNOWN = "unknown"
 
     @property
     def exit_code(self) -> int:
@@ -33,7 +35,7 @@ class Standing(Enum):
                 return EXIT_BUDGET_REACHED
             case Standing.FAILED:
                 return EXIT_STUDY_FAILED
-            case Standing.STOPPED:
+            case Standing.STOPPED | Standing.UNKNOWN:
                 return EXIT_STOPPED
             case Standing.SILENT:
                 return EXIT_SILENT
@@ -63,6 +65,11 @@ def judge(
         return Standing.SILENT, f"{places} {reason}"
     if study.dispatchers:
         return Standing.RUNNING, places
+    if not study.is_ours and (n := study.trials[TrialState.RUNNING]):
+        marked = "1 trial is" if n == 1 else f"{n} trials are"
+        return Standing.UNKNOWN, (
+            f"{marked} marked as running by a program without the tuner, which may be alive or not"
+        )
     # A trial that has begun is spent, but the study is not at its end before it is over.
     reason = _end_reason(budget, replace(spent, trials=study.n_finished), grid, trial)
     if is_population_over:

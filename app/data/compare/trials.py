@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -26,13 +26,9 @@ def numbers_in(text: str) -> list[int]:
 
 def compared(trials: Sequence[OneTrial]) -> dict[str, list[str]]:
     """A row for each known fact, the differing parameters first; a column for each trial."""
-    names = list(dict.fromkeys(name for each in trials for name in each.trial.params))
-    cells = {name: [_param(each, name) for each in trials] for name in names}
-    differing = {name: row for name, row in cells.items() if len(set(row)) > 1}
-    same = {f"{name} (same)": row for name, row in cells.items() if name not in differing}
+    differing, same = _params(trials)
     uses = [_sum([attempt.use for attempt in each.trial.attempts]) for each in trials]
-    rows = {
-        **differing,
+    facts = {
         "outcome": [shown(each.trial.word) for each in trials],
         "result": [values_text(each.trial.values) if each.trial.values else "" for each in trials],
         "last report": [_last_report(each) for each in trials],
@@ -42,13 +38,36 @@ def compared(trials: Sequence[OneTrial]) -> dict[str, list[str]]:
         "utilization (%)": [_or_blank(use.utilization_pct, _four_digits) for use in uses],
         "most memory (GiB)": [_or_blank(use.memory_max_bytes, _gib) for use in uses],
         "energy (kWh)": [_or_blank(use.energy_kwh, _four_digits) for use in uses],
-        **same,
     }
-    rows = {name: row for name, row in rows.items() if any(row)}
-    columns = {"": list(rows)}
+    known = [(name, row) for name, row in facts.items() if any(row)]
+    # Pairs: a parameter may be called like a fact.
+    rows = [*_titled(differing, facts, ""), *known, *_titled(same, facts, " (same)")]
+    columns = {"": [name for name, _ in rows]}
     for place, each in enumerate(trials):
-        columns[f"trial {each.trial.number}"] = [row[place] for row in rows.values()]
+        columns[f"trial {each.trial.number}"] = [row[place] for _, row in rows]
     return columns
+
+
+def _params(trials: Sequence[OneTrial]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Rows of the parameters that differ, and of those that are the same."""
+    differing, same = {}, {}
+    for name in dict.fromkeys(name for each in trials for name in each.trial.params):
+        exact = ["" if name not in t.trial.params else str(t.trial.params[name]) for t in trials]
+        short = [_param(each, name) for each in trials]
+        if len(set(exact)) == 1:
+            same[name] = short
+        else:
+            differing[name] = short if len(set(short)) > 1 else exact
+    return differing, same
+
+
+def _titled(
+    rows: dict[str, list[str]], facts: Collection[str], suffix: str
+) -> list[tuple[str, list[str]]]:
+    return [
+        (f"{name} (parameter){suffix}" if name in facts else f"{name}{suffix}", row)
+        for name, row in rows.items()
+    ]
 
 
 def curves_by_name(trials: Sequence[OneTrial]) -> dict[str, dict[str, Curve]]:
@@ -80,8 +99,11 @@ def utilization_of(use: TrialUse) -> Curve | None:
 
 
 def _param(each: OneTrial, name: str) -> str:
-    value = each.trial.params.get(name)
-    return "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    """Empty where the trial has no such parameter; a choice may be None."""
+    if name not in each.trial.params:
+        return ""
+    value = each.trial.params[name]
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _last_report(each: OneTrial) -> str:

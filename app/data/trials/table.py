@@ -19,6 +19,8 @@ from tuner.search_spaces import ParamValue
 
 #: By trial id.
 Params: TypeAlias = Mapping[int, Mapping[str, ParamValue]]
+#: Shown as "3 minutes ago".
+AGO = "started"
 Cell: TypeAlias = float | int | str | bool | datetime | None
 
 
@@ -92,7 +94,7 @@ def table_of(
         for place, objective in enumerate(objectives):
             last = trials.last_values[:, place].tolist()
             columns[f"last {objective.name}"] = [_or_none(each) for each in last]
-    durations_s = trials.durations_s(now.timestamp()).round(1).tolist()
+    durations_s = trials.durations_s(now.timestamp()).round(3).tolist()
     columns["duration (s)"] = [_or_none(each) for each in durations_s]
     ids = trials.ids.tolist()
     for title, by_trial in (
@@ -101,10 +103,11 @@ def table_of(
     ):
         if by_trial:
             columns[title] = [by_trial.get(trial_id) for trial_id in ids]
-    columns["started (UTC)"] = [_instant(each) for each in trials.started_at_s.tolist()]
+    started = [_instant(each) for each in trials.started_at_s.tolist()]
+    columns |= {AGO: list(started), "started (UTC)": list(started)}
     for name in _names(params):
         title = name if name not in columns else f"{name} (parameter)"
-        cells = [params.get(trial_id, {}).get(name) for trial_id in ids]
+        cells = [_cell(params.get(trial_id, {}), name) for trial_id in ids]
         columns[title] = _alike(cells)
     return columns
 
@@ -125,6 +128,12 @@ def titles_of(
 
 def _names(params: Params) -> list[str]:
     return list(dict.fromkeys(name for each in params.values() for name in each))
+
+
+def _cell(params: Mapping[str, ParamValue], name: str) -> ParamValue:
+    """None where the trial has no such parameter; the choice None is a value, written out."""
+    value = params.get(name)
+    return "None" if value is None and name in params else value
 
 
 def _alike(cells: Sequence[ParamValue | None]) -> list[Cell]:

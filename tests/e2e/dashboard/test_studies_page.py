@@ -29,7 +29,9 @@ def test_the_name_of_a_study_is_shown_and_opens_it(
     study = optuna.create_study(storage=url, study_name=name)
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     _server, where = dashboard(study_folder, "named.db")
-    page.goto(where)
+    # The menu's address of this page is "/"; typed or linked by its name it is the same page.
+    page.goto(f"{where}/studies?live=false")
+    assert page.url == f"{where}/?live=false"
     page.wait_for_selector(_NAME.format(row=0), state="attached")
     # The names are painted: their cells, for screen readers, have the address.
     address = page.locator(_NAME.format(row=0)).inner_text()

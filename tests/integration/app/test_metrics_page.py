@@ -58,7 +58,7 @@ def test_attributes_parameters_and_values_against_each_other(url: str) -> None:
     add_plain(url)
     test = opened("metrics", metric_y="latency_ms", metric_x="x")
     assert points(test) == {n: (n / 10, 100.0 * n) for n in range(3)}
-    assert "2 of 5 trials have no value of latency" in captions(test)
+    assert "2 of 5 trials have no finite value of latency" in captions(test)
     names = list(test.main.selectbox(key="metric_y").options)
     assert names[0] == "value"
     assert {"latency_ms", "x", "reports", "duration (s)", "trial (number)"} <= set(names)
@@ -78,7 +78,7 @@ def test_distribution_counts_who_has_a_value(url: str) -> None:
     assert numbers_of(lines["completed (3)"]["x"]) == [8.0, 9.0, 10.0]
     assert numbers_of(lines["completed (3)"]["y"]) == pytest.approx([100 / 3, 200 / 3, 100.0])
     assert numbers_of(lines["all with a value (4)"]["x"]) == [8.0, 8.0, 9.0, 10.0]
-    assert "1 of 5 trials has no value of value." in captions(test)
+    assert "1 of 5 trials has no finite value of value." in captions(test)
 
 
 def test_curves_are_smoothed_over_what_was_reported(url: str) -> None:

@@ -221,7 +221,7 @@ def test_now_tells_trials_and_causes() -> None:
     assert table["does"] == [
         "trial 1",
         "trial 2: starting",
-        "trial 3: waiting for memory",
+        "trial 3: release of the device",
         "idle: paused",
         "",
     ]

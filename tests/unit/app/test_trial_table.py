@@ -33,6 +33,14 @@ def test_columns_have_one_type_and_a_name_each() -> None:
     assert table["infeasible"] == [False, True]
 
 
+def test_the_choice_none_is_not_a_parameter_that_is_absent() -> None:
+    params = {100: {"kind": None, "other": "a"}, 101: {"other": "b"}}
+    table = table_of(trials([1.0, 2.0]), [LOSS], params, NOW)
+    assert table["kind"] == ["None", None]
+    table = table_of(trials([1.0, 2.0]), [LOSS], {100: {"kind": None}, 101: {"kind": 3}}, NOW)
+    assert table["kind"] == ["None", "3"]
+
+
 def test_no_trials() -> None:
     table = table_of(trials([]), [LOSS], {}, NOW)
     assert {len(cells) for cells in table.values()} == {0}

@@ -110,6 +110,7 @@ def test_exit_codes_are_fixed() -> None:
         Standing.FAILED: 1,
         Standing.STOPPED: EXIT_STOPPED,
         Standing.SILENT: EXIT_SILENT,
+        Standing.UNKNOWN: EXIT_STOPPED,
     }
     assert (EXIT_STOPPED, EXIT_SILENT) == (3, 4)
 

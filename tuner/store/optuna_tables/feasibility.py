@@ -7,7 +7,12 @@ from collections.abc import Collection
 
 import sqlalchemy as sa
 
-from tuner.store.optuna_tables.statements import CONSTRAINTS_ATTR, SYSTEM_ATTRS, ids_of
+from tuner.store.optuna_tables.statements import (
+    CONSTRAINTS_ATTR,
+    OUR_CONSTRAINTS,
+    SYSTEM_ATTRS,
+    ids_of,
+)
 
 
 def infeasible_trials(
@@ -15,9 +20,15 @@ def infeasible_trials(
     study_id: int | None = None,
     trial_ids: Collection[int] | None = None,
 ) -> set[int]:
-    """Ids of the trials with a constraint above 0, of one study or of all, or of some trials."""
+    """Ids of the trials with a constraint above 0, of one study or of all, or of some trials.
+
+    Constraints by which the tuner keeps samplers away from trials that ended out of memory or with
+    NaN do not count: they are none of the study's, and such trials have no value.
+    """
     key = SYSTEM_ATTRS.c.key
-    query = sa.select(SYSTEM_ATTRS.c.trial_id, SYSTEM_ATTRS.c.value_json).where(is_constraint(key))
+    query = sa.select(SYSTEM_ATTRS.c.trial_id, SYSTEM_ATTRS.c.value_json).where(
+        is_constraint(key), key.not_like(f"{CONSTRAINTS_ATTR}:{OUR_CONSTRAINTS}%")
+    )
     if trial_ids is not None:
         query = query.where(SYSTEM_ATTRS.c.trial_id.in_(trial_ids))
     elif study_id is not None:

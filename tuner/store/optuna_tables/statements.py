@@ -32,6 +32,8 @@ IDENTITY_ATTR = "tuner:identity"
 #: User attribute of a trial that somebody has asked for: `user@host`.
 ASKED_BY_ATTR = "tuner:asked_by"
 CONSTRAINTS_ATTR = "constraints"
+#: How those of the tuner begin (`tuner.search.trial_attributes.infeasible.OWN_PREFIX`).
+OUR_CONSTRAINTS = "tuner:"
 #: More identifiers in one statement are slower than a look at the whole study.
 MAX_LISTED = 500
 
