@@ -152,7 +152,7 @@ def test_another_study_is_drawn_with_its_own_objective_and_direction(url: str) -
     ours = [create_trial(value=9.0) for _ in range(5)]
     seeded.add_study(url, "shown", ours, directions=("maximize",), objectives=("loss",))
     (figure,) = figures(opened("convergence", state={"beside": "other"}))
-    (theirs,) = [each for each in figure["data"] if each["name"] == "best of other"]
+    (theirs,) = [each for each in figure["data"] if each["name"] == "best of other (minimize)"]
     assert numbers_of(theirs["y"]) == [5.0, 4.0, 3.0, 2.0, 1.0, 1.0]
 
 
