@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT
+from tuner.queue.runner import is_running
 
 pytestmark = pytest.mark.slow
 WAIT_S = 90.0
@@ -81,6 +82,8 @@ def test_cron_starts_the_queue_after_a_reboot_where_it_is_there(
     for _ in range(2):
         assert "cron starts it again after a reboot" in folder.tuner("queue", "study.yaml").out
         wait_until(lambda: "waits" not in folder.tuner("queue").out, "it has run", WAIT_S)
+        (state,) = Path(folder.env["XDG_STATE_HOME"]).glob("tuner/queue/*")
+        wait_until(lambda: not is_running(state), "the queue's process has ended", WAIT_S)
     lines = table.read_text().splitlines()
     assert lines[0] == "0 4 * * * backup"
     assert len(lines) == 2

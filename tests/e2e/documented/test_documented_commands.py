@@ -24,6 +24,10 @@ NOT_RUN = {
     "make ": "sets up an environment",
     "tuner init": "would replace the study file; tests/e2e/commands/test_main_command.py",
     "tuner dashboard": "runs until Ctrl-C; tests/e2e/dashboard/test_dashboard.py",
+    **dict.fromkeys(
+        ("tuner submit", "tuner scale", "tuner cancel", "tuner logs --allocation"),
+        "needs an engine; tests/e2e/engines/test_clusters_page.py",
+    ),
     "tuner db serve": "runs until Ctrl-C; tests/e2e/dispatchers/test_database_server.py",
     "tuner queue": "would start studies behind this test; tests/e2e/commands/test_queue.py",
     "tuner shares check": "needs rules of this machine; tests/unit/shares/test_rules.py",

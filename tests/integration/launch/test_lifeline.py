@@ -88,9 +88,7 @@ def test_who_comes_after_all_was_cleared_away_ends_without_a_traceback(
     )
     assert late.returncode == -9
     assert late.stdout == ""
-    assert (
-        late.stderr == f"{lifeline.path} is gone, and so is whoever made it: this process ends.\n"
-    )
+    assert late.stderr == f"{lifeline.path} is gone, and so is its dispatcher: this process ends.\n"
 
 
 def test_who_holds_on_alone_is_killed_alone(lifeline: Lifeline) -> None:

@@ -8,6 +8,7 @@ import pickle
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def run_ranks(
         devices=devices,
     )
     context = multiprocessing.get_context("forkserver")
+    _end_server_of_others()
     context.set_forkserver_preload(list(_PRELOADED))
     port = free_port()
     pipes = []
@@ -68,6 +70,13 @@ def run_ranks(
         theirs.close()
         pipes.append(ours)
     return [_result(pipe) for pipe in pipes]
+
+
+def _end_server_of_others() -> None:
+    """Ends a fork server that another test has left in this process: it has other modules."""
+    server: Any = forkserver._forkserver
+    if server._forkserver_pid is not None and server._preload_modules != list(_PRELOADED):
+        server._stop()
 
 
 def environment_of_rank(rank: int, world_size: int, port: int) -> dict[str, str]:

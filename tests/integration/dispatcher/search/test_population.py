@@ -92,7 +92,7 @@ def test_programs_that_save_nothing_go_on_and_people_hear_once(
     trials = world.stored_trials()
     assert [each.state for each in trials] == [TrialState.COMPLETE] * 4
     (text,) = [text for text in world.said if "pbt needs" in text]
-    assert "none of the strongest has a checkpoint" in text
+    assert "no top trial has a checkpoint" in text
 
 
 def test_programs_that_do_not_go_on_from_a_copy_spoil_no_curve(
