@@ -79,11 +79,15 @@ def test_cron_starts_the_queue_after_a_reboot_where_it_is_there(
     table.write_text("0 4 * * * backup\n")
     folder.env |= {"PATH": f"{program.parent}:/usr/bin:/bin", "TABLE": str(table)}
     folder.study(study="small")
+
+    def has_ended() -> bool:
+        (state,) = Path(folder.env["XDG_STATE_HOME"]).glob("tuner/queue/*")
+        return not is_running(state)
+
     for _ in range(2):
         assert "cron starts it again after a reboot" in folder.tuner("queue", "study.yaml").out
         wait_until(lambda: "waits" not in folder.tuner("queue").out, "it has run", WAIT_S)
-        (state,) = Path(folder.env["XDG_STATE_HOME"]).glob("tuner/queue/*")
-        wait_until(lambda: not is_running(state), "the queue's process has ended", WAIT_S)
+        wait_until(has_ended, "the queue's process has ended", WAIT_S)
     lines = table.read_text().splitlines()
     assert lines[0] == "0 4 * * * backup"
     assert len(lines) == 2
