@@ -12,7 +12,7 @@ KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and p
 # What a real server needs beside mlflow-skinny; the package mlflow does not take our pyarrow.
 MLFLOW_SERVER := flask 'flask-cors<7' 'graphene<4' 'huey<4'
 # Clients of engines that lend nodes, and what checks a manifest against Kubernetes' own schemas.
-ENGINES := kubernetes kubernetes-validate ray
+ENGINES := kubernetes kubernetes-validate
 # Frameworks that have a page; xgboost-cpu is xgboost without 300 MB of NVIDIA's libraries.
 FRAMEWORKS := lightning transformers accelerate lightgbm optuna-integration xgboost-cpu
 # A server of S3's protocol: moto without the services of AWS that nobody here asks for.
@@ -164,7 +164,7 @@ $(VENV)/ready-frameworks: $(VENV)/ready requirements-frameworks.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-frameworks.lock --constraint requirements.lock
 	@touch $@
 
-# Clients of Kubernetes and Ray, for the tests of engines.
+# The client of Kubernetes, for the tests of engines.
 $(VENV)/ready-engines: $(VENV)/ready requirements-engines.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-engines.lock --constraint requirements.lock
 	@touch $@

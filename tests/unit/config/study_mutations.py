@@ -86,7 +86,6 @@ engine:
   kubernetes:
     {namespace: a, image: b,
      queue: c, priority: d, secret: s, secret_folder: /f, template: pod.yaml}
-  ray: {address: auto, working_dir: .}
   ssh: {hosts: [gpu01, me@gpu02], copy_to: ~/tuner, python: python3, options: [-p, "22"]}
 """
 

@@ -25,7 +25,6 @@ class EngineName(Enum):
 
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
-    RAY = "ray"
     SSH = "ssh"
 
 
@@ -178,20 +177,6 @@ class KubernetesConfig(Model):
     )
 
 
-class RayConfig(Model):
-    """What only Ray knows."""
-
-    address: Word = Field(
-        default="auto", description="Address of the cluster.", examples=["ray://head:10001"]
-    )
-    working_dir: Word | None = Field(
-        default=None,
-        description="Folder that Ray copies to each node. Default: none, the folder of the study "
-        "is shared.",
-        examples=["."],
-    )
-
-
 class SshConfig(Model):
     """What only ssh knows."""
 
@@ -272,9 +257,6 @@ class EngineConfig(Model):
         description="Settings of Kubernetes.",
         examples=[{"namespace": "vision", "image": "registry.example/me/train@sha256:..."}],
     )
-    ray: RayConfig = Field(
-        default_factory=RayConfig, description="Settings of Ray.", examples=[{"address": "auto"}]
-    )
     ssh: SshConfig = Field(
         default_factory=SshConfig,
         description="Settings of ssh.",
@@ -287,6 +269,5 @@ ENGINE_KEYS = {
     "engine": EngineConfig.yaml_keys(),
     "engine.slurm": SlurmConfig.yaml_keys(),
     "engine.kubernetes": KubernetesConfig.yaml_keys(),
-    "engine.ray": RayConfig.yaml_keys(),
     "engine.ssh": SshConfig.yaml_keys(),
 }

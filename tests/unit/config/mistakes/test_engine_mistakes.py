@@ -21,12 +21,12 @@ MISTAKES = [
     ),
     pytest.param(
         "engine: {name: slrum}",
-        "engine.name is 'slrum', but must be slurm, kubernetes, ray or ssh. Did you mean 'slurm'?",
+        "engine.name is 'slrum', but must be slurm, kubernetes or ssh. Did you mean 'slurm'?",
         id="unknown",
     ),
     pytest.param(
         "engine: {nodes: 2}",
-        "engine.name is missing. Name the engine: slurm, kubernetes, ray or ssh.",
+        "engine.name is missing. Name the engine: slurm, kubernetes or ssh.",
         id="no-name",
     ),
     pytest.param(
