@@ -21,6 +21,9 @@ from tests.unit.trials.conftest import NewTrial
 from tuner import ddp
 from tuner.trials.context import TrialContext
 
+# Beside the tests of the tuner itself, in one process with them, its ranks have ended at once.
+pytestmark = pytest.mark.programs
+
 #: A rank that waits as long is ended by the test's own limit before.
 _FOREVER_S = 1000.0
 

@@ -17,6 +17,9 @@ from tuner import ddp
 from tuner.trials.checkpoints import CheckpointFolder
 from tuner.trials.context import TrialContext
 
+# Beside the tests of the tuner itself, in one process with them, its ranks have ended at once.
+pytestmark = pytest.mark.programs
+
 
 def _split_model() -> tuple[nn.Module, torch.optim.Optimizer]:
     torch.manual_seed(0)
