@@ -30,7 +30,6 @@ import pynvml
 from benchmarks.common.machine import package_versions, this_machine
 from benchmarks.common.results import write_json
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess
-from tuner.attempt import Attempt
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.device import Device
 from tuner.devices.nvidia.probe import open_nvml
@@ -39,6 +38,7 @@ from tuner.devices.usage.readings import DeviceReading
 from tuner.devices.usage.tally import Holding, Tally, tally_of
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.domain.attempt import Attempt
 from tuner.host.clock import Instant
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.dispatchers.starts import StartRecord

@@ -25,7 +25,7 @@ from optuna.trial import TrialState
 
 from benchmarks.common.machine import this_machine
 from tuner.config import Direction
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from tuner.attempt import AttemptId
 from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceStatus, Holder
 from tuner.dispatch.notices import Notice, Snapshot
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import FromWorker, Hello, ToWorker
 from tuner.errors import DeviceError, LaunchError
 from tuner.host.clock import Instant
 from tuner.launch.inbox import Event, Received, SourceId, WorkerExited
 from tuner.launch.request import LaunchRequest
-from tuner.messages import FromWorker, Hello, ToWorker
 
 GIB = 1024**3
 

@@ -8,7 +8,7 @@ _CODE = '''
 from optuna.pruners import BasePruner
 from optuna.samplers import RandomSampler
 
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.scheduler import CONTINUE, Scheduler, Verdict
 
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.messages import MAX_METRIC_NAME, Assign, RemarkTopic
+from tuner.domain.messages import MAX_METRIC_NAME, Assign, RemarkTopic
 from tuner.trials.checkpoints import CheckpointFolder
 from tuner.trials.determinism import make_deterministic, seed_generators, seed_of_rank
 from tuner.trials.optuna_trial import OptunaTrial, check_name

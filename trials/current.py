@@ -14,10 +14,10 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution
 
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import Assign, Json, RemarkTopic, StudyPlace
 from tuner.errors import ChannelClosed
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_STORAGE, ENV_STUDY, ENV_TOKEN
-from tuner.messages import Assign, Json, RemarkTopic, StudyPlace
 from tuner.trials import active
 from tuner.trials.context import TrialContext
 from tuner.trials.profiling import begin_trace

@@ -16,7 +16,7 @@ from optuna.distributions import (
 )
 from optuna.trial import FrozenTrial, Trial
 
-from tuner.messages import MAX_KEY, Assign, StudyPlace, name_problem
+from tuner.domain.messages import MAX_KEY, Assign, StudyPlace, name_problem
 from tuner.store.optuna_compat import storage_of, study_id_of
 from tuner.trials.params import Params
 from tuner.trials.worker.port import Link

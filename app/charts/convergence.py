@@ -17,7 +17,7 @@ from tuner.app.data.convergence.hypervolume import Hypervolume
 from tuner.app.data.convergence.series import BestSoFar, Scale
 from tuner.app.data.outcome_words import ALL_WORDS, COMPLETED, PAUSED, shown
 from tuner.app.data.trials.columns import TrialColumns
-from tuner.pareto_front import is_on_front
+from tuner.domain.pareto_front import is_on_front
 from tuner.queries.studies import Objective
 
 #: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tuner.app.data.convergence.series import pareto_front
 from tuner.app.data.trials.columns import TrialColumns
-from tuner.attempt import Outcome
+from tuner.domain.attempt import Outcome
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.results.best import BestConfiguration, FreshRuns, confirmed_first, fresh_runs_of
 from tuner.queries.results.confirmations import Confirmation, read_confirmation

@@ -17,9 +17,9 @@ from tuner.actions.config_input import read_given
 from tuner.actions.enqueue import enqueue
 from tuner.actions.note import tags_in, write_note
 from tuner.actions.retry import retry
-from tuner.budget import SECONDS_PER_HOUR
+from tuner.domain.budget import SECONDS_PER_HOUR
+from tuner.domain.messages import Json
 from tuner.errors import ConfigError
-from tuner.messages import Json
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables
 from tuner.queries.locate import Place, StoredStudy
 from tuner.queries.status import Progress, read_progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optuna.trial import TrialState
 
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
 from tuner.queries.trials.listing import NOT_A_NUMBER, WORDS, word_of
 
 #: The places of the words are their codes in columns.

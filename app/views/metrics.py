@@ -24,7 +24,7 @@ from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.views import shell
 from tuner.app.views.figure import show_figure
 from tuner.app.views.shell import Shown
-from tuner.budget import SECONDS_PER_HOUR
+from tuner.domain.budget import SECONDS_PER_HOUR
 from tuner.terminal.wording import duration
 
 _TRIALS, _STEPS, _DISTRIBUTION, _RATE = "trials", "steps", "distribution", "trials per hour"

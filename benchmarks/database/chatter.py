@@ -55,7 +55,7 @@ class Chatter:
 
     def __init__(self, control: socket.socket, n_reports: int) -> None:
         self._control = control
-        # As `tuner.messages.encode` writes a report, from its step on.
+        # As `tuner.domain.messages.encode` writes a report, from its step on.
         self._rests = [
             f'"step":{step},"values":{{"loss":{1 / step - 1!r}}},"metrics":{{}}}}]\n'.encode()
             for step in range(1, n_reports + 1)

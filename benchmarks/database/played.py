@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from benchmarks.database.stored import OBJECTIVE, value_at
-from tuner.attempt import AttemptId, Outcome
+from tuner.domain.attempt import AttemptId, Outcome
+from tuner.domain.messages import Action, Finished, FromWorker, Hello, Report, ToWorker, Verdict
 from tuner.host.clock import Instant
 from tuner.launch.inbox import Event, Received, SourceId, WorkerExited
 from tuner.launch.request import LaunchRequest
-from tuner.messages import Action, Finished, FromWorker, Hello, Report, ToWorker, Verdict
 
 
 class JumpingClock:

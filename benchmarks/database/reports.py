@@ -18,12 +18,12 @@ from benchmarks.common.systems import ROOT
 from benchmarks.database.rig import build_dispatcher, opened, unseen_view
 from benchmarks.database.servers import KINDS, SQLITE, new_database
 from benchmarks.database.stored import make_study
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import Report
 from tuner.host.clock import SystemClock
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received, WorkerExited
 from tuner.launch.request import ENV_TOKEN, LaunchRequest
-from tuner.messages import Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from benchmarks.database.stored import OBJECTIVE, STUDY, open_search
-from tuner.budget import Budget
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.wiring import DATABASE_PATIENCE_S
 from tuner.devices.allocation.pool import DevicePool
@@ -22,6 +21,7 @@ from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
+from tuner.domain.budget import Budget
 from tuner.host.clock import Clock
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel, Launcher

@@ -17,9 +17,9 @@ from optuna.samplers import RandomSampler
 from optuna.storages._rdb import models
 from optuna.trial import TrialState
 
-from tuner.attempt import AttemptState, Outcome
 from tuner.config import Direction
 from tuner.devices.cpu_slots.probe import CpuProbe
+from tuner.domain.attempt import AttemptState, Outcome
 from tuner.search.study import StudySearch
 from tuner.search_spaces import parse_space
 from tuner.store.connection.database import Database, open_database

@@ -20,8 +20,8 @@ import optuna
 
 from benchmarks.search_quality.systems import study_of
 from benchmarks.search_quality.tasks import Task, read_task
-from tuner.budget import Budget, Spent
 from tuner.dispatch.supply.budget_end import BudgetEnd
+from tuner.domain.budget import Budget, Spent
 from tuner.search.defaults import choose
 from tuner.simulate.run import Simulated, simulate
 

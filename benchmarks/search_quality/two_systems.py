@@ -19,7 +19,7 @@ from benchmarks.search_quality.loop import Next, Search, Verdict
 from benchmarks.search_quality.systems import AUTO, N_LEAST, RANDOM, TPE, asha_of_ours, study_of
 from benchmarks.search_quality.two_tasks import CostTask, Pair
 from tuner.config import Direction, StudyConfig
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search.study import StudySearch
 from tuner.search.study_identity import to_optuna

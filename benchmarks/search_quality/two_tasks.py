@@ -14,7 +14,7 @@ from optuna.study import StudyDirection
 
 from benchmarks.search_quality.loop import Best, Bettered, Recorded
 from benchmarks.search_quality.tasks import read_task
-from tuner.pareto_front import ParetoFront
+from tuner.domain.pareto_front import ParetoFront
 from tuner.search_spaces import ParamValue, SearchSpace
 from tuner.simulate.curves import Curve, CurveTable
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from tests.integration.app.pages import opened, show_database
 from tests.integration.stored_studies import seeded
-from tuner.allocation import Allocation, AllocationState, OwnAllocation
+from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.queries.allocations import StoredAllocation, read_allocations
 from tuner.store.records.allocations import (
     Submission,

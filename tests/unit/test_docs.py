@@ -13,11 +13,11 @@ import yaml
 from typer.main import get_command
 
 from tests.unit.test_layers import LAYERS
-from tuner.attempt import TRANSITIONS, AttemptState, Outcome
 from tuner.cli.main import app
 from tuner.config import StudyConfig, load_study_file
 from tuner.config.notation.command_template import BUILTINS
 from tuner.config.notation.metric_pattern import expand
+from tuner.domain.attempt import TRANSITIONS, AttemptState, Outcome
 from tuner.errors import (
     EXIT_BAD_INPUT,
     EXIT_BUDGET_REACHED,

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 #: above it here; what stands in a folder's subfolders is on the folder's line.
 LAYERS = """
 tuner.search_spaces
-tuner.errors tuner.attempt tuner.allocation tuner.messages tuner.budget tuner.pareto_front
+tuner.errors tuner.domain
 tuner.host
 tuner.checkpoints
 tuner.devices

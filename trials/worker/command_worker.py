@@ -17,8 +17,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import IO
 
-from tuner.attempt import Cause, Outcome
 from tuner.config.notation.command_template import render_argv
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, RemarkTopic, name_problem
 from tuner.errors import ChannelClosed
 from tuner.launch.failure_diagnosis import N_TAIL_LINES, diagnose_exit
 from tuner.launch.hints import output_hint
@@ -26,7 +27,6 @@ from tuner.launch.local_host import leftover_workers
 from tuner.launch.local_host.guardian import GRACE_S
 from tuner.launch.local_host.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
-from tuner.messages import ENDS_EARLY, MAX_METRIC_NAME, Finished, RemarkTopic, name_problem
 from tuner.trials.context import TrialContext
 from tuner.trials.worker.environment import builtins_of, environment_of
 from tuner.trials.worker.function_worker import (

@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 
 from optuna import TrialPruned
 
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import ENDS_EARLY, RETURNED_PARAMS_ATTR, Action, Finished
 from tuner.errors import ChannelClosed
 from tuner.launch.descriptors import ENV_SOFT_LIMIT, give_back_limit
 from tuner.launch.failure_diagnosis import (
@@ -41,7 +42,6 @@ from tuner.launch.request import (
     FunctionProgram,
     LaunchRequest,
 )
-from tuner.messages import ENDS_EARLY, RETURNED_PARAMS_ATTR, Action, Finished
 from tuner.trials import active
 from tuner.trials.context import TrialContext
 from tuner.trials.profiling import begin_trace

@@ -21,8 +21,8 @@ from typing import TypeVar
 
 from optuna.distributions import BaseDistribution, distribution_to_json
 
-from tuner import messages
-from tuner.attempt import AttemptId
+from tuner.domain import messages
+from tuner.domain.attempt import AttemptId
 from tuner.errors import ChannelClosed, MessageTooLarge, RanksDisagree
 from tuner.host.clock import since_boot_s
 from tuner.launch.failure_diagnosis import readable

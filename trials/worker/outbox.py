@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from dataclasses import dataclass
 
-from tuner.messages import MAX_LINE_BYTES
+from tuner.domain.messages import MAX_LINE_BYTES
 
 #: Of messages that wait. Above it the oldest reports are dropped: some 100,000 reports fit.
 MAX_UNSENT_BYTES = 2 * MAX_LINE_BYTES

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from optuna.distributions import BaseDistribution
 
-from tuner import messages
+from tuner.domain import messages
 
 
 class Link(Protocol):

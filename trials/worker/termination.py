@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
 
-from tuner import messages
-from tuner.attempt import AttemptId
+from tuner.domain import messages
+from tuner.domain.attempt import AttemptId
 from tuner.launch.local_host import announced_stop
 from tuner.launch.request import ENV_ATTEMPT, ENV_CHANNEL, ENV_TOKEN
 

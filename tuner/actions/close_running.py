@@ -7,8 +7,8 @@ from datetime import datetime
 from optuna.trial import TrialState
 
 from tuner.actions.transfer.row_transfer import Change, Row, leave_out
-from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.config.recorded import recorded_text
+from tuner.domain.attempt import AttemptState, Cause, Outcome
 
 
 class CloseRunning:

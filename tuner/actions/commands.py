@@ -18,8 +18,8 @@ from tuner.config.rules import check_priority
 from tuner.config.sections.budget import BudgetConfig
 from tuner.config.sections.confirm import confirmation_of
 from tuner.devices.request import parse_device_request
+from tuner.domain.messages import Json
 from tuner.errors import ConfigError
-from tuner.messages import Json
 from tuner.queries.dispatchers import StoredDispatcher, read_dispatchers
 from tuner.queries.locate import Place, choose_study, stored_studies, writing
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from tuner.config import StudyConfig
-from tuner.messages import Json
+from tuner.domain.messages import Json
 from tuner.store.records.commands import Command
 
 

@@ -9,8 +9,8 @@ from typing import IO
 
 from tuner.api.messages import Begun, Line, Progress, RunningRow, TrialEnded
 from tuner.api.sender import Sender
-from tuner.attempt import Outcome
 from tuner.dispatch.notices import Ended, Notice, RunningTrial, Said, Snapshot, View
+from tuner.domain.attempt import Outcome
 from tuner.terminal import wording
 
 #: More rows than this are not shown anywhere.

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from tuner.pareto_front import dominates, front_of
+from tuner.domain.pareto_front import dominates, front_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

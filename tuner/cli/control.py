@@ -19,7 +19,7 @@ from tuner.cli.options import A_STUDY, STUDY_FILE, Debug, Source, Study
 
 if TYPE_CHECKING:
     from tuner.actions.commands import Ordered
-    from tuner.messages import Json
+    from tuner.domain.messages import Json
     from tuner.queries.locate import Place
 
 app = typer.Typer()

@@ -16,12 +16,12 @@ from optuna.pruners import NopPruner
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from tuner.budget import Budget
 from tuner.compose.workplace import OpenStudy, Workplace, make_dispatcher, open_study
 from tuner.config import BudgetConfig, PrunerConfig, SamplerConfig, StudyConfig
 from tuner.config.sections.confirm import ConfirmConfig, confirmation_of
 from tuner.dispatch.notices import Notice, Said, Snapshot, View
 from tuner.dispatch.terms import Result
+from tuner.domain.budget import Budget
 from tuner.launch.protocols import Events
 from tuner.monitoring.hooks import Hooks
 from tuner.queries.results.confirmations import Leader, insert_runs

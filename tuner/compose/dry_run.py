@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 import optuna
 
-from tuner.attempt import Attempt
 from tuner.compose.study_plan import (
     HostDevices,
     check_study,
@@ -24,6 +23,7 @@ from tuner.config import StudyConfig
 from tuner.config.notation.command_template import render_env
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.width import ONE, LearnedWidth, width_of
+from tuner.domain.attempt import Attempt
 from tuner.queries.results.command_line import Program
 from tuner.search.defaults import Choice, choose, sampler_of
 from tuner.search.samplers.transfer import Transferred

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from tuner.attempt import AttemptState
 from tuner.devices.device import DeviceId
+from tuner.domain.attempt import AttemptState
 
 
 class IdleCause(Enum):

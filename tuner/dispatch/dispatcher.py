@@ -12,7 +12,6 @@ from contextlib import suppress
 from functools import partial
 from typing import assert_never
 
-from tuner.attempt import AttemptState, Outcome
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.transitions import move
 from tuner.dispatch.notices import Snapshot
@@ -23,11 +22,12 @@ from tuner.dispatch.terms import Result
 from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
 from tuner.dispatch.upkeep.idle_log import StudyFacts
 from tuner.dispatch.upkeep.record_writer import BEAT_EVERY_S
+from tuner.domain.attempt import AttemptState, Outcome
+from tuner.domain.messages import TerminationRequested
 from tuner.errors import StoreError
 from tuner.host.clock import Instant
 from tuner.launch.inbox import Event, Received, SignalReceived, WorkerExited
 from tuner.launch.protocols import Events
-from tuner.messages import TerminationRequested
 from tuner.store.connection.transactions import Unavailable
 from tuner.store.records.dispatchers.silence import STALE_AFTER_S
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 
-from tuner.attempt import Cause, Ending, Outcome
 from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.endings.conclusion import HOPELESS_REASON, Conclusion
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
@@ -13,6 +12,7 @@ from tuner.dispatch.notice_queue import NoticeQueue
 from tuner.dispatch.study_end import StopCause, StudyEnd
 from tuner.dispatch.upkeep.allocation_time import AllocationTime
 from tuner.dispatch.upkeep.database_rescue import Rescue
+from tuner.domain.attempt import Cause, Ending, Outcome
 from tuner.host.clock import Instant
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from tuner.attempt import Attempt, Ending
+from tuner.domain.attempt import Attempt, Ending
 from tuner.search.incumbent import BestTrial
 from tuner.search_spaces import ParamValue
 

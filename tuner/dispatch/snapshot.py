@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from optuna.trial import TrialState
 
-from tuner.budget import Budget, Spent
 from tuner.devices.device import DeviceId
 from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.notices import RunningTrial, Snapshot, UserShare
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.domain.budget import Budget, Spent
 from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 
-from tuner.budget import Budget
+from tuner.domain.budget import Budget
 
 
 class Leave(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from tuner.allocation import OwnAllocation
+from tuner.domain.allocation import OwnAllocation
 from tuner.engines.port import ENV_ALLOCATION, ENV_DEADLINE, ENV_NUMBER
 
 

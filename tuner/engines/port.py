@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from tuner.allocation import Allocation, OwnAllocation
+from tuner.domain.allocation import Allocation, OwnAllocation
 
 #: For engines without variables of their own: what `submit` gives to the dispatcher.
 ENV_ALLOCATION = "TUNER_ALLOCATION"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tuner import messages
-from tuner.attempt import AttemptId
+from tuner.domain import messages
+from tuner.domain.attempt import AttemptId
 from tuner.launch.inbox import Event, Inbox, Received, SourceId
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import dropwhile
 from pathlib import Path
 
-from tuner.attempt import Cause, Ending, Outcome
+from tuner.domain.attempt import Cause, Ending, Outcome
 
 N_TAIL_LINES = 20
 #: Before the lines of a function that ended its own process.

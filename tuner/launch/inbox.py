@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import NewType, Protocol, Self, TypeAlias
 
-from tuner.attempt import AttemptId
-from tuner.messages import FromWorker
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import FromWorker
 
 SourceId = NewType("SourceId", int)
 """A connection: an attempt may have two, its worker's and that of a script below it."""

@@ -6,12 +6,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tuner.attempt import Attempt
 from tuner.checkpoints.paths import StudyFiles
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceKind
 from tuner.devices.packing.admission import CUDA_CONTEXT_BYTES, promised_bytes
+from tuner.domain.attempt import Attempt
+from tuner.domain.messages import Assign
 from tuner.launch.request import (
     ENV_ATTEMPT,
     ENV_CHANNEL,
@@ -20,7 +21,6 @@ from tuner.launch.request import (
     LaunchRequest,
     Program,
 )
-from tuner.messages import Assign
 from tuner.search_spaces import AnySpace, ParamValue
 
 ENV_DEVICES = "TUNER_DEVICES"

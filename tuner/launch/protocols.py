@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tuner import messages
-from tuner.attempt import AttemptId
+from tuner.domain import messages
+from tuner.domain.attempt import AttemptId
 from tuner.host.process_identity import ProcessIdentity
 from tuner.launch.inbox import Event, SourceId
 from tuner.launch.request import LaunchRequest, Program

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tuner.attempt import AttemptId
-from tuner.messages import Assign
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import Assign
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import format_value
 

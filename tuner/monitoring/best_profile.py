@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from tuner.attempt import Outcome
 from tuner.dispatch.notices import Ended, Notice, Snapshot, View
+from tuner.domain.attempt import Outcome
 
 _log = logging.getLogger(__name__)
 PROFILES = "profile-*.json.gz"

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tuner.attempt import AttemptState, Outcome
 from tuner.devices.idle_causes import IDLE_STATES
 from tuner.dispatch.notices import Ended, Notice, Snapshot, View
+from tuner.domain.attempt import AttemptState, Outcome
 
 #: A device, and why it was idle; an empty cause where it was busy.
 DeviceState: TypeAlias = tuple[str, str]

@@ -21,9 +21,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from tuner.attempt import Outcome
 from tuner.dispatch.notices import Ended, Notice, Said, Snapshot, View
 from tuner.dispatch.terms import Result
+from tuner.domain.attempt import Outcome
 from tuner.errors import TunerError
 from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.launch.local_host.processes import signal_group

@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from tuner.attempt import Outcome
+from tuner.domain.attempt import Outcome
 from tuner.errors import ConfigError
 from tuner.monitoring.counters import BUSY, Figures
 from tuner.monitoring.demand import devices_wanted

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from tuner.allocation import AllocationState
+from tuner.domain.allocation import AllocationState
 from tuner.queries.dispatchers import has_our_tables
 from tuner.store.optuna_tables.statements import TRIALS, aware, in_zone
 from tuner.store.schema.models import AllocationRow, AttemptRow, DispatcherRow

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from tuner.attempt import AttemptState
+from tuner.domain.attempt import AttemptState
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables
 from tuner.queries.studies import StudySummary
 from tuner.queries.trials.attempts import StoredAttempt, read_attempts

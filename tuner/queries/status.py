@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 from pydantic import ValidationError
 
-from tuner.budget import Budget, EndedUses, Spent
 from tuner.config import BudgetConfig
+from tuner.domain.budget import Budget, EndedUses, Spent
 from tuner.queries.allocations import StoredAllocation, read_allocations
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
 from tuner.queries.forecast import Forecast, forecast, trials_left

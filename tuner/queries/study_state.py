@@ -7,7 +7,7 @@ from enum import Enum
 
 from optuna.trial import TrialState
 
-from tuner.budget import Budget, Spent, TrialUse
+from tuner.domain.budget import Budget, Spent, TrialUse
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 from tuner.queries.studies import StudySummary
 from tuner.store.records.population_rows import POPULATION_IS_OVER

@@ -9,8 +9,8 @@ from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.budget import N_TYPICAL
 from tuner.checkpoints.retention import End, EndedTrial
+from tuner.domain.budget import N_TYPICAL
 from tuner.store.optuna_compat import trial_id_of
 
 

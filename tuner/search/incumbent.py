@@ -9,7 +9,7 @@ import optuna
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
-from tuner.pareto_front import ParetoFront
+from tuner.domain.pareto_front import ParetoFront
 from tuner.search_spaces import ParamValue
 from tuner.store.optuna_compat import trial_id_of
 

@@ -20,7 +20,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.checkpoints.hand_over import StateCopies
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.optuna_study import TunedStudy
 from tuner.search_spaces import AnySpace
 from tuner.store.optuna_tables.storage import BufferedStorage

@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import StudyKey
 from tuner.config import Direction
-from tuner.messages import Json
+from tuner.domain.messages import Json
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.ended_trials import format_end, typical_length
 from tuner.search.incumbent import BestTrial, Incumbent

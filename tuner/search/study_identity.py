@@ -14,8 +14,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.checkpoints.trial_folders import StudyKey, is_study_id
 from tuner.config import Direction
+from tuner.domain.messages import RETURNED_PARAMS_ATTR
 from tuner.errors import StudyMismatch
-from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.search.samplers.grid_points import FIXED_ATTR
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace, differences, from_json, to_json
 from tuner.store.optuna_tables.statements import IDENTITY_ATTR, OBJECTIVES_ATTR, SPACE_ATTR

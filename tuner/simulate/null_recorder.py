@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from tuner.attempt import Attempt, Ending
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.device import Device
 from tuner.devices.idle_causes import IdleSpan
+from tuner.domain.attempt import Attempt, Ending
+from tuner.domain.messages import Json
 from tuner.host.clock import Clock, Instant
-from tuner.messages import Json
 from tuner.store.connection.database import Database
 from tuner.store.records.commands import Command, Commands
 from tuner.store.records.dispatchers.peers import Fleet, Loss

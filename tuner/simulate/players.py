@@ -14,11 +14,11 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from tuner.attempt import AttemptId, Cause, Outcome
+from tuner.domain.attempt import AttemptId, Cause, Outcome
+from tuner.domain.messages import Action, Finished, FromWorker, Hello, Report, ToWorker, Verdict
 from tuner.host.clock import Instant
 from tuner.launch.inbox import Event, Received, SourceId, WorkerExited
 from tuner.launch.request import LaunchRequest
-from tuner.messages import Action, Finished, FromWorker, Hello, Report, ToWorker, Verdict
 from tuner.search_spaces import ParamValue
 from tuner.simulate.curves import Curve
 

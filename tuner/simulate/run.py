@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 
 import sqlalchemy as sa
 
-from tuner.budget import Budget
 from tuner.checkpoints.paths import StudyFiles
 from tuner.config import Direction, PrunerConfig, StudyConfig
 from tuner.devices.allocation.pool import DevicePool
@@ -27,6 +26,7 @@ from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
+from tuner.domain.budget import Budget
 from tuner.launch.plan import TrialPlan
 from tuner.launch.request import FunctionProgram
 from tuner.search.asked_trial import AskedTrial

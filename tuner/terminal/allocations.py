@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from tuner.allocation import AllocationState
+from tuner.domain.allocation import AllocationState
 from tuner.queries.allocations import StoredAllocation
 from tuner.terminal.tables import ago, table, when, zone
 

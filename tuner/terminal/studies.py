@@ -8,7 +8,7 @@ from datetime import datetime
 
 from optuna.trial import TrialState
 
-from tuner.budget import SECONDS_PER_HOUR
+from tuner.domain.budget import SECONDS_PER_HOUR
 from tuner.queries.alerts import Alert, find_alerts
 from tuner.queries.dispatchers import StoredDispatcher
 from tuner.queries.results.confirmations import Confirmation

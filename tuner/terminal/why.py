@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tuner.actions.retry import RETRY_OF_ATTR
-from tuner.attempt import AttemptState, Outcome
 from tuner.devices.idle_causes import IdleCause
 from tuner.devices.occupancy import size_text
+from tuner.domain.attempt import AttemptState, Outcome
 from tuner.errors import ConfigError
 from tuner.queries.checkpoints import read_checkpoints
 from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuner.attempt import Ending, Outcome
 from tuner.dispatch.notices import Ended, Notice, Said, Started
+from tuner.domain.attempt import Ending, Outcome
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import format_value
 

@@ -11,7 +11,7 @@ import numpy as np
 from tuner.app.data.columns import Flags, Floats, Numbers
 from tuner.app.data.devices.leases import Leases
 from tuner.app.data.trials.columns import TrialColumns
-from tuner.pareto_front import is_on_front
+from tuner.domain.pareto_front import is_on_front
 
 _SECONDS_PER_HOUR = 3600.0
 #: The largest unit of which there are at least two, and seconds below that.

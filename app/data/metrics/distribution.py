@@ -8,7 +8,7 @@ import numpy as np
 
 from tuner.app.data.columns import Flags, Floats
 from tuner.app.data.trials.columns import TrialColumns
-from tuner.budget import SECONDS_PER_HOUR
+from tuner.domain.budget import SECONDS_PER_HOUR
 
 _MAX_BARS = 60
 #: Lengths of a bar, in seconds, of which the shortest that gives few enough bars is taken.

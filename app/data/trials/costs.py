@@ -9,8 +9,8 @@ import numpy as np
 import sqlalchemy as sa
 
 from tuner.app.data.devices.leases import Leases
-from tuner.budget import SECONDS_PER_HOUR
 from tuner.devices.usage.tally import MJ_PER_KWH
+from tuner.domain.budget import SECONDS_PER_HOUR
 from tuner.queries.dispatchers import has_our_tables
 from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.schema.models import AttemptRow, AttemptUsageRow

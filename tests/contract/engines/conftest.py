@@ -15,8 +15,8 @@ import pytest
 from tests.contract.engines.fakes import FakeEngine
 from tests.engines.slurm_cluster import SlurmCluster, slurm_server
 from tests.engines.ssh_server import HOSTS, SshServer, ssh_server
-from tuner.allocation import Allocation
 from tuner.config.sections.engine import EngineConfig, EngineName, SshConfig
+from tuner.domain.allocation import Allocation
 from tuner.engines.port import AllocationOrder, Engine
 from tuner.engines.registry import open_engine
 from tuner.engines.slurm.engine import SlurmEngine

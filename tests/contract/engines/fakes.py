@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.allocation import Allocation, AllocationState, OwnAllocation
+from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.engines.environment import own_allocation
 from tuner.engines.port import AllocationOrder
 from tuner.errors import EngineError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.engines.conftest import Bench, by_number, until
-from tuner.allocation import AllocationState
+from tuner.domain.allocation import AllocationState
 from tuner.errors import EngineError
 
 RUNNING, PENDING = AllocationState.RUNNING, AllocationState.PENDING

@@ -16,7 +16,7 @@ from tests.contract.engines.conftest import (
     kubernetes_engine,
     until,
 )
-from tuner.allocation import AllocationState
+from tuner.domain.allocation import AllocationState
 from tuner.engines.kubernetes.manifest import ENV_TIME
 from tuner.engines.kubernetes.names import job_name, study_label
 from tuner.engines.port import AllocationOrder

@@ -14,14 +14,14 @@ import psutil
 import pytest
 
 from tests.fakes import FakeClock, FakeInbox, FakeLauncher
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import Assign
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Inbox, WorkerExited
 from tuner.launch.local_host.launcher import LocalLauncher, modules_of
 from tuner.launch.plan import ENV_ATTEMPT, ENV_CHANNEL, ENV_TOKEN
 from tuner.launch.protocols import Launcher
 from tuner.launch.request import FunctionProgram, LaunchRequest
-from tuner.messages import Assign
 
 WAIT_S = 30.0
 PROGRAMS = '''

@@ -10,12 +10,8 @@ from typing import Protocol
 import pytest
 
 from tests.fakes import FakeChannel, FakeClock, FakeInbox
-from tuner.attempt import AttemptId, Outcome
-from tuner.launch.channel import ChannelServer
-from tuner.launch.inbox import Event, Inbox, Received, SourceId
-from tuner.launch.local_host.socket_folder import private_folder
-from tuner.launch.protocols import Channel
-from tuner.messages import (
+from tuner.domain.attempt import AttemptId, Outcome
+from tuner.domain.messages import (
     Action,
     Finished,
     FromWorker,
@@ -26,6 +22,10 @@ from tuner.messages import (
     decode,
     encode,
 )
+from tuner.launch.channel import ChannelServer
+from tuner.launch.inbox import Event, Inbox, Received, SourceId
+from tuner.launch.local_host.socket_folder import private_folder
+from tuner.launch.protocols import Channel
 
 A, B = AttemptId("1.1"), AttemptId("2.1")
 

@@ -16,7 +16,7 @@ from tests.contract.launch.conftest import (
     our_children,
     until,
 )
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
 from tuner.errors import LaunchError
 
 FIRST, SECOND = AttemptId("1.1"), AttemptId("2.1")

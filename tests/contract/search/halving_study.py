@@ -12,7 +12,7 @@ from optuna.samplers import RandomSampler
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import Direction
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import open_database

@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tests.contract.search.halving_study import N_STEPS, MakePruner, Player, quality_of, searches
 from tests.databases import new_database
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.queries.locate import StoredStudy
 from tuner.queries.results.rung_trust import read_rung_trust, read_witness_step
 from tuner.queries.status import read_status

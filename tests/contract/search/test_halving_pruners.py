@@ -24,7 +24,7 @@ from tests.contract.search.halving_study import (
 )
 from tests.databases import new_database
 from tuner.config import Direction
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner

@@ -16,7 +16,7 @@ from tests.unit.checkpoints.test_scan import save
 from tuner.checkpoints.layout import newest_whole, step_of
 from tuner.checkpoints.paths import StudyFiles
 from tuner.config import Direction
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.study import StudySearch
 

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 from tests.contract.search.halving_study import MakePruner
 from tests.databases import new_database
 from tuner.config import Direction
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner

@@ -23,10 +23,10 @@ from tuner.app.data.convergence.series import pareto_front
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.page_data import Look
 from tuner.app.data.trials.log_text import find_log, read_log
-from tuner.attempt import Outcome
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.study_folder import StudyFolder
 from tuner.checkpoints.trial_folders import StudyKey, TrialFolders, TrialKey
+from tuner.domain.attempt import Outcome
 from tuner.errors import StoreError
 from tuner.host.process_identity import own_process
 from tuner.queries.locate import StoredStudy
@@ -242,7 +242,7 @@ def test_best_of_several_objectives_is_the_front(url: str) -> None:
 
 
 def attempt(log_path: Path, host: str = seeded.HERE) -> Any:
-    from tuner.attempt import AttemptState
+    from tuner.domain.attempt import AttemptState
     from tuner.queries.trials.attempts import StoredAttempt
 
     at: datetime | None = None

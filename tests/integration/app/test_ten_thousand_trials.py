@@ -12,7 +12,7 @@ from tests.integration.stored_studies import seeded
 from tuner.app.charts.parameters import MAX_TRIALS, Kind
 from tuner.app.data.devices.timeline import MAX_BARS_OF_A_DEVICE
 from tuner.app.data.trials.curves import MAX_CURVES
-from tuner.attempt import Outcome
+from tuner.domain.attempt import Outcome
 from tuner.store.schema.models import AttemptRow
 
 N_TRIALS, N_REPORTS = 10_000, 10

@@ -28,9 +28,9 @@ from benchmarks.database.stored import (
     make_study,
     value_at,
 )
-from tuner.attempt import AttemptId, Outcome
+from tuner.domain.attempt import AttemptId, Outcome
+from tuner.domain.messages import Action, Finished, Hello, Report, Verdict, decode
 from tuner.launch.inbox import Received, SourceId, WorkerExited
-from tuner.messages import Action, Finished, Hello, Report, Verdict, decode
 
 N_STORED, N_REPORTS = 12, 4
 

@@ -15,7 +15,6 @@ import pytest
 from tests.e2e.study_folder import wait_until
 from tests.fakes import FakeClock
 from tests.nvml_stub import NvmlStub, StubGpu, StubProcess, StubSlice
-from tuner.attempt import AttemptId
 from tuner.compose.study_plan import open_telemetry
 from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.cpu_slots.telemetry import CpuTelemetry
@@ -25,6 +24,7 @@ from tuner.devices.nvidia.telemetry import NvmlTelemetry
 from tuner.devices.usage.readings import DeviceReading, ProcessReading
 from tuner.devices.usage.tally import MIB, Holding
 from tuner.dispatch.upkeep.telemetry_thread import Sample, Sampler
+from tuner.domain.attempt import AttemptId
 from tuner.host.clock import SystemClock
 
 A, B = DeviceId("GPU-aa"), DeviceId("GPU-bb")

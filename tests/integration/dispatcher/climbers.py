@@ -10,9 +10,9 @@ import pytest
 from optuna.trial import FrozenTrial
 
 from tests.integration.dispatcher.world import FakeWorker, Program
-from tuner.attempt import Cause, Outcome
 from tuner.checkpoints.layout import file_of, newest_whole
-from tuner.messages import Action
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import Action
 from tuner.search.population.pbt import PbtPruner
 from tuner.store.records.population_rows import Origin
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.dispatcher.climbers import climbing, pbt
 from tests.integration.dispatcher.world import Program, World
-from tuner.budget import Budget
+from tuner.domain.budget import Budget
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from tests.integration.dispatcher.database_faults import DiskFull
 from tests.integration.dispatcher.endings.test_outage import check_books
 from tests.integration.dispatcher.world import World, completes, sleeps
 from tests.integration.stored_studies.seeded import add_attempt, add_dispatcher
-from tuner.attempt import Cause, Outcome
-from tuner.messages import Action
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import Action
 from tuner.store.records.commands import Command, Order, insert_command
 from tuner.store.schema.models import AttemptRow, EventRow
 

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from tests.fakes import RecordingView
-from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.dispatch.notices import Ended, Said, Snapshot
 from tuner.dispatch.terms import Result
+from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
 from tuner.errors import DeviceError
 from tuner.monitoring.hooks import Hook, Hooks, HookTerms
 from tuner.search.study import BestTrial

@@ -23,8 +23,6 @@ from tests.fakes import (
 )
 from tests.hosts import DEAD
 from tests.integration.dispatcher.database_faults import prepare_faults
-from tuner.attempt import AttemptId, Cause, Outcome
-from tuner.budget import Budget
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.retention import RetentionRule
 from tuner.checkpoints.trial_folders import TrialFolders
@@ -47,11 +45,9 @@ from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Result, Terms
 from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
 from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
-from tuner.errors import ConfigError
-from tuner.launch.inbox import SignalReceived, SourceId
-from tuner.launch.plan import ENV_TOKEN, TrialPlan
-from tuner.launch.request import FunctionProgram, LaunchRequest
-from tuner.messages import (
+from tuner.domain.attempt import AttemptId, Cause, Outcome
+from tuner.domain.budget import Budget
+from tuner.domain.messages import (
     Action,
     Decided,
     Finished,
@@ -61,6 +57,10 @@ from tuner.messages import (
     ToWorker,
     Verdict,
 )
+from tuner.errors import ConfigError
+from tuner.launch.inbox import SignalReceived, SourceId
+from tuner.launch.plan import ENV_TOKEN, TrialPlan
+from tuner.launch.request import FunctionProgram, LaunchRequest
 from tuner.search.study import StudySearch
 from tuner.search_spaces import AnySpace, parse_space
 from tuner.store.connection.database import Database, open_database, store_errors

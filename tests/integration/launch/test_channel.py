@@ -17,11 +17,19 @@ from pathlib import Path
 
 import pytest
 
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import (
+    MAX_LINE_BYTES,
+    Action,
+    Hello,
+    Report,
+    SetAttribute,
+    Verdict,
+    encode,
+)
 from tuner.launch.channel import ChannelServer
 from tuner.launch.inbox import Event, Inbox, Received
 from tuner.launch.local_host.socket_folder import SocketFolder, private_folder
-from tuner.messages import MAX_LINE_BYTES, Action, Hello, Report, SetAttribute, Verdict, encode
 
 A = AttemptId("1.1")
 

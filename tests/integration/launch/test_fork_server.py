@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contract.launch.conftest import LocalBench, is_process_alive, until
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
 from tuner.launch.inbox import WorkerExited
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import Report
 from tuner.launch.inbox import Event, Inbox, Received, SignalReceived, SignalSource, SourceId
 from tuner.launch.inbox import WorkerExited as Exited
-from tuner.messages import Report
 
 EXIT = Exited(attempt_id=AttemptId("1.1"), exit_code=0)
 REPORT = Received(

@@ -10,7 +10,6 @@ import pytest
 
 from tests.integration.store.recorder.recorded import GPUS, Store, lease
 from tests.unit.checkpoints.test_scan import save
-from tuner.attempt import Attempt
 from tuner.checkpoints.object_store.address import StoreAddress
 from tuner.checkpoints.object_store.keys import StoreKeys
 from tuner.checkpoints.object_store.orders import Answer, Order, Work
@@ -18,6 +17,7 @@ from tuner.checkpoints.object_store.process import Transfers
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.scan import look_at
 from tuner.dispatch.object_store.uploads import Uploads
+from tuner.domain.attempt import Attempt
 from tuner.search.population.stored_copies import StoredCopies
 from tuner.store.records.recorder import Recorder
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.contract.launch.conftest import children_of, is_process_alive, until
 from tests.integration.stored_studies import seeded
-from tuner.budget import Budget
 from tuner.config import PrunerConfig, StudyConfig, load_study_file
+from tuner.domain.budget import Budget
 from tuner.errors import ConfigError
 from tuner.simulate import processes
 from tuner.simulate.command import simulate_study

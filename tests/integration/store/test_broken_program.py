@@ -11,8 +11,8 @@ from optuna.trial import TrialState
 from tests.fakes import a_gpu
 from tests.hosts import ALIVE
 from tests.integration.store.test_peers import NOW, Member
-from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
 from tuner.devices.allocation.pool import Lease
+from tuner.domain.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
 from tuner.store.records.broken_program import FORGIVEN_KEY
 
 BOOM = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail="ValueError: boom")

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.hosts import ALIVE, ELSEWHERE
 from tests.integration.store.recorder.recorded import GPUS, Store, later, lease
-from tuner.attempt import Attempt
 from tuner.checkpoints.scan import SavedState
+from tuner.domain.attempt import Attempt
 from tuner.queries.checkpoints import read_checkpoints
 from tuner.store.records.recorder import Recorder
 from tuner.store.schema.models import CheckpointRow

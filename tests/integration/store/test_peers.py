@@ -16,9 +16,9 @@ from tests.contract.store.old_schema import connected
 from tests.fakes import a_gpu
 from tests.hosts import ALIVE as HERE
 from tests.hosts import DEAD, ELSEWHERE, with_process
-from tuner.attempt import Attempt
-from tuner.budget import Budget
 from tuner.devices.allocation.pool import Lease
+from tuner.domain.attempt import Attempt
+from tuner.domain.budget import Budget
 from tuner.errors import StoreError
 from tuner.host.clock import Instant, SystemClock
 from tuner.store.connection.database import Database, open_database

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.hosts import ALIVE
 from tests.integration.store.recorder.recorded import GPUS, Store, later, lease
-from tuner.attempt import Attempt
 from tuner.checkpoints.scan import SavedState
+from tuner.domain.attempt import Attempt
 from tuner.store.records.recorder import Recorder
 from tuner.store.records.upload_rows import NewUpload, StoredUpload
 from tuner.store.schema.models import UploadKind, UploadRow

@@ -18,11 +18,11 @@ from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tuner.actions.transfer.study_tables import study_tables
-from tuner.allocation import AllocationState
-from tuner.attempt import AttemptState, Cause, Outcome
-from tuner.budget import Budget
 from tuner.devices.device import DeviceKind
 from tuner.devices.idle_causes import IdleCause
+from tuner.domain.allocation import AllocationState
+from tuner.domain.attempt import AttemptState, Cause, Outcome
+from tuner.domain.budget import Budget
 from tuner.host.process_identity import own_process
 from tuner.queries.locate import Place, snapshot
 from tuner.search_spaces import SearchSpace, parse_space, to_json

@@ -34,7 +34,7 @@ from tuner.actions.close_running import CloseRunning
 from tuner.actions.transfer.export_import import check_importable, export_study, import_study
 from tuner.actions.transfer.row_transfer import Transfer
 from tuner.actions.transfer.study_tables import SHARED, study_tables
-from tuner.attempt import AttemptState, Cause, Outcome
+from tuner.domain.attempt import AttemptState, Cause, Outcome
 from tuner.errors import ConfigError, StoreError
 from tuner.queries.locate import Place, find_place, writing
 from tuner.store.connection.database import open_database

@@ -16,7 +16,7 @@ from tests.integration.stored_studies.seeded import (
 )
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.trials.columns import GrowingTrials
-from tuner.attempt import Outcome
+from tuner.domain.attempt import Outcome
 from tuner.queries.locate import choose_study
 from tuner.queries.studies import read_objectives, read_studies
 from tuner.queries.trials.listing import Choice, read_trials

@@ -23,8 +23,8 @@ from tests.integration.stored_studies.seeded import (
     optuna_storage,
     place,
 )
-from tuner.budget import Budget
 from tuner.config import BudgetConfig
+from tuner.domain.budget import Budget
 from tuner.errors import EXIT_BAD_INPUT, StoreError
 from tuner.queries.locate import choose_study
 from tuner.queries.status import StudyStatus, read_status

@@ -25,9 +25,9 @@ from tests.integration.stored_studies.seeded import (
     place,
     writing,
 )
-from tuner.attempt import Outcome
+from tuner.domain.attempt import Outcome
+from tuner.domain.messages import RETURNED_PARAMS_ATTR
 from tuner.errors import ConfigError
-from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.queries.locate import choose_study
 from tuner.queries.studies import Objective, read_objectives
 from tuner.queries.trials.listing import Choice, StoredTrial, read_trials

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from tuner.messages import Assign, Json
+from tuner.domain.messages import Assign, Json
 from tuner.trials.context import TrialContext
 
 _TIMEOUT_S = 110.0

@@ -17,9 +17,9 @@ from optuna.distributions import FloatDistribution
 import tuner
 from tests.unit.trials.recording_link import ATTEMPT
 from tests.unit.trials.test_link import ASSIGN, TOKEN
-from tuner import messages
+from tuner.domain import messages
+from tuner.domain.messages import Action, Decided, Verdict
 from tuner.errors import ChannelClosed, RanksDisagree
-from tuner.messages import Action, Decided, Verdict
 from tuner.trials import active
 from tuner.trials.worker import link as link_module
 from tuner.trials.worker.link import DispatcherLink

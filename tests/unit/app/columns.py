@@ -12,7 +12,7 @@ from tuner.app.data.devices.leases import HostDevice, Leases, lease_columns
 from tuner.app.data.devices.timeline import Bar, bars, spans_of
 from tuner.app.data.outcome_words import CODES
 from tuner.app.data.trials.columns import TrialColumns
-from tuner.attempt import AttemptState, Outcome
+from tuner.domain.attempt import AttemptState, Outcome
 from tuner.queries.studies import Objective
 from tuner.queries.trials.attempts import StoredAttempt
 from tuner.queries.usage import NO_USE

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.attempt import AttemptId
 from tuner.devices.device import DeviceId
 from tuner.devices.usage.readings import DeviceReading, ProcessReading
 from tuner.devices.usage.tally import (
@@ -18,6 +17,7 @@ from tuner.devices.usage.tally import (
     charge,
     tally_of,
 )
+from tuner.domain.attempt import AttemptId
 
 FIGURE = st.none() | st.integers(0, 2**40)
 TALLIES = st.builds(

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.fakes import a_gpu
-from tuner.attempt import TRANSITIONS, Attempt, AttemptState
 from tuner.devices.allocation.pool import Lease
 from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.grants import Candidate, Grant
+from tuner.domain.attempt import TRANSITIONS, Attempt, AttemptState
 from tuner.search.asked_trial import AskedTrial
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.attempt import Outcome
-from tuner.budget import Budget, EndedUses, Spent, TrialUse
 from tuner.dispatch.supply.budget_end import BudgetEnd
+from tuner.domain.attempt import Outcome
+from tuner.domain.budget import Budget, EndedUses, Spent, TrialUse
 
 HOUR = 3600.0
 

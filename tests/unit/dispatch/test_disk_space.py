@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.attempt import Cause, Ending, Outcome
 from tuner.dispatch.upkeep.disk_space import Room
+from tuner.domain.attempt import Cause, Ending, Outcome
 
 GIB = 1024**3
 NO_ROOM = Ending(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.attempt import Cause, Ending, Outcome
 from tuner.dispatch.attempts.endings.hopeless_program import Streak
+from tuner.domain.attempt import Cause, Ending, Outcome
 
 BOOM = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail="Traceback\nValueError: boom")
 OTHER = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION, detail="KeyError: 'x'")

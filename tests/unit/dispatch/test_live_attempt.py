@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.fakes import a_gpu
-from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.devices.allocation.pool import Lease
 from tuner.dispatch.attempts.endings.attempt_ending import ending_of
 from tuner.dispatch.attempts.live_attempt import LiveAttempt, Rank, Step
 from tuner.dispatch.supply.grants import Candidate, Grant
-from tuner.messages import Action, Finished
+from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
+from tuner.domain.messages import Action, Finished
 from tuner.search.asked_trial import AskedTrial
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

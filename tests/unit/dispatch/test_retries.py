@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.dispatch.attempts.endings.retries import Retries
+from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
 
 FAILED = Ending(outcome=Outcome.FAILED, cause=Cause.EXCEPTION)
 OUT_OF_MEMORY = Ending(outcome=Outcome.OUT_OF_MEMORY, cause=Cause.DEVICE_MEMORY)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from tests.unit.dispatch.test_live_attempt import a_live_attempt
-from tuner.attempt import AttemptState
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stall_detector import Stalls
+from tuner.domain.attempt import AttemptState
 
 
 class Work:

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
 from tuner.launch.failure_diagnosis import diagnose_exit, memory_cause, readable, signal_name
 
 TORCH_CUDA = (

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.fakes import a_gpu
-from tuner.attempt import Attempt
 from tuner.checkpoints.paths import StudyFiles
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.allocation.width import WHOLE, parts_of
 from tuner.devices.cpu_slots.probe import CpuProbe
 from tuner.devices.device import Device, DeviceId, DeviceKind
+from tuner.domain.attempt import Attempt
 from tuner.launch.plan import THREAD_VARIABLES, TrialPlan, device_environment
 from tuner.launch.request import FunctionProgram, LaunchRequest, trial_environment
 

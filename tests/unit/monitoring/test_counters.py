@@ -6,9 +6,9 @@ import pytest
 
 from tests.fakes import RecordingView
 from tests.unit.terminal.test_live import a_snapshot, ended, running
-from tuner.attempt import Outcome
 from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.notices import Said, UserShare
+from tuner.domain.attempt import Outcome
 from tuner.monitoring.counters import BUSY, DeviceState, Figures, FiguresView
 
 IDLE = IdleCause.NO_SUGGESTION.value

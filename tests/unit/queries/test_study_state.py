@@ -9,7 +9,7 @@ import pytest
 from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
-from tuner.budget import Budget, Spent, TrialUse
+from tuner.domain.budget import Budget, Spent, TrialUse
 from tuner.queries.dispatchers import StoredDispatcher
 from tuner.queries.studies import Objective, StudySummary
 from tuner.queries.study_state import EXIT_SILENT, EXIT_STOPPED, Grid, Standing, judge

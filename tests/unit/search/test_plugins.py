@@ -10,8 +10,8 @@ import pytest
 from tests import toy_plugin
 from tests.databases import new_database
 from tuner.config import Direction, PrunerConfig, SamplerConfig
+from tuner.domain.messages import Action
 from tuner.errors import ConfigError
-from tuner.messages import Action
 from tuner.search.pruners.registry import PRUNERS, build_pruner
 from tuner.search.samplers.registry import build_sampler
 from tuner.search.scheduler import CONTINUE

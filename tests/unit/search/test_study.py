@@ -12,8 +12,8 @@ from optuna.trial import TrialState
 
 from tests.databases import new_database
 from tuner.config import Direction
+from tuner.domain.messages import Action
 from tuner.errors import StudyMismatch
-from tuner.messages import Action
 from tuner.search.samplers.resumable import GridSampler
 from tuner.search.study import StudySearch
 from tuner.search_spaces import AnySpace, parse_space

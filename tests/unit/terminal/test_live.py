@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.dispatch.notices import Ended, Notice, RunningTrial, Said, Snapshot, Started
+from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
 from tuner.search.study import BestTrial
 from tuner.terminal import wording
 from tuner.terminal.live import LiveView, draw

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from optuna.trial import TrialState
 
-from tuner.attempt import Outcome
+from tuner.domain.attempt import Outcome
 from tuner.terminal.tables import ago, as_json, as_json_lines, seconds, table, when
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.trials.recording_link import RecordingLink
-from tuner.attempt import AttemptId
-from tuner.messages import Assign, Json
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import Assign, Json
 from tuner.trials.context import TrialContext
 
 NewTrial = Callable[..., TrialContext]

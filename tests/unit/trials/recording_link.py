@@ -11,8 +11,8 @@ from pathlib import Path
 
 from optuna.distributions import BaseDistribution
 
-from tuner.attempt import AttemptId
-from tuner.messages import Action, Assign, Json, RemarkTopic, StudyPlace, Verdict
+from tuner.domain.attempt import AttemptId
+from tuner.domain.messages import Action, Assign, Json, RemarkTopic, StudyPlace, Verdict
 
 ATTEMPT = AttemptId("7.2")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from tuner.attempt import Outcome
 from tuner.config.notation.metric_pattern import expand
-from tuner.messages import Assign, RemarkTopic
+from tuner.domain.attempt import Outcome
+from tuner.domain.messages import Assign, RemarkTopic
 from tuner.trials.worker.command_worker import _Minder
 from tuner.trials.worker.metrics import line_reader
 

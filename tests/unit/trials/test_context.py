@@ -14,7 +14,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import RecordingLink
-from tuner.messages import Action, RemarkTopic
+from tuner.domain.messages import Action, RemarkTopic
 
 # -- parameters ----------------------------------------------------------------------------------
 

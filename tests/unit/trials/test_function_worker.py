@@ -15,11 +15,11 @@ import torch
 
 from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import Action, Finished
 from tuner.errors import ChannelClosed
 from tuner.launch.failure_diagnosis import N_TAIL_LINES
 from tuner.launch.request import FunctionProgram
-from tuner.messages import Action, Finished
 from tuner.trials.context import TrialContext
 from tuner.trials.worker.function_worker import evaluate, judge_error, judge_result, resolve
 

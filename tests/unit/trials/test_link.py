@@ -15,10 +15,10 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from tuner import messages
-from tuner.attempt import AttemptId, Outcome
+from tuner.domain import messages
+from tuner.domain.attempt import AttemptId, Outcome
+from tuner.domain.messages import Action, Assign, Verdict
 from tuner.errors import ChannelClosed
-from tuner.messages import Action, Assign, Verdict
 from tuner.trials.worker.link import DispatcherLink
 from tuner.trials.worker.port import Link
 

@@ -16,8 +16,8 @@ import torch
 
 from tests.unit.trials.conftest import NewTrial
 from tests.unit.trials.recording_link import ATTEMPT, RecordingLink
-from tuner.attempt import Cause, Outcome
-from tuner.messages import Finished
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import Finished
 from tuner.trials.saving.states import copy_to_cpu
 from tuner.trials.worker.function_worker import finish_saving
 

@@ -17,8 +17,8 @@ from tuner.actions.transfer.refit_trial import LeftOut, refitted
 from tuner.actions.transfer.row_transfer import Change, Row, Transfer, leave_out
 from tuner.actions.transfer.study_tables import study_tables
 from tuner.config import StudyConfig
+from tuner.domain.messages import RETURNED_PARAMS_ATTR
 from tuner.errors import StoreError
-from tuner.messages import RETURNED_PARAMS_ATTR
 from tuner.queries.locate import Place, StoredStudy, choose_study, reading, refuse_taken, writing
 from tuner.queries.studies import Objective, read_objectives
 from tuner.queries.trials.params import read_space, read_whole_params

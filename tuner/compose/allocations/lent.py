@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tuner.allocation import OwnAllocation
 from tuner.config import StudyConfig
 from tuner.config.sections.engine import EngineConfig, EngineName
 from tuner.dispatch.terms import AllocationTerms
+from tuner.domain.allocation import OwnAllocation
 from tuner.engines.port import Engine, notice_s
 from tuner.engines.registry import open_engine
 from tuner.errors import ConfigError

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from tuner.allocation import AllocationState
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.allocations.lent import engine_config
 from tuner.compose.allocations.submission import refresh
+from tuner.domain.allocation import AllocationState
 from tuner.engines.registry import open_engine
 from tuner.errors import ConfigError, EngineError
 from tuner.queries.dispatchers import has_our_tables

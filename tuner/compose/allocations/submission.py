@@ -13,7 +13,6 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tuner.actions.commands import whoever_asks
-from tuner.allocation import Allocation, AllocationState
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.allocations.lent import engine_config
 from tuner.compose.programs.program_text import check_text
@@ -21,6 +20,7 @@ from tuner.compose.study_plan import check_study
 from tuner.compose.workplace import make_study
 from tuner.config import StudyConfig
 from tuner.config.sections.engine import EngineConfig, NodeRange
+from tuner.domain.allocation import Allocation, AllocationState
 from tuner.engines.code_snapshot import Snapshot, take_snapshot
 from tuner.engines.port import AllocationOrder, Engine, KnowsNodes
 from tuner.engines.registry import open_engine

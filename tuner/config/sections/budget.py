@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from tuner.budget import Budget
 from tuner.config.model import Model
 from tuner.config.notation.fields import ENERGY, Duration, PositiveNumber, WholeNumber
+from tuner.domain.budget import Budget
 from tuner.search_spaces.space import is_number
 
 _ENERGY = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M)?Wh")

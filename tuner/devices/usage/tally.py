@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from tuner.attempt import AttemptId
 from tuner.devices.device import DeviceId
 from tuner.devices.usage.readings import DeviceReading
+from tuner.domain.attempt import AttemptId
 
 MIB = 1024**2
 MJ_PER_KWH = 3.6e9

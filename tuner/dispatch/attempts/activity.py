@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import psutil
 
-from tuner.attempt import AttemptId
 from tuner.devices.allocation.watch import DeviceWatch
 from tuner.devices.device import DeviceKind
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.domain.attempt import AttemptId
 
 #: Of one core. An idle interpreter with the threads of torch takes far less.
 _BUSY_SHARE = 0.02

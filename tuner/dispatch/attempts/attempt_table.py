@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tuner.attempt import AttemptId, AttemptState
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.domain.attempt import AttemptId, AttemptState
 
 
 class AttemptTable(Mapping[AttemptId, LiveAttempt]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.checkpoints.trial_folders import TrialFolders
 from tuner.dispatch.attempts.live_attempt import LiveAttempt, Rank, Step
 from tuner.dispatch.supply.grants import Grant
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
 from tuner.errors import LaunchError
 from tuner.host.clock import Instant
 from tuner.launch.local_host.oom_kills import count_oom_kills

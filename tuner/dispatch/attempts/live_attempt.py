@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
-from tuner.attempt import Attempt, AttemptState, Cause, Outcome
 from tuner.dispatch.supply.grants import Grant
+from tuner.domain.attempt import Attempt, AttemptState, Cause, Outcome
+from tuner.domain.messages import ENDS_EARLY, Action, Decided, Finished
 from tuner.host.clock import Instant
 from tuner.launch.failure_diagnosis import (
     has_waited_in_vain,
     is_lost_peer,
 )
 from tuner.launch.inbox import SourceId
-from tuner.messages import ENDS_EARLY, Action, Decided, Finished
 from tuner.search_spaces import ParamValue
 
 #: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from tuner.attempt import AttemptState
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.domain.attempt import AttemptState
 
 #: How many looks there are before an attempt counts as stalled: work may come in bursts.
 _N_LOOKS = 10

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.attempt import AttemptState, Cause
 from tuner.dispatch.attempts.live_attempt import LiveAttempt, Step
 from tuner.dispatch.attempts.stall_detector import Stalls
 from tuner.dispatch.attempts.transitions import move
 from tuner.dispatch.attempts.worker_messages import verdict_on
 from tuner.dispatch.terms import Terms
+from tuner.domain.attempt import AttemptState, Cause
+from tuner.domain.messages import ENDS_EARLY, Action
 from tuner.host.clock import Instant
 from tuner.launch.protocols import Channel, Launcher
-from tuner.messages import ENDS_EARLY, Action
 from tuner.store.records.recorder import Recorder
 
 #: Ends at which a trial saves and goes on later.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from tuner.attempt import AttemptState, advance
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.domain.attempt import AttemptState, advance
 from tuner.host.clock import Instant
 from tuner.search_spaces import ParamValue
 from tuner.store.records.recorder import Recorder

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.attempt import AttemptState, Ending
-from tuner.budget import Budget, Spent, TrialUse
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import StudyFiles
 from tuner.dispatch.attempts.endings.retries import FREE_CAUSES
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.attempts.stopping import AttemptStop
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.domain.attempt import AttemptState, Ending
+from tuner.domain.budget import Budget, Spent, TrialUse
+from tuner.domain.messages import Action
 from tuner.host.clock import Instant
-from tuner.messages import Action
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 

@@ -7,19 +7,19 @@ from typing import assert_never
 
 from optuna.distributions import json_to_distribution
 
-from tuner import messages
-from tuner.attempt import AttemptState
 from tuner.dispatch.attempts.live_attempt import LiveAttempt, Step
 from tuner.dispatch.attempts.transitions import move
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
 from tuner.dispatch.upkeep.database_outage import Outage
+from tuner.domain import messages
+from tuner.domain.attempt import AttemptState
+from tuner.domain.messages import Action
 from tuner.host.clock import Instant
 from tuner.launch.failure_diagnosis import readable
 from tuner.launch.inbox import SourceId
 from tuner.launch.plan import TrialPlan
 from tuner.launch.protocols import Channel
-from tuner.messages import Action
 from tuner.search.study import StudySearch
 from tuner.search_spaces.compare import difference_in_code
 from tuner.store.records.recorder import Recorder

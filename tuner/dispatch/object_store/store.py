@@ -7,7 +7,6 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from tuner.attempt import Attempt
 from tuner.checkpoints.object_store.keys import StoreKeys
 from tuner.checkpoints.object_store.process import Transfers
 from tuner.checkpoints.paths import StudyFiles
@@ -16,6 +15,7 @@ from tuner.checkpoints.scan import SavedState
 from tuner.dispatch.object_store.removals import Removals
 from tuner.dispatch.object_store.restores import Restores
 from tuner.dispatch.object_store.uploads import Uploads
+from tuner.domain.attempt import Attempt
 from tuner.host.clock import Clock, Instant
 from tuner.search.study import StudySearch
 from tuner.store.connection.transactions import Unavailable

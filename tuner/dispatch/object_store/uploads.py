@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tuner.attempt import Attempt
 from tuner.checkpoints.object_store.keys import StoreKeys
 from tuner.checkpoints.object_store.orders import Answer, Work
 from tuner.checkpoints.object_store.process import Transfers
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.scan import SavedState, look_at
+from tuner.domain.attempt import Attempt
 from tuner.store.records.upload_rows import NewUpload, StoredUpload, UploadRecords
 from tuner.store.schema.models import UploadKind
 

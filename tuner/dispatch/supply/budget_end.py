@@ -12,8 +12,8 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from tuner.attempt import ENDED_WELL, Outcome
-from tuner.budget import N_TYPICAL, Budget, EndedUses, Spent, TrialUse, typical_use
+from tuner.domain.attempt import ENDED_WELL, Outcome
+from tuner.domain.budget import N_TYPICAL, Budget, EndedUses, Spent, TrialUse, typical_use
 
 #: A trial whose attempt has ended so may go on.
 _MAY_GO_ON = frozenset({Outcome.PAUSED, Outcome.CANCELLED, Outcome.LOST})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from tuner.attempt import AttemptId
-from tuner.budget import Budget, Spent, TrialUse
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.supply.budget_end import BudgetEnd
 from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.domain.attempt import AttemptId
+from tuner.domain.budget import Budget, Spent, TrialUse
 from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.supply.leasing import Leasing
+from tuner.domain.messages import Json
 from tuner.errors import TunerError
-from tuner.messages import Json
 from tuner.store.records.recorder import Recorder
 
 

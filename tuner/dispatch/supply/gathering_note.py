@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tuner.attempt import AttemptId
 from tuner.devices.allocation.gathering import Gathering
 from tuner.dispatch.supply.grants import Candidate
+from tuner.domain.attempt import AttemptId
 
 #: A wait that is expected to be shorter is not worth a line.
 MIN_LEFT_S = 60.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from tuner.attempt import AttemptId, Outcome
 from tuner.devices.allocation.memory_release import unclaimed_bytes
 from tuner.devices.allocation.pool import DevicePool, Lease
 from tuner.devices.allocation.watch import DeviceWatch
@@ -22,6 +21,7 @@ from tuner.devices.packing.admission import (
 )
 from tuner.devices.packing.learned import Sharing
 from tuner.dispatch.supply.grants import Grant
+from tuner.domain.attempt import AttemptId, Outcome
 
 _MEASURE_EVERY_S = 1.0
 #: By then a program has done all that it does in each step.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tuner.attempt import AttemptId, attempt_id
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.device import Device, DeviceId
+from tuner.domain.attempt import AttemptId, attempt_id
 from tuner.search.asked_trial import AskedTrial
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tuner.attempt import Outcome
 from tuner.devices.allocation.durations import Durations
 from tuner.devices.allocation.gathering import Gathering
 from tuner.devices.allocation.pool import DevicePool, Lease
@@ -29,6 +28,7 @@ from tuner.devices.packing.learned import Sharing
 from tuner.dispatch.supply.device_supply import DeviceSupply
 from tuner.dispatch.supply.gpu_memory import GpuMemory, baselines_of, expected_bytes
 from tuner.dispatch.supply.grants import Candidate, Grant
+from tuner.domain.attempt import Outcome
 
 #: Trials that are asked for ahead, to find one that is narrow enough for what is free.
 LOOKAHEAD = 8

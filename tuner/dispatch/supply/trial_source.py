@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from tuner.attempt import AttemptId
 from tuner.devices.idle_causes import IdleCause
 from tuner.dispatch.attempts.endings.trial_outcome import TrialOutcomes
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
@@ -15,6 +14,7 @@ from tuner.dispatch.supply.grants import Candidate
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.supply.prefetch import Foresight
 from tuner.dispatch.upkeep.device_usage import Usage
+from tuner.domain.attempt import AttemptId
 from tuner.host.clock import Clock, Instant
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.study import StudySearch

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from tuner.attempt import Attempt, AttemptId, Outcome
 from tuner.checkpoints.layout import leftovers, remove
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.scan import SavedState, changes, look
 from tuner.dispatch.object_store.store import ObjectStore
+from tuner.domain.attempt import Attempt, AttemptId, Outcome
 from tuner.host.clock import Instant
 from tuner.store.records.checkpoint_rows import StoredCheckpoint
 from tuner.store.records.recorder import Recorder

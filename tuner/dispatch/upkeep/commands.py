@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tuner.budget import Budget
+from tuner.domain.budget import Budget
 from tuner.host.clock import Instant
 from tuner.store.records.commands import NEW_TRIAL, Command, Commands, Order
 

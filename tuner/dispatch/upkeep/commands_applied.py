@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from tuner.attempt import Cause
 from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.stopping import AttemptStop
 from tuner.dispatch.early_stop import EarlyStop
@@ -17,6 +16,7 @@ from tuner.dispatch.supply.loans import Loans
 from tuner.dispatch.upkeep.commands import Orders, changed, refusal_text, told
 from tuner.dispatch.upkeep.device_usage import Usage
 from tuner.dispatch.upkeep.peers import Others
+from tuner.domain.attempt import Cause
 from tuner.host.clock import Instant
 from tuner.store.records.commands import REFUSED, Command, Order
 from tuner.store.records.recorder import Recorder

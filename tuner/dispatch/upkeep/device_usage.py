@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tuner.attempt import AttemptId
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId
 from tuner.devices.idle_causes import IdleCause
@@ -12,6 +11,7 @@ from tuner.devices.usage.tally import MJ_PER_KWH, Holding
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.dispatch.upkeep.idle_log import IdleLog, StudyFacts, why_idle
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
+from tuner.domain.attempt import AttemptId
 from tuner.host.clock import Instant
 from tuner.store.records.recorder import Recorder
 

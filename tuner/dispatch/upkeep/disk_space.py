@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tuner.attempt import Ending, Outcome
 from tuner.devices.occupancy import size_text
+from tuner.domain.attempt import Ending, Outcome
 from tuner.launch.failure_diagnosis import is_disk_full, is_quota_reached, is_shared_memory_full
 
 #: More than was free when a trial found no room, at least.

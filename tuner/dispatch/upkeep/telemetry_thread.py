@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tuner.attempt import AttemptId
 from tuner.devices.device import Device, DeviceId
 from tuner.devices.usage.readings import DeviceReading, Sessions, Telemetry
 from tuner.devices.usage.tally import Holding, Tally, charge, tally_of
+from tuner.domain.attempt import AttemptId
 from tuner.host.clock import Clock, Instant
 
 _log = logging.getLogger(__name__)

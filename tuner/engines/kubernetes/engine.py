@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from tuner.allocation import Allocation, OwnAllocation
 from tuner.config.sections.engine import EngineConfig
+from tuner.domain.allocation import Allocation, OwnAllocation
 from tuner.engines.environment import own_allocation
 from tuner.engines.kubernetes.manifest import ENV_TIME, job
 from tuner.engines.kubernetes.names import job_name, selector

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tuner.allocation import Allocation, AllocationState
+from tuner.domain.allocation import Allocation, AllocationState
 
 _REQUEUE = 75
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from tuner.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.config.sections.engine import EngineConfig
+from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.engines.command import require_program, run_command
 from tuner.engines.environment import read_deadline
 from tuner.engines.port import AllocationOrder

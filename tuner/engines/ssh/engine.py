@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.config.sections.engine import EngineConfig
+from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.engines.command import require_program, run_command
 from tuner.engines.environment import own_allocation, read_deadline
 from tuner.engines.names import plain_name

@@ -15,7 +15,7 @@ import signal
 from pathlib import Path
 from types import FrameType
 
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
 
 ALL = "ends"
 

@@ -18,8 +18,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TypeAlias
 
-from tuner.attempt import AttemptId
 from tuner.config.sections.logs import DEFAULT_MAX_LOG_BYTES
+from tuner.domain.attempt import AttemptId
 from tuner.errors import LaunchError
 from tuner.host.process_identity import ProcessIdentity
 from tuner.launch.inbox import Event, Inbox, WorkerExited

@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
 from tuner.launch.request import ENV_ATTEMPT
 
 _VARIABLE = f"{ENV_ATTEMPT}=".encode()

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.trials.attempts import StoredAttempt
 from tuner.store.optuna_tables.statements import in_zone, of_trials

@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import Device, DeviceId
+from tuner.domain.attempt import AttemptState, Cause, Outcome
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.usage import NO_USE, AttemptUse, read_use
 from tuner.store.optuna_tables.statements import aware, of_trials

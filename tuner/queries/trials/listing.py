@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
 from tuner.errors import ConfigError
 from tuner.queries.studies import Objective
 from tuner.queries.trials.attempt_times import AttemptTimes, read_attempt_times, times_of

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from optuna.distributions import BaseDistribution, json_to_distribution
 
-from tuner.messages import RETURNED_PARAMS_ATTR
+from tuner.domain.messages import RETURNED_PARAMS_ATTR
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.samplers.grid_points import POINT_ATTR
 from tuner.search_spaces import AnySpace, ParamValue, SearchSpace, from_json

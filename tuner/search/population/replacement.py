@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from optuna.trial import FrozenTrial
 
 from tuner.checkpoints.hand_over import StateCopies
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.population.pbt import PbtPruner
 from tuner.search.population.perturbation import Exploration
 from tuner.search.population.ranking import Mark

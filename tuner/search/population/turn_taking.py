@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.population.members import Members
 from tuner.search.population.next_member import Succession
 from tuner.search.scheduler import Verdict

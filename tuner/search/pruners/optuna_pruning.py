@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from optuna.pruners import BasePruner
 
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.pruners.explain import why_pruned
 from tuner.search.pruners.percentile import RankedPruner, quicker
 from tuner.search.scheduler import CONTINUE, Scheduler, SchedulerContext, Verdict

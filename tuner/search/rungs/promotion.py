@@ -15,7 +15,7 @@ from typing import Protocol
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.messages import Action
+from tuner.domain.messages import Action
 from tuner.search.pruners.hyperband import FIRST_RUNG_KEY
 from tuner.search.rungs.brackets import Brackets
 from tuner.search.rungs.freeze_thaw_table import SliceStanding, SliceTable, why_not

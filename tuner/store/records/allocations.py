@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from tuner.allocation import Allocation, AllocationState, OwnAllocation
+from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.store.schema.models import AllocationRow, DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored, insert_row
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from tuner.attempt import Ending, Outcome
+from tuner.domain.attempt import Ending, Outcome
 from tuner.store.schema.models import AttemptRow, MetricRow
 
 _N_IDS_IN_QUERY = 500

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.attempt import Attempt, AttemptId, AttemptState
+from tuner.domain.attempt import Attempt, AttemptId, AttemptState
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.store.schema.models import AttemptRow, EventRow, LeaseRow, MetricRow, table_of
 from tuner.store.schema.statements import as_stored, execute_rows, insert_row

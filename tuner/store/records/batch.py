@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from tuner.attempt import AttemptId
+from tuner.domain.attempt import AttemptId
 from tuner.store.optuna_tables.writes import PendingRows
 from tuner.store.records.allocations import end_allocation_of
 from tuner.store.records.attempt_rows import AttemptRows

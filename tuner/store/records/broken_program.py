@@ -11,7 +11,7 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY
 from tuner.store.schema.models import AttemptRow, ClaimRow, DispatcherRow, table_of

@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.attempt import AttemptId
 from tuner.checkpoints.scan import SavedState
+from tuner.domain.attempt import AttemptId
 from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.schema.models import AttemptRow, CheckpointRow, DispatcherRow, HostRow, table_of
 from tuner.store.schema.statements import as_stored

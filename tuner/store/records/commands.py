@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.messages import Json
+from tuner.domain.messages import Json
 from tuner.store.connection.transactions import Access
 from tuner.store.schema.models import CommandRow, DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored, insert_row

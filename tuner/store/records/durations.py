@@ -7,8 +7,8 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from tuner.attempt import ENDED_WELL
-from tuner.budget import N_TYPICAL, EndedUses, TrialUse
+from tuner.domain.attempt import ENDED_WELL
+from tuner.domain.budget import N_TYPICAL, EndedUses, TrialUse
 from tuner.store.connection.sql_seconds import seconds_between
 from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.schema.models import AttemptRow, LeaseRow

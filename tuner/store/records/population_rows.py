@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.messages import Json
+from tuner.domain.messages import Json
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 
 MEMBER_KEY = "tuner:member"

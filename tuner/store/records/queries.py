@@ -7,8 +7,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from tuner.attempt import Outcome
 from tuner.config.sections.confirm import only_study
+from tuner.domain.attempt import Outcome
 from tuner.errors import StoreError
 from tuner.store.connection.database import Database
 from tuner.store.optuna_compat import study_id_of

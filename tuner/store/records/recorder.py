@@ -18,14 +18,14 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
-from tuner.attempt import Attempt, AttemptId, AttemptState
-from tuner.budget import Budget
 from tuner.checkpoints.scan import SavedState
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId, DeviceKind
+from tuner.domain.attempt import Attempt, AttemptId, AttemptState
+from tuner.domain.budget import Budget
+from tuner.domain.messages import Json
 from tuner.host.clock import Clock
-from tuner.messages import Json
 from tuner.store.connection.database import Database, store_errors
 from tuner.store.optuna_tables.storage import MOST_WAITING
 from tuner.store.records.attempt_rows import AttemptRows, Row

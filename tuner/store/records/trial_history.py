@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from tuner.attempt import Ending
+from tuner.domain.attempt import Ending
 from tuner.store.records import attempt_history
 from tuner.store.records.broken_program import n_forgiven
 from tuner.store.records.checkpoint_rows import StoredCheckpoint, checkpoints_of

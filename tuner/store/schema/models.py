@@ -15,10 +15,10 @@ from typing import ClassVar, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from tuner.allocation import AllocationState
-from tuner.attempt import AttemptState, Cause, Outcome
 from tuner.devices.device import DeviceKind
 from tuner.devices.idle_causes import IdleCause
+from tuner.domain.allocation import AllocationState
+from tuner.domain.attempt import AttemptState, Cause, Outcome
 from tuner.store.schema.column_types import PlainJson, PlainText, instant
 
 #: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from optuna.trial import create_trial
 
 from tests.integration.stored_studies import seeded
-from tuner.attempt import AttemptState, Outcome
 from tuner.devices.device import DeviceKind
 from tuner.devices.idle_causes import IdleCause
+from tuner.domain.attempt import AttemptState, Outcome
 from tuner.host.process_identity import own_process
 from tuner.store.schema.models import (
     AttemptRow,

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from tests.integration.stored_studies import seeded
 from tuner.app.data.devices.trial_use import TrialUse
 from tuner.app.data.page_data import Look
-from tuner.attempt import Outcome
+from tuner.domain.attempt import Outcome
 from tuner.store.schema.models import AttemptRow, DeviceRow, LeaseRow, UsageRow, table_of
 
 NOW_S = int(seeded.NOW.timestamp())

@@ -13,7 +13,7 @@ from tests.integration.app.pages import figures, opened
 from tests.integration.stored_studies import seeded
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.page_data import look_at
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
 from tuner.queries.studies import read_objectives
 from tuner.queries.trials.listing import Choice, read_trials
 

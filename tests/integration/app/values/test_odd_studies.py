@@ -11,7 +11,7 @@ from optuna.trial import TrialState, create_trial
 
 from tests.integration.app.pages import figures, opened
 from tests.integration.stored_studies import seeded
-from tuner.attempt import Cause, Outcome
+from tuner.domain.attempt import Cause, Outcome
 
 _X = {"x": FloatDistribution(0.0, 1.0)}
 

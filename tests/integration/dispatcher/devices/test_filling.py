@@ -9,8 +9,8 @@ import pytest
 
 from tests.fakes import a_gpu
 from tests.integration.dispatcher.world import FakeWorker, completes, sleeps
-from tuner.budget import Budget
 from tuner.devices.device import DeviceStatus
+from tuner.domain.budget import Budget
 from tuner.errors import DeviceError
 from tuner.search.samplers.resumable import GridSampler
 from tuner.search_spaces import parse_space

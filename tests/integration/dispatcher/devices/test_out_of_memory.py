@@ -6,8 +6,8 @@ import pytest
 
 from tests.integration.dispatcher.test_commands import ask
 from tests.integration.dispatcher.world import FakeWorker, completes, sleeps
-from tuner.attempt import Cause, Outcome
 from tuner.devices.allocation.width import WHOLE, Devices, FixedWidth, Share
+from tuner.domain.attempt import Cause, Outcome
 from tuner.store.records.commands import Order
 
 

@@ -7,9 +7,9 @@ from typing import cast
 
 from tests.integration.dispatcher.endings.test_outage import check_books
 from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
-from tuner.attempt import Cause, Outcome
 from tuner.devices.allocation.quarantine import Quarantine
 from tuner.devices.device import Device
+from tuner.domain.attempt import Cause, Outcome
 from tuner.store.schema.models import AttemptRow
 
 ECC = "RuntimeError: CUDA error: uncorrectable ECC error encountered"

@@ -8,7 +8,6 @@ import pytest
 
 from tests.fakes import GIB, a_gpu
 from tests.integration.dispatcher.world import FakeWorker, World
-from tuner.attempt import Cause, Outcome
 from tuner.devices.allocation.width import (
     ONE,
     FixedWidth,
@@ -19,6 +18,7 @@ from tuner.devices.allocation.width import (
     parts_of,
 )
 from tuner.devices.device import Holder
+from tuner.domain.attempt import Cause, Outcome
 from tuner.search_spaces import parse_space
 from tuner.store.schema.models import AttemptRow, LeaseRow
 

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from tests.fakes import a_gpu
 from tests.integration.dispatcher.world import FakeWorker, World, sleeps
-from tuner.attempt import Cause, Outcome
 from tuner.devices.allocation.width import Devices, FixedWidth, Share, WidthByParameter, parts_of
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import Action, Decided
 from tuner.errors import DeviceError
-from tuner.messages import Action, Decided
 from tuner.search_spaces import parse_space
 from tuner.store.schema.models import AttemptRow, LeaseRow
 

@@ -12,12 +12,12 @@ from tests.fakes import a_gpu
 from tests.integration.dispatcher.test_commands import ask
 from tests.integration.dispatcher.world import FakeWorker, Program, World
 from tests.unit.checkpoints.test_scan import save
-from tuner.attempt import Cause, Outcome
-from tuner.budget import Budget
 from tuner.checkpoints.layout import newest_whole, step_of
 from tuner.devices.allocation.width import ONE, Devices, FixedWidth
 from tuner.devices.device import Holder
-from tuner.messages import Action
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.budget import Budget
+from tuner.domain.messages import Action
 from tuner.store.records.commands import Order
 from tuner.store.schema.models import AttemptRow, EventRow, LeaseRow
 

@@ -16,9 +16,9 @@ from tests.integration.dispatcher.world import (
     is_prune,
     sleeps,
 )
-from tuner.attempt import Cause, Outcome
 from tuner.dispatch.notices import Ended, Notice
-from tuner.messages import (
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import (
     Action,
     Assign,
     Decided,

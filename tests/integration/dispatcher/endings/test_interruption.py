@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.dispatcher.world import GRACE_S, completes, sleeps
-from tuner.attempt import Cause, Outcome
-from tuner.budget import Budget
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.budget import Budget
+from tuner.domain.messages import Action, Finished
 from tuner.errors import StoreError
-from tuner.messages import Action, Finished
 from tuner.store.schema.models import AttemptRow, DispatcherRow, LeaseRow
 
 

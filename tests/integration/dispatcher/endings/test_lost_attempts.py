@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
-from tuner.attempt import Outcome
 from tuner.dispatch.attempts.endings.lost_attempts import MOST_IN_VAIN
+from tuner.domain.attempt import Outcome
 from tuner.queries.locate import StoredStudy
 from tuner.store.schema.models import AttemptRow
 from tuner.terminal.why import explain

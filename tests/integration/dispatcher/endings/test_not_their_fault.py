@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.integration.dispatcher.world import FakeWorker, World, completes, sleeps
-from tuner.attempt import Cause, Outcome
 from tuner.devices.allocation.width import Devices, FixedWidth
+from tuner.domain.attempt import Cause, Outcome
 from tuner.store.schema.models import AttemptRow
 
 GIB = 1024**3

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.dispatcher.world import FakeWorker, World
-from tuner.attempt import Cause, Outcome
 from tuner.config import Direction
-from tuner.messages import Report
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import Report
 
 STEPS = (1, 2, 3)
 TWO = {"accuracy": Direction.MAXIMIZE, "size": Direction.MINIMIZE}

@@ -13,10 +13,10 @@ from tests.integration.dispatcher.world import (
     completes,
     sleeps,
 )
-from tuner.attempt import AttemptState, Cause, Outcome
-from tuner.budget import Budget
+from tuner.domain.attempt import AttemptState, Cause, Outcome
+from tuner.domain.budget import Budget
+from tuner.domain.messages import Action
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
-from tuner.messages import Action
 from tuner.store.optuna_tables import storage
 from tuner.store.records.dispatchers.starts import StartRecord, host_id_of, insert_dispatcher
 from tuner.store.records.provenance import GitState

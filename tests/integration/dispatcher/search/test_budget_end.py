@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.dispatcher.search.test_pausing import saving
 from tests.integration.dispatcher.world import World
-from tuner.budget import Budget
+from tuner.domain.budget import Budget
 from tuner.search.pruners.asha import AshaPruner
 from tuner.store.schema.models import AttemptRow
 

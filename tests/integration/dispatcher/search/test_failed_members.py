@@ -13,8 +13,8 @@ from tests.integration.dispatcher.climbers import LAST_STEP, check_states, climb
 from tests.integration.dispatcher.killing import Place, killed_at, places
 from tests.integration.dispatcher.world import FakeWorker, Program, World
 from tests.populations import check_books, origins
-from tuner.attempt import Cause, Outcome
 from tuner.checkpoints.hand_over import StateCopies
+from tuner.domain.attempt import Cause, Outcome
 from tuner.search.population.population import N_FAILURES, Population
 from tuner.search.population.replacement import Replacer
 from tuner.store.optuna_tables.storage import BufferedStorage

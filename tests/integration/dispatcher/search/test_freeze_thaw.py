@@ -18,8 +18,8 @@ from tests.integration.dispatcher.search.test_pausing import (
     saving,
 )
 from tests.integration.dispatcher.world import Program, World
-from tuner.attempt import Outcome
-from tuner.messages import Action
+from tuner.domain.attempt import Outcome
+from tuner.domain.messages import Action
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.rungs.promotion import Promotion
 from tuner.store.records.recorder import Recorder

@@ -12,11 +12,11 @@ from optuna.trial import TrialState
 
 from tests.integration.dispatcher.world import FakeWorker, Program, World
 from tests.unit.checkpoints.test_scan import save
-from tuner.attempt import Cause, Outcome
-from tuner.budget import Budget
 from tuner.checkpoints.layout import file_of, newest_whole, step_of
 from tuner.dispatch.notices import Said, Started
-from tuner.messages import Action, StatesDamaged
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.budget import Budget
+from tuner.domain.messages import Action, StatesDamaged
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.freeze_thaw import FreezeThawPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner

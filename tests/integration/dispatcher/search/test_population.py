@@ -23,7 +23,7 @@ from tests.populations import check_books, origins
 from tuner.checkpoints.hand_over import StateCopies
 from tuner.checkpoints.layout import IDENTITY_NAME
 from tuner.checkpoints.retention import RetentionRule
-from tuner.messages import StatesDamaged
+from tuner.domain.messages import StatesDamaged
 from tuner.search.population.population import Population
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.recorder import Recorder

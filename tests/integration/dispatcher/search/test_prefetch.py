@@ -11,7 +11,7 @@ from tests.fakes import FakeClock
 from tests.integration.dispatcher.database_faults import DiskFull
 from tests.integration.dispatcher.endings.test_outage import check_books
 from tests.integration.dispatcher.world import completes, sleeps
-from tuner.budget import Budget
+from tuner.domain.budget import Budget
 
 
 class SlowSampler(optuna.samplers.RandomSampler):

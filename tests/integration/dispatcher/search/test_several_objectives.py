@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.dispatcher.world import FakeWorker, Program, World
-from tuner.attempt import Cause, Outcome
 from tuner.checkpoints.layout import file_of
 from tuner.config import StudyConfig, load_study_file
-from tuner.messages import Action, Report
+from tuner.domain.attempt import Cause, Outcome
+from tuner.domain.messages import Action, Report
 from tuner.search.defaults import choose, pruner_of, sampler_of
 from tuner.search_spaces import SearchSpace
 from tuner.store.schema.models import AttemptRow

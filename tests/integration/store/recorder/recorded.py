@@ -11,12 +11,12 @@ import sqlalchemy as sa
 
 from tests.fakes import a_gpu
 from tests.hosts import DEAD
-from tuner.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
 from tuner.devices.allocation.pool import Lease
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device
+from tuner.domain.attempt import Attempt, AttemptState, Cause, Ending, Outcome, advance
+from tuner.domain.messages import Json
 from tuner.host.clock import Instant
-from tuner.messages import Json
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.dispatchers.starts import (
     Sign,

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from tests.hosts import ALIVE, DEAD, ELSEWHERE
 from tests.integration.store.recorder.recorded import GPUS, NOW, Store, later, lease, run_to_its_end
-from tuner.attempt import AttemptState, Cause, Ending, Outcome, advance
 from tuner.devices.allocation.width import parts_of
+from tuner.domain.attempt import AttemptState, Cause, Ending, Outcome, advance
 from tuner.errors import StoreError
 from tuner.store.records.dispatchers.ownership import TakenOver
 from tuner.store.records.dispatchers.peers import work_elsewhere

@@ -19,9 +19,9 @@ from tests.integration.store.recorder.recorded import (
     refuse_table,
     run_to_its_end,
 )
-from tuner.attempt import AttemptState, Cause, Outcome, advance
 from tuner.devices.allocation.width import parts_of
 from tuner.devices.cpu_slots.probe import CpuProbe
+from tuner.domain.attempt import AttemptState, Cause, Outcome, advance
 from tuner.errors import EXIT_STUDY_FAILED, StoreError
 from tuner.store.records.queries import origin_of
 from tuner.store.schema.models import (

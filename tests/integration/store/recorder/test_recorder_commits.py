@@ -16,7 +16,7 @@ from tests.integration.store.recorder.recorded import (
     later,
     lease,
 )
-from tuner.attempt import AttemptState, Cause, Ending, Outcome, advance
+from tuner.domain.attempt import AttemptState, Cause, Ending, Outcome, advance
 from tuner.errors import StoreError
 from tuner.store.schema.models import (
     AttemptRow,

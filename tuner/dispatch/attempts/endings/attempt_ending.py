@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tuner.attempt import Cause, Ending, Outcome
 from tuner.devices.device import DeviceKind
 from tuner.dispatch.attempts.live_attempt import LiveAttempt, Rank, named_ranks
+from tuner.domain.attempt import Cause, Ending, Outcome
+from tuner.domain.messages import ENDS_EARLY, Action, Finished
 from tuner.launch.failure_diagnosis import (
     diagnose_exit,
     is_device_fault,
     is_port_taken,
     nan_detail,
 )
-from tuner.messages import ENDS_EARLY, Action, Finished
 
 _OUTCOME_OF_STOP: Mapping[Cause, Outcome] = {
     Cause.TIMEOUT: Outcome.TIMED_OUT,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tuner.attempt import AttemptState, Cause, Ending, Outcome
 from tuner.dispatch.attempts.attempt_table import AttemptTable
 from tuner.dispatch.attempts.endings.attempt_ending import ending_of
 from tuner.dispatch.attempts.endings.hopeless_program import N_ALIKE, Streak, said_last
@@ -18,6 +17,7 @@ from tuner.dispatch.notices import Ended
 from tuner.dispatch.study_end import StopCause, StudyEnd
 from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.upkeep.disk_space import Room
+from tuner.domain.attempt import AttemptState, Cause, Ending, Outcome
 from tuner.host.clock import Instant
 from tuner.launch.failure_diagnosis import last_lines, readable
 from tuner.launch.inbox import WorkerExited

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tuner.attempt import Cause, Ending, Outcome
+from tuner.domain.attempt import Cause, Ending, Outcome
 from tuner.launch.failure_diagnosis import ENDED_ITSELF
 from tuner.launch.hints import HINT
 from tuner.store.records.broken_program import PROGRAM_CAUSES

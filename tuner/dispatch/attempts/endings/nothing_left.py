@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from tuner.attempt import Cause, Ending, Outcome
 from tuner.checkpoints.paths import StudyFiles
 from tuner.dispatch.attempts.endings.attempt_ending import completed
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
+from tuner.domain.attempt import Cause, Ending, Outcome
 from tuner.search.study import StudySearch
 from tuner.search.trial_attributes.last_report import LastReport
 from tuner.store.connection.transactions import Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from tuner.attempt import Attempt, Cause, Ending, Outcome
+from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
 
 #: Of one trial, through no fault of its program; there may be something else behind so many.
 _MAX_FREE = 3

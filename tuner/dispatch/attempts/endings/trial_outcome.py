@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tuner.attempt import Attempt, Cause, Ending, Outcome
 from tuner.checkpoints.layout import newest_whole
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.trial_folders import TrialFolders
@@ -19,7 +18,8 @@ from tuner.dispatch.supply.leasing import Leasing
 from tuner.dispatch.terms import Terms
 from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
 from tuner.dispatch.upkeep.disk_space import met_full_disk
-from tuner.messages import Action
+from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
+from tuner.domain.messages import Action
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder

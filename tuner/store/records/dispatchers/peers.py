@@ -14,7 +14,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from optuna.trial import TrialState
 
-from tuner.attempt import AttemptState, Cause, Outcome
+from tuner.domain.attempt import AttemptState, Cause, Outcome
 from tuner.host.clock import Instant
 from tuner.host.process_identity import Life, ProcessIdentity, life_of
 from tuner.store.connection.database import Database, store_errors

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tuner.allocation import OwnAllocation
-from tuner.budget import Budget, EndedUses
 from tuner.devices.device import Device
+from tuner.domain.allocation import OwnAllocation
+from tuner.domain.budget import Budget, EndedUses
 from tuner.errors import StoreError
 from tuner.host.process_identity import Life, ProcessIdentity, life_of
 from tuner.store.connection.sql_seconds import seconds_between

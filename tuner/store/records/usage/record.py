@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tuner.attempt import AttemptId
 from tuner.devices.device import DeviceId
 from tuner.devices.idle_causes import IdleSpan
 from tuner.devices.usage.tally import Tally
+from tuner.domain.attempt import AttemptId
 from tuner.store.records.usage.rows import UsageRows
 
 #: While the database is away.

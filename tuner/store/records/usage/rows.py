@@ -8,9 +8,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.attempt import AttemptId
 from tuner.devices.idle_causes import IdleSpan
 from tuner.devices.usage.tally import FIGURES, Tally
+from tuner.domain.attempt import AttemptId
 from tuner.store.schema.models import AttemptUsageRow, IdleRow, UsageRow, table_of
 from tuner.store.schema.statements import as_stored, execute_rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.budget import Budget, Spent
+from tuner.domain.budget import Budget, Spent
 
 
 def spent(trials: int = 0, time_s: float = 0.0, device_s: float = 0.0) -> Spent:

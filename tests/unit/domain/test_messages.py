@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tuner.attempt import AttemptId, Cause, Outcome
-from tuner.messages import (
+from tuner.domain.attempt import AttemptId, Cause, Outcome
+from tuner.domain.messages import (
     Action,
     AskStudy,
     Assign,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tuner.attempt import TRANSITIONS, Attempt, AttemptState, Outcome, advance, attempt_id
+from tuner.domain.attempt import TRANSITIONS, Attempt, AttemptState, Outcome, advance, attempt_id
 from tuner.errors import InvalidTransition
 
 LEASED_AT = datetime(2026, 1, 1, tzinfo=UTC)

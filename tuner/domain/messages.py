@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeAlias, get_args
 
-from tuner.attempt import AttemptId, Cause, Outcome
+from tuner.domain.attempt import AttemptId, Cause, Outcome
 from tuner.errors import TunerError
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"

@@ -9,7 +9,7 @@ import pytest
 from optuna.study import StudyDirection
 from optuna.trial import create_trial
 
-from tuner.pareto_front import ParetoFront
+from tuner.domain.pareto_front import ParetoFront
 
 UP, DOWN = StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE
 
