@@ -1,7 +1,7 @@
 """What it costs a search that its sampler is shown a part of the trials: same seeds, paired.
 
-    python -m benchmarks.suggest quality
-    python -m benchmarks.suggest quality --sampler gp --trials 600 --limits 200 300 --seeds 5
+    python -m benchmarks.decision_cost.suggest quality
+    python -m benchmarks.decision_cost.suggest quality --sampler gp --trials 600
 
 Each objective is minimized with the sampler as Optuna has it, which looks at all trials, and with
 each bound. Up to the bound both suggest the same, so that what differs comes from the bound alone.

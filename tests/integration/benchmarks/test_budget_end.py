@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.search_quality.budget_end import RULES, main, play_one
-from benchmarks.search_quality.ideal_stopping import IdealStopping, judged, searches
+from benchmarks.search_cases.budget_end import RULES, main, play_one
+from benchmarks.search_cases.ideal_stopping import IdealStopping, judged, searches
 from benchmarks.search_quality.tasks import LCBENCH_SPACE, Task, read_task
 from tuner.dispatch.supply.budget_end import BudgetEnd
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from optuna.samplers import RandomSampler
 
-from benchmarks.failing import PROGRAMS, main, scale_of, searched
+from benchmarks.search_cases.failing import PROGRAMS, main, scale_of, searched
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 
 pytestmark = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.freeze_thaw import Waiting, main, time_decisions
+from benchmarks.decision_cost.freeze_thaw import Waiting, main, time_decisions
 
 
 #: By day: `test_its_table`, and tests/contract/search for the decisions themselves.

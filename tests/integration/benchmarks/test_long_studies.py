@@ -8,7 +8,7 @@ import optuna
 import pytest
 from optuna.trial import FixedTrial
 
-from benchmarks.long_studies import _OPTIMUM, FUNCTIONS, main
+from benchmarks.search_cases.long_studies import _OPTIMUM, FUNCTIONS, main
 
 
 def test_the_functions_are_zero_at_their_optimum() -> None:

@@ -13,9 +13,9 @@ import pytest
 from optuna.pruners import HyperbandPruner
 from optuna.samplers import RandomSampler
 
-from benchmarks.choices import KERNELS, judged, sample
+from benchmarks.search_cases.beginning import COUNTS, regrets
+from benchmarks.search_cases.choices import KERNELS, judged, sample
 from benchmarks.search_quality.__main__ import main
-from benchmarks.search_quality.beginning import COUNTS, regrets
 from benchmarks.search_quality.judge import Judged, judge, tables, write_picture
 from benchmarks.search_quality.known_brackets import KnownBrackets
 from benchmarks.search_quality.loop import Bettered, Next, Played, Verdict, play

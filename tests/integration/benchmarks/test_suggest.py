@@ -12,7 +12,7 @@ from optuna.trial import TrialState
 from benchmarks.common import quality
 from benchmarks.common.prefilled import SPACE, loss_of, random_trials
 from benchmarks.common.quality import OBJECTIVES, Found, Search, effect
-from benchmarks.suggest import (
+from benchmarks.decision_cost.suggest import (
     OPTUNA,
     STUDY,
     TUNER,

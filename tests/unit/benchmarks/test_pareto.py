@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.pareto import KINDS, main, time_decisions
+from benchmarks.decision_cost.pareto import KINDS, main, time_decisions
 
 
 @pytest.mark.parametrize("kind", KINDS)

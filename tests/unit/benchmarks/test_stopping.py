@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.stopping import SYSTEMS, TUNER, measure
+from benchmarks.decision_cost.stopping import SYSTEMS, TUNER, measure
 
 #: By day: the tuner alone.
 BY_NIGHT = [pytest.param(each, marks=pytest.mark.nightly) for each in SYSTEMS if each != TUNER]

@@ -1,6 +1,6 @@
 """How much a model learns of choices that it has not seen together, by kernel.
 
-    python -m benchmarks.choices CURVES.npz ... --seeds 4
+    python -m benchmarks.search_cases.choices CURVES.npz ... --seeds 4
 
 Configurations at random of a mostly categorical space (`benchmarks.search_quality.spoilt`), each
 trained to its end; the rank correlation of what the model then predicts of others with what they
@@ -97,7 +97,7 @@ def _rank_correlation(a: Array, b: Array) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.choices")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_cases.choices")
     parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
     parser.add_argument("--seeds", type=int, default=4)
     args = parser.parse_args(argv)

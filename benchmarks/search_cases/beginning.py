@@ -1,6 +1,6 @@
 """The best of the first n configurations, drawn at random and from the sequence that covers.
 
-    python -m benchmarks.search_quality.beginning CURVES.npz ... --seeds 300
+    python -m benchmarks.search_cases.beginning CURVES.npz ... --seeds 300
 
 Each is trained to its end: no pruner, no model, no workers. Prints a Markdown table of regrets
 (1 for the median of random configurations), paired by seed.
@@ -62,7 +62,7 @@ def row(task: Task, n_seeds: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.beginning")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_cases.beginning")
     parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
     parser.add_argument("--seeds", type=int, default=300)
     args = parser.parse_args(argv)

@@ -1,6 +1,6 @@
 """What a study does with the last of its time, by the rule for the last trials: same seeds, paired.
 
-    python -m benchmarks.search_quality.budget_end CURVES.npz ... --seeds 6 --sampler random
+    python -m benchmarks.search_cases.budget_end CURVES.npz ... --seeds 6 --sampler random
 
 Plays whole studies with the dispatcher's own rules on a virtual clock, with the pruner that `auto`
 picks. See docs/benchmarks.md.
@@ -119,7 +119,7 @@ def table(found: Mapping[str, Sequence[Figures]]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.budget_end")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_cases.budget_end")
     parser.add_argument("curves", type=Path, nargs="+")
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--sampler", default="auto")

@@ -1,6 +1,6 @@
 """Population-based training beside random search with as many device steps, on examples/population.
 
-    python -m benchmarks.population --seeds 8
+    python -m benchmarks.search_cases.population --seeds 8
 
 For each seed a study with pbt, then one with as many constant learning rates, drawn at random, as
 whole trainings fit into the steps that pbt has trained (copies and members that were given up

@@ -1,6 +1,6 @@
 """How a search copes with configurations that fail, beside where the best ones are.
 
-    python -m benchmarks.failing --seeds 10
+    python -m benchmarks.search_cases.failing --seeds 10
 
 Three functions of which a part of the space fails as a whole: it runs out of memory, or diverges. A
 trial that fails has no value and breaks a constraint, as the dispatcher marks it. Prints the regret
@@ -161,7 +161,7 @@ def scale_of(program: Program) -> tuple[float, float]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.failing")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_cases.failing")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--samplers", nargs="+", choices=SAMPLERS, default=[*SAMPLERS])

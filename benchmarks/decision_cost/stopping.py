@@ -1,7 +1,7 @@
 """What a trial costs the dispatcher if the pruner stops trials, by how many trials are stored.
 
-    python -m benchmarks.stopping
-    python -m benchmarks.stopping --trials 100000 --systems tuner
+    python -m benchmarks.decision_cost.stopping
+    python -m benchmarks.decision_cost.stopping --trials 100000 --systems tuner
 
 Plays trials one after the other on an SQLite database: a random suggestion, up to 19 reports, the
 decision at each rung, the end. `optuna` is Optuna's `SuccessiveHalvingPruner` with its own storage

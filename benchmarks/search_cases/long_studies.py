@@ -1,7 +1,7 @@
 """How good long studies of programs that report once become, by sampler and number of trials.
 
-    python -m benchmarks.long_studies --trials 2000 --seeds 1
-    python -m benchmarks.long_studies --samplers curve_gp tpe --functions hartmann --trials 10000
+    python -m benchmarks.search_cases.long_studies --trials 2000 --seeds 1
+    python -m benchmarks.search_cases.long_studies --samplers curve_gp tpe --trials 10000
 
 Functions whose optimum is known, eight trials at a time, each sampler bounded in what it looks at
 as in a study of the tuner. Prints log10 of the distance to the optimum, and the processor time of a
@@ -106,7 +106,7 @@ def rows(args: argparse.Namespace) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.long_studies")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_cases.long_studies")
     add = parser.add_argument
     add("--samplers", nargs="+", default=["curve_gp", "tpe", "cma_es", "random"])
     add("--functions", nargs="+", choices=FUNCTIONS, default=list(FUNCTIONS))

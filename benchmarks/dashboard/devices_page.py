@@ -1,6 +1,6 @@
 """How long the dashboard's page of devices takes on a week of a machine's GPUs.
 
-    python -m benchmarks.devices_page --gpus 8 --days 7 --trial 600
+    python -m benchmarks.dashboard.devices_page --gpus 8 --days 7 --trial 600
 
 Fills an SQLite file, then has Streamlit run the page as a browser's visit does, without the
 browser: the first time with everything imported and nothing read, and again as a live refresh does.

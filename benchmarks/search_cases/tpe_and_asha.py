@@ -1,6 +1,6 @@
 """Why Optuna's TPE and ASHA are worse together than random search with the same ASHA.
 
-    python -m benchmarks.search_quality.tpe_and_asha CURVES.npz ... --seeds 10
+    python -m benchmarks.search_cases.tpe_and_asha CURVES.npz ... --seeds 10
 
 For each task what TPE takes for the good trials when the time is over: how far from the best their
 whole trainings would have ended, beside those of all trials, and how many of them were among the
@@ -72,7 +72,7 @@ def _mean_regret(task: Task, trials: Sequence[FrozenTrial]) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.tpe_and_asha")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_cases.tpe_and_asha")
     parser.add_argument("curves", type=Path, nargs="+", help="tables of LCBench, as .npz files")
     parser.add_argument("--seeds", type=int, default=10)
     args = parser.parse_args(argv)

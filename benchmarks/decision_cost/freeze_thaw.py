@@ -1,7 +1,7 @@
 """What a decision of freeze-thaw takes, with many trials that wait at the ends of slices.
 
-    python -m benchmarks.freeze_thaw
-    python -m benchmarks.freeze_thaw --trials 1000 10000 --decisions 50 --repeats 5
+    python -m benchmarks.decision_cost.freeze_thaw
+    python -m benchmarks.decision_cost.freeze_thaw --trials 1000 10000 --decisions 50 --repeats 5
 
 Prints a Markdown table: of the table of slices and its model alone, see docs/benchmarks.md.
 """

@@ -1,6 +1,6 @@
 """What a rule that stops trials could gain at most: one that knows how each would end.
 
-    python -m benchmarks.search_quality.ideal_stopping CURVES.npz ... --samplers random --seeds 6
+    python -m benchmarks.search_cases.ideal_stopping CURVES.npz ... --samplers random --seeds 6
 
 A trial is stopped after its first step unless it would end better than all that were begun so far.
 No rule can know that; what `auto` lacks of it is what is left to gain by stopping alone, with the
@@ -76,7 +76,7 @@ def judged(task: Task, search: Search[float], name: str, seed: int, n_medians: f
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_quality.ideal_stopping")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search_cases.ideal_stopping")
     parser.add_argument("curves", type=Path, nargs="+")
     parser.add_argument("--samplers", nargs="+", default=["random", "curve_gp"])
     parser.add_argument("--seeds", type=int, default=3)

@@ -1,8 +1,8 @@
 """What a suggestion costs the dispatcher in a study that has had many trials.
 
-    python -m benchmarks.suggest
-    python -m benchmarks.suggest --samplers tpe gp --trials 1000 50000 --suggestions 50
-    python -m benchmarks.suggest quality
+    python -m benchmarks.decision_cost.suggest
+    python -m benchmarks.decision_cost.suggest --samplers tpe gp --trials 1000 50000
+    python -m benchmarks.decision_cost.suggest quality
 
 Fills an SQLite database with completed and pruned trials, then asks and tells while eight trials
 run: through the tuner (`tuner`), through the tuner with a sampler that looks at all trials

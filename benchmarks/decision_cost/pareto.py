@@ -1,7 +1,7 @@
 """What a decision at a rung of several objectives takes, by how many trials came there.
 
-    python -m benchmarks.pareto
-    python -m benchmarks.pareto --trials 1000 10000 --decisions 200
+    python -m benchmarks.decision_cost.pareto
+    python -m benchmarks.decision_cost.pareto --trials 1000 10000 --decisions 200
 
 Prints a Markdown table: processor time of the rungs' table alone, see docs/benchmarks.md.
 """
@@ -110,7 +110,7 @@ def row(kind: str, n_trials: int, n_objectives: int, timed: Timed) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pareto")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.decision_cost.pareto")
     parser.add_argument("--trials", type=int, nargs="+", default=[10_000])
     parser.add_argument("--objectives", type=int, nargs="+", default=[2, 3])
     parser.add_argument("--decisions", type=int, default=100)

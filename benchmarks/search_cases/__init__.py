@@ -1,0 +1,1 @@
+"""Single questions of the search: how it begins and ends, and where it meets a special case."""
