@@ -16,13 +16,18 @@ from tuner.domain.messages import MAX_METRIC_NAME, Assign, RemarkTopic
 from tuner.trials.checkpoints import CheckpointFolder
 from tuner.trials.determinism import make_deterministic, seed_generators, seed_of_rank
 from tuner.trials.optuna_trial import OptunaTrial, check_name
-from tuner.trials.worker.metrics import MAX_STEP, StepCounter, as_number, as_step
+from tuner.trials.worker.metrics import MAX_STEP, StepCounter, StepOrder, as_number, as_step
 from tuner.trials.worker.port import Link
 
 if TYPE_CHECKING:
     import torch
 
     from tuner.trials.profiling import TraceRecorder
+
+_COUNT_UP = (
+    "Count steps up over the whole trial, also over folds and stages, for example "
+    "step=fold * epochs + epoch."
+)
 
 
 class TrialContext(OptunaTrial):
@@ -49,6 +54,8 @@ class TrialContext(OptunaTrial):
         #: What was reported last, by objective; a program that returns None is judged by it.
         self.last_values: Mapping[str, float] = {}
         self._steps = StepCounter()
+        self._order = StepOrder()
+        self._has_remarked_order = False
         #: For the worker, which begins and finishes it; None where nothing is recorded.
         self.trace: TraceRecorder | None = None
 
@@ -78,9 +85,18 @@ class TrialContext(OptunaTrial):
         whole = self._steps.whole(step)
         if self._steps.fraction == step:
             self._link.remark(RemarkTopic.FRACTIONAL_STEPS, self._steps.remark)
+        self._note_order(step)
         self._link.report(whole, self.last_values, numbers)
         if self.trace is not None:
             self.trace.reported(whole)
+
+    def _note_order(self, step: float) -> None:
+        if self._has_remarked_order or self._steps.fraction is not None:
+            return
+        self._order.note(self.last_values, step)
+        if remark := self._order.remark(_COUNT_UP):
+            self._has_remarked_order = True
+            self._link.remark(RemarkTopic.REPEATED_STEPS, remark)
 
     def should_prune(self) -> bool:
         """Whether to end now, because the trial is pruned or paused, or the study is stopped.

@@ -71,7 +71,7 @@ class OptunaTrial(Trial):
         """
         self._assign = assign
         self._link = link
-        self._params = Params(assign.params)
+        self._params = dict(assign.params)
         self._distributions: dict[str, BaseDistribution] = {}
         self._user_attrs: dict[str, Any] = {}
         self._constraints: dict[str, float] = {}
@@ -88,8 +88,16 @@ class OptunaTrial(Trial):
 
     @property
     def params(self) -> Params:
-        """The parameters of the study file, and those suggested so far."""
-        return self._params
+        """The parameters of the study file, and those suggested so far: a copy, as in Optuna.
+
+        Values that the code does not suggest, those of the study file, cannot be replaced.
+        """
+        chosen = [name for name in self._assign.params if name not in self._distributions]
+        return Params(self._params, chosen=chosen)
+
+    def add_params(self, values: Mapping[str, Any]) -> None:
+        """Takes parameters that a function of the study file has drawn."""
+        self._params |= values
 
     @property
     def distributions(self) -> dict[str, BaseDistribution]:

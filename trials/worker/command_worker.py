@@ -52,6 +52,12 @@ _POLL_S = 0.5
 _MAX_REFUSED = 20
 #: Of a line, what is kept to tell why the command failed.
 _TAIL_CHARACTERS = 4096
+#: How a program reports each step once.
+_PATTERN_STEPS = (
+    "Let trial.metrics.pattern match one line of each step, or remove {step} from it: reports are "
+    "then counted."
+)
+_JSON_STEPS = 'Print one line for each step, or leave "step" out: reports are then counted.'
 #: How long output is waited for after the program is gone (a child of it may hold the pipe).
 _DRAIN_S = 1.0
 
@@ -229,6 +235,9 @@ class _Minder:
             self._remark(RemarkTopic.CUT_NUMBER, reading.cut)
         if self._curve.steps.remark:
             self._remark(RemarkTopic.FRACTIONAL_STEPS, self._curve.steps.remark)
+        advice = _JSON_STEPS if self._pattern is None else _PATTERN_STEPS
+        if remark := self._curve.order.remark(advice):
+            self._remark(RemarkTopic.REPEATED_STEPS, remark)
 
     def _remark(self, topic: RemarkTopic, text: str) -> None:
         if topic not in self._told:

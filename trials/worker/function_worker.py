@@ -200,7 +200,7 @@ def build_params(context: TrialContext, space: str) -> None:
     returned = resolve(space)(context) or {}
     others = {k: v for k, v in returned.items() if k not in context.distributions}
     if others:
-        context.params.update(others)
+        context.add_params(others)
         context.set_user_attr(RETURNED_PARAMS_ATTR, others)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -133,12 +133,49 @@ class StepCounter:
         )
 
 
+class StepOrder:
+    """Notices steps that are reported again, or after a later one."""
+
+    def __init__(self) -> None:
+        #: The latest step with a value, by objective.
+        self._last: dict[str, float] = {}
+        self._found = ""
+
+    def note(self, names: Iterable[str], step: float) -> None:
+        """
+        Args:
+            names: The objectives that this report has a value of.
+            step: Its step, as the program gives it.
+        """
+        for name in names:
+            last = self._last.get(name, -1.0)
+            if step <= last and not self._found:
+                self._found = (
+                    f"step {step:g} twice" if step == last else f"step {step:g} after step {last:g}"
+                )
+            self._last[name] = max(step, last)
+
+    def remark(self, advice: str) -> str:
+        """Explains what becomes of such reports; empty where there were none.
+
+        Args:
+            advice: How this kind of program reports each step once.
+        """
+        if not self._found:
+            return ""
+        return (
+            f"The program reports {self._found}. Only the first report of each step is compared "
+            f"with other trials. {advice}"
+        )
+
+
 class Curve:
     """Gathers readings into reports: a report needs a value for each objective and a step."""
 
     def __init__(self, objectives: Sequence[str]) -> None:
         self._objectives = tuple(objectives)
         self.steps = StepCounter()
+        self.order = StepOrder()
         #: The latest value of each objective seen so far.
         self.values: dict[str, float] = {}
 
@@ -148,6 +185,8 @@ class Curve:
         if any(name not in self.values for name in self._objectives):
             return None
         step = reading.step
+        if step is not None and self.steps.fraction is None:
+            self.order.note(reading.values, step)
         return self.steps.whole(step if step is None else max(0, step))
 
 

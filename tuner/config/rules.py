@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from tuner.config.mistakes import Mistake, Refusal, refuse
 from tuner.config.notation.command_template import BUILTINS, TemplateError, places
 from tuner.config.notation.metric_pattern import expand
+from tuner.config.shell_notation import shell_mistakes
 from tuner.search_spaces import AnySpace, DefineByRunSpace, SearchSpace
 from tuner.search_spaces.space import format_value, is_number
 
 #: After the path of a program: the function that it passes to `study.optimize`.
 OPTIMIZE_SUFFIX = ":study.optimize"
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_SHELL_VARIABLE = re.compile(r"\$(\w+)")
-#: Words that only a shell understands.
-_OF_A_SHELL = frozenset({"|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1", "&>"})
 _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
 _UNFIT_FOR_A_FILE_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
 MAX_SEED = 2**32 - 1
@@ -244,35 +242,13 @@ def pattern_mistakes(pattern: re.Pattern[str], objectives: Sequence[str]) -> Ite
 
 def place_mistakes(templates: Templates, space: AnySpace | None) -> Iterator[Mistake]:
     """Each `{place}` is a parameter, a constant or a name that the tuner fills."""
-    yield from _shell_lines(templates.command)
+    yield from shell_mistakes(templates.command, templates.env, space)
     for number, element in enumerate(templates.command):
         yield from _unknown_places(f"trial.command[{number}]", element, space)
     for name, template in templates.env.items():
         yield from _unknown_places(f"trial.env.{name}", template, space)
     if isinstance(space, SearchSpace):
         yield from _split_flags(templates.command, space)
-        yield from _shell_variables(templates.command, space)
-
-
-def _shell_lines(command: Sequence[str]) -> Iterator[Mistake]:
-    """Words of a shell's line; programs would get them as arguments."""
-    for number, word in enumerate(command):
-        if word in _OF_A_SHELL:
-            script = "Write the line into a file, such as run.sh, with $1 in place of a parameter"
-            yield Mistake(
-                key=f"trial.command[{number}]",
-                problem=f"is {word!r}, but no shell reads the command. {script}: command: "
-                '[sh, run.sh, "{lr}"]. What a trial prints is kept: tuner logs',
-            )
-            return
-    if command and " " in command[0].strip() and "/" not in command[0].partition(" ")[0]:
-        words = "[" + ", ".join(_quoted(each) for each in command[0].split()) + "]"
-        problem = f"is {command[0]!r}, but each word is an item of its own. Write {words}"
-        yield Mistake(key="trial.command[0]", problem=problem)
-
-
-def _quoted(word: str) -> str:
-    return f'"{word}"' if "{" in word else word
 
 
 def _unknown_places(key: str, template: str, space: AnySpace | None) -> Iterator[Mistake]:
@@ -286,14 +262,8 @@ def _unknown_places(key: str, template: str, space: AnySpace | None) -> Iterator
         return
     known = (*(space.names if space else ()), *BUILTINS)
     for name in names:
-        if name not in known:
+        if name not in known and f"${{{name}}}" not in template:
             yield Mistake(key=key, problem=_unknown_place(template, name, known, space))
-        elif f"${{{name}}}" in template:
-            problem = (
-                f"is {template!r}, but no shell fills it: the place is {{{name}}}. "
-                f"Write '{template.replace(f'${{{name}}}', f'{{{name}}}')}'."
-            )
-            yield Mistake(key=key, problem=problem)
 
 
 def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpace | None) -> str:
@@ -315,20 +285,6 @@ def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpa
         f"{problem} Parameters: {own or 'none'}. The tuner itself fills {filled}. "
         "A brace that is no place is doubled: {{ }}."
     )
-
-
-def _shell_variables(command: Sequence[str], space: SearchSpace) -> Iterator[Mistake]:
-    """`$lr` is text, unless the command is a shell that reads a line."""
-    if "-c" in command:
-        return
-    for number, element in enumerate(command):
-        for name in _SHELL_VARIABLE.findall(element):
-            if name in space.names:
-                problem = (
-                    f"is {element!r}, but no shell fills it: the place is {{{name}}}. "
-                    f"Write '{element.replace(f'${name}', f'{{{name}}}')}'."
-                )
-                yield Mistake(key=f"trial.command[{number}]", problem=problem)
 
 
 def _split_flags(command: Sequence[str], space: SearchSpace) -> Iterator[Mistake]:

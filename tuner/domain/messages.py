@@ -207,6 +207,7 @@ class RemarkTopic(Enum):
 
     CUT_NUMBER = "cut_number"
     FRACTIONAL_STEPS = "fractional_steps"
+    REPEATED_STEPS = "repeated_steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,18 +18,18 @@ TRAIN = """
 import optuna, pathlib, time, torch
 
 def train(trial):
-    state = trial.load_checkpoint()
-    if state is not None and state["x"] != trial.params["x"]:
+    state, x = trial.load_checkpoint(), trial.params["x"]
+    if state is not None and state["x"] != x:
         print("state of another configuration")
-        trial.params["x"] = state["x"]
+        x = state["x"]
     for step in range(state["step"] + 1 if state else 1, 4):
-        trial.report(trial.params["x"], step)
-        trial.save_checkpoint({"x": trial.params["x"], "step": step}, step)
+        trial.report(x, step)
+        trial.save_checkpoint({"x": x, "step": step}, step)
         while step == 2 and pathlib.Path("wait").exists():
             if trial.should_prune():
                 raise optuna.TrialPruned
             time.sleep(0.02)
-    return trial.params["x"]
+    return x
 """
 N_TRIALS = 3
 MOVED = "moved-aside"

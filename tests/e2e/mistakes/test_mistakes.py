@@ -62,6 +62,7 @@ def start(folder: StudyFolder, entry: Mapping[str, str | None]) -> Ended:
 def plain(folder: StudyFolder, text: str) -> str:
     text = _MARKS.sub("", text.rstrip() + "\n").rstrip()
     text = text.replace(str(folder.path), "{folder}").replace(sys.executable, "{python}")
+    text = re.sub(rf"{re.escape(str(Path.home()))}(?=/(train.py|data)\b)", "{home}", text)
     return _ADDRESS.sub("0x0", text)
 
 

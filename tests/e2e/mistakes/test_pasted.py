@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 
 import pytest
+import yaml
 
 from tests.e2e.study_folder import StudyFolder
-from tuner.errors import EXIT_BUDGET_REACHED
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
 NAME = "it's $HOME & more"
 FILE = "my study's $1.yaml"
@@ -54,3 +55,19 @@ def test_copied_study(folder: StudyFolder) -> None:
     ended = folder.tuner("copy", FILE, "--to", NAME, "--space", FILE)
     (line,) = [line for line in ended.out.splitlines() if line.startswith("To continue: ")]
     assert shlex.split(line)[-3:] == [FILE, "--study", NAME]
+
+
+def test_command_that_a_shell_fills(folder: StudyFolder) -> None:
+    folder.env["DATA_DIR_OF_TEST"] = "some data"
+    folder.write("train.py", "import sys\nprint(sys.argv[1:3])\nprint({'value': 1}, sys.argv[3])\n")
+    words = ["python", "train.py", "--data", "$DATA_DIR_OF_TEST", "--x={x}"]
+    trial = {"command": words, "metrics": {"pattern": "'value': {value}"}}
+    folder.study(file=FILE, trial=trial, budget={"trials": 1})
+    refused = folder.tuner("validate", FILE)
+    assert refused.code == EXIT_BAD_INPUT
+    line = refused.err.partition("Let a shell read it: ")[2]
+    folder.study(file=FILE, trial=trial | yaml.safe_load(line), budget={"trials": 1})
+    assert folder.tune(file=FILE).code == EXIT_BUDGET_REACHED
+    log = folder.tuner("logs", FILE, "0").out
+    assert "['--data', 'some data']" in log
+    assert "--x=0." in log

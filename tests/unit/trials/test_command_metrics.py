@@ -63,8 +63,21 @@ def test_metric_whose_name_no_database_holds_is_left_out_and_told_once(
             RemarkTopic.FRACTIONAL_STEPS,
             "reports fractional steps (0.5)",
         ),
+        (
+            r"epoch (?P<step>\d+): .*loss (?P<accuracy>[\d.]+)",
+            ["epoch 0: train loss 2", "epoch 0: test loss 3", "epoch 0: loss 4"],
+            RemarkTopic.REPEATED_STEPS,
+            "The program reports step 0 twice. Only the first report of each step is compared "
+            "with other trials. Let trial.metrics.pattern match one line of each step",
+        ),
+        (
+            None,
+            ['{"step": 1, "accuracy": 1}', '{"step": 0, "accuracy": 1}'],
+            RemarkTopic.REPEATED_STEPS,
+            "reports step 0 after step 1. Only the first report",
+        ),
     ],
-    ids=["cut", "fractions"],
+    ids=["cut", "fractions", "repeated", "repeated in JSON"],
 )
 def test_what_people_would_not_expect_is_said_once(
     command: subprocess.Popen[bytes],
@@ -78,7 +91,7 @@ def test_what_people_would_not_expect_is_said_once(
     minder = _Minder(command, link, None, read, pattern)  # type: ignore[arg-type]
     for line in lines:
         minder._take_line(line.encode())
-    assert [step for step, _, _ in link.reports] == [0, 1]
+    assert len(link.reports) == len(lines)
     assert [each for each, _ in link.remarks] == [topic]
     assert said in link.remarks[0][1]
 

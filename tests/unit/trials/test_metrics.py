@@ -213,6 +213,23 @@ def test_fractions_of_a_step_are_counted() -> None:
     assert curve.steps.fraction == 0.5
 
 
+def test_a_step_with_another_objective_on_each_line_is_not_reported_twice() -> None:
+    curve = Curve(TWO)
+    for step in (1, 2):
+        curve.add(_reading(step, accuracy=0.1))
+        curve.add(_reading(step, size=3.0))
+    assert curve.order.remark("") == ""
+    curve.add(_reading(2, size=4.0))
+    assert "reports step 2 twice" in curve.order.remark("")
+
+
+def test_counted_reports_are_never_reported_twice() -> None:
+    curve = Curve(ONE)
+    for step in (None, None, 0.5, 0.5):
+        curve.add(_reading(step, accuracy=0.1))
+    assert curve.order.remark("") == ""
+
+
 def test_counting_begins_behind_the_whole_steps_before() -> None:
     curve = Curve(ONE)
     steps = [curve.add(_reading(step, accuracy=1.0)) for step in (1.0, 2.0, 2.5, 3.0)]
