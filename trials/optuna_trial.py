@@ -95,10 +95,6 @@ class OptunaTrial(Trial):
         chosen = [name for name in self._assign.params if name not in self._distributions]
         return Params(self._params, chosen=chosen)
 
-    def add_params(self, values: Mapping[str, Any]) -> None:
-        """Takes parameters that a function of the study file has drawn."""
-        self._params |= values
-
     @property
     def distributions(self) -> dict[str, BaseDistribution]:
         """The distributions of the parameters suggested so far, as in Optuna."""
@@ -242,6 +238,11 @@ class OptunaTrial(Trial):
             self._link.range_in_code(name, distribution)
         self._distributions[name] = distribution
         return self._params[name]
+
+
+def add_params(trial: OptunaTrial, values: Mapping[str, Any]) -> None:
+    """Gives a trial what the study file's function has returned beside what it suggested."""
+    trial._params |= values
 
 
 def check_name(function: str, name: str, limit: int) -> None:

@@ -31,6 +31,7 @@ class Params(dict[str, Any]):
         super().__setitem__(name, value)
 
     def update(self, *others: Any, **more: Any) -> None:
+        """As of any dict, without names whose values cannot be replaced."""
         for name, value in dict(*others, **more).items():
             self[name] = value
 

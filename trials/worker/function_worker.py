@@ -44,6 +44,7 @@ from tuner.launch.request import (
 )
 from tuner.trials import active
 from tuner.trials.context import TrialContext
+from tuner.trials.optuna_trial import add_params
 from tuner.trials.profiling import begin_trace
 from tuner.trials.worker.environment import environment_of
 from tuner.trials.worker.link import DispatcherLink
@@ -200,7 +201,7 @@ def build_params(context: TrialContext, space: str) -> None:
     returned = resolve(space)(context) or {}
     others = {k: v for k, v in returned.items() if k not in context.distributions}
     if others:
-        context.add_params(others)
+        add_params(context, others)
         context.set_user_attr(RETURNED_PARAMS_ATTR, others)
 
 
