@@ -194,7 +194,7 @@ def _several(subject: _Subject) -> Iterator[tuple[str, Figure]]:
     yield "Pareto front", pareto_figure(subject.trials, front, pair, (0, 1), revision="report")
     volume = hypervolume(subject.trials, is_maximized)
     if volume is not None:
-        yield "Hypervolume", hypervolume_figure(volume, subject.objectives, revision="report")
+        yield "Hypervolume", hypervolume_figure(volume, revision="report")
 
 
 def _curves(subject: _Subject) -> Iterator[tuple[str, Figure]]:

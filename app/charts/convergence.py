@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import plotly.graph_objects as go
@@ -106,24 +106,27 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
     codes = np.unique(trials.words[trials.is_placed]).tolist()
     for code in sorted(codes, key=lambda each: each == COMPLETED):
         own = (trials.words == code) & trials.is_placed & ~np.isnan(x)
-        for chosen, axis in ((own & has_value, "y"), (own & ~has_value, STRIP)):
+        bad = own & has_value & trials.is_infeasible
+        word = ALL_WORDS[code]
+        for chosen, axis, name in (
+            (bad, "y", f"{shown(word)}, infeasible"),
+            (own & has_value & ~bad, "y", shown(word)),
+            (own & ~has_value, STRIP, shown(word)),
+        ):
             if not chosen.any():
                 continue
             in_strip = axis == STRIP
             has_strip |= in_strip
-            word = ALL_WORDS[code]
             figure.add_trace(
                 kind(
                     x=x[chosen],
                     y=np.zeros(int(chosen.sum())) if in_strip else values[chosen],
                     yaxis=axis,
                     mode="markers",
-                    name=shown(word),
-                    legendgroup=word,
-                    showlegend=not in_strip or not (own & has_value).any(),
-                    marker=_marker(
-                        word, in_strip=in_strip, infeasible=trials.is_infeasible[chosen]
-                    ),
+                    name=name,
+                    legendgroup=name,
+                    showlegend=not in_strip or not (own & has_value & ~bad).any(),
+                    marker=_marker(word, in_strip=in_strip, is_infeasible=chosen is bad),
                     customdata=trials.numbers[chosen],
                     hovertemplate=_hover(in_strip=in_strip),
                     text=_texts(trials, chosen, values, is_paused=code == PAUSED),
@@ -132,12 +135,10 @@ def _add_points(figure: go.Figure, trials: TrialColumns, x: Floats, values: Floa
     return has_strip
 
 
-def _marker(word: str, *, in_strip: bool, infeasible: Flags) -> dict[str, object]:
+def _marker(word: str, *, in_strip: bool, is_infeasible: bool) -> dict[str, object]:
     if in_strip:
         return {"color": COLOURS[word], "symbol": "line-ns-open", "size": 9}
-    plain = SYMBOLS[word]
-    symbols = ["x-thin-open" if each else plain for each in infeasible.tolist()]
-    symbol: object = symbols if any(infeasible.tolist()) else plain
+    symbol = "x-thin-open" if is_infeasible else SYMBOLS[word]
     is_completed = ALL_WORDS[COMPLETED] == word
     size, opacity = (6, 0.8) if is_completed else (7, 0.9)
     return {"color": COLOURS[word], "size": size, "opacity": opacity, "symbol": symbol}
@@ -200,9 +201,7 @@ def _expected(x: float, y: float, end: float, told: Forecast) -> go.Scatter:
     )
 
 
-def hypervolume_figure(
-    volume: Hypervolume, objectives: Sequence[Objective], *, revision: str
-) -> go.Figure:
+def hypervolume_figure(volume: Hypervolume, *, revision: str) -> go.Figure:
     """How it grew, against the number of the trial."""
     figure = go.Figure(
         go.Scatter(
@@ -217,8 +216,7 @@ def hypervolume_figure(
     )
     dress(figure, revision=revision, height_px=300)
     figure.update_xaxes(title_text="Trial (number)")
-    names = " x ".join(each.name for each in objectives)
-    figure.update_yaxes(title_text=literal(f"Hypervolume ({names}, 0 to 1)"), rangemode="tozero")
+    figure.update_yaxes(title_text="Hypervolume (share, 0 to 1)", rangemode="tozero")
     return figure
 
 

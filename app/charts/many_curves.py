@@ -18,6 +18,8 @@ from tuner.app.data.trials.curves import Curve, Curves
 RUNG = OTHER
 #: How strong all the lines over a place are together, and the bounds of one.
 _FADED, _PLAIN = (36.0, 0.06, 0.25), (60.0, 0.08, 0.5)
+#: As many can be told apart without fading.
+_FEW_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ def _group(curves: Curves, numbers: Sequence[int], code: int, *, is_faded: bool)
         name=shown(word),
         legendgroup=word,
         showlegend=False,
-        opacity=_opacity(len(numbers), _PLAIN if is_plain else _FADED),
+        opacity=_opacity(len(numbers), _PLAIN if is_plain else _FADED, is_faded=is_faded),
         line={"color": COLOURS[word], "width": 2 if code == RUNNING else 1},
         hovertemplate="trial %{customdata}<br>step %{x}<br>%{y:.6g}<extra>%{fullData.name}</extra>",
     )
@@ -118,8 +120,10 @@ def _legend(n_curves: int, code: int) -> go.Scattergl:
     )
 
 
-def _opacity(n_lines: int, bounds: tuple[float, float, float]) -> float:
+def _opacity(n_lines: int, bounds: tuple[float, float, float], *, is_faded: bool) -> float:
     together, least, most = bounds
+    if n_lines <= _FEW_LINES and not is_faded:
+        return 1.0
     return min(most, max(least, together / n_lines))
 
 

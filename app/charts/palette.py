@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tuner.app.data.devices.timeline import ABANDONED
 from tuner.devices.idle_causes import IdleCause
+from tuner.queries.trials.listing import ABANDONED
 
 #: Of Streamlit's pages.
 LIGHT_BACKGROUND, DARK_BACKGROUND = "#ffffff", "#171614"
@@ -89,3 +89,11 @@ HATCHINGS: Mapping[IdleCause, Hatching] = {
     IdleCause.PAUSED: Hatching(colour=_PLAIN, shape="|"),
     IdleCause.NOTHING_LEFT: Hatching(colour=_PLAIN, shape="."),
 }
+
+
+def text_on(colour: str) -> str:
+    """Black or white, whichever has the higher contrast (WCAG 2.2, 1.4.3) on a colour."""
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "#ffffff"

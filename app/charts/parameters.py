@@ -10,8 +10,8 @@ import optuna
 import plotly.graph_objects as go
 from optuna.visualization import plot_contour, plot_rank, plot_slice
 
-from tuner.app.charts.palette import COLOURS, REVERSED_IN_THE_DARK
-from tuner.app.charts.parallel import parallel_figure
+from tuner.app.charts.palette import COLOURS, REVERSED_IN_THE_DARK, text_on
+from tuner.app.charts.parallel import MAX_AXES, parallel_figure
 from tuner.app.charts.style import bar_above, dress, literal, name_ticks
 
 
@@ -26,6 +26,10 @@ class Kind(Enum):
 
 #: More take a browser seconds; a contour is a table of so many rows and columns.
 MAX_TRIALS = {Kind.PARALLEL: 1000, Kind.SLICE: 1000, Kind.CONTOUR: 250, Kind.RANK: 1000}
+#: Of importance: below more the other figures would be out of sight.
+MAX_BARS = 20
+#: Parameters of figures that show all of them.
+MAX_DRAWN = {Kind.PARALLEL: MAX_AXES, Kind.SLICE: 12}
 #: A surface through fewer points would show values without measurements.
 MIN_FOR_SURFACE = 10
 #: A figure of each pair of more would be too small to read.
@@ -95,15 +99,21 @@ def _lay_down(bar: go.contour.ColorBar | go.scatter.marker.ColorBar, value_name:
 
 
 def importance_figure(found: Mapping[str, float], *, revision: str) -> go.Figure:
-    """The most important on top."""
-    names = list(found)[::-1]
+    """The most important on top, at most `MAX_BARS`.
+
+    Args:
+        found: By parameter, the most important first.
+        revision: While it stays the same a refresh keeps the zoom.
+    """
+    names = list(found)[:MAX_BARS][::-1]
     figure = go.Figure(
         go.Bar(
             x=[found[name] for name in names],
             y=[literal(name) for name in names],
             orientation="h",
             marker={"color": COLOURS["completed"]},
-            text=[f"{found[name]:.2f}" for name in names],
+            text=[f"{found[name]:.2g}" for name in names],
+            insidetextfont={"color": text_on(COLOURS["completed"])},
             hovertemplate="%{y}: %{x:.3f}<extra></extra>",
         )
     )

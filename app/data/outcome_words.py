@@ -5,13 +5,14 @@ from __future__ import annotations
 from optuna.trial import TrialState
 
 from tuner.domain.attempt import Cause, Outcome
-from tuner.queries.trials.listing import NOT_A_NUMBER, WORDS, word_of
+from tuner.queries.trials.listing import ABANDONED, NOT_A_NUMBER, WORDS, word_of
 
 #: The places of the words are their codes in columns.
 ALL_WORDS: tuple[str, ...] = (
     *WORDS.values(),
     *(outcome.value for outcome in Outcome if outcome.value not in WORDS.values()),
     NOT_A_NUMBER,
+    ABANDONED,
 )
 CODES = {word: code for code, word in enumerate(ALL_WORDS)}
 COMPLETED = CODES[WORDS[TrialState.COMPLETE]]
@@ -19,13 +20,20 @@ PRUNED = CODES[WORDS[TrialState.PRUNED]]
 RUNNING = CODES[WORDS[TrialState.RUNNING]]
 WAITING = CODES[WORDS[TrialState.WAITING]]
 PAUSED = CODES[Outcome.PAUSED.value]
+ABANDONED_CODE = CODES[ABANDONED]
 
 
 def code_of(
-    state: TrialState, outcome: Outcome | None, cause: Cause | None, *, is_paused: bool
+    state: TrialState,
+    outcome: Outcome | None,
+    cause: Cause | None,
+    *,
+    is_paused: bool,
+    is_abandoned: bool,
 ) -> int:
     """The code of a trial's word: see `word_of`."""
-    return CODES[word_of(state, outcome, cause, is_paused=is_paused)]
+    word = word_of(state, outcome, cause, is_paused=is_paused, is_abandoned=is_abandoned)
+    return CODES[word]
 
 
 def code_of_attempt(outcome: Outcome | None, cause: Cause | None) -> int:

@@ -108,8 +108,8 @@ def _spread(shown: Shown) -> None:
     st.subheader("How sure it is")
     st.caption(
         f"The best {len(found.values)} differ by {found.width:.3g}, which is "
-        f"{100 * found.share:.1f} % of the range of all completed values. Where that is less than "
-        "a second try of the same trial would differ, they are equally good."
+        f"{_percent(found.share)} of the range of all finite values of completed trials. Where "
+        "that is less than a second try of the same trial would differ, they are equally good."
     )
     columns: dict[str, list[float | int]] = {
         "trial": list(found.numbers),
@@ -120,3 +120,8 @@ def _spread(shown: Shown) -> None:
     st.dataframe(
         columns, hide_index=True, placeholder="", width=420, key="spread", column_config=config
     )
+
+
+def _percent(share: float) -> str:
+    """`0.4 %`; what is not nothing is not shown as 0."""
+    return "less than 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import streamlit as st
 
@@ -29,6 +30,7 @@ from tuner.queries.studies import Objective
 
 _TRIALS, _STUDIES = "trials", "studies"
 _ROWS_PX = 300
+_MAX_ROWS, _MANY_ROWS_PX = 40, 700
 
 
 def page() -> None:
@@ -115,9 +117,10 @@ def _side_by_side(shown: Shown, numbers: Sequence[int]) -> None:
     now = shell.now()
     found = [shown.look.trial(shown.study, number, now) for number in numbers]
     trials = [each for each in found if each is not None]
-    st.dataframe(
-        compared(trials), hide_index=True, placeholder="", height="content", key="side by side"
-    )
+    table = compared(trials)
+    # All rows of many parameters would put the curves out of sight.
+    height: int | Literal["content"] = "content" if len(table[""]) <= _MAX_ROWS else _MANY_ROWS_PX
+    st.dataframe(table, hide_index=True, placeholder="", height=height, key="side by side")
     for name, lines in curves_by_name(trials).items():
         st.subheader(name)
         titles = Titles(x="Step (as reported)", y=name)

@@ -329,13 +329,13 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
         figure = to_json(pareto_figure(trials, front, pair, places, revision=revision))
         volume = hypervolume(trials, is_maximized)
         assert volume is not None, "there are candidates"
-        grown = hypervolume_figure(volume, shown.objectives, revision=revision)
+        grown = hypervolume_figure(volume, revision=revision)
         return int(front.sum()), figure, to_json(grown), reference_text(volume, shown.objectives)
 
     n, figure, grown, reference = shown.look.kept.get(
         ("front", shown.study, places), (trials,), make
     )
-    st.subheader(f"Pareto front: {n} trials")
+    st.subheader(f"Pareto front: {n} trial{'s' * (n != 1)}")
     show_figure(figure, key="pareto", on_trial=shell.open_trial)
     st.subheader("Hypervolume")
     st.caption(reference)

@@ -69,7 +69,7 @@ def _curves(shown: Shown, *, log_x: bool, log_y: bool) -> None:
         st.caption(_about_lost(drawn.without_values))
     if not drawn.n_curves:
         if not drawn.without_values:
-            st.info("No trial has reported anything yet.")
+            st.info(_why_empty(shown))
         if picked is not None:
             _why(shown, picked)
         return
@@ -111,6 +111,16 @@ class Drawn:
     #: Numbers of trials that reported nothing but infinite values and NaN.
     without_values: tuple[int, ...]
     n_trials: int
+
+
+def _why_empty(shown: Shown) -> str:
+    if len(shown.objectives) > 1:
+        return (
+            "Optuna keeps no curve of several objectives. The page Metrics (View: curves) shows "
+            "what trials reported of each."
+        )
+    is_over = bool(shown.look.trials(shown.study).is_finished.all())
+    return f"No trial has reported a value at a step{'' if is_over else ' yet'}."
 
 
 def _about_lost(numbers: Sequence[int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -101,7 +101,7 @@ def _devices(shown: Shown, asked: _Asked) -> None:
     found = with_use(found, history.bins)
     _sums(found)
     _now(leases, history, now)
-    _users()
+    _users({device.device_id: device.label for device in leases.devices.values()})
     for host in dict.fromkeys(device.host for device in leases.devices.values()):
         devices = [each.device for each in found if each.device.host == host]
         if devices:
@@ -173,12 +173,12 @@ def _now(leases: Leases, history: History, now: datetime) -> None:
         )
 
 
-def _users() -> None:
+def _users(labels: Mapping[str, str]) -> None:
     """Who has which device of the dashboard's machine, a colour for each user."""
     shares = machine_shares(os.environ)
     if shares is None:
         return
-    figure = users_figure(shares)
+    figure = users_figure(shares, labels)
     st.caption("Users of this machine, by its rules. Borrowed devices are hatched.")
     if figure is not None:
         show_figure(figure, key="users")
@@ -246,7 +246,12 @@ def _sums(found: Sequence[DeviceTotal]) -> None:
             st.metric("utilization (%)", f"{mean:.0f}")
         energies = [each.energy_kwh for each in found if each.energy_kwh is not None]
         if energies:
-            st.metric("energy (kWh)", f"{sum(energies):.3g}")
+            st.metric(
+                "device energy (kWh)",
+                f"{sum(energies):.3g}",
+                help="Of whole devices while a dispatcher watched them, also while they were idle "
+                "or ran other programs. A budget counts the energy of trials (page Control).",
+            )
         for word, spent_s in by_outcome(found).items():
             st.metric(
                 f"{shown_word(word)} (% of trial time)",
@@ -280,7 +285,7 @@ def _table(found: Sequence[DeviceTotal]) -> None:
             None if each.memory_max_bytes is None else each.memory_max_bytes / _GIB
             for each in found
         ],
-        "energy (kWh)": [each.energy_kwh for each in found],
+        "device energy (kWh)": [each.energy_kwh for each in found],
         "idle (h)": [(each.span_s - each.computing_s) / _HOUR_S for each in found],
         "idle for": [_main_cause(each) for each in found],
     }
@@ -290,7 +295,12 @@ def _table(found: Sequence[DeviceTotal]) -> None:
         ),
         **{
             name: st.column_config.NumberColumn(format="%.3g")
-            for name in ("device-hours", "utilization (%)", "most memory (GiB)", "energy (kWh)")
+            for name in (
+                "device-hours",
+                "utilization (%)",
+                "most memory (GiB)",
+                "device energy (kWh)",
+            )
         },
         "idle (h)": st.column_config.NumberColumn(format="%.3g"),
     }

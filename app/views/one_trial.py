@@ -21,8 +21,10 @@ from tuner.app.views.requests.notes import note_of
 from tuner.app.views.shell import Shown
 from tuner.queries.checkpoints import ShownCheckpoint
 from tuner.queries.trials.attempts import StoredAttempt
+from tuner.queries.trials.listing import ABANDONED
 from tuner.queries.usage import AttemptUse
 from tuner.search_spaces import ParamValue
+from tuner.terminal.tables import seconds
 from tuner.terminal.wording import duration, values_text
 
 
@@ -44,7 +46,7 @@ def show(shown: Shown, number: int) -> None:
     _log(found)
     _parameters(found)
     for attempt in reversed(found.trial.attempts):
-        _attempt(attempt)
+        _attempt(attempt, is_abandoned=attempt.is_open and found.trial.is_abandoned)
     _use(shown, number)
     if found.checkpoints:
         _checkpoints(number, found.checkpoints)
@@ -71,7 +73,7 @@ def _what_became_of_it(found: OneTrial) -> None:
         if trial.last_step is not None:
             st.metric(f"last report, step {trial.last_step}", values_text(trial.last_values))
         if trial.duration_s is not None:
-            st.metric("duration", duration(trial.duration_s))
+            st.metric("duration", seconds(trial.duration_s))
     if trial.is_infeasible:
         st.warning("This trial violates a constraint, so it cannot be the best trial.")
 
@@ -104,17 +106,17 @@ def _log(found: OneTrial) -> None:
     if log.path is None:
         st.caption(shell.escaped(log.problem))
         return
-    _lines(log.path, search)
+    _lines(log.path, search, is_open=attempt.is_open and not found.trial.is_abandoned)
 
 
-def _lines(path: Path, search: str) -> None:
+def _lines(path: Path, search: str, *, is_open: bool) -> None:
     try:
         part = read_log(path, search=search, n_last=MAX_FOUND) if search else read_log(path)
     except OSError as error:
         st.caption(shell.escaped(f"The log can't be read: {error.strerror} ({path})"))
         return
     if not part.n_read:
-        st.caption("Nothing was printed so far.")
+        st.caption("Nothing was printed so far." if is_open else "Nothing was printed.")
         return
     where = f"the last {MAX_SHOWN_BYTES // 2**20} MiB" if part.is_cut else "the log"
     if search:
@@ -194,9 +196,10 @@ def _run_alone(found: OneTrial) -> None:
         st.code(found.alone, language="bash", wrap_lines=True)
 
 
-def _attempt(attempt: StoredAttempt) -> None:
+def _attempt(attempt: StoredAttempt, *, is_abandoned: bool) -> None:
     st.subheader(f"Attempt {attempt.number}")
     outcome = attempt.outcome.value if attempt.outcome else attempt.state.value
+    outcome = ABANDONED if is_abandoned else outcome
     devices = ", ".join(attempt.devices) or "no device"
     facts = [f"**{shown_word(outcome)}** on {devices} of {attempt.host}"]
     if attempt.cause:

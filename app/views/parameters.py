@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import optuna
 import streamlit as st
 
 from tuner.app.charts.parameters import (
+    MAX_BARS,
+    MAX_DRAWN,
     MAX_PAIRED,
     MAX_TRIALS,
     MIN_FOR_SURFACE,
@@ -15,6 +18,7 @@ from tuner.app.charts.parameters import (
 )
 from tuner.app.charts.style import to_json
 from tuner.app.data.columns import Numbers
+from tuner.app.data.outcome_words import COMPLETED, PAUSED, PRUNED
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.optuna_sample import (
     MAX_FOR_IMPORTANCE,
@@ -52,8 +56,7 @@ def _page(shown: Shown) -> None:
 def _figures(shown: Shown, kind: Kind, place: int, *, with_pruned: bool) -> None:
     trials = shown.look.trials(shown.study)
     n_able = int(trials.is_sample(with_pruned=with_pruned).sum())
-    what = "completed, pruned or paused" if with_pruned else "completed"
-    st.caption(f"{n_able} of {len(trials)} trials: those that are {what}.")
+    st.caption(about_sample(trials, with_pruned=with_pruned))
     if n_able < _MIN_TRIALS:
         st.info(f"At least {_MIN_TRIALS} such trials are needed.")
         return
@@ -73,6 +76,8 @@ def _figures(shown: Shown, kind: Kind, place: int, *, with_pruned: bool) -> None
     if found:
         figure = importance_figure(found, revision=shown.revision)
         st.subheader("Importance")
+        if len(found) > MAX_BARS:
+            st.caption(f"The {MAX_BARS} most important of {len(found)} parameters.")
         if n_able > MAX_FOR_IMPORTANCE:
             st.caption(f"Computed from {MAX_FOR_IMPORTANCE} of these {n_able} trials.")
         show_figure(figure, key="importance")
@@ -84,6 +89,9 @@ def _figures(shown: Shown, kind: Kind, place: int, *, with_pruned: bool) -> None
     st.subheader(kind.value.capitalize())
     if n_able > most:
         st.caption(f"Drawn: {most} of these {n_able} trials, the best and the newest.")
+    if kind in MAX_DRAWN and len(names) > MAX_DRAWN[kind]:
+        st.caption(f"Drawn: the {MAX_DRAWN[kind]} most important of {len(names)} parameters.")
+        names = names[: MAX_DRAWN[kind]]
     if kind is Kind.CONTOUR and n_able < MIN_FOR_SURFACE:
         st.caption(f"Points alone: a surface is drawn from {MIN_FOR_SURFACE} trials on.")
     objective = shown.objectives[place]
@@ -95,6 +103,25 @@ def _figures(shown: Shown, kind: Kind, place: int, *, with_pruned: bool) -> None
     key = ("parameters", shown.study, kind, place, tuple(names))
     figure_json = shown.look.kept.get(key, (study,), make)
     show_figure(figure_json, key="parameters", on_trial=shell.open_trial)
+
+
+def about_sample(trials: TrialColumns, *, with_pruned: bool) -> str:
+    """How many trials the figures are made of, and why the others of these outcomes are not.
+
+    Args:
+        trials: All of the study.
+        with_pruned: Whether also pruned and paused trials are drawn.
+    """
+    sample = trials.is_sample(with_pruned=with_pruned)
+    words = (COMPLETED, PRUNED, PAUSED) if with_pruned else (COMPLETED,)
+    left = np.isin(trials.words, words) & ~sample
+    n_infeasible = int((left & trials.is_infeasible).sum())
+    n_lost = int(left.sum()) - n_infeasible
+    reasons = [f"{n_infeasible} infeasible"] if n_infeasible else []
+    reasons += [f"{n_lost} without a finite value"] if n_lost else []
+    without = f", without {' and '.join(reasons)}" if reasons else ""
+    what = "completed, pruned or paused" if with_pruned else "completed"
+    return f"{int(sample.sum())} of {len(trials)} trials: those that are {what}{without}."
 
 
 def _pair(names: list[str]) -> list[str]:

@@ -117,8 +117,18 @@ def live(key: str, part: Callable[[], None]) -> None:
     st.fragment(guarded(shown), run_every=_REFRESH_S if is_live else None, key=key)()
 
 
-def page_of_a_study(page: Callable[[Shown], None]) -> None:
-    """Shows a page about the chosen study, or why there is none."""
+def name_study(study: StoredStudy) -> None:
+    """Names the study below the title of a page."""
+    st.caption(f"Study **{escaped(study.name)}**")
+
+
+def page_of_a_study(page: Callable[[Shown], None], *, is_named: bool = False) -> None:
+    """Shows a page about the chosen study, or why there is none.
+
+    Args:
+        page: Its content.
+        is_named: Whether that has the title of the page and the name of the study.
+    """
 
     def whole() -> None:
         studies = look().studies()
@@ -129,7 +139,8 @@ def page_of_a_study(page: Callable[[Shown], None]) -> None:
         if study is None:
             st.info("The database holds no study yet. Run one: `python -m tuner.run study.yaml`")
             return
-        st.caption(f"Study **{escaped(study.name)}**")
+        if not is_named:
+            name_study(study)
         objectives = look().objectives(study)
         page(Shown(look=look(), study=study, objectives=objectives))
 

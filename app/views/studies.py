@@ -48,7 +48,7 @@ def _table() -> None:
         "best so far": [_sparkline(line, place) for place, line in enumerate(lines)],
         "trials": [study_trials_text(line.study, line.progress.budget.trials) for line in lines],
         "devices in use": [line.n_devices for line in lines],
-        "user": [line.workers for line in lines],
+        "dispatchers": [line.workers for line in lines],
         "last activity": [ago(line.study.active_at, now) for line in lines],
         "active time": [_active_time(line) for line in lines],
         "why": [line.progress.reason for line in lines],
@@ -67,7 +67,9 @@ def _table() -> None:
         "study": st.column_config.LinkColumn(
             display_text=_NAME_IN_ADDRESS, pinned=True, width=_NAME_PX
         ),
-        "user": st.column_config.TextColumn(help="Users whose dispatchers are running."),
+        "dispatchers": st.column_config.TextColumn(
+            help="Host and process of each dispatcher that is alive."
+        ),
         "progress": progress,
         "best so far": st.column_config.LineChartColumn(help="Over the trials, first objective."),
     }

@@ -28,7 +28,7 @@ _TAGS, _NOTE = "tags (noted)", "note (noted)"
 
 
 def page() -> None:
-    shell.page_of_a_study(_page)
+    shell.page_of_a_study(_page, is_named=True)
 
 
 def _page(shown: Shown) -> None:
@@ -46,11 +46,13 @@ def _page(shown: Shown) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.title(f"Trial {number}")
         st.button("All trials", on_click=shell.choose_trial, args=(None,))
+    shell.name_study(shown.study)
     shell.live("one trial", lambda: one_trial.show(shown, number))
 
 
 def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
     st.title("Trials")
+    shell.name_study(shown.study)
     if not is_hidden:
         shell.warn_of_bad_trial(shown)
     known = words_of(shown.look.trials(shown.study))
@@ -225,10 +227,17 @@ def _table(shown: Shown, choice: _Choice, titles: Sequence[str], *, is_for_sever
     if n_new or n_left_out:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button("Newest first", on_click=_begin_anew, args=(rows.of,))
-            st.caption(
-                f"Rows keep their places: {n_new} newer trials are at the end, and {n_left_out} "
-                "rows do not pass the filter any more."
-            )
+            st.caption(f"Rows keep their places: {_about_rows(n_new, n_left_out)}.")
+
+
+def _about_rows(n_new: int, n_left_out: int) -> str:
+    said = []
+    if n_new:
+        said.append(f"{n_new} newer trial{'s are' if n_new > 1 else ' is'} at the end")
+    if n_left_out:
+        rows = "rows do not pass" if n_left_out > 1 else "row does not pass"
+        said.append(f"{n_left_out} {rows} the filter any more")
+    return ", and ".join(said)
 
 
 def _passed(shown: Shown, trials: TrialColumns, choice: _Choice) -> list[int]:

@@ -75,6 +75,12 @@ def read_dispatchers(
     return [_dispatcher(row, here, now) for row in rows]
 
 
+def read_last_signs(connection: sa.Connection, now: datetime, study_id: int) -> dict[int, datetime]:
+    """When each dispatcher that is not alive gave its last sign of life, by id."""
+    starts = read_dispatchers(connection, now, study_id)
+    return {each.id: each.ended_at or each.beat_at for each in starts if not each.is_alive}
+
+
 def _dispatcher(row: sa.Row[Any], here: ProcessIdentity, now: datetime) -> StoredDispatcher:
     dispatcher = OpenDispatcher(
         id=row.id,

@@ -15,7 +15,12 @@ from tuner.devices.occupancy import size_text
 from tuner.domain.attempt import AttemptState, Outcome
 from tuner.errors import ConfigError
 from tuner.queries.checkpoints import read_checkpoints
-from tuner.queries.dispatchers import StoredDispatcher, has_our_tables, read_dispatchers
+from tuner.queries.dispatchers import (
+    StoredDispatcher,
+    has_our_tables,
+    read_dispatchers,
+    read_last_signs,
+)
 from tuner.queries.idle import read_idle_now
 from tuner.queries.locate import StoredStudy
 from tuner.queries.results.rung_trust import read_witness_step
@@ -65,13 +70,15 @@ def explain(connection: sa.Connection, study: StoredStudy, number: int, now: dat
     """
     trial = _find(connection, study, number)
     attempts = trial.attempts
-    now_text = "paused" if trial.is_paused else _now(trial.state, attempts)
+    is_left = _is_abandoned(connection, study.id, trial, now)
+    now_text = "paused" if trial.is_paused else _now(trial.state, attempts, is_abandoned=is_left)
     lines = [f"Trial {number} of study {study.name!r}: {now_text}"]
     lines += _facts(connection, study.id, trial.id)
     lines += [f"  {line}" for line in _why_it_does_not_run(connection, study.id, trial, now)]
     for attempt in attempts:
-        is_final = trial.state.is_finished() and attempt is attempts[-1]
-        lines += _attempt(attempt, is_final=is_final)
+        is_last = attempt is attempts[-1]
+        is_final = trial.state.is_finished() and is_last
+        lines += _attempt(attempt, is_final=is_final, is_abandoned=is_left and is_last)
     if not attempts and trial.state is not TrialState.WAITING:
         lines.append("It was run by another program than the tuner, or imported.")
     return "\n".join(lines)
@@ -117,13 +124,33 @@ def _why_it_does_not_run(
         yield from _why_paused(connection, study_id, trial.number)
     elif trial.state is TrialState.WAITING:
         yield from _why_it_waits(connection, study_id, trial.number, attempts, now)
+    elif _is_abandoned(connection, study_id, trial, now):
+        yield from _why_abandoned(read_dispatchers(connection, now, study_id))
     elif trial.state is TrialState.RUNNING and not (attempts and attempts[-1].is_open):
         yield from _why_no_device(connection, read_dispatchers(connection, now, study_id), now)
 
 
-def _now(state: TrialState, attempts: Sequence[StoredAttempt]) -> str:
+def _is_abandoned(connection: sa.Connection, study_id: int, trial: _Trial, now: datetime) -> bool:
+    """Whether the dispatcher of the trial's open attempt has died."""
+    if trial.state is not TrialState.RUNNING or not trial.attempts:
+        return False
+    last = trial.attempts[-1]
+    return last.is_open and last.dispatcher_id in read_last_signs(connection, now, study_id)
+
+
+def _why_abandoned(starts: Sequence[StoredDispatcher]) -> Iterator[str]:
+    yield "The dispatcher that ran it died."
+    if any(each.is_alive for each in starts):
+        yield "Another dispatcher of the study starts it again."
+    else:
+        yield "No dispatcher runs the study: start it again, and the trial is resumed."
+
+
+def _now(state: TrialState, attempts: Sequence[StoredAttempt], *, is_abandoned: bool) -> str:
     if state is TrialState.RUNNING and attempts and attempts[-1].is_open:
         last = attempts[-1]
+        if is_abandoned:
+            return f"abandoned on {', '.join(last.devices)} of {last.host}"
         return f"{last.state.value} on {', '.join(last.devices)} of {last.host}"
     return {
         TrialState.WAITING: "waits",
@@ -217,6 +244,9 @@ def _why_it_waits(
     if not attempts:
         yield "It was enqueued, or asked for and put back before it had devices."
     starts = read_dispatchers(connection, now, study_id)
+    if not starts:
+        yield "The tuner has not run this study: the program that runs it takes this trial next."
+        return
     paused = paused_by(connection, study_id) if has_our_tables(connection) else ""
     if paused:
         yield f"The study is paused (by {paused}): tuner resume."
@@ -246,9 +276,10 @@ def _why_no_device(
         yield f"No trial starts on {each}."
 
 
-def _attempt(attempt: StoredAttempt, *, is_final: bool) -> Iterator[str]:
+def _attempt(attempt: StoredAttempt, *, is_final: bool, is_abandoned: bool) -> Iterator[str]:
     where = f"{', '.join(attempt.devices) or 'no device'} of {attempt.host}"
-    yield f"  attempt {attempt.number}: {_end(attempt, is_final=is_final)}"
+    end = _end(attempt, is_final=is_final, is_abandoned=is_abandoned)
+    yield f"  attempt {attempt.number}: {end}"
     since = f", from {instant(attempt.leased_at)}" if attempt.leased_at else ""
     yield f"    on {where}{since}"
     if attempt.detail:
@@ -257,7 +288,9 @@ def _attempt(attempt: StoredAttempt, *, is_final: bool) -> Iterator[str]:
         yield f"    whole log: {attempt.log_path}"
 
 
-def _end(attempt: StoredAttempt, *, is_final: bool) -> str:
+def _end(attempt: StoredAttempt, *, is_final: bool, is_abandoned: bool) -> str:
+    if is_abandoned:
+        return "its dispatcher died"
     if attempt.outcome is None:
         return {
             AttemptState.LEASED: "has its devices, and starts",

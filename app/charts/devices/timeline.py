@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from tuner.app.charts.palette import COLOURS, HATCHINGS, OF_MANY
+from tuner.app.charts.palette import COLOURS, HATCHINGS, OF_MANY, text_on
 from tuner.app.charts.style import dress
 from tuner.app.charts.zone import IN_UTC, Zone
 from tuner.app.data.devices.idle_time import IdleBar
@@ -62,6 +62,7 @@ def timeline_figure(
         trace = _trace(word, own, rows, zone, is_named=len(bars) <= _MAX_NAMED_BARS)
         if by_trial:
             colours = [OF_MANY[bar.trial % len(OF_MANY)] for bar in own]
+            trace.insidetextfont = {"color": [text_on(each) for each in colours]}
             trace.marker = {"color": colours, "line": {"width": 2, "color": COLOURS[word]}}
         figure.add_trace(trace)
     dress(figure, revision=revision, height_px=_FRAME_PX + _ROW_PX * len(devices))
@@ -103,6 +104,7 @@ def _trace(
         marker={"color": COLOURS[word], "line": {"width": 0.5, "color": "rgba(255,255,255,0.6)"}},
         text=[_name(bar) for bar in bars] if is_named else None,
         textposition="inside",
+        insidetextfont={"color": text_on(COLOURS[word])},
         insidetextanchor="middle",
         textangle=0,
         constraintext="inside",

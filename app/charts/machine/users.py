@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import plotly.graph_objects as go
 
 from tuner.app.charts.palette import OF_MANY
@@ -9,10 +11,17 @@ from tuner.app.charts.style import dress, literal
 from tuner.shares.report import MachineShares
 
 _FRAME_PX = 190
+#: The identifier of a GPU has 40 characters, a phone room for some of them.
+_MAX_LABEL = 15
 
 
-def users_figure(shares: MachineShares) -> go.Figure | None:
-    """A cell for each device that a tuner holds, hatched where it is borrowed; None for no cell."""
+def users_figure(shares: MachineShares, labels: Mapping[str, str]) -> go.Figure | None:
+    """A cell for each device that a tuner holds, hatched where it is borrowed; None for no cell.
+
+    Args:
+        shares: Of the machine.
+        labels: Names such as `GPU 0`, by the identifier of the device.
+    """
     if not shares.devices:
         return None
     figure = go.Figure()
@@ -34,8 +43,18 @@ def users_figure(shares: MachineShares) -> go.Figure | None:
     figure.update_layout(barmode="stack", showlegend=True, bargap=0.05)
     figure.update_yaxes(visible=False, range=[0, 1], fixedrange=True)
     order = [device.device_id for device in shares.devices]
-    figure.update_xaxes(title_text="Device", categoryorder="array", categoryarray=order)
+    figure.update_xaxes(
+        title_text="Device",
+        categoryorder="array",
+        categoryarray=order,
+        tickvals=order,
+        ticktext=[labels.get(each) or _short(each) for each in order],
+    )
     return figure
+
+
+def _short(device_id: str) -> str:
+    return device_id if len(device_id) <= _MAX_LABEL else f"{device_id[: _MAX_LABEL - 3]}..."
 
 
 def _words(is_borrowed: bool, is_leaving: bool) -> str:

@@ -32,6 +32,8 @@ class HostDevice:
     name: str
     kind: str
     number: int
+    #: A GPU's UUID, or `cpu:3`.
+    device_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -208,4 +210,5 @@ def _device(row: sa.Row[Any]) -> HostDevice:
         name=row.name,
         kind=row.kind.value,
         number=row.number,
+        device_id=row.device,
     )

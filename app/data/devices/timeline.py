@@ -11,15 +11,12 @@ import numpy as np
 
 from tuner.app.data.columns import Columns, Floats, Numbers
 from tuner.app.data.devices.leases import HostDevice, Leases
-from tuner.app.data.outcome_words import ALL_WORDS, RUNNING
+from tuner.app.data.outcome_words import ABANDONED_CODE, ALL_WORDS, RUNNING
 from tuner.devices.idle_causes import IdleCause
 
 #: A timeline is some 1,200 pixels wide: what is shorter than three is drawn with its neighbours.
 MAX_BARS_OF_A_DEVICE = 400
-#: A lease that nobody gave back, of a dispatcher that is dead.
-ABANDONED = "abandoned"
 K = TypeVar("K")
-_WORDS = (*ALL_WORDS, ABANDONED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,7 +108,7 @@ def spans_of(leases: Leases, start_s: float = -math.inf, end_s: float = math.inf
     at = np.flatnonzero(is_shown)
     at = at[np.argsort(begins[at], kind="stable")]
     is_alive = np.isin(columns.dispatcher_ids[at], list(leases.living))
-    words = np.where((columns.words[at] == RUNNING) & ~is_alive, len(_WORDS) - 1, columns.words[at])
+    words = np.where((columns.words[at] == RUNNING) & ~is_alive, ABANDONED_CODE, columns.words[at])
     # One that has not said hello starts until now, or until its end.
     hello = np.fmin(columns.hello_at_s[at], ends[at])
     hello = np.where(np.isnan(columns.hello_at_s[at]), ends[at], hello)
@@ -155,7 +152,7 @@ def _bar(spans: Spans, at: int, devices: tuple[str, ...]) -> Bar:
         share=float(spans.shares[at]),
         start_s=float(spans.start_s[at]),
         end_s=float(spans.end_s[at]),
-        word=_WORDS[spans.words[at]],
+        word=ALL_WORDS[spans.words[at]],
         trial=int(spans.trial_numbers[at]),
         attempt=int(spans.attempt_numbers[at]),
         devices=devices,
@@ -189,7 +186,7 @@ def _merged(
     counts = np.bincount(groups, minlength=n_groups)
     ends = np.full(n_groups, -np.inf)
     np.maximum.at(ends, groups, spans.end_s)
-    times = np.zeros((n_groups, len(_WORDS)))
+    times = np.zeros((n_groups, len(ALL_WORDS)))
     np.add.at(times, (groups, spans.words), spans.end_s - spans.start_s)
     words = times.argmax(axis=1)
     # `unique` gives the first of each group, and spans are in the order of their beginnings.
@@ -200,7 +197,7 @@ def _merged(
             share=float(spans.shares[first]),
             start_s=float(spans.start_s[first]),
             end_s=float(ends[group]),
-            word=_WORDS[words[group]],
+            word=ALL_WORDS[words[group]],
             trial=int(spans.trial_numbers[first]),
             attempt=int(spans.attempt_numbers[first]),
             devices=(devices[int(spans.device_ids[first])].label,),
@@ -230,7 +227,7 @@ def totals(
         own = spans.where(spans.device_ids == device.id)
         if not len(own) and device.id not in seen:
             continue
-        by_word = np.bincount(own.words, weights=own.device_s, minlength=len(_WORDS))
+        by_word = np.bincount(own.words, weights=own.device_s, minlength=len(ALL_WORDS))
         wasted = {
             IdleCause.STARTING: float((own.starting_s * own.shares).sum()),
             IdleCause.CLEARING: float((own.clearing_s * own.shares).sum()),
@@ -239,7 +236,7 @@ def totals(
             DeviceTotal(
                 device=device,
                 span_s=span_s,
-                by_word={w: float(s) for w, s in zip(_WORDS, by_word, strict=True) if s > 0},
+                by_word={w: float(s) for w, s in zip(ALL_WORDS, by_word, strict=True) if s > 0},
                 n_attempts=len(own),
                 by_cause={cause: s for cause, s in wasted.items() if s > 0},
             )

@@ -9,6 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from tuner.app.data.columns import Floats, Numbers
+from tuner.app.data.metrics.attempt_rows import MetricReport, join_attempts
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.queries.dispatchers import has_our_tables
 from tuner.store.optuna_tables.statements import read_curves
@@ -66,15 +67,24 @@ def read_reports(
         found[trial_id] = {value_name: finite} if finite else {}
     if has_our_tables(connection):
         query = (
-            sa.select(AttemptRow.trial_id, MetricRow.name, MetricRow.step, MetricRow.value)
+            sa.select(
+                AttemptRow.trial_id,
+                AttemptRow.number,
+                MetricRow.name,
+                MetricRow.step,
+                MetricRow.value,
+            )
             .join(AttemptRow, AttemptRow.id == MetricRow.attempt_id)
             .where(AttemptRow.trial_id.in_(trial_ids))
-            # A later attempt replaces what an earlier one reported at the same step.
-            .order_by(AttemptRow.number, MetricRow.id)
+            .order_by(AttemptRow.trial_id, AttemptRow.number, MetricRow.id)
         )
-        for row in connection.execute(query):
-            of_trial = found.setdefault(row.trial_id, {})
-            of_trial.setdefault(_own(row.name, value_name), {})[row.step] = row.value
+        rows = (
+            MetricReport(trial_id=trial_id, attempt=attempt, name=name, step=step, value=value)
+            for trial_id, attempt, name, step, value in connection.execute(query)
+        )
+        for trial_id, metrics in join_attempts(rows).items():
+            of_trial = found.setdefault(trial_id, {})
+            of_trial |= {_own(name, value_name): curve for name, curve in metrics.items()}
     return found
 
 

@@ -43,6 +43,8 @@ class TrialColumns(Columns):
     #: Seconds in attempts that have ended, and since when another one runs; NaN without.
     attempts_s: Floats
     open_since_s: Floats
+    #: The last sign of life of a dispatcher that died during that one; NaN where it lives.
+    abandoned_at_s: Floats
     #: The last report of trials that have not ended, as `values`; NaN without one.
     last_steps: Floats
     last_values: Floats
@@ -99,7 +101,8 @@ class TrialColumns(Columns):
             now_s: The present, in seconds since the epoch, up to which a trial that runs counts.
         """
         is_open = ~self.is_finished & ~np.isnan(self.open_since_s)
-        running_s = np.where(is_open, np.maximum(0.0, now_s - self.open_since_s), 0.0)
+        until_s = np.fmin(now_s, self.abandoned_at_s)
+        running_s = np.where(is_open, np.maximum(0.0, until_s - self.open_since_s), 0.0)
         ends = np.where(self.is_finished, self.ended_at_s, now_s)
         whole_s = np.maximum(0.0, ends - self.started_at_s)
         has_attempts = ~np.isnan(self.attempts_s)
@@ -125,6 +128,7 @@ def no_trials(n_objectives: int) -> TrialColumns:
         left_at_s=floats,
         attempts_s=floats,
         open_since_s=floats,
+        abandoned_at_s=floats,
         last_steps=floats,
         last_values=np.empty((0, n_objectives)),
         values=np.empty((0, n_objectives)),
@@ -201,7 +205,7 @@ class GrowingTrials:
                 if trial_id in place and objective < self._n_objectives:
                     values[place[trial_id], objective] = value
         infeasible = infeasible_trials(connection, self._study_id, ids)
-        times = read_attempt_times(connection, self._study_id, ids)
+        times = read_attempt_times(connection, self._study_id, ids, now=datetime.now(UTC))
         paused = read_paused(connection, self._study_id)
         words = [_word(row, times.get(row.trial_id), row.trial_id in paused) for row in rows]
         of_rows = [times.get(row.trial_id) for row in rows]
@@ -215,6 +219,9 @@ class GrowingTrials:
             left_at_s=np.array([_of(each.left_at) if each else np.nan for each in of_rows]),
             attempts_s=np.array([each.ended_s if each else np.nan for each in of_rows]),
             open_since_s=np.array([_of(each.open_since) if each else np.nan for each in of_rows]),
+            abandoned_at_s=np.array(
+                [_of(each.abandoned_at) if each else np.nan for each in of_rows]
+            ),
             last_steps=last_steps,
             last_values=last_values,
             values=values,
@@ -247,7 +254,8 @@ def _of(at: datetime | None) -> float:
 
 def _word(row: sa.Row[Any], times: AttemptTimes | None, is_paused: bool) -> int:
     outcome, cause = (times.outcome, times.cause) if times else (None, None)
-    return code_of(row.state, outcome, cause, is_paused=is_paused)
+    is_abandoned = times is not None and times.abandoned_at is not None
+    return code_of(row.state, outcome, cause, is_paused=is_paused, is_abandoned=is_abandoned)
 
 
 def _started(row: sa.Row[Any], times: AttemptTimes | None) -> float:

@@ -9,6 +9,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from tuner.app.data.metrics.attempt_rows import MetricReport, join_attempts
 from tuner.app.data.trials.run_alone import read_command_alone
 from tuner.checkpoints.trial_folders import TrialKey
 from tuner.queries.checkpoints import ShownCheckpoint, read_checkpoints
@@ -97,21 +98,28 @@ def _trial_id(connection: sa.Connection, study_id: int, number: int) -> int:
 
 
 def _metrics(connection: sa.Connection, study_id: int, number: int) -> dict[str, dict[int, float]]:
-    """A later attempt replaces what an earlier one reported at the same step."""
     if not has_our_tables(connection):
         return {}
     query = (
-        sa.select(MetricRow.name, MetricRow.step, MetricRow.value)
+        sa.select(
+            AttemptRow.trial_id, AttemptRow.number, MetricRow.name, MetricRow.step, MetricRow.value
+        )
         .join(AttemptRow, AttemptRow.id == MetricRow.attempt_id)
         .join(TRIALS, TRIALS.c.trial_id == AttemptRow.trial_id)
         .where(
             TRIALS.c.study_id == study_id,
             TRIALS.c.number == number,
-            MetricRow.value.is_not(None),
         )
         .order_by(AttemptRow.number, MetricRow.step)
     )
+    reports = (
+        MetricReport(trial_id=trial_id, attempt=attempt, name=name, step=step, value=value)
+        for trial_id, attempt, name, step, value in connection.execute(query)
+    )
     curves: dict[str, dict[int, float]] = {}
-    for row in connection.execute(query):
-        curves.setdefault(row.name, {})[row.step] = row.value
-    return {name: dict(sorted(curve.items())) for name, curve in sorted(curves.items())}
+    for metrics in join_attempts(reports).values():
+        for name, curve in sorted(metrics.items()):
+            finite = {step: value for step, value in sorted(curve.items()) if value is not None}
+            if finite:
+                curves[name] = finite
+    return curves

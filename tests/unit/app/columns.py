@@ -45,6 +45,7 @@ def trials(
         left_at_s=np.where(is_open, np.nan, np.array(ends, dtype=float)),
         attempts_s=np.full(n, np.nan),
         open_since_s=np.full(n, np.nan),
+        abandoned_at_s=np.full(n, np.nan),
         last_steps=np.full(n, np.nan),
         last_values=np.full(rows.shape, np.nan),
         values=rows,

@@ -14,7 +14,6 @@ from tuner.app.data.devices.leases import Leases
 from tuner.app.data.devices.now import devices_now, now_table
 from tuner.app.data.devices.samples import Bins, Present, window_of
 from tuner.app.data.devices.timeline import (
-    ABANDONED,
     by_cause,
     by_outcome,
     drawable,
@@ -22,6 +21,7 @@ from tuner.app.data.devices.timeline import (
     totals,
 )
 from tuner.devices.idle_causes import IdleCause
+from tuner.queries.trials.listing import ABANDONED
 
 
 def idle(*rows: tuple[int, IdleCause, float, float]) -> IdleColumns:

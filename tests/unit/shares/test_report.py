@@ -146,14 +146,16 @@ def test_the_figure_has_a_colour_for_each_user_and_hatches_what_is_borrowed() ->
         HeldDevice(device_id=GPUS[2], user="ann", pid=1, is_borrowed=True, is_leaving=False),
     ]
     shares = MachineShares(file="shares.yaml", users=(), devices=tuple(held))
-    figure = users_figure(shares)
+    figure = users_figure(shares, {GPUS[0]: "GPU 0"})
     assert figure is not None
+    # Others of the machine, of which this database knows no number.
+    assert figure.layout.xaxis.ticktext == ("GPU 0", *(f"{each[:12]}..." for each in GPUS[1:3]))
     ann, bob = figure.data
     assert (ann.name, list(ann.x)) == ("ann", [GPUS[0], GPUS[2]])
     assert list(ann.marker.pattern.shape) == ["", "/"]
     assert (bob.name, list(bob.customdata)) == ("bob", ["borrowed, given back soon"])
     assert ann.marker.color != bob.marker.color
-    assert users_figure(MachineShares(file="shares.yaml", users=(), devices=())) is None
+    assert users_figure(MachineShares(file="shares.yaml", users=(), devices=()), {}) is None
 
 
 def test_the_dashboard_shows_users_and_nothing_where_there_are_none_or_rules_are_broken(

@@ -6,14 +6,14 @@ times, and a paused trial that is given up when the study ends gets that instant
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
 
 from tuner.domain.attempt import Cause, Outcome
-from tuner.queries.dispatchers import has_our_tables
+from tuner.queries.dispatchers import has_our_tables, read_last_signs
 from tuner.queries.trials.attempts import StoredAttempt
 from tuner.store.optuna_tables.statements import in_zone, of_trials
 from tuner.store.schema.models import AttemptRow, table_of
@@ -33,6 +33,8 @@ class AttemptTimes:
     ended_s: float = 0.0
     #: When the attempt that has not ended began; None without one.
     open_since: datetime | None = None
+    #: The last sign of life of the dispatcher that died during that attempt; None where it lives.
+    abandoned_at: datetime | None = None
     #: Of the last attempt; None while it runs.
     outcome: Outcome | None = None
     #: Of the last attempt; None while it runs, and where its program returned a result.
@@ -46,7 +48,8 @@ class AttemptTimes:
         """
         if self.open_since is None or now is None:
             return self.ended_s
-        return self.ended_s + max(0.0, (now - self.open_since).total_seconds())
+        until = min(now, self.abandoned_at) if self.abandoned_at else now
+        return self.ended_s + max(0.0, (until - self.open_since).total_seconds())
 
     def then(
         self,
@@ -54,34 +57,68 @@ class AttemptTimes:
         ended_at: datetime | None,
         outcome: Outcome | None,
         cause: Cause | None,
+        *,
+        abandoned_at: datetime | None = None,
     ) -> AttemptTimes:
-        """With one more attempt."""
+        """With one more attempt.
+
+        Args:
+            begun_at: When it got its devices.
+            ended_at: None where it has not ended.
+            outcome: None while it runs.
+            cause: Of the outcome.
+            abandoned_at: The last sign of life of its dispatcher, if that has died.
+        """
         if ended_at is None:
-            return replace(self, open_since=begun_at, outcome=outcome, cause=cause)
+            return replace(
+                self,
+                open_since=begun_at,
+                abandoned_at=abandoned_at,
+                outcome=outcome,
+                cause=cause,
+            )
         took_s = max(0.0, (ended_at - begun_at).total_seconds())
         return replace(
             self,
             left_at=ended_at,
             ended_s=self.ended_s + took_s,
             open_since=None,
+            abandoned_at=None,
             outcome=outcome,
             cause=cause,
         )
 
 
-def times_of(attempts: Iterable[StoredAttempt]) -> AttemptTimes | None:
-    """Of one trial's attempts, in their order; None without any."""
+def times_of(
+    attempts: Iterable[StoredAttempt], last_signs: Mapping[int, datetime]
+) -> AttemptTimes | None:
+    """Times of one trial; None without attempts.
+
+    Args:
+        attempts: Of the trial, in their order.
+        last_signs: Of dispatchers that are not alive, by id.
+    """
     times: AttemptTimes | None = None
     for each in attempts:
         if each.leased_at is not None:
             times = times or AttemptTimes(begun_at=each.leased_at)
             left_at = each.ended_at or each.finished_at
-            times = times.then(each.leased_at, left_at, each.outcome, each.cause)
+            times = times.then(
+                each.leased_at,
+                left_at,
+                each.outcome,
+                each.cause,
+                abandoned_at=last_signs.get(each.dispatcher_id),
+            )
     return times
 
 
 def read_attempt_times(
-    connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None = None
+    connection: sa.Connection,
+    study_id: int,
+    trial_ids: Collection[int] | None = None,
+    *,
+    now: datetime,
 ) -> dict[int, AttemptTimes]:
     """By trial id; trials without an attempt are left out.
 
@@ -89,6 +126,7 @@ def read_attempt_times(
         connection: One that sees a single instant.
         study_id: Whose trials.
         trial_ids: Only these, or nearly; None: all of the study.
+        now: Tells dispatchers that are alive from those that died.
     """
     if not has_our_tables(connection):
         return {}
@@ -97,6 +135,7 @@ def read_attempt_times(
         of_trials(_ATTEMPTS, study_id, trial_ids)
         .with_only_columns(
             columns.trial_id,
+            columns.dispatcher_id,
             columns.outcome,
             columns.cause,
             columns.leased_at,
@@ -105,9 +144,13 @@ def read_attempt_times(
         .order_by(columns.trial_id, columns.number)
     )
     found: dict[int, AttemptTimes] = {}
-    for trial_id, outcome, cause, leased_at, left_at in connection.execute(query):
+    rows = connection.execute(query).all()
+    is_any_open = any(row.left_at is None for row in rows)
+    last_signs = read_last_signs(connection, now, study_id) if is_any_open else {}
+    for trial_id, dispatcher_id, outcome, cause, leased_at, left_at in rows:
         begun_at = in_zone(leased_at)
         times = found.get(trial_id) or AttemptTimes(begun_at=begun_at)
         ended_at = in_zone(left_at) if left_at else None
-        found[trial_id] = times.then(begun_at, ended_at, outcome, cause)
+        abandoned_at = last_signs.get(dispatcher_id)
+        found[trial_id] = times.then(begun_at, ended_at, outcome, cause, abandoned_at=abandoned_at)
     return found

@@ -13,6 +13,7 @@ from optuna.trial import TrialState
 
 from tuner.domain.attempt import Cause, Outcome
 from tuner.errors import ConfigError
+from tuner.queries.dispatchers import read_last_signs
 from tuner.queries.studies import Objective
 from tuner.queries.trials.attempt_times import AttemptTimes, read_attempt_times, times_of
 from tuner.queries.trials.attempts import StoredAttempt, read_attempts
@@ -54,6 +55,8 @@ TELLING = (
 NOT_A_NUMBER = Cause.NOT_A_NUMBER.value
 _NAN_STATES = (TrialState.FAIL, TrialState.PRUNED)
 PAUSED = Outcome.PAUSED.value
+#: Marked as running by a dispatcher that has died.
+ABANDONED = "abandoned"
 BY_NUMBER, BY_VALUE, BY_DURATION = "number", "value", "duration"
 
 
@@ -99,6 +102,8 @@ class StoredTrial:
     #: Whether it breaks a constraint.
     is_infeasible: bool
     is_paused: bool
+    #: Whether the dispatcher of its open attempt has died: nothing runs it.
+    is_abandoned: bool
     #: Of the first attempt.
     started_at: datetime | None
     #: Of the last attempt, where the trial has ended.
@@ -123,15 +128,28 @@ class StoredTrial:
     @property
     def word(self) -> str:
         cause = self.attempts[-1].cause if self.attempts else None
-        return word_of(self.state, self.outcome, cause, is_paused=self.is_paused)
+        return word_of(
+            self.state,
+            self.outcome,
+            cause,
+            is_paused=self.is_paused,
+            is_abandoned=self.is_abandoned,
+        )
 
 
 def word_of(
-    state: TrialState, outcome: Outcome | None, cause: Cause | None, *, is_paused: bool
+    state: TrialState,
+    outcome: Outcome | None,
+    cause: Cause | None,
+    *,
+    is_paused: bool,
+    is_abandoned: bool = False,
 ) -> str:
     """What became of a trial; the outcome or the cause of its last attempt where that says more."""
     if is_paused:
         return PAUSED
+    if is_abandoned and state is TrialState.RUNNING:
+        return ABANDONED
     is_failure = outcome is not None and outcome.is_failure
     if is_failure and cause is Cause.NOT_A_NUMBER and state in _NAN_STATES:
         return NOT_A_NUMBER
@@ -142,7 +160,7 @@ def word_of(
 
 def known_states() -> list[str]:
     telling = dict.fromkeys(outcome.value for _, outcome in TELLING)
-    return [*WORDS.values(), *telling, NOT_A_NUMBER, PAUSED]
+    return [*WORDS.values(), *telling, NOT_A_NUMBER, PAUSED, ABANDONED]
 
 
 def check_choice(choice: Choice, objectives: Sequence[Objective]) -> None:
@@ -196,11 +214,11 @@ def _choose(
 ) -> list[sa.Row[Any]]:
     rows = _slim_rows(connection, study_id, choice)
     if _needs_outcomes(choice):
-        rows = _of_outcomes(connection, study_id, rows, choice.wanted)
+        rows = _of_outcomes(connection, study_id, rows, choice.wanted, now)
     if choice.last is not None:
         rows = rows[-choice.last :]
     if choice.order == BY_DURATION:
-        times = read_attempt_times(connection, study_id)
+        times = read_attempt_times(connection, study_id, now=now)
         rows = sorted(
             rows, key=lambda row: -(_duration_s(row, times.get(row.trial_id), now) or 0.0)
         )
@@ -224,6 +242,8 @@ def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list
         states.update(_NAN_STATES)
     if PAUSED in choice.wanted:
         states.add(TrialState.WAITING)
+    if ABANDONED in choice.wanted:
+        states.add(TrialState.RUNNING)
     if choice.numbers is not None:
         query = query.where(TRIALS.c.number.in_(choice.numbers))
     if states:
@@ -235,17 +255,24 @@ def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list
 
 
 def _of_outcomes(
-    connection: sa.Connection, study_id: int, rows: list[sa.Row[Any]], states: Collection[str]
+    connection: sa.Connection,
+    study_id: int,
+    rows: list[sa.Row[Any]],
+    states: Collection[str],
+    now: datetime,
 ) -> list[sa.Row[Any]]:
     attempts = read_attempts(connection, study_id)
+    last_signs = read_last_signs(connection, now, study_id)
     paused = read_paused(connection, study_id)
     kept = []
     for row in rows:
         last = attempts[row.trial_id][-1] if row.trial_id in attempts else None
         outcome, cause = (last.outcome, last.cause) if last else (None, None)
         is_paused = row.trial_id in paused
+        is_abandoned = last is not None and last.is_open and last.dispatcher_id in last_signs
         is_of_state = WORDS[row.state] in states and not is_paused
-        if is_of_state or word_of(row.state, outcome, cause, is_paused=is_paused) in states:
+        word = word_of(row.state, outcome, cause, is_paused=is_paused, is_abandoned=is_abandoned)
+        if is_of_state or word in states:
             kept.append(row)
     return kept
 
@@ -301,13 +328,15 @@ def _read_parts(
     open_ids = [row.trial_id for row in rows if not row.state.is_finished()]
     names = [each.name for each in objectives]
     last = read_last_reports(connection, study_id, names, open_ids)
+    is_any_open = any(each.is_open for of_trial in attempts.values() for each in of_trial)
+    last_signs = read_last_signs(connection, now, study_id) if is_any_open else {}
     return [
         StoredTrial(
             number=row.number,
             state=row.state,
             values=_named(values.get(row.trial_id, {}), objectives),
             is_infeasible=row.trial_id in infeasible,
-            **_instants(row, times_of(attempts.get(row.trial_id, ())), now),
+            **_instants(row, times_of(attempts.get(row.trial_id, ()), last_signs), now),
             params=_with_fixed(row, params[row.trial_id], fixed),
             attempts=attempts.get(row.trial_id, ()),
             user_attributes=attributes.get(row.trial_id, {}),
@@ -337,6 +366,7 @@ class _Instants(TypedDict):
     started_at: datetime | None
     completed_at: datetime | None
     duration_s: float | None
+    is_abandoned: bool
 
 
 def _instants(row: sa.Row[Any], times: AttemptTimes | None, now: datetime) -> _Instants:
@@ -347,6 +377,7 @@ def _instants(row: sa.Row[Any], times: AttemptTimes | None, now: datetime) -> _I
         "started_at": times.begun_at if times is not None else aware(row.datetime_start),
         "completed_at": completed_at,
         "duration_s": _duration_s(row, times, now),
+        "is_abandoned": times is not None and times.abandoned_at is not None,
     }
 
 

@@ -86,7 +86,7 @@ def test_a_week_with_causes_numbers_and_units(url: str) -> None:
     assert shown["busy (%)"] in ("95", "96")
     assert 75 <= float(shown["utilization (%)"]) <= 84
     # 2 GPUs x 168 h x 600 W
-    assert float(shown["energy (kWh)"]) == pytest.approx(201.6, rel=0.02)
+    assert float(shown["device energy (kWh)"]) == pytest.approx(201.6, rel=0.02)
     assert {"pruned (% of trial time)", "failed (% of trial time)"} <= set(shown)
     present, totals = test.dataframe
     assert list(present.value["device"]) == ["GPU 0", "GPU 1"]

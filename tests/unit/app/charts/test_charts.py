@@ -27,10 +27,10 @@ from tuner.app.charts.parameters import Kind, parameter_figure
 from tuner.app.charts.style import to_json
 from tuner.app.data.convergence.best_part import BestPart, best_part
 from tuner.app.data.convergence.series import Axis, best_so_far, pareto_front, scale_of
-from tuner.app.data.devices.timeline import ABANDONED
 from tuner.app.data.outcome_words import ALL_WORDS
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.queries.studies import Objective
+from tuner.queries.trials.listing import ABANDONED
 
 
 def convergence(columns: TrialColumns, axis: Axis = Axis.TRIALS, *, log: bool = False) -> go.Figure:

@@ -106,11 +106,19 @@ def test_figure_fades_the_pruned_and_shows_the_picked_over_all() -> None:
     drawn = json.loads(figure.to_json())
     told = [each["name"] for each in drawn["data"] if each.get("showlegend", True)]
     assert told == ["pruned (1)", "completed (2)", "trial 2"]
-    plain = many_curves_figure(curves, columns, AXES, rungs=[], picked=None, revision="a")
-    pruned, _, completed, _ = plain.data
-    assert pruned.opacity < completed.opacity
+    few = many_curves_figure(curves, columns, AXES, rungs=[], picked=None, revision="a")
+    assert [each.opacity for each in few.data if each.opacity is not None] == [1.0, 1.0]
     assert drawn["layout"]["shapes"][0]["x0"] == 1
     assert drawn["layout"]["annotations"][0]["text"] == "rung 1"
+
+
+def test_many_pruned_curves_are_fainter_than_completed_ones() -> None:
+    words = ["completed", "pruned"] * 30
+    columns = trials([1.0] * 60, words=words)
+    curves = {n: Curve(steps=np.arange(3.0), values=np.full(3, float(n))) for n in range(60)}
+    plain = many_curves_figure(curves, columns, AXES, rungs=[], picked=None, revision="a")
+    pruned, _, completed, _ = plain.data
+    assert pruned.opacity < completed.opacity < 1
 
 
 def test_rungs_stand_at_their_steps_on_a_logarithmic_axis_too() -> None:

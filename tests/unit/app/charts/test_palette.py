@@ -19,9 +19,10 @@ from tuner.app.charts.palette import (
     SEQUENTIAL,
     SYMBOLS,
     TO_THE_BEST,
+    text_on,
 )
-from tuner.app.data.devices.timeline import ABANDONED
 from tuner.devices.idle_causes import IdleCause
+from tuner.queries.trials.listing import ABANDONED
 
 Colour = npt.NDArray[np.float64]
 
@@ -136,3 +137,8 @@ def test_much_stands_out_most_from_the_background() -> None:
     ):
         ratios = [contrast(colour, background) for _, colour in scale]
         assert ratios == sorted(ratios)
+
+
+@pytest.mark.parametrize("colour", sorted({*COLOURS.values(), *OF_MANY, BEST, OTHER}))
+def test_text_in_a_bar_can_be_read(colour: str) -> None:
+    assert contrast(text_on(colour), colour) >= 4.5
