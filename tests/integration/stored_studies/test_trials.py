@@ -113,7 +113,10 @@ def test_longest_first(url: str) -> None:
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"states": frozenset({"complete"})}, "not_a_number, paused, abandoned. Did you mean 'completed'"),
+        (
+            {"states": frozenset({"complete"})},
+            "not_a_number, paused, abandoned. Did you mean 'completed'",
+        ),
         (
             {"states": frozenset({"x"})},
             "--state is 'x', but must be one of completed, pruned, failed, running",
