@@ -37,9 +37,9 @@ _WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location
 #: less true while it is: Streamlit would make it grey. Its margins are half of a small screen.
 _STYLE = """<style>
 [data-testid="stStatusWidget"] { display: none !important; }
-[data-testid="stMainBlockContainer"] { padding: 3rem clamp(1rem, 3vw, 3rem) 4rem !important; }
+[data-testid="stMainBlockContainer"] { padding: 3.75rem clamp(1rem, 3vw, 3rem) 4rem !important; }
 @media (hover: none) {  /* A table's buttons are always there, and would cover what is above it. */
-  [data-testid="stElementContainer"]:has([data-testid="stDataFrame"]) { padding-top: 2.2rem; }
+  [data-testid="stElementContainer"]:has([data-testid="stDataFrame"]) { margin-top: 2.2rem; }
 }
 [data-stale="true"], details, summary { opacity: 1 !important; transition: none !important; }
 </style>"""

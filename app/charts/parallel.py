@@ -26,7 +26,9 @@ from tuner.app.data.columns import Floats
 from tuner.search_spaces import ParamValue
 
 #: More axes than this cannot be told apart; the most important parameters come first.
-MAX_AXES = 20
+MAX_AXES = 10
+#: Names of more axes than this would run over each other.
+_FEW_AXES = 6
 _HEIGHT_PX = 480
 _MAX_LABEL = 24
 #: Few different numbers are all labelled.
@@ -53,36 +55,38 @@ def parallel_figure(
     for name in names[:MAX_AXES]:
         column = [trial.params[name] for trial in some]
         axes.append(_param_axis(name, column, some[-1].distributions[name]))
+    is_few = len(axes) <= _FEW_AXES
     figure = go.Figure(
         go.Parcoords(
             dimensions=axes,
             customdata=[trial.number for trial in some],
             meta={"parallel": [_described(trial, value_name, names) for trial in some]},
-            line=_line(values[order]),
+            line=_line(values[order], bar_y=1.12 if is_few else 1.34),
             unselected={"line": {"color": "#8291a0", "opacity": 0.12}},
-            labelangle=-12,
+            labelangle=-12 if is_few else -35,
             labelside="top",
         )
     )
-    dress(figure, revision=revision, height_px=_HEIGHT_PX)
+    dress(figure, revision=revision, height_px=_HEIGHT_PX if is_few else _HEIGHT_PX + 80)
     figure.update_layout(
-        margin={"t": 110, "l": 60, "r": 60, "b": 24},
+        margin={"t": 110 if is_few else 190, "l": 60, "r": 60, "b": 24},
         meta={"no_sketch": True, "own_background": True},
     )
     return figure
 
 
-def _line(values: Floats) -> dict[str, object]:
+def _line(values: Floats, *, bar_y: float) -> dict[str, object]:
     """Colours by rank: one value that is far off does not take the contrast from the others.
 
     Args:
         values: The worst first.
+        bar_y: Of the bar of colours, in heights of the axes.
     """
     n = len(values)
     ranks = np.linspace(0.0, 1.0, n) if n > 1 else np.ones(1)
     middle = float(values[n // 2])
     words = [f"worst {values[0]:.4g}", f"median {middle:.4g}", f"best {values[-1]:.4g}"]
-    bar = {**bar_above("Rank"), "y": 1.12, "tickvals": [0, 0.5, 1], "ticktext": words, "len": 0.6}
+    bar = {**bar_above("Rank"), "y": bar_y, "tickvals": [0, 0.5, 1], "ticktext": words, "len": 0.6}
     return {
         "color": ranks,
         "cmin": 0,

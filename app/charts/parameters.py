@@ -29,7 +29,7 @@ MAX_TRIALS = {Kind.PARALLEL: 1000, Kind.SLICE: 1000, Kind.CONTOUR: 250, Kind.RAN
 #: Of importance: below more the other figures would be out of sight.
 MAX_BARS = 20
 #: Parameters of figures that show all of them.
-MAX_DRAWN = {Kind.PARALLEL: MAX_AXES, Kind.SLICE: 12}
+MAX_DRAWN = {Kind.PARALLEL: MAX_AXES, Kind.SLICE: 6}
 #: A surface through fewer points would show values without measurements.
 MIN_FOR_SURFACE = 10
 #: A figure of each pair of more would be too small to read.
@@ -40,6 +40,7 @@ _DRAW = {
     Kind.RANK: plot_rank,
 }
 _SLICES_HEIGHT_PX = 420
+_MAX_UNWRAPPED, _WRAP_AT = 3, 12
 
 
 def parameter_figure(
@@ -77,7 +78,16 @@ def parameter_figure(
             _lay_down(trace.marker.colorbar, value_name)
         if kind is Kind.SLICE:
             trace.meta = REVERSED_IN_THE_DARK
+    if kind is Kind.SLICE and len(names) > _MAX_UNWRAPPED:
+        figure.for_each_xaxis(_wrap_title)
     return figure
+
+
+def _wrap_title(axis: go.layout.XAxis) -> None:
+    """Names of many narrow axes would run over each other."""
+    text = axis.title.text or ""
+    parts = [text[at : at + _WRAP_AT] for at in range(0, len(text), _WRAP_AT)]
+    axis.title.text = "<br>".join(literal(part) for part in parts)
 
 
 def _name_trials(figure: go.Figure, study: optuna.Study) -> None:

@@ -116,7 +116,7 @@ class Drawn:
 def _why_empty(shown: Shown) -> str:
     if len(shown.objectives) > 1:
         return (
-            "Optuna keeps no curve of several objectives. The page Metrics (View: curves) shows "
+            "Optuna keeps no curve of several objectives. The page Metrics (View: steps) shows "
             "what trials reported of each."
         )
     is_over = bool(shown.look.trials(shown.study).is_finished.all())

@@ -179,7 +179,8 @@ def _users(labels: Mapping[str, str]) -> None:
     if shares is None:
         return
     figure = users_figure(shares, labels)
-    st.caption("Users of this machine, by its rules. Borrowed devices are hatched.")
+    hatched = "" if figure is None else " Borrowed devices are hatched."
+    st.caption(f"Users of this machine, by its rules.{hatched}")
     if figure is not None:
         show_figure(figure, key="users")
     st.dataframe(users_table(shares), hide_index=True, key="users_table")

@@ -103,7 +103,8 @@ def _say_who_is_missing(trials: TrialColumns, there: np.ndarray, names: Sequence
 def _say_who_is_paused(trials: TrialColumns, there: np.ndarray) -> None:
     n = int((trials.is_paused & there).sum())
     if n:
-        st.caption(f"{n} of them {'is' if n == 1 else 'are'} paused, at the last report.")
+        drawn = "drawn trial is" if n == 1 else "drawn trials are"
+        st.caption(f"{n} {drawn} paused, at the last report.")
 
 
 def _say_what_has_no_logarithm(values: Floats, name: str, *, is_log: bool) -> None:

@@ -136,7 +136,7 @@ def test_paused_trials_count_with_their_last_report(paused_study: PausedStudy, m
             )
         ).scalar_one()
     engine.dispose()
-    assert f"{n_paused} of them are paused, at the last report." in captions(test)
+    assert f"{n_paused} drawn trials are paused, at the last report." in captions(test)
     names = [each["name"] for each in figures(test)[0]["data"]]
     assert "paused" in names
 

@@ -84,8 +84,9 @@ def test_reports_of_several_objectives_are_on_another_page(url: str) -> None:
     )
     seeded.add_attempt(url, seeded.add_dispatcher(url, "two", is_ended=True), 0)
     assert "keeps no curve of several objectives" in opened("curves").info[0].value
-    figure = figures(opened("metrics", view="curves"))[0]
+    figure = figures(opened("metrics", view="steps"))[0]
     assert figure["layout"]["yaxis"]["title"]["text"] == "loss"
+    assert figure["layout"]["xaxis"]["title"]["text"] == "step (as reported)"
     headings = [each.value for each in opened("convergence").subheader]
     assert "Pareto front: 1 trial" in headings
 
@@ -130,10 +131,10 @@ def test_three_hundred_parameters_leave_room_for_the_other_figures(url: str) -> 
     seeded.add_study(url, "wide", trials)
     test = opened("parameters")
     assert "The 20 most important of 300 parameters." in captions(test)
-    assert "Drawn: the 20 most important of 300 parameters." in captions(test)
+    assert "Drawn: the 10 most important of 300 parameters." in captions(test)
     importance, parallel = figures(test)
     assert len(importance["data"][0]["y"]) == 20
-    assert len(parallel["data"][0]["dimensions"]) == 21
+    assert len(parallel["data"][0]["dimensions"]) == 11
     assert importance["layout"]["height"] < 800
 
 
