@@ -19,6 +19,17 @@ _WRONG_ARGUMENTS = re.compile(
 )
 _NO_WHOLE_NUMBER = re.compile(r"error: argument (\S+): invalid int value: '[\d.eE+-]+'")
 _SWITCH = re.compile(r"error: argument (?:-\w/)?(\S+): ignored explicit argument")
+_TERMINAL_SIZE = re.compile(
+    r"stty: .*Inappropriate ioctl|\[Errno 25\] Inappropriate ioctl for device|"
+    r"_?curses\.error|termios\.error"
+)
+_NO_TERMINAL = (
+    "The program asks its terminal, for example for the width, but a trial has none. Write "
+    "shutil.get_terminal_size(), which has a default."
+)
+_NO_GPU = re.compile(
+    r"not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available"
+)
 _NO_INPUT = "Nothing answers input(): a trial has no keyboard. Read the value from a parameter"
 
 
@@ -66,15 +77,17 @@ _KNOWN = (
         "package: function: package.train:main",
     ),
     _Known(
-        text=re.compile(
-            r"not compiled with CUDA enabled|Found no NVIDIA driver|No CUDA GPUs are available"
-        ),
+        text=_NO_GPU,
         hint="This trial has no GPU. Write trial.device in place of 'cuda'; `tuner devices` lists "
         "the GPUs of this machine.",
     ),
     _Known(
         text=re.compile(r"FileNotFoundError: .* No such file or directory: '(?P<name>[^/'][^']*)'"),
         hint="Relative paths begin in {folder}, the folder of the study file.",
+    ),
+    _Known(
+        text=_TERMINAL_SIZE,
+        hint=_NO_TERMINAL,
     ),
     _Known(
         text=re.compile(r"TrialContext\.report\(\) missing .*'step'"),
@@ -99,6 +112,21 @@ _KNOWN = (
         text=re.compile(r"current\(\) got an unexpected keyword argument '(?P<name>\w+)'"),
         hint='Write tuner.current({"{name}": 0.1}): the defaults of a run without the tuner are '
         "one dict.",
+    ),
+)
+
+
+#: What the output of a command has, and what to write.
+_OF_COMMANDS = (
+    (_TERMINAL_SIZE, _NO_TERMINAL),
+    (
+        _NO_GPU,
+        "This trial has no GPU; `tuner devices` lists those of this machine. If the program has an "
+        "option for the CPU, such as --device=cpu, add it to trial.command.",
+    ),
+    (
+        re.compile(r"FileNotFoundError: .* No such file or directory: '[^/'][^']*'"),
+        "Relative paths of the program begin in the folder of the study file.",
     ),
 )
 
@@ -155,8 +183,18 @@ def output_hint(output: str, argv: Sequence[str]) -> str:
     if "EOFError: EOF when reading a line" in output:
         return f'{HINT}{_NO_INPUT}, such as "--rate={{rate}}" in trial.command.'
     if match := re.search(r"ModuleNotFoundError: No module named '([\w.]+)'", output):
-        return f"{HINT}Install {match[1]} for {argv[0]}, or name another Python in trial.command."
-    return ""
+        return f"{HINT}{_absent_module(match[1], argv[0])}"
+    return next((f"{HINT}{hint}" for text, hint in _OF_COMMANDS if text.search(output)), "")
+
+
+def _absent_module(name: str, python: str) -> str:
+    first = name.partition(".")[0]
+    if Path(first).is_dir() or Path(f"{first}.py").is_file():
+        return (
+            f"{first} is in the folder of the study file, where Python does not look for a program "
+            "of another folder. Write below trial: env: {PYTHONPATH: .}"
+        )
+    return f"Install {name} for {python}, or name another Python in trial.command."
 
 
 def _missing_module(error: BaseException) -> str:

@@ -40,3 +40,34 @@ def test_other_errors_have_none(error: Exception) -> None:
 def test_short_name_of_a_switch_is_left_out() -> None:
     output = "train.py: error: argument -a/--amp: ignored explicit argument 'true'"
     assert 'amp: ["--amp", ""]' in output_hint(output, ["python", "train.py"])
+
+
+@pytest.mark.parametrize(
+    ("output", "hint"),
+    [
+        ("AssertionError: Torch not compiled with CUDA enabled", "such as --device=cpu"),
+        ("stty: 'standard input': Inappropriate ioctl for device", "shutil.get_terminal_size()"),
+        ("OSError: [Errno 25] Inappropriate ioctl for device", "shutil.get_terminal_size()"),
+        (
+            "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'",
+            "Relative paths of the program begin in the folder of the study file.",
+        ),
+        ("ModuleNotFoundError: No module named 'no_such_one'", "Install no_such_one for python"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/x.csv'", ""),
+    ],
+)
+def test_output_has_a_hint(output: str, hint: str) -> None:
+    assert hint in (found := output_hint(f"Traceback\n{output}", ["python", "train.py"]))
+    assert bool(hint) == bool(found)
+
+
+def test_module_of_the_own_folder_is_not_to_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script in a folder, and its package beside that folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "common_parts").mkdir()
+    output = "ModuleNotFoundError: No module named 'common_parts.buffers'"
+    hint = output_hint(output, ["python", "src/train.py"])
+    assert "common_parts is in the folder of the study file" in hint
+    assert "env: {PYTHONPATH: .}" in hint

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from tuner.config.proposals.composed import Composed, compose
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
-from tuner.config.proposals.ranges import Option, propose_range
+from tuner.config.proposals.ranges import most_usual, propose_range
 from tuner.errors import ConfigError
-
-_OF_HYDRA = ("hydra", "defaults")
 
 
 def propose_from_configuration(
@@ -25,13 +24,12 @@ def propose_from_configuration(
     Raises:
         ConfigError: If the configuration has no number that users tune.
     """
-    options = list(_options(document, ""))
-    space = {
-        each.name: proposed for each in options if (proposed := propose_range(each)) is not None
-    }
+    composed = compose(document, file)
+    options = list({each.name: each for each in composed.options}.values())
+    ranges = {each.name: proposed for each in options if (proposed := propose_range(each))}
+    space = {name: ranges[name] for name in most_usual(ranges)}
     if not space:
-        problem = "has no number that looks like a parameter to tune (lr, dropout, batch_size ...)."
-        raise ConfigError(problem, file=str(file))
+        raise ConfigError(_nothing_to_tune(composed), file=str(file))
     notes = [
         "The ranges are guesses around the values of the configuration. Let the program print its "
         'result as a line of JSON, such as {"step": 3, "value": 0.71}, or set '
@@ -39,8 +37,8 @@ def propose_from_configuration(
     ]
     if program is None:
         notes.append("Replace train.py in trial.command by the program of this configuration.")
-    if "defaults" in document:
-        notes.append("Not read: the files that `defaults` names.")
+    if composed.absent:
+        notes.append(f"Not read: {', '.join(composed.absent)}, which `defaults` names.")
     fixed = [each.name for each in options if each.name not in space]
     if fixed:
         notes.append(f"Not searched, so that the configuration holds: {', '.join(fixed)}.")
@@ -54,10 +52,9 @@ def propose_from_configuration(
     )
 
 
-def _options(document: Mapping[str, object], above: str) -> Iterator[Option]:
-    for key, value in document.items():
-        name = f"{above}{key}"
-        if isinstance(value, Mapping) and name not in _OF_HYDRA:
-            yield from _options(value, f"{name}.")
-        elif name not in _OF_HYDRA and isinstance(value, str | int | float | bool):
-            yield Option(name=name, default=value)
+def _nothing_to_tune(composed: Composed) -> str:
+    files = f" (with {', '.join(composed.read)})" if composed.read else ""
+    return (
+        f"has no number that looks like a parameter to tune (lr, dropout, batch_size ...){files}. "
+        "Write an empty study file, and the keys into its command as key={name}: tuner init"
+    )

@@ -19,7 +19,7 @@ _PRINTS = frozenset({"print", "info", "echo", "write", "secho", "main_print", "p
 _LOWER = "loss|perplexity|ppl|rmse|mae|mse|nll|wer|cer|fid|err(?:or)?"
 _HIGHER = (
     "acc(?:uracy)?|auc|auroc|f1|score|reward|returns?|bleu|rouge|m?iou|map|r2|psnr|ssim|dice|"
-    "precision|recall|top1|acc1"
+    "precision|recall|top1|acc1|metric"
 )
 _METRIC = re.compile(rf"(?<![a-z])(?:{_LOWER}|{_HIGHER})(?![a-z])")
 _IS_LOWER = re.compile(rf"(?<![a-z])(?:{_LOWER})$")
@@ -30,6 +30,8 @@ _STEP = re.compile(
 _LEAST_WORD = re.compile(r"[A-Za-z]{3}")
 _HELD_OUT = re.compile(r"(?<![a-z])(?:val|valid|validation|test|eval|evaluation|dev)(?![a-z])")
 _TRAINING = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])")
+#: Of single batches or episodes a value is noise.
+_MEAN = re.compile(r"(?<![a-z])(?:average|avg|mean|running|smoothed)(?![a-z])")
 _SPECIAL = re.compile(r"([\\.^$*+?{}\[\]()|])")
 _HAS_WIDTH = re.compile(r"[ <>^+-]*[1-9]")
 _WORDS = re.compile(r"[A-Za-z_][\w]*")
@@ -140,7 +142,8 @@ def _merit(line: _Line, metric: _Number) -> int:
     text = _context(line, metric)
     is_held_out = _HELD_OUT.search(text) is not None
     is_training = _TRAINING.search(text) is not None and not is_held_out
-    return 4 * is_held_out - 4 * is_training + (_step(line) is not None)
+    is_mean = _MEAN.search(f"{metric.label} {metric.value}".lower()) is not None
+    return 8 * is_held_out - 8 * is_training + 2 * (_step(line) is not None) + is_mean
 
 
 def _context(line: _Line, metric: _Number) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tuner.search_spaces.space import is_number
@@ -21,8 +21,28 @@ _SIZE = re.compile(r"batch|hidden|width|dim$|units|channels|embed|neurons|filter
 _DEPTH = re.compile(r"layers|depth|blocks|heads|stages")
 _NOT_TUNED = re.compile(
     r"(^|[._-])(test|val|valid|eval|log|print|save|seed|port|workers|iters|iterations|epochs|"
-    r"interval|min_lr)([._-]|$)"
+    r"interval|min_lr|noise|cycle|ema|kd|distill|base_size|std|mean|pct|limit)([._-]|$)"
 )
+#: Options whose choices are about the machine, or what is trained, and not how well.
+_NOT_CHOSEN = re.compile(
+    r"precision|dtype|device|backend|data|split|task|mode$|level|format|distill|schedule$"
+)
+#: What most users tune, in this order.
+_USUAL = tuple(
+    map(
+        re.compile,
+        (
+            r"(^|[._-])(lr|eta|learning_?rate)([._-]base)?$",
+            r"batch",
+            r"weight_?decay$|(^|[._-])(wd|l2|reg_lambda)$",
+            r"drop",
+            r"hidden|width|units|n_embd|layers|depth",
+            r"momentum|beta|gamma|lambda|optim",
+            r"smoothing|mixup|warmup|coef",
+        ),
+    )
+)
+MOST_SEARCHED = 10
 #: Above a half these are shares, too, such as `gae_lambda`.
 _SHARE_IF_LARGE = re.compile(r"lambda|alpha")
 _FACTOR = 10
@@ -45,6 +65,8 @@ def propose_range(option: Option) -> object:
     Numbers are searched if their name is one that users tune, and everything with choices is.
     """
     if option.choices:
+        if _NOT_CHOSEN.search(option.name.lower()):
+            return None
         scalars = [each for each in option.choices if isinstance(each, str | int | float | bool)]
         return scalars if len(scalars) > 1 else None
     name, default = option.name.lower(), option.default
@@ -53,6 +75,20 @@ def propose_range(option: Option) -> object:
     if isinstance(default, int) and default > 0:
         return _whole(name, default)
     return _real(name, float(default))
+
+
+def most_usual(names: Iterable[str]) -> list[str]:
+    """At most ten parameters, in their order: more than that few budgets can search."""
+    given = list(names)
+    if len(given) <= MOST_SEARCHED:
+        return given
+    kept = sorted(given, key=_rank)[:MOST_SEARCHED]
+    return [name for name in given if name in kept]
+
+
+def _rank(name: str) -> int:
+    found = (place for place, each in enumerate(_USUAL) if each.search(name.lower()))
+    return next(found, len(_USUAL))
 
 
 def _whole(name: str, default: int) -> object:
@@ -70,6 +106,8 @@ def _real(name: str, default: float) -> object:
     if _SHARE_IF_LARGE.search(name) and 0.5 < default < 1:
         return _large_share(default)
     if _ON_A_LOG_SCALE.search(name):
+        if "decay" in name and 0.5 < default < 1:
+            return _large_share(default)
         return (
             {"type": "float", "low": 1e-6, "high": 1e-2, "log": True}
             if default == 0

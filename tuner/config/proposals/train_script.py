@@ -13,16 +13,22 @@ from pathlib import Path
 
 from tuner.config.proposals.other_options import other_options
 from tuner.config.proposals.printed_lines import PrintedResult, result_of
+from tuner.config.proposals.program_text import assigned_constants, constants_of, endless_loop
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
-from tuner.config.proposals.ranges import Option, propose_range
+from tuner.config.proposals.ranges import Option, most_usual, propose_range
 from tuner.errors import ConfigError
 
 _OUTPUT_FOLDER = re.compile(
     r"(out(put)?s?|work(ing)?|save|logs?|results?|checkpoints?|ckpts?|runs?)_?(dir|folder)"
 )
 _OTHER_SOURCES = (
-    "Give a W&B sweep or the YAML file of a configuration, or write an empty study file: tuner init"
+    "If it reads options in a way of its own, write an empty study file (tuner init) and its "
+    "command: [python, train.py, '--lr={lr}']. Also read are a W&B sweep and the YAML file of a "
+    "configuration"
 )
+_OUTPUT_FILE = re.compile(r"save|out(put)?(_|$)|checkpoint|ckpt")
+#: Constants that a note has.
+_MOST_NAMED = 4
 _FOLDER_OF_TRIAL = "checkpoint_dir"
 
 
@@ -66,10 +72,12 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
     if not arguments:
         raise ConfigError(_without_options(tree), file=str(script))
     ranges = {each.option.name: propose_range(each.option) for each in arguments}
-    searched = [each for each in arguments if ranges[each.option.name] and not each.is_switch]
-    folders = [each for each in arguments if _is_output_folder(each)]
+    tuned = [each for each in arguments if ranges[each.option.name] and not each.is_switch]
+    usual = most_usual(each.option.name for each in tuned)
+    searched = [each for each in tuned if each.option.name in usual]
+    outputs = {each.flag: path for each in arguments if (path := _output_path(each))}
     words = [f"{literal(each.flag)}={place(each.option.name)}" for each in searched]
-    words += [f"{literal(each.flag)}={place(_FOLDER_OF_TRIAL)}" for each in folders]
+    words += [f"{literal(flag)}={path}" for flag, path in outputs.items()]
     result = result_of(tree)
     words += [literal(word) for word in (result.words if result else ())]
     return Proposal(
@@ -79,15 +87,20 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
         space={each.option.name: ranges[each.option.name] for each in searched},
         objectives={result.name: result.direction} if result else {"value": "minimize"},
         pattern=result.pattern if result else "",
-        notes=(_note_on_result(result, script), *_notes(arguments, searched, folders)),
+        notes=(
+            _note_on_result(result, script),
+            *_notes(arguments, searched, outputs),
+            *_notes_on_text(tree, {each.option.name for each in arguments}, result),
+        ),
     )
 
 
 def _note_on_result(result: PrintedResult | None, script: Path) -> str:
     if result is None:
         return (
-            "Let the program print its result as a line of JSON, such as "
-            '{"step": 3, "value": 0.71}, or set trial.metrics.pattern, and name it in objectives.'
+            f"No line with print in {script} looks like the result. If the program prints it, set "
+            "trial.metrics.pattern, such as 'accuracy {accuracy}', and name it in objectives. "
+            'Otherwise let it print a line of JSON, such as {"step": 3, "value": 0.71}.'
         )
     place = f"line {result.line} of {script}" if result.line else "the lines of Trainer"
     return (
@@ -98,12 +111,9 @@ def _note_on_result(result: PrintedResult | None, script: Path) -> str:
 def _without_options(tree: ast.Module) -> str:
     """Constants cannot be set from outside; `tuner.current` makes them parameters."""
     constants = {
-        node.targets[0].id: (node.lineno, node.value.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Constant)
-        and propose_range(Option(name=node.targets[0].id, default=node.value.value))
+        name: (line, value)
+        for name, line, value in assigned_constants(tree)
+        if propose_range(Option(name=name, default=value))
     }
     problem = "has no option of argparse, click, typer or of a parsed dataclass"
     if not constants:
@@ -148,9 +158,15 @@ def _argument(names: list[str], given: Mapping[str, ast.expr]) -> _Argument:
             default=default,
             choices=tuple(choices) if isinstance(choices, list | tuple) else (),
         ),
-        is_required=_literal(given.get("required")) is True or not flag.startswith("-"),
+        is_required=_is_required(flag, given),
         is_switch=(bool(action) and action != "store") or isinstance(default, bool),
     )
+
+
+def _is_required(flag: str, given: Mapping[str, ast.expr]) -> bool:
+    if flag.startswith("-"):
+        return _literal(given.get("required")) is True
+    return _literal(given.get("nargs")) not in ("?", "*")
 
 
 def _literal(node: ast.expr | None) -> object:
@@ -160,21 +176,32 @@ def _literal(node: ast.expr | None) -> object:
         return None
 
 
-def _is_output_folder(argument: _Argument) -> bool:
+def _output_path(argument: _Argument) -> str:
+    """What an option gets that says where files are written: a path for each trial."""
     option = argument.option
-    is_text = option.default is None or isinstance(option.default, str)
-    is_folder = _OUTPUT_FOLDER.fullmatch(option.name.lower()) is not None
-    return is_folder and is_text and argument.flag.startswith("-") and not argument.is_switch
+    name, default = option.name.lower(), option.default
+    is_text = default is None or isinstance(default, str)
+    if not is_text or argument.is_switch or not argument.flag.startswith("-"):
+        return ""
+    if _OUTPUT_FOLDER.fullmatch(name):
+        return place(_FOLDER_OF_TRIAL)
+    if _OUTPUT_FILE.search(name) and default and (suffix := Path(str(default)).suffix):
+        stem = literal(Path(str(default)).stem)
+        return f"{place(_FOLDER_OF_TRIAL)}/{stem}{literal(suffix)}"
+    return ""
 
 
 def _notes(
-    arguments: list[_Argument], searched: list[_Argument], folders: list[_Argument]
+    arguments: list[_Argument], searched: list[_Argument], outputs: Mapping[str, str]
 ) -> Iterator[str]:
-    yield "The ranges are guesses around the defaults."
-    if folders:
-        flags = ", ".join(each.flag for each in folders)
-        yield f"{flags}: a folder of its own for each trial, so that trials do not overwrite files."
-    rest = [each for each in arguments if each not in searched and each not in folders]
+    if searched:
+        yield "The ranges are guesses around the defaults."
+    else:
+        yield "No option looks like a parameter to tune: add search_space, and places for it."
+    if outputs:
+        flags = ", ".join(outputs)
+        yield f"{flags}: a path of its own for each trial, so that trials do not overwrite files."
+    rest = [each for each in arguments if each not in searched and each.flag not in outputs]
     for each in rest:
         if each.is_required:
             yield f"{each.flag} is required: add it to trial.command."
@@ -182,6 +209,32 @@ def _notes(
     if others:
         named = ", ".join(_named(each) for each in others)
         yield f"Not searched, so that the program's defaults hold: {named}."
+
+
+def _notes_on_text(
+    tree: ast.Module, options: set[str], result: PrintedResult | None
+) -> Iterator[str]:
+    constants = {
+        name: (line, value)
+        for name, line, value in constants_of(tree)
+        if name not in (*options, "dim") and propose_range(Option(name=name, default=value))
+    }
+    usual = most_usual(constants)[:_MOST_NAMED]
+    if usual:
+        named = ", ".join(
+            f"{name} (line {constants[name][0]}: {constants[name][1]})" for name in usual
+        )
+        name, (_, value) = usual[0], constants[usual[0]]
+        kind = type(value).__name__
+        yield (
+            f"Constants that could be options: {named}. To search one, write "
+            f"parser.add_argument('--{name.replace('_', '-')}', type={kind}, default={value})."
+        )
+    if result and (line := endless_loop(tree, result.line)):
+        yield (
+            f"The loop in line {line} has no last step. If the program does not end by itself, set "
+            "trial.max_steps, or trial.timeout and on_timeout: complete."
+        )
 
 
 def _named(argument: _Argument) -> str:

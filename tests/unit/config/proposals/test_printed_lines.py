@@ -81,6 +81,20 @@ PRINTS = {
         7,
         0.25,
     ),
+    "mean-of-episodes": (
+        'print(f"Episode {i}\\tLast reward: {fps}\\tAverage reward: {acc:.2f}")',
+        "reward",
+        "maximize",
+        7,
+        0.75,
+    ),
+    "a-metric": (
+        'metric = acc; print(f"epoch {epoch}: {100 * metric:.2f}")',
+        "metric",
+        "maximize",
+        3,
+        75,
+    ),
     "name-of-the-value": ('print(f"result {val_loss:.3f}")', "loss", "minimize", None, 0.5),
 }
 

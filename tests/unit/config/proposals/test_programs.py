@@ -91,7 +91,7 @@ def test_script_of_hydra_names_its_configuration(tmp_path: Path) -> None:
     )
     assert proposal.space["optimizer.momentum"] == {"type": "float", "low": 0.5, "high": 0.999}
     assert proposal.notes[1:] == (
-        "Not read: the files that `defaults` names.",
+        "Not read: model.yaml, which `defaults` names.",
         "Not searched, so that the configuration holds: seed, name, trainer.max_epochs.",
     )
 
@@ -107,7 +107,7 @@ def test_each_trial_has_an_output_folder_of_its_own(tmp_path: Path) -> None:
     )
     proposal = propose(tmp_path / "train.py", tmp_path)
     assert proposal.command[3:] == ("--work-dir={checkpoint_dir}", "--output_dir={checkpoint_dir}")
-    assert "--work-dir, --output_dir: a folder of its own for each trial" in proposal.notes[2]
+    assert "--work-dir, --output_dir: a path of its own for each trial" in proposal.notes[2]
     assert "--data-dir (data), --log-interval (10)" in proposal.notes[3]
     assert "required" not in "".join(proposal.notes)
 
@@ -164,7 +164,7 @@ def test_option_without_a_range_is_not_searched(option: Option) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("print(1)", "has no option of argparse.*write an empty study file: tuner init"),
+        ("print(1)", "has no option of argparse.*write an empty study file .tuner init."),
         (
             "lr = 0.1\nseed = 3\nwidth = 64\nprint(1)",
             r"cannot set its constants, such as lr in line 1. Write at its top: import tuner; "
@@ -195,3 +195,130 @@ def test_command_writes_the_file_and_prints_the_notes(
     assert yaml.safe_load(config.text)["search_space"]["optimizer"] == ["sgd", "adam"]
     again = CliRunner().invoke(app, ["init", "--from", "train.py"])
     assert again.exit_code == EXIT_BAD_INPUT
+
+
+def _notes(tmp_path: Path, script: str) -> str:
+    (tmp_path / "train.py").write_text(script)
+    return "\n".join(propose(tmp_path / "train.py", tmp_path).notes)
+
+
+def test_positional_arguments_may_be_optional(tmp_path: Path) -> None:
+    """As `data` in the ImageNet example of PyTorch and in the training script of timm."""
+    notes = _notes(
+        tmp_path,
+        "parser.add_argument('data', nargs='?', default='imagenet')\n"
+        "parser.add_argument('more', nargs='*')\nparser.add_argument('target', nargs='+')\n",
+    )
+    assert "target is required" in notes
+    assert "data is required" not in notes
+    assert "more is required" not in notes
+
+
+def test_constants_of_calls_are_named_with_the_line_to_write(tmp_path: Path) -> None:
+    notes = _notes(
+        tmp_path,
+        "parser.add_argument('--batch-size', type=int, default=64)\n"
+        "optimizer = Adam(model.parameters(), lr=1e-3)\n"
+        "softmax(x, dim=1)\nconfig = {'weight_decay': 0.1, 'batch_size': 3, 'seed': 1}\n",
+    )
+    assert (
+        "Constants that could be options: lr (line 2: 0.001), weight_decay (line 4: 0.1). To "
+        "search one, write parser.add_argument('--lr', type=float, default=0.001)."
+    ) in notes
+    (tmp_path / "train.py").write_text("parser.add_argument('--lr', type=float, default=0.001)")
+    assert propose(tmp_path / "train.py", tmp_path).space.keys() == {"lr"}
+
+
+def test_script_whose_options_are_not_tuned_says_so(tmp_path: Path) -> None:
+    notes = _notes(tmp_path, "parser.add_argument('--steps', type=int, default=15)\n")
+    assert "No option looks like a parameter to tune: add search_space" in notes
+    assert "ranges are guesses" not in notes
+    assert "No line with print in " in notes
+
+
+@pytest.mark.parametrize(
+    ("loop", "is_named"),
+    [
+        ("for episode in itertools.count(1):", True),
+        ("while True:", True),
+        ("for episode in range(9):", False),
+        ("while reward < 3:", False),
+    ],
+)
+def test_loop_without_a_last_step_is_named(tmp_path: Path, loop: str, is_named: bool) -> None:
+    notes = _notes(
+        tmp_path,
+        "parser.add_argument('--lr', type=float, default=0.1)\n"
+        f"{loop}\n    print(f'episode {{episode}}: last reward {{r}} average reward {{mean}}')\n",
+    )
+    assert ("The loop in line 2 has no last step. If the program does not" in notes) == is_named
+
+
+def test_files_that_trials_would_overwrite_are_in_their_folders(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "add_argument = parser.add_argument\n"
+        "parser.add_argument('--lr', type=float, default=20)\n"
+        "parser.add_argument('--save', type=str, default='model.pt')\n"
+        "parser.add_argument('--onnx-export', type=str, default='')\n"
+        "parser.add_argument('--data', type=str, default='data.csv')\n"
+    )
+    command = propose(tmp_path / "train.py", tmp_path).command
+    assert command[2:] == ("--lr={lr}", "--save={checkpoint_dir}/model.pt")
+
+
+def test_a_script_of_hundreds_of_options_gets_the_ten_that_are_tuned_most(tmp_path: Path) -> None:
+    names = [f"scale{place}-decay" for place in range(30)]
+    lines = [f"parser.add_argument('--{name}', type=float, default=0.1)" for name in names]
+    lines += [
+        "parser.add_argument('--lr', type=float, default=0.1)",
+        "parser.add_argument('--model-ema-decay', type=float, default=0.9998)",
+        "parser.add_argument('--decay-rate', type=float, default=0.9)",
+        "parser.add_argument('--mixed-precision', choices=['no', 'fp16'])",
+        "parser.add_argument('--batch-size', type=int, default=8)",
+    ]
+    (tmp_path / "train.py").write_text("\n".join(lines))
+    space = propose(tmp_path / "train.py", tmp_path).space
+    assert len(space) == 10
+    assert {"lr", "batch_size"} < space.keys()
+    assert space.keys().isdisjoint({"model_ema_decay", "mixed_precision"})
+    # A decay near 1 is a share; ten times it would be no decay.
+    shares = propose_range(Option(name="decay_rate", default=0.9))
+    assert shares == {"type": "float", "low": 0.5, "high": 0.999}
+
+
+COMPOSED = {
+    "conf/train.yaml": """
+defaults:
+  - _self_
+  - model: net.yaml
+  - data/text@data: small
+  - experiment: null
+  - optional local: mine
+  - wide
+  - override hydra/job_logging: none
+seed: 1
+""",
+    "conf/model/net.yaml": "defaults: [encoder/large]\noptimizer: {lr: 0.001}\n",
+    "conf/model/encoder/large.yaml": "dropout: 0.1\n",
+    "conf/data/text/small.yaml": "batch_size: 64\n",
+    "conf/wide.yaml": "# @package _global_\nwarmup: {weight_decay: 0.1}\n",
+}
+
+
+def test_files_that_hydra_composes_are_read(tmp_path: Path) -> None:
+    """As the template of Lightning and Hydra, whose main file has a list of defaults alone."""
+    for name, text in COMPOSED.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    script = tmp_path / "train.py"
+    script.write_text(HYDRA.replace('config_name="config"', 'config_name="train"'))
+    proposal = propose(script, tmp_path)
+    assert list(proposal.space) == [
+        "model.encoder.dropout",
+        "model.optimizer.lr",
+        "data.batch_size",
+        "warmup.weight_decay",
+    ]
+    assert "model.optimizer.lr={model.optimizer.lr}" in proposal.command
+    assert "Not read" not in "\n".join(proposal.notes)
