@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tuner.trials.profiling import TraceRecorder
 
+_VALUE_FIRST = " If they are the values: trial.report takes the value first, report(value, step)."
 _COUNT_UP = (
     "Count steps up over the whole trial, also over folds and stages, for example "
     "step=fold * epochs + epoch."
@@ -77,14 +78,21 @@ class TrialContext(OptunaTrial):
         """
         step = as_step(step)
         if not 0 <= step <= MAX_STEP:
-            raise ValueError(f"report: step is {step}, but steps are from 0 to {MAX_STEP}.")
+            raise ValueError(
+                f"report: step is {step}, but steps are from 0 to {MAX_STEP}. Count them up from "
+                "0, such as the epoch."
+            )
         self.last_values = self._by_objective(value)
         for name in metrics:
             check_name("report", name, MAX_METRIC_NAME)
         numbers = {name: as_number(name, metric) for name, metric in metrics.items()}
         whole = self._steps.whole(step)
         if self._steps.fraction == step:
-            self._link.remark(RemarkTopic.FRACTIONAL_STEPS, self._steps.remark)
+            is_swapped = isinstance(value, int) and not isinstance(value, bool)
+            self._link.remark(
+                RemarkTopic.FRACTIONAL_STEPS,
+                self._steps.remark + (_VALUE_FIRST if is_swapped else ""),
+            )
         self._note_order(step)
         self._link.report(whole, self.last_values, numbers)
         if self.trace is not None:

@@ -22,6 +22,20 @@ from tuner.errors import ConfigError
 from tuner.search_spaces import SearchSpace
 
 CALL = "tuner.tune()"
+_TRIALS = "trials=64"
+_OBJECTIVES = 'objectives={"accuracy": "maximize"}'
+_SPACE = 'space={"lr": {"type": "float", "low": 1e-4, "high": 0.1, "log": True}}'
+#: Arguments of Optuna, Ray and others, and what to write here.
+_OTHERS = {
+    **dict.fromkeys(("n_trials", "max_trials", "num_trials", "num_samples"), _TRIALS),
+    **dict.fromkeys(("direction", "directions", "metric", "mode", "goal"), _OBJECTIVES),
+    **dict.fromkeys(("params", "parameters", "config", "param_space"), _SPACE),
+    **dict.fromkeys(("timeout", "time"), 'budget={"time": "30m"}'),
+    **dict.fromkeys(("n_jobs", "gpus", "max_concurrent_trials"), 'devices=[0, 1], or "cpu:4"'),
+    **dict.fromkeys(("seed", "random_state"), 'sampler={"name": "tpe", "seed": 0}'),
+    "study_name": 'name="my-study"',
+    "scheduler": 'pruner="asha"',
+}
 #: Keys of a study file that are called otherwise in a call.
 _ARGUMENTS = {"search_space": "space", "trial.function": "train", "study": "name"}
 
@@ -39,6 +53,9 @@ def study_text(values: Mapping[str, object]) -> str:
     Raises:
         ConfigError: If a study file can't hold a value.
     """
+    for name in values:
+        if wanted := _OTHERS.get(name):
+            raise ConfigError(f"is no argument. Write {wanted}", file=CALL, key=name)
     names = argument_names(values)
     given = {
         key: _plain(value, names.get(key, key))
@@ -77,6 +94,8 @@ def _plain(value: object, key: str) -> object:
         return _plain(value.to_mapping(), key)
     if isinstance(value, Mapping):
         return {_name(name, key): _plain(each, f"{key}.{name}") for name, each in value.items()}
+    if _is_pair(value, key):
+        raise ConfigError(_pair_problem(value), file=CALL, key=key)
     if isinstance(value, list | tuple | range):
         return [_plain(each, f"{key}[{place}]") for place, each in enumerate(value)]
     if isinstance(value, PurePath):
@@ -88,8 +107,30 @@ def _plain(value: object, key: str) -> object:
     if callable(item := getattr(value, "item", None)):
         # A number of NumPy or torch.
         return _plain(item(), key)
-    problem = f"is {value!r}, which a study can't hold. Use numbers, text, lists and mappings."
+    problem = f"is {value!r:.80}, which a study can't hold. Use numbers, text, lists and mappings"
+    if key.startswith("space."):
+        problem += ", or a distribution of Optuna: FloatDistribution(1e-4, 0.1, log=True)"
+    problem += "."
     raise ConfigError(problem, file=CALL, key=key)
+
+
+def _is_pair(value: object, key: str) -> bool:
+    """Whether a parameter is a tuple of two numbers, which may be a range or two choices."""
+    is_parameter = key.startswith("space.") and key.count(".") == 1
+    return is_parameter and isinstance(value, tuple) and [*map(type, value)] in _PAIRS
+
+
+_PAIRS = ([int, int], [float, float], [int, float], [float, int])
+
+
+def _pair_problem(value: object) -> str:
+    assert isinstance(value, tuple), "only pairs are refused"
+    kind = "int" if [*map(type, value)] == [int, int] else "float"
+    return (
+        f"is {value!r}, which may be a range or two choices. Write "
+        f'{{"type": "{kind}", "low": {value[0]!r}, "high": {value[1]!r}}}, or [{value[0]!r}, '
+        f"{value[1]!r}] for the choices."
+    )
 
 
 def _name(name: object, key: str) -> str:

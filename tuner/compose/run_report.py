@@ -52,6 +52,11 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
         lines.append(
             f"No trial has completed. See what one printed: tuner logs {_log_words(config)}"
         )
+    elif result.n_pruned:
+        lines.append(
+            "No trial has completed: all were pruned. Write pruner: none to let each run to its "
+            "end."
+        )
     if result.is_interrupted:
         lines.append(f"Stopped; everything is saved. To continue: {command_line}")
     return "\n".join(lines)

@@ -49,6 +49,10 @@ _MEANT = {
     "gpus": "devices",
     "gpu": "devices",
     "db": "storage",
+    "seed": "sampler",
+    "random_state": "sampler",
+    "n_jobs": "devices",
+    "max_concurrent_trials": "devices",
     "database": "storage",
 }
 #: What to write where a mapping is wanted, from the value that was given.
@@ -57,7 +61,11 @@ _AS_MAPPING = {
     "confirm": "{{top: {}, seeds: 5}}",
     "checkpoints": "{{keep: {}}}",
     "engine": "{{name: {}}}",
+    "trial.resources": "{{gpus: {}}}",
+    "trial.metrics": "{{pattern: '{}'}}",
 }
+#: Other words for `trial.metrics.pattern`.
+_PATTERNS = dict.fromkeys(("regex", "regexp", "re", "format", "line"), "trial.metrics.pattern")
 #: A whole key, where its name alone does not say how it is written.
 _EXAMPLES = {
     "budget.trials": "budget: {trials: 64}",
@@ -131,7 +139,8 @@ def _space_mistakes(key: str, error: SpaceError) -> Iterator[Mistake]:
 def _unknown(key: str, keys: Keys) -> Mistake:
     parent, _, name = key.rpartition(".")
     meant = (
-        _elsewhere(name, keys)
+        (_PATTERNS.get(name) if parent == "trial.metrics" else None)
+        or _elsewhere(name, keys)
         or (_MEANT.get(name) if not parent else None)
         or _nearest(name, parent, keys)
     )
@@ -139,6 +148,8 @@ def _unknown(key: str, keys: Keys) -> Mistake:
     hint = f"Did you mean '{meant}'?" if meant else f"Known keys: {known}."
     if meant in _EXAMPLES and not parent:
         hint += f" Write {_EXAMPLES[meant]}"
+    elif name in ("seed", "random_state") and not parent:
+        hint += " Write sampler: {name: tpe, seed: 0}"
     return Mistake(key=key, problem=f"unknown key '{key}'. {hint}", names_key=True)
 
 
@@ -169,7 +180,8 @@ def _mapping_advice(key: str, value: object) -> str:
         text = str(value)
         is_function = ":" in text and " " not in text
         return f"trial: {{{'function: ' + text if is_function else 'command: [python, train.py]'}}}"
-    return f"{key}: {_AS_MAPPING[key].format(value)}" if key in _AS_MAPPING else ""
+    name = key.rpartition(".")[2]
+    return f"{name}: {_AS_MAPPING[key].format(value)}" if key in _AS_MAPPING else ""
 
 
 def _advice(error: ErrorDetails) -> str:

@@ -84,6 +84,9 @@ def check_function(target: str) -> str:
 
 def _function_hint(target: str) -> str:
     """The same as a module and a function, where it is the path of a file or has no colon."""
+    if " " in target.strip():
+        words = ", ".join(target.split())
+        return f" For a program write command: [{words}] in its place."
     module, _, function = target.partition(":")
     is_path = ".py" in module or "/" in module
     name = module.removeprefix("./").removesuffix(".py").replace("/", ".")
@@ -179,6 +182,8 @@ def read_named(value: object, *, default_name: str) -> object:
     """`{name: tpe, seed: 0}`, or just `tpe`, as name and arguments."""
     if isinstance(value, str):
         return {"name": value}
+    if value is False:
+        raise ValueError("is false, but must be a name or a mapping. To use none, write none.")
     if not isinstance(value, Mapping):
         raise ValueError(
             f"is {value!r}, but must be a name or a mapping: {{name: {default_name}}}."

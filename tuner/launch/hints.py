@@ -86,6 +86,19 @@ _KNOWN = (
         hint="Relative paths begin in {folder}, the folder of the study file.",
     ),
     _Known(
+        text=re.compile(r"'Params' object is not callable"),
+        hint='The parameters are a dict: write trial.params["lr"] or trial.params.lr.',
+    ),
+    _Known(
+        text=re.compile(r"suggest_(?P<name>float|int|categorical)\(\) missing .*required"),
+        hint="Give the range as in Optuna, or read the value of the study file: trial.params.lr.",
+    ),
+    _Known(
+        text=re.compile(r"'float' object cannot be interpreted as an integer"),
+        place="trial.params",
+        hint="The parameter is of type float. Declare it with type: int in search_space.",
+    ),
+    _Known(
         text=_TERMINAL_SIZE,
         hint=_NO_TERMINAL,
     ),

@@ -32,7 +32,7 @@ class SourceCheck:
 
     #: Why a trial cannot call the function, to be read after the study file; empty if it can.
     problem: str = ""
-    #: What the module does when it is imported, for users; empty for nothing.
+    #: What the module does when it is imported, and what cannot be meant, for users.
     remark: str = ""
 
 
@@ -65,7 +65,8 @@ def check_source(
         indented = "\n".join(f"    {line}" for line in told.splitlines())
         return SourceCheck(problem=f"{place} importing {module!r} fails:\n{indented}")
     return SourceCheck(
-        problem=_problem(tree, key, name, parameters), remark=_work_at_import(tree, path)
+        problem=_problem(tree, key, name, parameters),
+        remark="\n".join(filter(None, [_work_at_import(tree, path), _uncalled(tree, path)])),
     )
 
 
@@ -195,6 +196,21 @@ def _work_at_import(tree: ast.Module, path: Path) -> str:
         f"{path.name}, line {line}: {text:.60} runs when the module is imported, at every start. "
         'Move it into the function, or below if __name__ == "__main__":'
     )
+
+
+def _uncalled(tree: ast.Module, path: Path) -> str:
+    """A test of the method itself, which is always true: each trial would end at its first step."""
+    for node in ast.walk(tree):
+        tests = (node.test,) if isinstance(node, ast.If | ast.While | ast.IfExp) else ()
+        operands = node.values if isinstance(node, ast.BoolOp) else ()
+        for each in (*tests, *operands):
+            if isinstance(each, ast.Attribute) and each.attr == "should_prune":
+                text = ast.unparse(each)
+                return (
+                    f"{path.name}, line {each.lineno}: {text} is a method and always true, so that "
+                    f"no trial would complete. Write {text}()"
+                )
+    return ""
 
 
 def _works(call: ast.Call) -> bool:

@@ -93,10 +93,36 @@ def test_found_by_a_trial(study_folder: StudyFolder, entry: Mapping[str, str | N
     assert f"trial 0: failed.\n{detail}\nwhole log: " in shown
 
 
+def test_a_method_that_is_not_called_prunes_all_trials(study_folder: StudyFolder) -> None:
+    program = (
+        "import optuna\ndef train(trial):\n    trial.report(1, 0)\n    if trial.should_prune:\n"
+        "        raise optuna.TrialPruned\n    return 1\n"
+    )
+    ended = start(study_folder, {"train.py": program})
+    lines = ended.out.splitlines()
+    assert ended.code == EXIT_STUDY_FAILED
+    assert (
+        "train.py, line 4: trial.should_prune is a method and always true, so that no trial would "
+        "complete. Write trial.should_prune()"
+    ) in lines
+    assert "trial 0: pruned: by the program" in lines
+    assert lines[-1] == (
+        "No trial has completed: all were pruned. Write pruner: none to let each run to its end."
+    )
+
+
+def test_a_key_and_its_value_are_one_word(study_folder: StudyFolder) -> None:
+    study_folder.study()
+    ended = study_folder.tune("--set", "budget.trials", "10")
+    said = " ".join(word for word in ended.err.split() if word != "│")
+    assert ended.code == EXIT_BAD_INPUT
+    assert "--set takes KEY=VALUE in one word. Write: --set budget.trials=10" in said
+
+
 def test_there_are_more_than_forty() -> None:
     tables = ("study_files", "functions", "commands", "runs")
     names = [entry.id for table in tables for entry in mistakes(table)]  # type: ignore[attr-defined]
-    assert len(names) == len(set(names)) >= 120
+    assert len(names) == len(set(names)) >= 140
 
 
 def test_validate_imports_nothing(study_folder: StudyFolder) -> None:

@@ -122,7 +122,18 @@ told["n"] = len(study.trials)
         (
             "train, {'x': object}",
             "tuner.tune(): space.x is <class 'object'>, which a study can't hold. Use numbers, "
-            "text, lists and mappings.",
+            "text, lists and mappings, or a distribution of Optuna: FloatDistribution(1e-4, 0.1, "
+            "log=True).",
+        ),
+        (
+            "train, {'x': (1e-5, 0.1)}",
+            "tuner.tune(): space.x is (1e-05, 0.1), which may be a range or two choices. Write "
+            '{"type": "float", "low": 1e-05, "high": 0.1}, or [1e-05, 0.1] for the choices.',
+        ),
+        ("train, {'x': 1}, n_trials=9", "tuner.tune(): n_trials is no argument. Write trials=64"),
+        (
+            "train, {'x': 1}, direction='maximize'",
+            'tuner.tune(): direction is no argument. Write objectives={"accuracy": "maximize"}',
         ),
         (
             "lambda lr, width: 0, {'x': 1}, name='a'",

@@ -46,6 +46,23 @@ def test_function_is_judged_without_an_import(tmp_path: Path, text: str, problem
     assert bool(problem) == bool(found)
 
 
+@pytest.mark.parametrize(
+    ("test", "is_named"),
+    [
+        ("if trial.should_prune: raise TrialPruned", True),
+        ("if epoch > 3 and trial.should_prune: return 1", True),
+        ("if trial.should_prune(): raise TrialPruned", False),
+        ("ask = trial.should_prune", False),
+    ],
+)
+def test_a_method_that_is_not_called_is_named(tmp_path: Path, test: str, is_named: bool) -> None:
+    said = check(tmp_path, f"def train(trial):\n  {test}").remark
+    assert said == is_named * (
+        "program.py, line 3: trial.should_prune is a method and always true, so that no trial "
+        "would complete. Write trial.should_prune()"
+    )
+
+
 @pytest.mark.parametrize("name", ["absent:train", "program.absent:train", "package.absent:train"])
 def test_module_that_is_not_there(tmp_path: Path, name: str) -> None:
     (tmp_path / "package").mkdir()

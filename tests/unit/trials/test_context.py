@@ -179,6 +179,16 @@ def test_steps_that_are_reported_again_are_said_once(
     )
 
 
+def test_value_and_step_in_the_wrong_order_are_named(
+    new_trial: NewTrial, link: RecordingLink
+) -> None:
+    trial = new_trial()
+    for epoch in range(3):
+        trial.report(epoch, 0.25 * epoch + 0.1)
+    ((_, said),) = link.remarks
+    assert said.endswith("trial.report takes the value first, report(value, step).")
+
+
 def test_report_names_the_objective(new_trial: NewTrial, link: RecordingLink) -> None:
     trial = new_trial()
     trial.report(0.5, step=0)

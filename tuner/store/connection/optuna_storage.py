@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from optuna.storages import BaseStorage, get_storage
 
 from tuner.store.connection.database import optuna_backend, parse_url
@@ -16,4 +18,15 @@ def open_storage(url: str) -> BaseStorage:
     Raises:
         StoreError: If it is malformed, or has tables of another Optuna.
     """
-    return get_storage(optuna_backend(parse_url(url), makes_tables=False))
+    storage = get_storage(optuna_backend(parse_url(url), makes_tables=False))
+    keep = storage.set_trial_system_attr
+    # In memory Optuna takes arrays, such as the scores of a cross-validation; JSON holds lists.
+    storage.set_trial_system_attr = (  # type: ignore[method-assign]
+        lambda trial_id, key, value: keep(trial_id, key, _plain(value))
+    )
+    return storage
+
+
+def _plain(value: Any) -> Any:
+    to_list = getattr(value, "tolist", None)
+    return to_list() if callable(to_list) else value
