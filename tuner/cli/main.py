@@ -101,12 +101,11 @@ class _WithArguments(TyperCommand):
         ours, theirs = _split(args)
         rest = super().parse_args(ctx, ours)
         if ctx.params["words"]:
-            if uneven := [each for each in ctx.params["overrides"] or () if "=" not in each]:
-                raise typer.BadParameter(
-                    f"--set takes KEY=VALUE in one word. Write: --set {uneven[0]}="
-                    f"{ctx.params['words'][0]}",
-                    ctx=ctx,
-                )
+            for each in ctx.params["overrides"] or ():
+                if "=" not in each:
+                    meant = f"{each}={ctx.params['words'][0]}"
+                    problem = f"--set takes KEY=VALUE in one word. Write: --set {meant}"
+                    raise typer.BadParameter(problem, ctx=ctx)
             typed = " ".join([*ctx.params["words"], *theirs])
             raise typer.BadParameter(
                 "A study has one file, and arguments for its program come after --. "
