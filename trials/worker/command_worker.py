@@ -28,7 +28,11 @@ from tuner.launch.local_host.guardian import GRACE_S
 from tuner.launch.local_host.oom_kills import count_oom_kills
 from tuner.launch.request import CommandProgram, LaunchRequest
 from tuner.trials.context import TrialContext
-from tuner.trials.worker.environment import builtins_of, environment_of
+from tuner.trials.worker.environment import (
+    builtins_of,
+    environment_of,
+    write_sweep_parameters,
+)
 from tuner.trials.worker.function_worker import (
     EXIT_DISPATCHER_GONE,
     EXIT_OK,
@@ -113,6 +117,7 @@ def _start(program: CommandProgram, context: TrialContext) -> subprocess.Popen[b
     environment = environment_of(context, program.environment)
     # Programs write where `{checkpoint_dir}` says, and most make no folder for that.
     context.checkpoint_path.mkdir(parents=True, exist_ok=True)
+    write_sweep_parameters(context, environment)
     return subprocess.Popen(
         render_argv(program.argv, context.params, builtins_of(context)),
         env={"PYTHONUNBUFFERED": "1", **os.environ, **environment},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
-from tuner.config.notation.command_template import render_env
+from tuner.config.notation.command_template import ENV_SWEEP, render_env
 from tuner.launch.request import trial_environment
 from tuner.search_spaces import ParamValue
 from tuner.trials.context import TrialContext
@@ -31,3 +33,16 @@ def environment_of(context: TrialContext, templates: Mapping[str, str]) -> dict[
         seed=context.seed,
         checkpoint_dir=str(context.checkpoint_path),
     ) | render_env(templates, context.params, builtins)
+
+
+def write_sweep_parameters(context: TrialContext, environment: Mapping[str, str]) -> None:
+    """Gives programs of W&B's sweeps their parameters in `wandb.config`, as W&B's agent does.
+
+    Args:
+        context: The trial.
+        environment: Of the program; without the variable that names the file nothing is written.
+    """
+    if path := environment.get(ENV_SWEEP):
+        # JSON is YAML, as which W&B reads it.
+        values = {name: {"value": value} for name, value in context.params.items()}
+        Path(path).write_text(json.dumps({"wandb_version": 1, **values}))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tuner.checkpoints.object_store.bucket import install_text, is_installed
 from tuner.checkpoints.paths import expanded
-from tuner.config.notation.command_template import places
+from tuner.config.notation.command_template import ENV_SWEEP, places
 from tuner.config.sections.resources import possible_widths
 from tuner.config.study import StudyConfig
 from tuner.devices.allocation.width import (
@@ -186,7 +186,8 @@ def unused_parameters(config: StudyConfig) -> str:
     texts = [*command, *config.trial.env.values()]
     used = {name for text in texts for name in places(text)}
     unused = [each.name for each in space.parameters if each.name not in used]
-    if not unused or _takes_them_itself(config, command):
+    is_swept = ENV_SWEEP in config.trial.env
+    if not unused or is_swept or _takes_them_itself(config, command):
         return ""
     name = unused[0]
     are = f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'}"

@@ -19,6 +19,26 @@ _HEADER, _BLOCK, _RECORD_HEADER = 7, 32768, 7
 _FULL, _LAST = 1, 4
 #: W&B's own, of libraries that are newer than it.
 pytestmark = [pytest.mark.programs, pytest.mark.filterwarnings("ignore")]
+# As the sweeps of W&B's public examples: no options, the parameters are in wandb.config.
+SWEPT = """
+import json
+import wandb
+
+run = wandb.init(config={"lr": 9.0, "kind": "default", "batch": 64}, mode="offline")
+config = wandb.config
+print(json.dumps({"step": 0, "val_loss": config.lr}))
+print(config.kind, config.batch)
+run.finish()
+"""
+SWEEP = """
+program: swept.py
+method: random
+metric: {name: val_loss, goal: minimize}
+parameters:
+  lr: {min: 0.001, max: 0.1}
+  kind: {values: [sgd, adam]}
+run_cap: 2
+"""
 OFFLINE = {"wandb": {"project": "mine", "mode": "offline"}}
 
 
@@ -146,3 +166,19 @@ def test_unknown_mode_is_refused(study_folder: StudyFolder) -> None:
     ended = study_folder.tune()
     assert ended.code == EXIT_BAD_INPUT
     assert "track.wandb is refused by wandb: mode is 'of', but must be online or" in ended.err
+
+
+def test_program_of_a_sweep_gets_its_parameters_in_its_config(study_folder: StudyFolder) -> None:
+    study_folder.write("swept.py", SWEPT)
+    study_folder.write("sweep.yaml", SWEEP)
+    assert study_folder.tuner("init", "--from", "sweep.yaml").code == 0
+    ended = study_folder.tune("--set", "devices=cpu:1")
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    values = "select value from trial_values order by trial_id"
+    chosen = "select param_value from trial_params where param_name = 'lr' order by trial_id"
+    assert study_folder.rows(values, database="sweep.db") == study_folder.rows(
+        chosen, database="sweep.db"
+    )
+    log = study_folder.tuner("logs", "0").out
+    # What the sweep does not have is the program's.
+    assert {"sgd 64", "adam 64"} & set(log.splitlines())

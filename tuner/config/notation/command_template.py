@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from tuner.search_spaces import ParamValue
 from tuner.search_spaces.space import format_value
 
+ENV_SWEEP = "WANDB_SWEEP_PARAM_PATH"
+"""Names the file in which `wandb.init` finds the parameters that a sweep has chosen."""
+
 BUILTINS = {
     "trial_number": "number of the trial in its study, from 0",
     "attempt_number": "1 for the first start of the trial, 2 for its first restart, and so on",

@@ -29,6 +29,8 @@ class Proposal:
     #: Parameters and constants by name, in a form of `search_space`.
     space: Mapping[str, object]
     objectives: Mapping[str, str] = field(default_factory=lambda: {"value": "minimize"})
+    #: `trial.env`.
+    env: Mapping[str, str] = field(default_factory=dict)
     #: Other keys at the top of the file.
     settings: Mapping[str, object] = field(default_factory=dict)
     #: What was not carried over, and what is to be checked; a sentence each.
@@ -74,6 +76,8 @@ def study_text(proposal: Proposal, folder: Path) -> str:
     ]
     if proposal.pattern:
         lines.append(f"  {line('metrics', {'pattern': proposal.pattern})}")
+    if proposal.env:
+        lines.append(f"  {line('env', dict(proposal.env))}")
     if proposal.space:
         lines += ["search_space:", *(f"  {line(*each)}" for each in proposal.space.items())]
     lines += [line(key, value) for key, value in proposal.settings.items()]

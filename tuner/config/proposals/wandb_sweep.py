@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tuner.config.notation.command_template import ENV_SWEEP
 from tuner.config.proposals.proposal import (
     Proposal,
     literal,
@@ -61,6 +62,8 @@ def propose_from_sweep(document: Mapping[str, object], file: Path) -> Proposal:
         command=tuple(_command(document, space, notes)),
         space=space,
         objectives=_objectives(document.get("metric"), notes),
+        # Many programs of sweeps have no options and read `wandb.config`.
+        env={ENV_SWEEP: f"{place('checkpoint_dir')}/sweep-parameters.yaml"},
         settings=settings,
         notes=tuple(notes),
     )
@@ -206,8 +209,8 @@ def _command(
                 yield literal(word)
     if not has_arguments:
         notes.append(
-            "The command has no ${args}: the program reads wandb.config. Read the environment "
-            "variables TUNER_PARAM_<NAME> instead, or add words such as --lr={lr} to trial.command."
+            "The command has no ${args}: the program gets its parameters in wandb.config, and in "
+            "the environment variables TUNER_PARAM_<NAME>."
         )
 
 
