@@ -83,6 +83,12 @@ def _refuse_sweep(values: Mapping[str, object], path: Path) -> None:
 
 
 def _read(path: Path) -> str:
+    if path.suffix == ".ipynb":
+        problem = (
+            "is a notebook, not a study file. Tune a function in the notebook itself: "
+            "tuner.tune(train, ...)"
+        )
+        raise ConfigError(problem, file=str(path))
     if path.suffix == ".py":
         problem = (
             "is a Python program, not a study file. If it calls Optuna's study.optimize, `tuner "

@@ -160,9 +160,15 @@ def test_a_dry_run_starts_nothing(study_folder: StudyFolder) -> None:
     ("text", "message"),
     [
         ("import optuna\nprint('hello')\n", "train.py: does not call study.optimize(...)."),
-        ("raise OSError('no data')\n", "OSError: no data"),
-        ("import sys\nsys.exit(4)\n", "ended with exit code 4 before it called study.optimize"),
-        ("import os\nos._exit(4)\n", "ended with exit code 4 before it called study.optimize"),
+        ("import optuna\nraise OSError('no data')\n", "OSError: no data"),
+        (
+            "import optuna, sys\nsys.exit(4)\n",
+            "ended with exit code 4 before it called study.optimize",
+        ),
+        (
+            "import optuna, os\nos._exit(4)\n",
+            "ended with exit code 4 before it called study.optimize",
+        ),
         (
             "import optuna\nstudy = optuna.create_study()\nstudy.tell(study.ask(), 1.0)\n",
             "asks for trials by itself (study.ask)",
@@ -256,6 +262,27 @@ def test_other_commands_name_the_file_that_they_take(
     assert ended.code == EXIT_BAD_INPUT
     assert "train.py: is a Python program, not a study file." in " ".join(ended.err.split())
     assert "train.study.yaml; use that file here" in " ".join(ended.err.split())
+
+
+def test_a_program_without_optuna_is_not_started(study_folder: StudyFolder) -> None:
+    """It would train alone, for hours, before it is refused."""
+    study_folder.write("train.py", "open('trained', 'w')\n")
+    ended = study_folder.tune(file="train.py")
+    assert (ended.code, ended.out) == (EXIT_BAD_INPUT, "")
+    assert ended.err == (
+        "train.py: does not use Optuna, and was not started. Write a study file, with the program "
+        "as a command: tuner init --from train.py\n"
+    )
+    assert not (study_folder.path / "trained").exists()
+
+
+def test_a_command_with_a_search_of_another_library_is_named(study_folder: StudyFolder) -> None:
+    text = "import sys\nif len(sys.argv) > 9:\n    import wandb\n    wandb.agent('sweep')\n"
+    study_folder.write("train.py", text + "print('{\"value\": 1}')\n")
+    study_folder.study(trial={"command": ["python", "train.py", "{x}"]}, budget={"trials": 1})
+    ended = study_folder.tune()
+    assert ended.code == EXIT_BUDGET_REACHED
+    assert "train.py line 4: wandb.agent starts a search of W&B, whose trials" in ended.out
 
 
 def test_a_missing_program_is_named(study_folder: StudyFolder) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.frameworks.optuna_programs.scan import FoundCall, find_calls
+from tuner.frameworks.optuna_programs.scan import FoundCall, find_calls, mentions_optuna
 
 
 @pytest.fixture
@@ -83,3 +83,23 @@ def test_nothing_is_found_where_nothing_is(program: Path, text: str) -> None:
 
 def test_a_missing_file_has_no_calls(tmp_path: Path) -> None:
     assert find_calls(tmp_path / "none.py") == []
+
+
+@pytest.mark.parametrize(
+    ("files", "is_mentioned"),
+    [
+        ({"train.py": "print(1)"}, False),
+        ({"train.py": "import optuna"}, True),
+        ({"train.py": "import absent, os"}, False),
+        ({"train.py": "import parts", "parts.py": "import train, optuna"}, True),
+        ({"train.py": "from parts import core", "parts/core.py": "import optuna"}, True),
+        ({"train.py": "from parts import core", "parts/__init__.py": "import optuna"}, True),
+        ({"train.py": "import parts", "parts.py": "import train"}, False),
+        ({"train.py": "this is no Python"}, True),
+    ],
+)
+def test_program_may_use_optuna(tmp_path: Path, files: dict[str, str], is_mentioned: bool) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert mentions_optuna(tmp_path / "train.py") == is_mentioned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shlex
@@ -17,6 +18,7 @@ from tuner.actions.commands import whoever_asks
 from tuner.actions.config_input import Given
 from tuner.actions.enqueue import enqueue
 from tuner.config import StudyConfig
+from tuner.config.proposals.own_search import own_search
 from tuner.config.rules import OPTIMIZE_SUFFIX
 from tuner.config.schema.template import schema_line
 from tuner.config.storage_url import masked_url
@@ -26,6 +28,7 @@ from tuner.frameworks.optuna_programs.scan import (
     SHARED_TRIAL,
     find_calls,
     find_shared_trial,
+    mentions_optuna,
 )
 from tuner.frameworks.optuna_programs.translation import Translation
 from tuner.frameworks.optuna_programs.variables import ENV_ARGUMENTS, ENV_URL
@@ -174,6 +177,7 @@ def _refuse_what_cannot_be_read(file: Path) -> None:
     if not file.is_file():
         problem = "there is no such file. Give a study file, or a program that uses Optuna."
         raise ConfigError(problem, file=str(file))
+    _refuse_other_programs(file)
     _refuse_ranks_of_its_own(file)
     for call in find_calls(file):
         if call.name == OPTIMIZE and call.is_in_other_process:
@@ -183,6 +187,19 @@ def _refuse_what_cannot_be_read(file: Path) -> None:
                 "for several processes per trial see docs/multi-gpu.md.",
                 file=str(file),
             )
+
+
+def _refuse_other_programs(file: Path) -> None:
+    """They are not started: the program would train alone, for hours, before it is refused."""
+    if mentions_optuna(file):
+        return
+    problem = own_search(ast.parse(file.read_bytes()))
+    raise ConfigError(
+        problem
+        or "does not use Optuna, and was not started. Write a study file, with the program as a "
+        f"command: tuner init --from {shlex.quote(str(file))}",
+        file=str(file),
+    )
 
 
 def _refuse_ranks_of_its_own(file: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tuner.config import StudyConfig
+from tuner.config.proposals.own_search import own_search
 from tuner.config.rules import optuna_program_of
 from tuner.errors import ConfigError
 from tuner.frameworks.optuna_programs.scan import OPTIMIZE, FoundCall, find_calls
@@ -39,7 +41,15 @@ def unused_calls(config: StudyConfig) -> list[str]:
         for call in _calls(config.folder / script)
         if call.name == OPTIMIZE
     ]
-    return lines
+    found = ((script, _search_in(config.folder / script)) for script in scripts)
+    return lines + [f"{script} {search}" for script, search in found if search]
+
+
+def _search_in(script: Path) -> str:
+    try:
+        return own_search(ast.parse(script.read_bytes()))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
 
 
 def refuse_optimize_at_import(config: StudyConfig) -> None:

@@ -9,11 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.config.proposals.configuration import propose_from_configuration
+from tuner.config.proposals.own_search import own_search
 from tuner.config.proposals.proposal import Proposal
 from tuner.config.proposals.train_script import hydra_config, propose_from_script
 from tuner.config.proposals.wandb_sweep import is_sweep, propose_from_sweep
 from tuner.errors import ConfigError
 from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
+
+NOTEBOOK = (
+    "is a notebook. Tune a function in the notebook itself, tuner.tune(train, ...), or convert it: "
+    "jupyter nbconvert --to script"
+)
 
 
 def propose(source: Path, folder: Path) -> Proposal:
@@ -26,9 +32,13 @@ def propose(source: Path, folder: Path) -> Proposal:
     Raises:
         ConfigError: If the file cannot be read, or has nothing to tune.
     """
+    if source.suffix == ".ipynb":
+        raise ConfigError(NOTEBOOK, file=str(source))
     if source.suffix != ".py":
         return _from_yaml(source, program=None)
     tree = _parse(source)
+    if problem := own_search(tree):
+        raise ConfigError(problem, file=str(source))
     program = Path(os.path.relpath(source, folder)).as_posix()
     config = hydra_config(tree, source)
     return _from_yaml(config, program) if config else propose_from_script(tree, source, program)

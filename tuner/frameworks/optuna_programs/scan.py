@@ -71,6 +71,42 @@ def find_shared_trial(path: Path) -> SharedTrial | None:
     return None
 
 
+def mentions_optuna(path: Path) -> bool:
+    """Whether a program may use Optuna: its text names it, or that of a module beside it does.
+
+    Args:
+        path: A Python file. What it imports is looked for in its folder.
+    """
+    left, seen = [path], {path}
+    while left:
+        try:
+            text = left.pop().read_bytes()[:_LIMIT_BYTES]
+            tree = ast.parse(text)
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return True  # Running it tells more.
+        if b"optuna" in text:
+            return True
+        found = set(_modules_beside(tree, path.parent)) - seen
+        seen |= found
+        left += found
+    return False
+
+
+def _modules_beside(tree: ast.Module, folder: Path) -> Iterator[Path]:
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            names = [module, *(f"{module}.{each.name}".strip(".") for each in node.names)]
+        for name in names:
+            place = folder.joinpath(*name.split("."))
+            for file in (place.with_suffix(".py"), place / "__init__.py"):
+                if name and file.is_file():
+                    yield file
+
+
 def _parse(path: Path) -> ast.Module:
     """A program that uses Optuna; nothing if it does not, or cannot be read."""
     try:

@@ -1,0 +1,114 @@
+"""Programs that run a search of another library, whose trials the tuner would not see."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Library:
+    """A library for tuning.
+
+    Args:
+        name: What users call it.
+        module: The beginning of what the program imports.
+        calls: The last part of the calls that start a search.
+        advice: What to change, to be read after a sentence.
+        is_a_step: Whether a program with options may well use it within a trial.
+    """
+
+    name: str
+    module: str
+    calls: frozenset[str]
+    advice: str
+    is_a_step: bool = False
+
+
+_OBJECTIVE = (
+    "Write def objective(trial) that trains with trial.suggest_float(...) and returns the value, "
+    "and name it in a study file: trial: {function: train:objective}"
+)
+_LIBRARIES = (
+    _Library(
+        name="Ray Tune",
+        module="ray",
+        calls=frozenset({"Tuner", "run"}),
+        advice="Let its function take the trial: trial.params in place of config, and "
+        "trial.report(value, step) in place of tune.report(...). Name it in a study file: "
+        "trial: {function: train:NAME}",
+    ),
+    _Library(
+        name="W&B",
+        module="wandb",
+        calls=frozenset({"agent"}),
+        advice="Write the sweep into a file, sweep.yaml; let the program call its function once "
+        "and print the result; then: tuner init --from sweep.yaml",
+    ),
+    _Library(
+        name="Hyperopt",
+        module="hyperopt",
+        calls=frozenset({"fmin"}),
+        advice=_OBJECTIVE,
+    ),
+    _Library(
+        name="Keras Tuner",
+        module="keras_tuner",
+        calls=frozenset({"RandomSearch", "BayesianOptimization", "Hyperband", "GridSearch"}),
+        advice=_OBJECTIVE,
+    ),
+    _Library(
+        name="scikit-learn",
+        module="sklearn",
+        calls=frozenset(
+            {"GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV"}
+        ),
+        is_a_step=True,
+        advice=_OBJECTIVE + ". The value is cross_val_score(model, X, y).mean()",
+    ),
+)
+
+
+def own_search(tree: ast.Module) -> str:
+    """Which call of a program starts a search of another library, and what to change.
+
+    Args:
+        tree: The program, which is not run.
+
+    Returns:
+        The sentences, to be read after the name of the file; empty if there is no such call.
+    """
+    modules = set(_imported(tree))
+    has_options = any(
+        isinstance(node, ast.Attribute) and node.attr == "add_argument" for node in ast.walk(tree)
+    )
+    used = [
+        each
+        for each in _LIBRARIES
+        if each.module in modules and not (each.is_a_step and has_options)
+    ]
+    for node in ast.walk(tree):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        for library in used:
+            if name.rpartition(".")[2] in library.calls and _is_meant(name):
+                line = getattr(node, "lineno", 0)
+                return (
+                    f"line {line}: {name} starts a search of {library.name}, whose trials the "
+                    f"tuner would not see. {library.advice}"
+                )
+    return ""
+
+
+def _imported(tree: ast.Module) -> list[str]:
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [each.name.partition(".")[0] for each in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.append(node.module.partition(".")[0])
+    return names
+
+
+def _is_meant(name: str) -> bool:
+    """`run` is a common name: of Ray it is `tune.run`."""
+    return name.rpartition(".")[2] != "run" or name.endswith("tune.run")
