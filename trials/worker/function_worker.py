@@ -314,7 +314,9 @@ def _finished_early(link: DispatcherLink, said: str) -> Finished:
         attempt_id=link.assign.attempt_id,
         outcome=outcome,
         cause=cause,
-        detail=verdict.reason or said or ("by the program" if cause is Cause.PROGRAM else ""),
+        detail=verdict.reason
+        or said
+        or ("the program raised TrialPruned" if cause is Cause.PROGRAM else ""),
     )
 
 

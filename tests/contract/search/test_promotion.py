@@ -62,7 +62,7 @@ def test_a_reason_names_the_rung_and_what_the_others_have(
     few = "no trial continues before 3 trials reached this rung"
     assert first == (Action.PAUSE, f"at rung 0 (step 1), accuracy {values[0]:g}: {few}")
     assert second == (Action.PAUSE, f"at rung 0 (step 1), accuracy {values[1]:g}: {few}")
-    best = "which the best 1 in 3 of the 3 trials that came there have"
+    best = "the limit of the best 1 in 3 of the 3 trials at this rung"
     assert third == (Action.PAUSE, f"at rung 0 (step 1), accuracy {worse}, {best}")
 
 

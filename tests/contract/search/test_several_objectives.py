@@ -209,8 +209,8 @@ def test_people_hear_what_a_trial_was_compared_with(url: str) -> None:
         assert reported(search, 0.9, 5.0)[0] is Action.CONTINUE
         assert reported(search, 0.8, 6.0) == (
             Action.PAUSE,
-            "at rung 0 (step 1), accuracy 0.8, latency_ms 6: on Pareto front 2 of those there, "
-            "and not among the best 1 in 3 of the 2 trials that came there",
+            "at rung 0 (step 1), accuracy 0.8, latency_ms 6: on Pareto front 2 and not "
+            "among the best 1 in 3 of the 2 trials at this rung",
         )
 
 

@@ -105,7 +105,7 @@ def test_a_method_that_is_not_called_prunes_all_trials(study_folder: StudyFolder
         "train.py, line 4: trial.should_prune is a method and always true, so that no trial would "
         "complete. Write trial.should_prune()"
     ) in lines
-    assert "trial 0: pruned: by the program" in lines
+    assert "trial 0: pruned: the program raised TrialPruned" in lines
     assert lines[-1] == (
         "No trial has completed: all were pruned. Write pruner: none to let each run to its end."
     )

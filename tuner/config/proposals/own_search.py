@@ -33,7 +33,7 @@ _LIBRARIES = (
     _Library(
         name="Ray Tune",
         module="ray",
-        calls=frozenset({"Tuner", "run"}),
+        calls=frozenset({"Tuner", "run", "run_experiments"}),
         advice="Let its function take the trial: trial.params in place of config, and "
         "trial.report(value, step) in place of tune.report(...). Name it in a study file: "
         "trial: {function: train:NAME}",

@@ -336,17 +336,17 @@ class Promotion(Scheduler):
             where += f" of the bracket from step {table.first}"
         told = ", ".join(f"{name} {value:.6g}" for name, value in zip(names, values, strict=True))
         told = f"{where}, {told}"
-        best = f"the best 1 in {table.factor} of the {standing.n_came} trials that came there"
+        best = f"the best 1 in {table.factor} of the {standing.n_came} trials at this rung"
         n_needed = table.n_bootstrap + 1 if table.is_final else table.factor
         if standing.n_came < n_needed:
             return f"{told}: no trial continues before {n_needed} trials reached this rung"
         if isinstance(table, ParetoTable):
             front = table.front_of(number, standing.rung) + 1
-            return f"{told}: on Pareto front {front} of those there, and not among {best}"
+            return f"{told}: on Pareto front {front} and not among {best}"
         if math.isnan(standing.loss) or math.isinf(standing.loss):
             return told
         worse = "below" if self._signs[0] < 0 else "above"
-        return f"{told} is {worse} {self._signs[0] * standing.bar:.6g}, which {best} have"
+        return f"{told} is {worse} {self._signs[0] * standing.bar:.6g}, the limit of {best}"
 
     @property
     def _has_several(self) -> bool:
