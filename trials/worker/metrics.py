@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -134,26 +134,28 @@ class StepCounter:
 
 
 class StepOrder:
-    """Notices steps that are reported again, or after a later one."""
+    """Notices steps that are reported again with another value, or after a later one."""
 
     def __init__(self) -> None:
-        #: The latest step with a value, by objective.
-        self._last: dict[str, float] = {}
+        #: The latest step with a value and this value, by objective.
+        self._last: dict[str, tuple[float, float]] = {}
         self._found = ""
 
-    def note(self, names: Iterable[str], step: float) -> None:
+    def note(self, values: Mapping[str, float], step: float) -> None:
         """
         Args:
-            names: The objectives that this report has a value of.
+            values: Of the objectives that this report has.
             step: Its step, as the program gives it.
         """
-        for name in names:
-            last = self._last.get(name, -1.0)
-            if step <= last and not self._found:
-                self._found = (
-                    f"step {step:g} twice" if step == last else f"step {step:g} after step {last:g}"
-                )
-            self._last[name] = max(step, last)
+        for name, value in values.items():
+            last, before = self._last.get(name, (-1.0, value))
+            if step < last:
+                self._found = self._found or f"step {step:g} after step {last:g}"
+            else:
+                # A last evaluation prints the value once more.
+                if step == last and value != before:
+                    self._found = self._found or f"step {step:g} twice"
+                self._last[name] = (step, value)
 
     def remark(self, advice: str) -> str:
         """Explains what becomes of such reports; empty where there were none.

@@ -223,6 +223,14 @@ def test_a_step_with_another_objective_on_each_line_is_not_reported_twice() -> N
     assert "reports step 2 twice" in curve.order.remark("")
 
 
+def test_a_value_that_is_printed_again_is_not_reported_twice() -> None:
+    """As the evaluation after the training of Hugging Face's examples."""
+    curve = Curve(ONE)
+    for step, accuracy in ((1.0, 0.1), (2.0, 0.2), (2.0, 0.2)):
+        curve.add(_reading(step, accuracy=accuracy))
+    assert curve.order.remark("") == ""
+
+
 def test_counted_reports_are_never_reported_twice() -> None:
     curve = Curve(ONE)
     for step in (None, None, 0.5, 0.5):

@@ -59,8 +59,8 @@ def test_steps_that_are_reported_again_are_said_once(
     new_trial: NewTrial, link: RecordingLink, steps: tuple[int, ...], said: str
 ) -> None:
     trial = new_trial()
-    for step in steps:
-        trial.report(0.5, step)
+    for count, step in enumerate(steps):
+        trial.report(0.5 + count, step)
     ((topic, text),) = link.remarks
     assert topic is RemarkTopic.REPEATED_STEPS
     assert text == (
