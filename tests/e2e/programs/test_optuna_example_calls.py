@@ -1,7 +1,8 @@
-"""Programs in the manner of Optuna's public examples, with every call that these make.
+"""Programs in the manner of Optuna's public examples, with the calls that these make.
 
 Each is started as it stands, by `tuner run train.py`. The examples themselves load data from the
-network, which tests do not.
+network, which tests do not. Left out are callbacks of packages that the lock files do not have:
+fastai, CatBoost, skorch, PyTorch Ignite, Comet, Dask and BoTorch.
 """
 
 from __future__ import annotations
