@@ -12,6 +12,8 @@ from tests.e2e.study_folder import StudyFolder, wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.programs
+
 TOKEN = "correct horse battery"
 PROGRAM = """
 import time

@@ -15,6 +15,8 @@ from tuner.errors import EXIT_BAD_INPUT
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.programs
+
 #: Trials end one after the other, each when its file is there.
 STEPWISE = """
 import time

@@ -16,6 +16,8 @@ from tests.e2e.ended_studies import N_TRIALS, address
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.programs
+
 __all__ = ["address"]
 
 _HOVER_MS = 250

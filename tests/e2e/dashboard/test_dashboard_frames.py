@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import urllib.request
 
+import pytest
+
 from tests.e2e.browser import free_port
 from tests.e2e.study_folder import StudyFolder, wait_until
+
+pytestmark = pytest.mark.programs
 
 
 def test_every_answer_refuses_foreign_frames_and_the_start_says_what_is_public(

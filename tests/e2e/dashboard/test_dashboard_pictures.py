@@ -22,6 +22,8 @@ from tests.nvml_stub import NvmlStub, StubGpu
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.programs
+
 __all__ = ["address"]
 
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}

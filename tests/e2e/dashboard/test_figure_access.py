@@ -9,6 +9,9 @@ from tests.e2e.ended_studies import address
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+import pytest
+
+pytestmark = pytest.mark.programs
 
 __all__ = ["address"]
 

@@ -13,6 +13,8 @@ from tests.e2e.study_folder import StudyFolder
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+pytestmark = pytest.mark.programs
+
 _SECRETS = """
 [auth]
 redirect_uri = "{where}/oauth2callback"

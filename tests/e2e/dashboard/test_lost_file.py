@@ -16,6 +16,8 @@ from tests.databases import new_database
 from tests.e2e.study_folder import Ended, Running, StudyFolder, wait_until
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
+pytestmark = pytest.mark.programs
+
 #: The first two trials end at once; later ones go on until they are told to stop, or may end.
 PROGRAM = """
 import os, pathlib, time

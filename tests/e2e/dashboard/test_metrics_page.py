@@ -9,6 +9,9 @@ from tests.e2e.study_folder import StudyFolder, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+import pytest
+
+pytestmark = pytest.mark.programs
 
 PROGRAM = """
 import time

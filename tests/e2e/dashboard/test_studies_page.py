@@ -16,6 +16,8 @@ from tuner.app.views.studies import _NAME_IN_ADDRESS
 if TYPE_CHECKING:
     from playwright.sync_api import Page, ViewportSize
 
+pytestmark = pytest.mark.programs
+
 _PHONE: ViewportSize = {"width": 390, "height": 844}
 _NAME = '[data-testid="glide-cell-1-{row}"]'
 

@@ -10,6 +10,9 @@ from tests.e2e.browser import errors_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+import pytest
+
+pytestmark = pytest.mark.programs
 
 __all__ = ["site"]
 

@@ -49,11 +49,10 @@ from tuner.domain.attempt import AttemptId, Cause, Outcome
 from tuner.domain.budget import Budget
 from tuner.domain.messages import (
     Action,
-    Decided,
     Finished,
+    FromWorker,
     Hello,
     Report,
-    StatesDamaged,
     ToWorker,
     Verdict,
 )
@@ -113,7 +112,7 @@ class FakeWorker:
             )
         )
 
-    def say(self, message: Hello | Report | Decided | Finished | StatesDamaged) -> None:
+    def say(self, message: FromWorker) -> None:
         self._world.channel.say(self.source, message)
 
     def report(self, step: int, value: float = 0.5, **metrics: float) -> None:
