@@ -10,6 +10,8 @@ import pytest
 from tests.chaos.chaos import Chaos, run_chaos
 from tests.chaos.table import table_of
 
+pytestmark = pytest.mark.programs
+
 #: What a night has time for, for both; `python -m tests.chaos` is longer, and has the others.
 PRUNERS = ("none", "asha")
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "180")) / len(PRUNERS)

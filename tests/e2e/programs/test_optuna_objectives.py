@@ -7,6 +7,8 @@ import pytest
 from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED
 
+pytestmark = pytest.mark.programs
+
 # Kept as an artifact after each epoch; the first attempt is lost in the middle.
 RESUMED = """
 import json, os, tempfile

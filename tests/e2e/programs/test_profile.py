@@ -14,6 +14,8 @@ from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.monitoring.dashboard_process import DATABASE_VARIABLE, STUDY_VARIABLE
 
+pytestmark = pytest.mark.programs
+
 TRAIN = """
 import torch
 

@@ -8,6 +8,8 @@ import yaml
 from tests.e2e.study_folder import StudyFolder
 from tuner.errors import EXIT_BUDGET_REACHED
 
+pytestmark = pytest.mark.programs
+
 #: Loss at each epoch, printed as PyTorch's mnist example does.
 MNIST = r"""
 import argparse

@@ -14,6 +14,8 @@ from tests.e2e.interruptions.test_interrupt import PATIENT
 from tests.e2e.programs.scripts import patient, script
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
 
+pytestmark = pytest.mark.programs
+
 
 def test_run_gives_what_the_command_line_gives(study_folder: StudyFolder) -> None:
     study_folder.study(trial={"function": "forecast:train"})

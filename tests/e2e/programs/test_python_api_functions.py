@@ -12,6 +12,8 @@ from tests.e2e.interruptions.test_interrupt import PATIENT
 from tests.e2e.programs.scripts import script, start_script
 from tests.e2e.study_folder import StudyFolder, wait_until
 
+pytestmark = pytest.mark.programs
+
 TUNED = """
 import optuna
 import torch

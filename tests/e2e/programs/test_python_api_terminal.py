@@ -20,7 +20,7 @@ import pytest
 from tests.e2e.interruptions.test_interrupt import PATIENT
 from tests.e2e.study_folder import StudyFolder, wait_until
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.programs, pytest.mark.timeout(300)]
 _TIMEOUT_S = 110.0
 _CTRL_C = b"\x03"
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"

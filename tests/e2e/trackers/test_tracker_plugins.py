@@ -11,6 +11,8 @@ from tests import toy_tracker
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
+pytestmark = pytest.mark.programs
+
 TRAIN = """
 def train(trial):
     for step in range(1, 6):
