@@ -56,7 +56,7 @@ OTHERS := programs or engines
 test: ready-tests servers
 	FUZZ_EXAMPLES=200 $(PYTEST) -m "not nightly and not ($(OTHERS))" $(ARGS)
 
-# What others wrote: frameworks, trackers, examples and pages, Slurm, Kubernetes, ssh.
+# What others wrote: frameworks, trackers, examples and pages, Slurm, Kubernetes, Ray, ssh.
 test-programs: ready-tests servers
 	$(PYTEST) -m "not nightly and ($(OTHERS))" $(ARGS)
 

@@ -4,7 +4,7 @@
     ├── ConfigError        the study file or the command line is wrong        exit code 2
     ├── DeviceError        the devices asked for are not there or not free    exit code 2
     ├── LaunchError        a worker could not be started                      exit code 2
-    ├── EngineError        Slurm, Kubernetes or ssh refused or is absent exit code 2
+    ├── EngineError        Slurm, Kubernetes, Ray or ssh refused or is absent exit code 2
     ├── StoreError         the database could not be used                     exit code 1 or 2
     │   └── StudyMismatch  the stored study differs from the file             exit code 2
     ├── StudyFailed        a study that Python code started has failed        exit code 1

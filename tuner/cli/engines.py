@@ -1,4 +1,4 @@
-"""`tuner submit`, `scale`, `cancel`: nodes of Slurm, Kubernetes or ssh for a study.
+"""`tuner submit`, `scale`, `cancel`: nodes of Slurm, Kubernetes, Ray or ssh for a study.
 
 As in `tuner.cli.main`, a command imports what it needs when it is called.
 """
@@ -36,7 +36,7 @@ On = Annotated[
     typer.Option(
         "--on",
         metavar="ENGINE",
-        help="slurm, kubernetes or ssh. Default: engine.name of the study file.",
+        help="slurm, kubernetes, ray or ssh. Default: engine.name of the study file.",
     ),
 ]
 

@@ -18,7 +18,7 @@ Keys: TypeAlias = Mapping[str, Sequence[str]]
 _MISSING = {
     "study": "Name the study, for example study: digits-mlp.",
     "trial": "Say what to run, for example trial: {function: train:main}.",
-    "engine.name": "Name the engine: slurm, kubernetes or ssh.",
+    "engine.name": "Name the engine: slurm, kubernetes, ray or ssh.",
     "trial.metrics.pattern": "Give a regular expression, or remove trial.metrics for JSON lines.",
 }
 #: Keys of Optuna, W&B, Ray and others, and what they are here.

@@ -296,7 +296,7 @@ class StudyConfig(Model):
     )
     engine: EngineConfig | None = Field(
         default=None,
-        description="Source of nodes for the study: Slurm, Kubernetes or ssh. `tuner submit` "
+        description="Source of nodes for the study: Slurm, Kubernetes, Ray or ssh. `tuner submit` "
         "asks for them; each node runs the ordinary `python -m tuner.run`.",
         examples=[{"name": "slurm", "nodes": "2..16", "devices": 4, "time": "4h"}],
     )

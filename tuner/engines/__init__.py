@@ -1,1 +1,1 @@
-"""Engines that lend nodes: Slurm, Kubernetes, ssh."""
+"""Engines that lend nodes: Slurm, Kubernetes, Ray, ssh."""

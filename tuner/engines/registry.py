@@ -14,6 +14,7 @@ from tuner.errors import EngineError
 _CLASSES = {
     EngineName.SLURM: "tuner.engines.slurm.engine:SlurmEngine",
     EngineName.KUBERNETES: "tuner.engines.kubernetes.engine:KubernetesEngine",
+    EngineName.RAY: "tuner.engines.ray.engine:RayEngine",
     EngineName.SSH: "tuner.engines.ssh.engine:SshEngine",
 }
 #: What has to be installed; the name of the extra is that of the engine.

@@ -86,6 +86,7 @@ engine:
   kubernetes:
     {namespace: a, image: b,
      queue: c, priority: d, secret: s, secret_folder: /f, template: pod.yaml}
+  ray: {address: "head:6379", autoscaling: true, resources: {tpu: 1}, python: python3}
   ssh: {hosts: [gpu01, me@gpu02], copy_to: ~/tuner, python: python3, options: [-p, "22"]}
 """
 

@@ -63,7 +63,7 @@ def test_no_engine_is_named(folder: Path) -> None:
 
 
 def test_an_unknown_engine(folder: Path) -> None:
-    said = "The engine is 'pbs', but must be slurm, kubernetes or ssh."
+    said = "The engine is 'pbs', but must be slurm, kubernetes, ray or ssh."
     assert refusal(folder, on="pbs") == said
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict, WithJsonSchema
 
 from tuner.config.mistakes import Mistake, Refusal
 from tuner.config.model import Model
-from tuner.config.notation.fields import Duration, Size, WholeNumber, text
+from tuner.config.notation.fields import Duration, PositiveNumber, Size, WholeNumber, text
 from tuner.search_spaces.space import nearest
 
 _RANGE = re.compile(r"\s*(\d{1,5})\s*(?:\.\.\s*(\d{1,5})\s*)?")
@@ -19,12 +19,15 @@ _NODES_TEXT = r"^\s*\d{1,5}\s*(\.\.\s*\d{1,5}\s*)?$"
 #: Of a host as ssh takes it, with a user perhaps; never an option.
 _HOST = re.compile(r"(?:[\w.-]+@)?(?!-)[\w.:\[\]%-]+")
 
+_ADDRESS = re.compile(r"auto|(?:ray://)?(?:[\w.-]+|\[[\da-fA-F:]+\]):\d{1,5}")
+
 
 class EngineName(Enum):
     """Who lends nodes."""
 
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
+    RAY = "ray"
     SSH = "ssh"
 
 
@@ -97,6 +100,15 @@ def _check_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
             problem = f"is {host!r}, but must be a host as ssh takes it, such as gpu01 or me@gpu02."
             raise Refusal([Mistake(key=f"[{place}]", problem=problem)])
     return hosts
+
+
+def _check_address(address: str) -> str:
+    if not _ADDRESS.fullmatch(address):
+        raise ValueError(
+            f"is {address!r}, but must be auto, or an address with a port, such as "
+            "head.example:6379 or ray://head.example:10001."
+        )
+    return address
 
 
 _LINES = {
@@ -174,6 +186,33 @@ class KubernetesConfig(Model):
         description="YAML file of a pod whose keys are added to those of the tuner, for volumes, "
         "tolerations and the like.",
         examples=["pod.yaml"],
+    )
+
+
+class RayConfig(Model):
+    """What only Ray knows."""
+
+    address: Annotated[Word, AfterValidator(_check_address)] = Field(
+        default="auto",
+        description="The cluster: `auto` for the one to which this machine belongs, the address of "
+        "its head, or `ray://` and the address of its client server.",
+        examples=["head.example:6379"],
+    )
+    autoscaling: Annotated[bool, Strict()] = Field(
+        default=False,
+        description="Whether the cluster adds nodes while allocations wait for them. If not, more "
+        "nodes than it has are refused.",
+        examples=[True],
+    )
+    resources: dict[Word, PositiveNumber] = Field(
+        default_factory=dict,
+        description="Further resources of Ray that each allocation takes, to choose nodes.",
+        examples=[{"accelerator_type:H100": 0.001}],
+    )
+    python: Word | None = Field(
+        default=None,
+        description="Python on the nodes. Default: that which runs `tuner submit`.",
+        examples=["/opt/train/bin/python"],
     )
 
 
@@ -257,6 +296,11 @@ class EngineConfig(Model):
         description="Settings of Kubernetes.",
         examples=[{"namespace": "vision", "image": "registry.example/me/train@sha256:..."}],
     )
+    ray: RayConfig = Field(
+        default_factory=RayConfig,
+        description="Settings of Ray.",
+        examples=[{"address": "head.example:6379"}],
+    )
     ssh: SshConfig = Field(
         default_factory=SshConfig,
         description="Settings of ssh.",
@@ -269,5 +313,6 @@ ENGINE_KEYS = {
     "engine": EngineConfig.yaml_keys(),
     "engine.slurm": SlurmConfig.yaml_keys(),
     "engine.kubernetes": KubernetesConfig.yaml_keys(),
+    "engine.ray": RayConfig.yaml_keys(),
     "engine.ssh": SshConfig.yaml_keys(),
 }

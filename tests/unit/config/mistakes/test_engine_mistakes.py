@@ -21,12 +21,12 @@ MISTAKES = [
     ),
     pytest.param(
         "engine: {name: slrum}",
-        "engine.name is 'slrum', but must be slurm, kubernetes or ssh. Did you mean 'slurm'?",
+        "engine.name is 'slrum', but must be slurm, kubernetes, ray or ssh. Did you mean 'slurm'?",
         id="unknown",
     ),
     pytest.param(
         "engine: {nodes: 2}",
-        "engine.name is missing. Name the engine: slurm, kubernetes or ssh.",
+        "engine.name is missing. Name the engine: slurm, kubernetes, ray or ssh.",
         id="no-name",
     ),
     pytest.param(
@@ -51,6 +51,17 @@ MISTAKES = [
         'engine: {name: slurm, setup: ["a\\nb"]}',
         "engine.setup[0] is 'a\\nb', but must be one line of text.",
         id="two-lines",
+    ),
+    pytest.param(
+        "engine: {name: ray, ray: {address: head.example}}",
+        "engine.ray.address is 'head.example', but must be auto, or an address with a port, such "
+        "as head.example:6379 or ray://head.example:10001.",
+        id="address-without-port",
+    ),
+    pytest.param(
+        "engine: {name: ray, ray: {resources: {tpu: 0}}}",
+        "engine.ray.resources.tpu is 0, but must be a number above 0.",
+        id="none-of-a-resource",
     ),
     pytest.param(
         "engine: {name: ssh, ssh: {hosts: [gpu01, -oProxyCommand=x]}}",

@@ -1,0 +1,1 @@
+"""Ray: an actor for each allocation, on a cluster that exists."""
