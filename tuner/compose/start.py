@@ -23,6 +23,7 @@ from tuner.compose.study_plan import (
     check_study,
     find_devices,
     import_path_of,
+    most_devices,
     program_of,
     program_variables,
     reselection_of,
@@ -80,8 +81,18 @@ def run_study(
         remains.wait()
         seat = open_seat(config, environ) if lent is None else None
         locks = stack.enter_context(open_locks(stack, seat))
+        inbox = Inbox()
+        stack.callback(inbox.close)
         find = partial(find_devices, config, environ, locks)
-        host = find() if seat is None else wait_for_devices(seat, find, partial(_say, console))
+        if seat is None:
+            host = find()
+            launcher = _start_launcher(stack, config, len(host.devices), inbox, environ, remains)
+        else:
+            # No device is taken from others before trials can start on it.
+            n_devices = most_devices(config, environ, seat)
+            launcher = _start_launcher(stack, config, n_devices, inbox, environ, remains)
+            _import_program(launcher, config)
+            host = wait_for_devices(seat, find, partial(_say, console))
         stack.callback(host.probe.close)
         _announce_devices(console, host)
         if line := _sharing_line(config, host, environ):
@@ -98,10 +109,6 @@ def run_study(
             _say(console, _lent_line(lent))
         if config.budget.is_open:
             console.print("budget: open; the study runs until Ctrl-C")
-        inbox = Inbox()
-        stack.callback(inbox.close)
-        launcher = stack.enter_context(open_launcher(config, host, inbox, environ, remains))
-        _log_to(files.dispatcher_log)
         # SQLAlchemy and Alembic take half a second, in which the fork server imports torch.
         with _kept_for_good():
             from tuner.compose.wiring import dispatch
@@ -137,10 +144,30 @@ def _kept_for_good() -> Iterator[None]:
         gc.enable()
 
 
+def _start_launcher(
+    stack: ExitStack,
+    config: StudyConfig,
+    n_devices: int,
+    inbox: Inbox,
+    environ: Mapping[str, str],
+    remains: Remains,
+) -> StudyLauncher:
+    opened = open_launcher(config, n_devices, inbox, environ, remains)
+    launcher = stack.enter_context(opened)
+    _log_to(StudyFiles(folder=config.home, study=config.study).dispatcher_log)
+    return launcher
+
+
+def _import_program(launcher: StudyLauncher, config: StudyConfig) -> None:
+    with _kept_for_good():
+        from tuner.compose.wiring import check_program
+    check_program(launcher, config)
+
+
 @contextmanager
 def open_launcher(
     config: StudyConfig,
-    host: HostDevices,
+    n_devices: int,
     inbox: Inbox,
     environ: Mapping[str, str],
     remains: Remains | None = None,
@@ -149,7 +176,7 @@ def open_launcher(
 
     Args:
         config: The study.
-        host: The devices.
+        n_devices: Those that the study has, or may come to have.
         inbox: Where exits go.
         environ: The process's environment.
         remains: Tells later starts of workers that are left; None where none runs a trial.
@@ -161,12 +188,12 @@ def open_launcher(
         launcher = LocalLauncher(
             inbox,
             modules=modules_of(program),
-            environment=worker_environment(host.devices, environ)
+            environment=worker_environment(n_devices, environ)
             | program_variables(config)
             | {ENV_SOFT_LIMIT: str(soft_limit)},
             log_path=files.preload_log,
             import_path=import_path_of(config),
-            n_spares=len(host.devices),
+            n_spares=n_devices,
             max_log_bytes=config.trial.max_log_bytes,
             remains=remains,
         )

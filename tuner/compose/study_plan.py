@@ -15,7 +15,12 @@ from optuna.pruners import BasePruner
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.import_guard import find_shadow
 from tuner.compose.programs.unused_calls import refuse_optimize_at_import
-from tuner.compose.sharing.devices import divided_slots, slots_limits, take_seat
+from tuner.compose.sharing.devices import (
+    divided_slots,
+    slots_limits,
+    suited_devices,
+    take_seat,
+)
 from tuner.config import StudyConfig
 from tuner.config.machine_checks import (
     check_command_exists,
@@ -69,6 +74,7 @@ from tuner.launch.request import (
 from tuner.search.defaults import pruner_of, sampler_of
 from tuner.search_spaces import DefineByRunSpace
 from tuner.shares.locks import SharedLocks
+from tuner.shares.seat import Seat
 from tuner.tracking.registry import check_trackers
 
 if TYPE_CHECKING:
@@ -169,7 +175,7 @@ def find_devices(
         slots = divided_slots(request, gpus, locks.seat)
         if slots is not None:
             request, limits = AutoDevices(), slots_limits(request, slots)
-        take_seat(locks.seat, request, slots or gpus, limits)
+        take_seat(locks.seat, request, slots or gpus, limits, wants=_most_wanted(config))
     try:
         selection = select_devices(request, gpus=slots or gpus, limits=limits, locks=locks)
     except DeviceError as error:
@@ -185,6 +191,32 @@ def find_devices(
     host = HostDevices(selection=selection, probe=probe, gpus=gpus, max_devices=limits.max_devices)
     check_devices(config, host.all_devices)
     return host
+
+
+def _most_wanted(config: StudyConfig) -> int | None:
+    """Devices for all trials of the budget at a time; None where it names no number of them.
+
+    Who would take more than it can use, would have trials of others saved and paused for nothing.
+    """
+    n_trials = config.budget.limits.trials
+    return None if n_trials is None else n_trials * max(map(n_devices_of, widths_of(config)))
+
+
+def most_devices(config: StudyConfig, environ: Mapping[str, str], seat: Seat) -> int:
+    """How many devices a study may come to have on a machine that is divided; 1 at least."""
+    request = _request(config, config.devices)
+    gpus = None if isinstance(request, CpuSlots) else _open_gpus(environ)
+    try:
+        slots = divided_slots(request, gpus, seat)
+        if slots is not None:
+            n_slots = slots_limits(request, slots).max_devices
+            return n_slots or len(slots.devices())
+        limits = _limits(config)
+        suited = suited_devices(request, gpus, limits) if gpus is not None else ()
+        return max(1, min(len(suited), limits.max_devices or len(suited)))
+    finally:
+        if gpus is not None:
+            gpus.close()
 
 
 def check_devices(config: StudyConfig, devices: Sequence[Device]) -> None:
@@ -315,9 +347,9 @@ def widening_of(config: StudyConfig, n_devices: int) -> str:
     )
 
 
-def worker_environment(devices: Sequence[Device], environ: Mapping[str, str]) -> dict[str, str]:
+def worker_environment(n_devices: int, environ: Mapping[str, str]) -> dict[str, str]:
     """What every worker inherits: threads that fit together, and no CUDA before the fork."""
-    n_threads = max(1, usable_cores() // max(1, len(devices)))
+    n_threads = max(1, usable_cores() // max(1, n_devices))
     threads = {name: str(n_threads) for name in THREAD_VARIABLES if name not in environ}
     openmp = environ.get(OPENMP_THREADS) or threads.pop(OPENMP_THREADS, str(n_threads))
     threads |= dict.fromkeys(OPENMP_VARIABLES, "1") | {ENV_OPENMP_THREADS: openmp}

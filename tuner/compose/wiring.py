@@ -236,6 +236,8 @@ def _run(
         if confirm_config is not None and not result.is_cut_short:
             beside = HookedView(view, hooks)
             result = confirm(study, confirm_config, workplace, beside, inbox, result)
+        # Trackers and hooks may take minutes, in which other tuners use the devices.
+        workplace.locks.close()
         trackers.finish(partial(_is_signalled, inbox))
         hooks.finish(result, study.search.best, partial(_is_signalled, inbox))
     return result
@@ -272,6 +274,7 @@ def _open_workplace(
         sampler=sampler,
         reselection=reselection,
         lent=lent,
+        locks=locks,
         seat=locks.seat if isinstance(locks, SharedLocks) else None,
         transfers=transfers,
     )

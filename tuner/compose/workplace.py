@@ -24,6 +24,7 @@ from tuner.compose.transfer import NOTHING, note, noted, read_earlier
 from tuner.config import StudyConfig
 from tuner.config.recorded import recorded_text
 from tuner.config.sections.trial import OnTimeout, ValueRule
+from tuner.devices.locks import DeviceLocks
 from tuner.devices.reselection import Reselection
 from tuner.dispatch.attempts.activity import Activity
 from tuner.dispatch.dispatcher import Dispatcher
@@ -69,6 +70,8 @@ class Workplace:
     clock: SystemClock
     sampler: Sampler
     reselection: Reselection
+    #: Claims the devices.
+    locks: DeviceLocks
     lent: Lent | None = None
     #: None where the machine is not divided among users.
     seat: Seat | None = None

@@ -74,11 +74,17 @@ class OwnClaim:
         self._folder = folder
         self.name = f"{PREFIX}{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._lock: int | None = None
+        self._content = b""
         _check_folder(folder)
 
     def write(self, claim: Claim) -> None:
-        """Replaces what was claimed. Readers see the old claim or the new one, each whole."""
+        """Replaces what was claimed. Readers see the old claim or the new one, each whole.
+
+        An equal claim is not written again, so that the folder changes only with a claim.
+        """
         content = _to_json(claim).encode()
+        if content == self._content and self._is_there():
+            return
         try:
             lock = self._replace(content)
         except OSError as error:
@@ -88,7 +94,11 @@ class OwnClaim:
             ) from error
         if self._lock is not None:
             os.close(self._lock)
-        self._lock = lock
+        self._lock, self._content = lock, content
+
+    def _is_there(self) -> bool:
+        """Whether the file still has its name: programs that clean up remove old files."""
+        return self._lock is not None and os.fstat(self._lock).st_nlink > 0
 
     def _replace(self, content: bytes) -> int:
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -54,7 +54,8 @@ class Move:
     giver: str
     #: Whom it is for; None where the giver's user has more than the rules allow.
     taker: str | None
-    #: Whether the taker has less than its guarantee. If not, the giver has had it for `hold`.
+    #: Whether the taker has less than its guarantee. If not, the giver has had it for `hold`, or
+    #: has no use for it.
     is_by_right: bool
     #: Devices of the giver that would do as well.
     among: frozenset[DeviceId]
@@ -289,17 +290,21 @@ class _Division:
         holder = {device: n for n, held in enumerate(self._held) for device in bits(held)}
         secured = self._secured(final, holder)
         right = self._by_account(self._right)
+        pairs = zip(self._asks, self._held, strict=True)
+        spare = [held.bit_count() - ask.wants for ask, held in pairs]
         for taker, device in order:
             giver = holder.get(device)
             if giver is None:
                 continue
+            spare[giver] -= 1
             account = self._account(self._asks[taker].uid)
             is_by_right = (
                 secured[account] < right[account]
                 and self._account(self._asks[giver].uid) != account
             )
             secured[account] += self._parts[device]
-            among = self._among(giver, device, is_by_right=is_by_right)
+            is_at_once = is_by_right or spare[giver] >= 0
+            among = self._among(giver, device, is_at_once=is_at_once)
             if among:
                 yield self._move(giver, device, taker, is_by_right=is_by_right, among=among)
 
@@ -328,7 +333,7 @@ class _Division:
                 for device in bits(self._held[number] & ~taken):
                     if over > 0:
                         over -= self._parts[device]
-                        among = self._among(number, device, is_by_right=True)
+                        among = self._among(number, device, is_at_once=True)
                         yield self._move(number, device, None, is_by_right=True, among=among)
 
     def _move(
@@ -348,14 +353,14 @@ class _Division:
             among=among,
         )
 
-    def _among(self, giver: int, device: int, *, is_by_right: bool) -> frozenset[DeviceId]:
-        """The giver's devices that suit the same tuners; for no right none that is still fresh."""
+    def _among(self, giver: int, device: int, *, is_at_once: bool) -> frozenset[DeviceId]:
+        """The giver's devices that suit the same tuners; mostly none that is still fresh."""
         alike = self._likes(device)
         return frozenset(
             self._ids[each]
             for each in bits(self._held[giver])
             if self._parts[each] == self._parts[device]
-            and (is_by_right or not self._is_fresh(giver, each))
+            and (is_at_once or not self._is_fresh(giver, each))
             and (each == device or self._likes(each) == alike)
         )
 

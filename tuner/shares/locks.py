@@ -36,3 +36,8 @@ class SharedLocks(DeviceLocks):
         """Gives one claim back; nothing where it is not ours."""
         super().release(device)
         self.seat.note_released(device)
+
+    def close(self) -> None:
+        """Gives all devices back, and claims nothing any more. Safe to call twice."""
+        super().close()
+        self.seat.close()

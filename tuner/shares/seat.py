@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId
 from tuner.devices.locks import default_lock_folder
+from tuner.errors import DeviceError
 from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, ClaimsRead, OwnClaim, read_claims, walk_warnings
 from tuner.shares.decision import Ask, Decision, Move, Standing, decide
@@ -85,6 +87,8 @@ class Seat:
         self._warned: set[str] = set()
         self._ledger = Ledger(self._folder, now_s)
         self._wrote_at_s = now_s()
+        #: Of the folder of claims, before the last look.
+        self._seen: int | None = None
         #: Messages for the user; whoever shows them clears the list.
         self.notes: list[str] = []
 
@@ -128,11 +132,20 @@ class Seat:
         self._is_foreign = is_foreign
 
     def note_held(self, device: Device) -> None:
+        """The study has a device from now on; other tuners see it at once."""
         self._holds.setdefault(device.id, self._now_s())
+        self._publish()
 
     def note_released(self, device: Device) -> None:
-        self._holds.pop(device.id, None)
-        self._released.add(device.id)
+        """The study has a device no more; other tuners see it at once."""
+        if self._holds.pop(device.id, None) is not None:
+            self._released.add(device.id)
+            self._publish()
+
+    def _publish(self) -> None:
+        # The next look tries again, and raises.
+        with suppress(DeviceError):
+            self._own.write(self._claim())
 
     def look(self, *, wants: int | None = None, leaving: Collection[DeviceId] = ()) -> None:
         """Claims, reads all claims and decides.
@@ -150,10 +163,19 @@ class Seat:
         self._waits_since_s = (self._waits_since_s or self._now_s()) if is_short else None
         self._own.write(self._claim())
         self._released.clear()
+        self._seen = _changed_at_ns(self._folder)
         self._read = read_claims(self._folder)
         self.notes.extend(walk_warnings(self._read, self._warned))
         self.notes.extend(self._of_other_rules())
         self._decision = self._decide()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether a claim has changed since the last look, this tuner's own included.
+
+        A tuner that was killed changes nothing: so look now and then without news, too.
+        """
+        return _changed_at_ns(self._folder) != self._seen
 
     def _account(self) -> None:
         """Notes the devices that it had since the last look."""
@@ -269,6 +291,13 @@ class Seat:
         self._account()
         self._ledger.write()
         self._own.close()
+
+
+def _changed_at_ns(folder: Path) -> int | None:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return None
 
 
 def ask_of(claim: Claim) -> Ask:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TypeVar
@@ -26,6 +26,8 @@ from tuner.shares.seat import Seat
 
 T = TypeVar("T")
 _LOOK_EVERY_S = 0.5
+#: How often the folder of claims is asked for its last change, which costs 2 us, for each look.
+_NEWS_A_LOOK = 10
 
 
 def open_seat(config: StudyConfig, environ: Mapping[str, str]) -> Seat | None:
@@ -78,24 +80,38 @@ def slots_limits(request: DeviceRequest, slots: DividedSlots) -> GpuLimits:
     return GpuLimits(max_devices=most, maximum_key="the study's number of slots")
 
 
+def suited_devices(request: DeviceRequest, probe: GpuProbe, limits: GpuLimits) -> Sequence[Device]:
+    """All devices that a study could use, whoever has them."""
+    meant = meant_devices(request, probe.devices())
+    return [device for device in meant if limits.refusal(device) is None]
+
+
 def take_seat(
-    seat: Seat, request: DeviceRequest, probe: GpuProbe | None, limits: GpuLimits
+    seat: Seat,
+    request: DeviceRequest,
+    probe: GpuProbe | None,
+    limits: GpuLimits,
+    *,
+    wants: int | None = None,
 ) -> None:
-    """Claims all devices that suit a study, and decides which it may have now.
+    """Claims the devices that suit a study, and decides which it may have now.
+
+    Args:
+        seat: The place of this tuner.
+        request: What the study file asks for.
+        probe: The devices of the machine; None for none.
+        limits: Which of them suit, and how many the study may have.
+        wants: How many the study could use; None for all that suit.
 
     Raises:
         DeviceError: If the claim cannot be written.
     """
     if probe is None:
         return
-    suited = [
-        device
-        for device in meant_devices(request, probe.devices())
-        if limits.refusal(device) is None
-    ]
+    suited = suited_devices(request, probe, limits)
     minds = isinstance(request, AutoDevices)
     seat.offer(suited, partial(_is_foreign, probe) if minds else None, most=limits.max_devices)
-    seat.look()
+    seat.look(wants=wants)
 
 
 def _is_foreign(probe: GpuProbe, device: Device) -> bool:
@@ -136,4 +152,12 @@ def wait_for_devices(
             for note in seat.notes:
                 say(note)
             seat.notes.clear()
-        pause(_LOOK_EVERY_S)
+        _await_news(seat, pause)
+
+
+def _await_news(seat: Seat, pause: Callable[[float], None]) -> None:
+    """Waits until a claim changes, or for as long as a look may be late."""
+    for _ in range(_NEWS_A_LOOK):
+        pause(_LOOK_EVERY_S / _NEWS_A_LOOK)
+        if seat.has_news:
+            return

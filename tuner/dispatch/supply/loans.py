@@ -92,7 +92,8 @@ class Loans:
             count_startable: Counts further trials that the study could start now.
         """
         self._finish(now)
-        if now.monotonic_s - self._looked_at_s < LOOK_EVERY_S:
+        is_due = now.monotonic_s - self._looked_at_s >= LOOK_EVERY_S
+        if not is_due and not self._seat.has_news:
             return
         self._looked_at_s = now.monotonic_s
         self._seat.look(wants=self._wants(lives, count_startable()), leaving=self._returns)
