@@ -11,13 +11,17 @@ docs/benchmarks.md.
 import argparse
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -52,6 +56,12 @@ def train(trial):
 """
 
 
+_LEASES = """
+    select d.device, l.leased_at, l.released_at
+    from tuner_leases l join tuner_devices d on d.id = l.device_id
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measures:
     """The measures of issue and page."""
@@ -65,6 +75,9 @@ class Measures:
     n_given_back: int
     gap_median_s: float
     gap_longest_s: float
+    n_handovers: int
+    handover_median_s: float
+    handover_longest_s: float
     steps: int
     steps_repeated: int
 
@@ -140,16 +153,23 @@ def decision_ms() -> float:
     return 1000 * median(taken)
 
 
-def real(n_rounds: int, folder: Path) -> tuple[list[float], int, int]:
-    """A study that has all slots, and others with more priority that come and go.
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What happened when studies gave slots to others, really."""
 
-    Returns:
-        For how long slots were free while a study waited, in seconds; the steps that were done, and
-        those that were done again.
-    """
+    #: For how long slots were free while a study waited, in seconds.
+    gaps_s: list[float]
+    #: From the end of a trial of one study on a slot to the start of one of another, in seconds.
+    handovers_s: list[float]
+    n_steps: int
+    n_repeated: int
+
+
+def real(n_rounds: int, folder: Path) -> Given:
+    """A study that has all slots, and others with more priority that come and go."""
     rules = {"cpu_slots": 4, "hold": 0.5, "grace": "20s", "folder": str(folder / "claims")}
     (folder / "shares.yaml").write_text(yaml.safe_dump(rules))
-    low = _start(folder, "low", 4, 10, trials=20 * n_rounds)
+    low = _start(folder, "low", 4, 10, trials=100_000)
     time.sleep(10.0)
     watch = _Watch(folder / "claims", 4)
     watch.start()
@@ -165,7 +185,30 @@ def real(n_rounds: int, folder: Path) -> tuple[list[float], int, int]:
         for file in folder.glob("low-*.steps")
         for step in file.read_text().split()
     )
-    return watch.gaps_s, sum(steps.values()), sum(n - 1 for n in steps.values())
+    return Given(
+        gaps_s=watch.gaps_s,
+        handovers_s=handovers(folder),
+        n_steps=sum(steps.values()),
+        n_repeated=sum(n - 1 for n in steps.values()),
+    )
+
+
+def handovers(folder: Path) -> list[float]:
+    """For how long a slot had no trial when it went from one study to another, by their records."""
+    leases: dict[str, list[tuple[datetime, datetime | None, str]]] = {}
+    for file in folder.glob("*.db"):
+        with closing(sqlite3.connect(file)) as database:
+            for device, begin, end in database.execute(_LEASES):
+                until = datetime.fromisoformat(end) if end else None
+                leases.setdefault(device, []).append(
+                    (datetime.fromisoformat(begin), until, file.stem)
+                )
+    return [
+        (other[0] - one[1]).total_seconds()
+        for of_slot in leases.values()
+        for one, other in pairwise(sorted(of_slot, key=lambda lease: lease[0]))
+        if one[2] != other[2] and one[1] is not None
+    ]
 
 
 def _start(
@@ -229,18 +272,21 @@ def main() -> None:
     options = parser.parse_args()
     n_late, overhead_s = histories(options.histories, options.seed)
     with tempfile.TemporaryDirectory() as folder:
-        gaps, n_steps, n_repeated = real(options.gives, Path(folder))
+        given = real(options.gives, Path(folder))
     measures = Measures(
         histories=options.histories,
         guarantees_late=n_late,
         guarantee_overhead_s=overhead_s,
         hours_off_by_pct=hours_off_by(),
         decision_ms=decision_ms(),
-        n_given_back=len(gaps),
-        gap_median_s=median(gaps),
-        gap_longest_s=max(gaps),
-        steps=n_steps,
-        steps_repeated=n_repeated,
+        n_given_back=len(given.gaps_s),
+        gap_median_s=median(given.gaps_s),
+        gap_longest_s=max(given.gaps_s),
+        n_handovers=len(given.handovers_s),
+        handover_median_s=median(given.handovers_s),
+        handover_longest_s=max(given.handovers_s),
+        steps=given.n_steps,
+        steps_repeated=given.n_repeated,
     )
     print(table(measures))
     packages = package_versions(Path(sys.executable), ["gpu-tuner", "optuna"])
@@ -262,6 +308,11 @@ def table(found: Measures) -> str:
             f"{found.gap_median_s:.2f} s",
         ),
         ("the same, longest", f"{found.gap_longest_s:.2f} s"),
+        (
+            f"a device without a trial between two studies, {found.n_handovers} times, median",
+            f"{found.handover_median_s:.2f} s",
+        ),
+        ("the same, longest", f"{found.handover_longest_s:.2f} s"),
         (f"steps repeated, of {found.steps:,}", f"{found.steps_repeated}"),
         (
             "device-hours of equal users in an hour, furthest from equal",

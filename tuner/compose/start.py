@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from tuner.compose.programs.program_text import import_remarks
 from tuner.compose.programs.unused_calls import unused_calls
 from tuner.compose.sharing.devices import open_locks, open_seat, wait_for_devices
 from tuner.compose.study_plan import (
+    DevicesTaken,
     HostDevices,
     check_study,
     find_devices,
@@ -83,50 +84,53 @@ def run_study(
         locks = stack.enter_context(open_locks(stack, seat))
         inbox = Inbox()
         stack.callback(inbox.close)
-        find = partial(find_devices, config, environ, locks)
+
+        @cache
+        def take() -> DevicesTaken:
+            find = partial(find_devices, config, environ, locks)
+            host = find() if seat is None else wait_for_devices(seat, find, partial(_say, console))
+            stack.callback(host.probe.close)
+            _announce(console, config, host, environ, lent)
+            reselection = reselection_of(config, host, environ, locks)
+            stack.callback(reselection.close)
+            return DevicesTaken(host=host, reselection=reselection)
+
         if seat is None:
-            host = find()
-            launcher = _start_launcher(stack, config, len(host.devices), inbox, environ, remains)
+            n_devices = len(take().host.devices)
         else:
-            # No device is taken from others before trials can start on it.
             n_devices = most_devices(config, environ, seat)
-            launcher = _start_launcher(stack, config, n_devices, inbox, environ, remains)
-            _import_program(launcher, config)
-            host = wait_for_devices(seat, find, partial(_say, console))
-        stack.callback(host.probe.close)
-        _announce_devices(console, host)
-        if line := _sharing_line(config, host, environ):
-            console.print(line, highlight=False)
-        if line := interpreter_line(config):
-            _say(console, line)
-        for line in (*remarks(config), *import_remarks(config), *unused_calls(config)):
-            _say(console, line)
-        if line := what_is_left_to_others(config, host.all_devices):
-            console.print(f"resources: {line}", highlight=False)
-        if line := widening_of(config, len(host.all_devices)):
-            console.print(f"widen: {line}", highlight=False)
-        if lent is not None:
-            _say(console, _lent_line(lent))
-        if config.budget.is_open:
-            console.print("budget: open; the study runs until Ctrl-C")
+        opened = open_launcher(config, n_devices, inbox, environ, remains)
+        launcher = stack.enter_context(opened)
+        _log_to(files.dispatcher_log)
         # SQLAlchemy and Alembic take half a second, in which the fork server imports torch.
         with _kept_for_good():
             from tuner.compose.wiring import dispatch
-        reselection = reselection_of(config, host, environ, locks)
-        stack.callback(reselection.close)
-        return dispatch(
-            config,
-            console,
-            host,
-            locks,
-            inbox,
-            launcher,
-            pruner,
-            reselection,
-            metrics,
-            view,
-            lent,
-        )
+        return dispatch(config, console, take, locks, inbox, launcher, pruner, metrics, view, lent)
+
+
+def _announce(
+    console: Console,
+    config: StudyConfig,
+    host: HostDevices,
+    environ: Mapping[str, str],
+    lent: Lent | None,
+) -> None:
+    """Shows users the devices, and what is to be said of the study before its first trial."""
+    _announce_devices(console, host)
+    if line := _sharing_line(config, host, environ):
+        console.print(line, highlight=False)
+    if line := interpreter_line(config):
+        _say(console, line)
+    for line in (*remarks(config), *import_remarks(config), *unused_calls(config)):
+        _say(console, line)
+    if line := what_is_left_to_others(config, host.all_devices):
+        console.print(f"resources: {line}", highlight=False)
+    if line := widening_of(config, len(host.all_devices)):
+        console.print(f"widen: {line}", highlight=False)
+    if lent is not None:
+        _say(console, _lent_line(lent))
+    if config.budget.is_open:
+        console.print("budget: open; the study runs until Ctrl-C")
 
 
 @contextmanager
@@ -142,26 +146,6 @@ def _kept_for_good() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _start_launcher(
-    stack: ExitStack,
-    config: StudyConfig,
-    n_devices: int,
-    inbox: Inbox,
-    environ: Mapping[str, str],
-    remains: Remains,
-) -> StudyLauncher:
-    opened = open_launcher(config, n_devices, inbox, environ, remains)
-    launcher = stack.enter_context(opened)
-    _log_to(StudyFiles(folder=config.home, study=config.study).dispatcher_log)
-    return launcher
-
-
-def _import_program(launcher: StudyLauncher, config: StudyConfig) -> None:
-    with _kept_for_good():
-        from tuner.compose.wiring import check_program
-    check_program(launcher, config)
 
 
 @contextmanager

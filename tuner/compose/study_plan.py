@@ -104,6 +104,14 @@ class HostDevices:
         return (*self.devices, *(device for device, _ in self.selection.standby))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicesTaken:
+    """The devices of a study that starts, and what chooses others while it runs."""
+
+    host: HostDevices
+    reselection: Reselection
+
+
 def check_study(config: StudyConfig) -> BasePruner:
     """What can be said without looking at devices or the database.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.allocations.lent import Lent
 from tuner.compose.confirm import HookedView, confirm
 from tuner.compose.study_plan import (
+    DevicesTaken,
     HostDevices,
     open_telemetry,
     program_of,
@@ -36,7 +37,6 @@ from tuner.devices.device import DeviceKind
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.packing.learned import Sharing
 from tuner.devices.request import AutoDevices
-from tuner.devices.reselection import Reselection
 from tuner.dispatch.notices import View
 from tuner.dispatch.object_store.start import open_transfers
 from tuner.dispatch.supply.gpu_memory import GpuMemory
@@ -98,12 +98,11 @@ class StudyEnd:
 def dispatch(
     config: StudyConfig,
     console: Console,
-    host: HostDevices,
+    take_devices: Callable[[], DevicesTaken],
     locks: DeviceLocks,
     inbox: Inbox,
     launcher: StudyLauncher,
     pruner: BasePruner,
-    reselection: Reselection,
     metrics: MetricsServer | None = None,
     other_view: AbstractContextManager[View] | None = None,
     lent: Lent | None = None,
@@ -113,12 +112,11 @@ def dispatch(
     Args:
         config: The study.
         console: Where progress is shown.
-        host: The devices.
+        take_devices: Gives the devices, once trials could start; waits until there are some.
         locks: Claims them.
         inbox: Where everything that happens arrives.
         launcher: Starts workers.
         pruner: Of the study.
-        reselection: Chooses other devices where somebody asks for them.
         metrics: Is told figures; None where nobody wants them.
         other_view: Shows progress; None chooses one that suits the console.
         lent: The allocation in which this process runs; None outside of one.
@@ -136,6 +134,9 @@ def dispatch(
             console.print(remark, highlight=False, markup=False, soft_wrap=True)
         say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
         transfers = stack.enter_context(open_transfers(config, launcher.guard, say))
+        # Not before: other users' trials save and end for them.
+        taken = take_devices()
+        host = taken.host
         study = _open_study(stack, config, database, pruner, host, console, lent)
         search = study.search
         # Training must not wait for a database that hangs.
@@ -143,7 +144,7 @@ def dispatch(
         inbox.when_idle(search.scheduler.read_ahead)
         stack.enter_context(_suggestions_aside(search, inbox, launcher.guard))
         workplace = _open_workplace(
-            stack, config, database, host, locks, inbox, launcher, reselection, lent, transfers
+            stack, config, database, taken, locks, inbox, launcher, lent, transfers
         )
         view = stack.enter_context(other_view or view_of(config, console))
         files = StudyFiles(folder=config.home, study=config.study)
@@ -247,15 +248,15 @@ def _open_workplace(
     stack: ExitStack,
     config: StudyConfig,
     database: Database,
-    host: HostDevices,
+    taken: DevicesTaken,
     locks: DeviceLocks,
     inbox: Inbox,
     launcher: StudyLauncher,
-    reselection: Reselection,
     lent: Lent | None,
     transfers: Transfers | None,
 ) -> Workplace:
     """What all studies of this start share; the stack closes it."""
+    host = taken.host
     channel = ChannelServer(inbox, launcher.folder)
     stack.callback(channel.close)
     leasing = _leasing(config, host, locks)
@@ -272,7 +273,7 @@ def _open_workplace(
         leasing=leasing,
         clock=clock,
         sampler=sampler,
-        reselection=reselection,
+        reselection=taken.reselection,
         lent=lent,
         locks=locks,
         seat=locks.seat if isinstance(locks, SharedLocks) else None,

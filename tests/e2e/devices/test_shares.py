@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -35,6 +35,10 @@ def train(trial):
         if trial.should_prune():
             raise optuna.TrialPruned
     return trial.params.x
+"""
+SLOW_IMPORT = """
+time.sleep(1.0)
+open("imported", "w").close()
 """
 DEAF = """
 import time
@@ -102,8 +106,10 @@ def test_a_study_gives_back_to_one_with_more_priority_and_goes_on_later(
     study_folder: StudyFolder,
 ) -> None:
     share(study_folder, cpu_slots=4, hold=0.5, grace="10s")
-    a_study(study_folder, "low", n_steps=60, devices="cpu:4", priority=10)
+    a_study(study_folder, "low", n_steps=120, devices="cpu:4", priority=10)
     a_study(study_folder, "high", n_steps=10, devices="cpu:3", priority=90, budget={"trials": 3})
+    high_file = study_folder.path / "steps_high.py"
+    high_file.write_text(high_file.read_text() + SLOW_IMPORT)
     low = study_folder.start(file="low.yaml")
     wait_until(lambda: low.out.count("started on") == 4, "the study has all slots", WAIT_S)
     high = study_folder.start(file="high.yaml")
@@ -120,6 +126,10 @@ def test_a_study_gives_back_to_one_with_more_priority_and_goes_on_later(
     assert study_folder.states("low.db") == ["COMPLETE"] * 4
     assert steps_twice(study_folder, "low") == []
     check_no_device_had_two(study_folder, "low", "high")
+    # No trial was interrupted for one that could not start yet.
+    imported_s = (study_folder.path / "imported").stat().st_mtime
+    first_given_back = min(end for _, _, end in leases(study_folder, "low"))
+    assert first_given_back.replace(tzinfo=UTC).timestamp() > imported_s
     detail = "select detail from tuner_events where name = 'given_back'"
     assert "cpu:" in study_folder.rows(detail, database="low.db")[0][0]
     causes = {

@@ -191,3 +191,15 @@ def test_the_guarantee_that_was_asked_for_first_is_met_first() -> None:
     for turn in range(3):
         decision = decide(asks, whole(3), census, 1e6 + turn * census.hold_s)
         assert decision.allotted["claim-1002"] == frozenset(ids(3)[:1])
+
+
+def test_a_device_that_its_tuner_cannot_use_is_given_back_however_fresh() -> None:
+    idle = ask(ANN, 1, 4, holds=ids(4), held_since_s=99.0)
+    decision = decide([idle, ask(BOB, 4, 4)], whole(4), census_of([ANN, BOB]), 100.0)
+    assert [(move.giver, move.taker) for move in decision.moves] == [
+        ("claim-1001", "claim-1002")
+    ] * 3
+    assert not any(move.is_by_right for move in decision.moves)
+    busy = ask(ANN, 3, 4, holds=ids(4), held_since_s=99.0)
+    # Bob's part is two: the one that is idle, and another once `hold` is over.
+    assert len(decide([busy, ask(BOB, 4, 4)], whole(4), census_of([ANN, BOB]), 100.0).moves) == 1

@@ -183,3 +183,47 @@ def test_a_tuner_that_follows_other_rules_is_named_once(
     (note,) = first.seat.notes
     assert f"(pid {os.getpid()}) follows other rules" in note
     second.close()
+
+
+def test_what_is_taken_or_given_back_is_seen_at_once_and_not_at_the_next_look(
+    tuner: Open,
+) -> None:
+    first, second = tuner(), tuner()
+    first.seat.look()
+    second.seat.look()
+    assert not second.seat.has_news
+    first.acquire(next(gpu for gpu in GPUS if first.seat.may_take(gpu)))
+    assert second.seat.has_news
+    second.seat.look()
+    held = [set(claim.holds) for claim in second.seat.claims]
+    assert sorted(map(len, held)) == [0, 1]
+    assert not second.seat.has_news
+    for gpu in GPUS:
+        first.release(gpu)
+    assert second.seat.has_news
+    second.seat.look()
+    assert not any(claim.holds for claim in second.seat.claims)
+
+
+def test_a_look_at_which_nothing_is_new_writes_nothing_and_a_removed_claim_comes_back(
+    tuner: Open, tmp_path: Path
+) -> None:
+    locks = tuner()
+    (file,) = (tmp_path / "claims").glob("claim-*")
+    inode = file.stat().st_ino
+    locks.seat.look()
+    assert file.stat().st_ino == inode
+    file.unlink()
+    assert locks.seat.has_news
+    locks.seat.look()
+    assert file.exists()
+
+
+def test_locks_that_are_closed_claim_nothing(tuner: Open, tmp_path: Path) -> None:
+    first, second = tuner(), tuner()
+    first.seat.look(wants=4)
+    take_all(first)
+    first.close()
+    first.close()
+    second.seat.look()
+    assert take_all(second) == GPUS
