@@ -6,8 +6,12 @@ Networks, section 6.5.2). Devices that cannot be divided evenly change hands in 
 `hold`, so that equal users have equal time. A user's own studies divide that user's part by
 priority, equal ones evenly.
 
-No device moves but to a tuner that has less than its part, from one that has more. So where
-nobody asks for anything new, the moves come to an end.
+While no ask changes, moves come to an end within a turn. The number of devices that each tuner may
+have does not depend on who holds which (what fits are the independent sets of a matroid), and of all
+ways to hand out such numbers one with the fewest changes is chosen. A device that is given back is
+none of those that its giver keeps, so no such step makes the fewest changes more; a device that is
+taken is one of them, so each makes them one less. It does not matter in which order tuners act. (Where
+devices differ in size, the numbers depend on what is held; the tests cover that.)
 """
 
 from __future__ import annotations
@@ -235,7 +239,7 @@ class _Division:
             for number in needy:
                 account = self._account(self._asks[number].uid)
                 while short[number] > 0 and (not is_by_right or secured[account] < right[account]):
-                    parts = filling.add(number, self._within_limit(number, filling.got))
+                    parts = filling.add_cheaply(number, self._within_limit(number, filling.got))
                     if not parts:
                         break
                     short[number] -= 1

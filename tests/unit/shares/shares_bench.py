@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuner.devices.allocation.width import WHOLE
@@ -75,6 +75,8 @@ class Machine:
 
     n_devices: int
     census: Census
+    #: The size of each device, where they are no whole ones.
+    parts: dict[DeviceId, int] = field(default_factory=dict)
     save_s: float = 0.0
     now_s: float = 0.0
     holds: dict[str, dict[DeviceId, float]] = field(default_factory=dict)
@@ -111,24 +113,30 @@ class Machine:
             for one in self.asks.values()
         ]
 
-    def look(self) -> Decision:
-        """One look of every tuner: gives back, and takes what is free and its own."""
+    def look(self, acting: Collection[str] | None = None) -> Decision:
+        """One look of every tuner: gives back, and takes what is free and its own.
+
+        Args:
+            acting: The tuners that do something this time; None for all.
+        """
         for device_id, (at_s, name) in list(self.leaving.items()):
             if at_s <= self.now_s:
                 del self.leaving[device_id]
                 self.holds[name].pop(device_id, None)
-        self._drop_idle()
         for name, holds in self.holds.items():
             if len(holds) >= self.asks[name].wants:
                 self.waits.pop(name, None)
             else:
                 self.waits.setdefault(name, self.now_s)
-        decision = decide(self.current(), whole(self.n_devices), self.census, self.now_s)
+        parts = self.parts or whole(self.n_devices)
+        decision = decide(self.current(), parts, self.census, self.now_s)
         for move in decision.moves:
-            self._give_back(move.giver, move.among, decision)
+            if acting is None or move.giver in acting:
+                self._give_back(move.giver, move.among, decision)
         held = {device_id for holds in self.holds.values() for device_id in holds}
         for name, allotted in decision.allotted.items():
-            for device_id in sorted(allotted - held):
+            may_act = acting is None or name in acting
+            for device_id in sorted(allotted - held) if may_act else ():
                 self.holds[name][device_id] = self.now_s
                 self.taken.append((self.now_s, device_id, name))
         return decision
@@ -141,19 +149,13 @@ class Machine:
                 self.device_s[name] += len(holds) * look_every_s  # type: ignore[assignment]
             self.now_s += look_every_s
 
-    def _drop_idle(self) -> None:
-        """A device above what a tuner can use runs nothing, and is given back at once."""
-        for name, holds in self.holds.items():
-            staying = sorted(set(holds) - set(self.leaving))
-            for device_id in staying[self.asks[name].wants :]:
-                del holds[device_id]
-
     def _give_back(self, giver: str, among: frozenset[DeviceId], decision: Decision) -> None:
         n_due = sum(move.giver == giver for move in decision.moves)
         n_leaving = sum(name == giver for _, name in self.leaving.values())
         left = sorted(among - set(self.leaving))
         if n_leaving < n_due and left:
-            self.leaving[left[0]] = (self.now_s + self.save_s, giver)
+            is_idle = len(self.holds[giver]) - n_leaving > self.asks[giver].wants
+            self.leaving[left[0]] = (self.now_s + self.save_s * (not is_idle), giver)
             self.n_moves += 1
 
 
