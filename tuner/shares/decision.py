@@ -6,11 +6,11 @@ Networks, section 6.5.2). Devices that cannot be divided evenly change hands in 
 `hold`, so that equal users have equal time. A user's own studies divide that user's part by
 priority, equal ones evenly.
 
-While no ask changes, moves come to an end within a turn. The number of devices that each tuner may
-have does not depend on who holds which (what fits are the independent sets of a matroid), and of all
-ways to hand out such numbers one with the fewest changes is chosen. A device that is given back is
-none of those that its giver keeps, so no such step makes the fewest changes more; a device that is
-taken is one of them, so each makes them one less. It does not matter in which order tuners act. (Where
+While no ask changes, moves come to an end within a turn. The number of devices that each tuner
+may have does not depend on who holds which (what fits are the independent sets of a matroid), and
+of all ways to hand out such numbers one with the fewest changes is chosen. A device that is given
+back is none of those that its giver keeps, so no such step makes the fewest changes more; a device
+that is taken is one of them, so each makes them one less, in whatever order tuners act. (Where
 devices differ in size, the numbers depend on what is held; the tests cover that.)
 """
 
