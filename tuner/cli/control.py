@@ -129,14 +129,19 @@ def why(
 ) -> None:
     """Explains a trial: what it waits for, why it was pruned, or what failed."""
     with Edge(debug, **_EDGE):
+        from tuner.queries.dispatchers import living_here, read_dispatchers
         from tuner.queries.locate import choose_study, find_place, reading
+        from tuner.shares.report import read_waits
         from tuner.terminal.trial_words import read_words
         from tuner.terminal.why import explain
 
         source, trial = read_words(words, "tuner why")
         place, now = find_place(source or STUDY_FILE, study, os.environ), datetime.now(UTC)
         with reading(place) as (_, connection):
-            print(explain(connection, choose_study(connection, place), trial, now), flush=True)
+            chosen = choose_study(connection, place)
+            starts = read_dispatchers(connection, now, chosen.id)
+            waits = read_waits(os.environ, living_here(starts))
+            print(explain(connection, chosen, trial, now, waits), flush=True)
 
 
 def _order(

@@ -61,8 +61,10 @@ def status(
     """
     with Edge(debug, **_EDGE):
         from tuner.cli.engines import look_again
+        from tuner.queries.dispatchers import living_here
         from tuner.queries.locate import choose_study, find_place, reading
         from tuner.queries.status import read_status
+        from tuner.shares.report import read_waits
         from tuner.terminal.studies import status_text
         from tuner.terminal.tables import as_json as json_of
 
@@ -71,7 +73,8 @@ def status(
         look_again(place)
         with reading(place) as (_, connection):
             found = read_status(connection, choose_study(connection, place), budget, now)
-        _print(json_of(found) if as_json else status_text(found, now))
+        waits = read_waits(os.environ, living_here(found.dispatchers))
+        _print(json_of(found) if as_json else status_text(found, now, waits))
         raise typer.Exit(found.exit_code)
 
 

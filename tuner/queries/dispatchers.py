@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -39,6 +41,12 @@ class StoredDispatcher:
     may_live: bool = False
     #: Names of those that it has; empty where an older tuner did not say.
     devices: tuple[str, ...] = ()
+
+
+def living_here(dispatchers: Iterable[StoredDispatcher]) -> frozenset[int]:
+    """The pids of those that live on this host."""
+    host = socket.gethostname()
+    return frozenset(each.pid for each in dispatchers if each.is_alive and each.host == host)
 
 
 def has_our_tables(connection: sa.Connection) -> bool:

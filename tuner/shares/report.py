@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
+from tuner.errors import ConfigError
+from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, read_claims
 from tuner.shares.decision import Decision, decide
 from tuner.shares.ledger import read_used
-from tuner.shares.people import census, shown_name
-from tuner.shares.rules import ShareRules, local_time, read_rules, rules_file
+from tuner.shares.people import Census, census, shown_name
+from tuner.shares.rules import ShareRules, local_time, own_uid, read_rules, rules_file
 from tuner.shares.seat import ask_of, folder_of, sizes_of
+from tuner.shares.words import waits_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +82,7 @@ def shares_of(rules: ShareRules, path: Path, now_s: float) -> MachineShares:
     uids = frozenset(claim.uid for claim in read.claims) | frozenset(used)
     found = census(rules, uids)
     decision = decide([ask_of(each) for each in read.claims], sizes_of(read.claims), found, now_s)
-    guarantees = {
-        uid: found.guarantees.get(person.account, 0) for uid, person in found.people.items()
-    }
+    guarantees = _guarantees(found)
     users = [
         _user(uid, read.claims, decision, guarantees[uid], used.get(uid, (0.0, 0.0)))
         for uid in sorted(uids)
@@ -92,6 +93,42 @@ def shares_of(rules: ShareRules, path: Path, now_s: float) -> MachineShares:
         devices=tuple(_devices(read.claims, guarantees)),
         warnings=read.warnings,
     )
+
+
+def read_waits(
+    environ: Mapping[str, str], pids: Collection[int], now_s: float | None = None
+) -> list[str]:
+    """For what dispatchers of this machine wait; empty where none waits for another user.
+
+    Args:
+        environ: The process's environment.
+        pids: Of the dispatchers, as seen from here.
+        now_s: Seconds UTC; None for the present.
+    """
+    at_s = time.time() if now_s is None else now_s
+    try:
+        path = rules_file(environ)
+        found = None if path is None or not pids else read_rules(path)
+    except ConfigError:
+        return []  # `tuner shares check` says it.
+    if found is None:
+        return []
+    rules = found.at(local_time(at_s))
+    claims = read_claims(folder_of(rules)).claims
+    people = census(rules, frozenset(claim.uid for claim in claims))
+    decision = decide(list(map(ask_of, claims)), sizes_of(claims), people, at_s)
+    guarantees = _guarantees(people)
+    texts = (
+        waits_text(each, claims, decision, guarantees, own_uid())
+        for each in claims
+        if each.pid in pids and each.pid_namespace == pid_namespace()
+    )
+    return [f"waits: {text}" for text in texts if text]
+
+
+def _guarantees(found: Census) -> dict[int, int]:
+    """Parts that are guaranteed to each user's account."""
+    return {uid: found.guarantees.get(each.account, 0) for uid, each in found.people.items()}
 
 
 def _user(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.shares.claims import Claim
-from tuner.shares.decision import Decision, Move
+from tuner.shares.decision import Decision, Move, Standing
 from tuner.shares.people import shown_name
 
 
@@ -51,6 +51,58 @@ def move_text(
         f"given back to {name}, whose part is {amount_text(decision.standings[taker].part)} "
         f"devices; yours is {amount_text(decision.standings[giver].part)}"
     )
+
+
+def waits_text(
+    own: Claim, claims: Sequence[Claim], decision: Decision, guarantees: Mapping[int, int], uid: int
+) -> str:
+    """What a study waits for: `ann has 1 of 2 guaranteed, you borrow 1 that ann asked back`.
+
+    Args:
+        own: The claim of the study.
+        claims: Of all tuners of the machine.
+        decision: The present one.
+        guarantees: Parts guaranteed to each user's account.
+        uid: The user who reads it.
+
+    Returns:
+        Empty where the study has all that it could use.
+    """
+    if len(own.holds) >= own.wants and not own.leaving:
+        return ""
+    holding = {
+        claim.uid: None
+        for claim in claims
+        if claim.name != own.name and _has_of(claim, own, decision)
+    }
+    said = [
+        f"{shown_name(each)} has {_standing(each, decision, guarantees)}"
+        for each in holding
+        if each != own.uid
+    ]
+    is_you = own.uid == uid
+    who = "you" if is_you else shown_name(own.uid)
+    if own.uid in holding:
+        n_theirs = sum(len(each.holds) for each in claims if each.uid == own.uid) - len(own.holds)
+        others = "your other studies" if is_you else f"other studies of {who}"
+        said.append(f"{others} have {n_theirs}")
+    takers = {each.taker for each in decision.moves if each.giver == own.name}
+    asking = {claim.uid for claim in claims if claim.name in takers} - {own.uid}
+    if own.leaving and asking:
+        names = " and ".join(shown_name(each) for each in sorted(asking))
+        borrow = "borrow" if is_you else "borrows"
+        said.append(f"{who} {borrow} {len(own.leaving)} that {names} asked back")
+    else:
+        found = decision.standings.get(own.uid, Standing())
+        has, whose = ("have", "your") if is_you else ("has", "the")
+        held, part = amount_text(found.held), amount_text(found.part)
+        said.append(f"{who} {has} {held}, {whose} part is {part}")
+    return ", ".join(said)
+
+
+def _has_of(claim: Claim, own: Claim, decision: Decision) -> bool:
+    """Whether a tuner has, or is to have, a device that another could use."""
+    return bool({*claim.holds, *decision.allotted.get(claim.name, ())} & set(own.suits))
 
 
 def _standing(uid: int, decision: Decision, guarantees: Mapping[int, int]) -> str:

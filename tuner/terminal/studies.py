@@ -60,7 +60,13 @@ def _alerts(status: StudyStatus, now: datetime) -> tuple[Alert, ...]:
     return find_alerts(status.study, status.standing, status.reason, status.idle, now)
 
 
-def status_text(status: StudyStatus, now: datetime) -> str:
+def status_text(status: StudyStatus, now: datetime, waits: Sequence[str] = ()) -> str:
+    """
+    Args:
+        status: What the database says.
+        now: The present.
+        waits: For which users' devices the dispatchers of this machine wait.
+    """
     study = status.study
     lines = [
         f"study {study.name}: {status.standing.value} ({status.reason})",
@@ -75,6 +81,7 @@ def status_text(status: StudyStatus, now: datetime) -> str:
         f"last activity: {ago(study.active_at, now)}",
         *(f"allocation: {each}" for each in allocation_lines(status.allocations, now)),
         *(f"idle: {each}" for each in idle_texts(status.idle, now)),
+        *waits,
         *_best(status),
         *_forecast(status),
         *_early_order(status),

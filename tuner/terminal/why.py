@@ -62,8 +62,21 @@ class _Trial:
     attempts: Sequence[StoredAttempt]
 
 
-def explain(connection: sa.Connection, study: StoredStudy, number: int, now: datetime) -> str:
+def explain(
+    connection: sa.Connection,
+    study: StoredStudy,
+    number: int,
+    now: datetime,
+    waits: Sequence[str] = (),
+) -> str:
     """All that the database knows about how a trial came to where it is.
+
+    Args:
+        connection: To the database.
+        study: The study.
+        number: Of the trial.
+        now: The present.
+        waits: What the dispatchers of this machine wait for. Shown of a trial that has no device.
 
     Raises:
         ConfigError: If there is no such trial.
@@ -75,6 +88,9 @@ def explain(connection: sa.Connection, study: StoredStudy, number: int, now: dat
     lines = [f"Trial {number} of study {study.name!r}: {now_text}"]
     lines += _facts(connection, study.id, trial.id)
     lines += [f"  {line}" for line in _why_it_does_not_run(connection, study.id, trial, now)]
+    has_device = bool(attempts) and attempts[-1].is_open
+    if not has_device and not trial.state.is_finished():
+        lines += [f"  {line}" for line in waits]
     for attempt in attempts:
         is_last = attempt is attempts[-1]
         is_final = trial.state.is_finished() and is_last

@@ -153,11 +153,22 @@ def test_a_guarantee_is_met_on_eight_gpus_and_what_is_left_is_divided(
     guest = as_guest()
     nvml_stub.write([StubGpu(uuid=f"GPU-{number:04}") for number in range(8)])
     share(gpu_folder, guaranteed={str(GUEST): 3}, hold="1h", grace="20s")
-    a_study(gpu_folder, "lent", n_steps=60, devices="auto", budget={"trials": 10})
-    a_study(gpu_folder, "owed", n_steps=20, devices="auto", budget={"trials": 3})
+    a_study(gpu_folder, "lent", n_steps=140, devices="auto", budget={"trials": 10})
+    a_study(gpu_folder, "owed", n_steps=60, devices="auto", budget={"trials": 3})
     lent = gpu_folder.start(file="lent.yaml")
     wait_until(lambda: lent.out.count("started on") >= 8, "the study has all GPUs", WAIT_S)
     owed = gpu_folder.start(file="owed.yaml", prefix=guest)
+    wait_until(lambda: owed.out.count("started on") >= 3, "the guarantee is met", WAIT_S)
+    status = gpu_folder.tuner("status", "lent.yaml")
+    assert f"waits: user id {GUEST} has 3 of 3 guaranteed, you have 5, your part is 5" in status.out
+    waiting = next(
+        number
+        for (number,) in gpu_folder.rows(
+            "select number from trials where state = 'WAITING'", database="lent.db"
+        )
+    )
+    why = gpu_folder.tuner("why", "lent.yaml", str(waiting))
+    assert f"  waits: user id {GUEST} has 3 of 3 guaranteed, you have 5" in why.out, why.text
     ended = owed.wait(WAIT_S)
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     ended = lent.wait(WAIT_S)

@@ -9,14 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import a_gpu
+from tests.unit.shares.shares_bench import census_of
 from tuner.app.charts.machine.users import users_figure
 from tuner.app.data.devices.shares import machine_shares, users_table
+from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
 from tuner.devices.table import DeviceRow
 from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, OwnClaim
+from tuner.shares.decision import decide
 from tuner.shares.ledger import Ledger, read_used
-from tuner.shares.report import HeldDevice, MachineShares, read_shares
+from tuner.shares.report import HeldDevice, MachineShares, read_shares, read_waits
+from tuner.shares.seat import ask_of
+from tuner.shares.words import waits_text
 from tuner.terminal.machine.shares import shares_text, with_shares
 
 HOUR_S = 3600.0
@@ -169,3 +174,73 @@ def test_the_dashboard_shows_users_and_nothing_where_there_are_none_or_rules_are
         assert (table["has"], table["borrows"], table["guaranteed"]) == ([2], [1], [1])
         Path(environ["TUNER_SHARES"]).write_text("{")
         assert machine_shares(environ) is None
+
+
+def a_claim(uid: int, pid: int, holds: int, wants: int, leaving: int = 0) -> Claim:
+    """Process 1 has the first ones of three GPUs, process 2 the last ones."""
+    mine = GPUS[:holds] if pid == 1 else GPUS[len(GPUS) - holds :]
+    return Claim(
+        name=f"claim-{pid}",
+        uid=uid,
+        pid=pid,
+        pid_namespace=pid_namespace(),
+        priority=50,
+        since_s=pid,
+        wants=wants,
+        unit=1,
+        suits=dict.fromkeys(GPUS, WHOLE),
+        holds=dict.fromkeys(mine, 0.0),
+        leaving=frozenset(mine[:leaving]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("reader", "claims", "text"),
+    [
+        (
+            70008,
+            [a_claim(70007, 1, 1, 2), a_claim(70008, 2, 2, 4, leaving=1)],
+            "user id 70007 has 1 of 2 guaranteed, you borrow 1 that user id 70007 asked back",
+        ),
+        (
+            70009,
+            [a_claim(70007, 1, 1, 2), a_claim(70008, 2, 2, 4, leaving=1)],
+            "user id 70007 has 1 of 2 guaranteed, user id 70008 borrows 1 that user id 70007 asked back",
+        ),
+        (
+            70008,
+            [a_claim(70007, 1, 2, 2), a_claim(70008, 2, 1, 4)],
+            "user id 70007 has 2 of 2 guaranteed, you have 1, your part is 1",
+        ),
+        (
+            70008,
+            [a_claim(70008, 1, 1, 3), a_claim(70008, 2, 2, 3)],
+            "your other studies have 2, you have 3, your part is 3",
+        ),
+        (70008, [a_claim(70008, 2, 2, 2)], ""),
+    ],
+)
+def test_what_a_study_waits_for_names_who_has_it_and_what_was_asked_back(
+    reader: int, claims: list[Claim], text: str
+) -> None:
+    census = census_of([70007, 70008], {70007: 2})
+    sizes = whole_of(claims)
+    decision = decide([ask_of(each) for each in claims], sizes, census, 1e6)
+    own = next(each for each in claims if each.uid == 70008)
+    assert waits_text(own, claims, decision, {70007: 2 * WHOLE, 70008: 0}, reader) == text
+
+
+def whole_of(claims: list[Claim]) -> dict[DeviceId, int]:
+    return {device_id: WHOLE for each in claims for device_id in each.suits}
+
+
+def test_only_dispatchers_of_this_machine_are_looked_up_and_broken_rules_say_nothing(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    with closing(claim(tmp_path)):
+        (line,) = read_waits(environ, {os.getpid()}, NOW_S)
+        assert line == "waits: you have 2, your part is 3"
+        assert read_waits(environ, {os.getpid() + 1}, NOW_S) == []
+        Path(environ["TUNER_SHARES"]).write_text("{")
+        assert read_waits(environ, {os.getpid()}, NOW_S) == []
+    assert read_waits({"TUNER_SHARES": str(tmp_path / "absent")}, {os.getpid()}) == []
