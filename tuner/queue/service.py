@@ -51,19 +51,34 @@ def _start_by_systemd() -> bool:
     config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     unit = Path(config) / "systemd" / "user" / _UNIT
     unit.parent.mkdir(parents=True, exist_ok=True)
-    unit.write_text(unit_text(sys.executable), encoding="utf-8")
+    unit.write_text(unit_text(sys.executable, _state_home()), encoding="utf-8")
     is_loaded = _works("systemctl", "--user", "daemon-reload")
     return is_loaded and _works("systemctl", "--user", "enable", "--now", _UNIT)
 
 
-def unit_text(python: str) -> str:
-    """The unit of systemd. Only the queue's process gets a SIGTERM: it ends its study itself."""
-    escaped = python.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+def _state_home() -> str:
+    """Where the queue is, if not at the usual place: neither systemd nor cron knows."""
+    return os.environ.get("XDG_STATE_HOME", "")
+
+
+def unit_text(python: str, state_home: str = "") -> str:
+    """The unit of systemd. Only the queue's process gets a SIGTERM: it ends its study itself.
+
+    Args:
+        python: The interpreter.
+        state_home: `XDG_STATE_HOME` of the user; empty for none.
+    """
+    state = f'Environment="{_escaped(f"XDG_STATE_HOME={state_home}")}"\n' if state_home else ""
     return (
         "[Unit]\nDescription=Queue of studies (tuner queue)\n\n"
-        f'[Service]\nExecStart="{escaped}" -m tuner.queue\nKillMode=mixed\nTimeoutStopSec=120\n\n'
+        f'[Service]\n{state}ExecStart="{_escaped(python)}" -m tuner.queue\n'
+        "KillMode=mixed\nTimeoutStopSec=120\n\n"
         "[Install]\nWantedBy=default.target\n"
     )
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
 
 
 def _lingers_text() -> str:
@@ -82,7 +97,10 @@ def _add_to_crontab() -> bool:
     # Without a table of its own a user gets an error: then there is nothing to keep.
     present = _run("crontab", "-l") or ""
     lines = [line for line in present.splitlines() if not line.endswith(_CRON_MARK)]
-    command = shlex.join([sys.executable, "-m", "tuner.queue"]).replace("%", "\\%")
+    words = [sys.executable, "-m", "tuner.queue"]
+    if state_home := _state_home():
+        words = ["env", f"XDG_STATE_HOME={state_home}", *words]
+    command = shlex.join(words).replace("%", "\\%")
     table = "\n".join([*lines, f"@reboot {command} {_CRON_MARK}"]) + "\n"
     return _run("crontab", "-", stdin=table) is not None
 

@@ -51,6 +51,7 @@ class Seat:
         rules: Those of the machine.
         unit: The devices of the study's narrowest trial.
         priority: Of the study among its user's, 0 to 100.
+        takes_idle: Whether it also takes devices that no tuner asks for: trials are widened.
         now_s: Seconds UTC.
 
     Raises:
@@ -63,8 +64,10 @@ class Seat:
         *,
         unit: int,
         priority: int = 50,
+        takes_idle: bool = False,
         now_s: Callable[[], float] = time.time,
     ) -> None:
+        self._takes_idle = takes_idle
         self._rules = rules
         self._folder = folder_of(rules.rules)
         self._own = OwnClaim(self._folder)
@@ -210,8 +213,11 @@ class Seat:
 
     def may_take(self, device: Device) -> bool:
         """Whether a device is this tuner's by the last decision; others may have it still."""
-        allotted = self._decision.allotted.get(self._own.name, frozenset())
-        return device.id in allotted and device.id not in self._released
+        if device.id in self._released:
+            return False
+        if device.id in self._decision.allotted.get(self._own.name, frozenset()):
+            return True
+        return self._takes_idle and not self.is_shared_out(device)
 
     def why_not(self, device: Device) -> str:
         """Who has a device, or for whom it is kept: `ann has it (pid 7; 2 of 2 guaranteed)`."""

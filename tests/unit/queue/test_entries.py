@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -111,3 +113,17 @@ def test_systemd_reads_the_path_of_python_as_it_stands() -> None:
     assert 'ExecStart="/a b/50%% \\"x\\"/python" -m tuner.queue\n' in unit_text(
         '/a b/50% "x"/python'
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("state_home", ["", '/home/ann/100% "state"'])
+def test_systemd_takes_the_unit(tmp_path: Path, state_home: str) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("needs systemd-analyze")
+    unit = tmp_path / "tuner-queue.service"
+    unit.write_text(unit_text(sys.executable, state_home))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False
+    )
+    # It has an exit code of 0 for what it ignores.
+    assert (done.returncode, unit.name in done.stderr) == (0, False), done.stderr

@@ -205,7 +205,8 @@ def a_claim(uid: int, pid: int, holds: int, wants: int, leaving: int = 0) -> Cla
         (
             70009,
             [a_claim(70007, 1, 1, 2), a_claim(70008, 2, 2, 4, leaving=1)],
-            "user id 70007 has 1 of 2 guaranteed, user id 70008 borrows 1 that user id 70007 asked back",
+            "user id 70007 has 1 of 2 guaranteed, "
+            "user id 70008 borrows 1 that user id 70007 asked back",
         ),
         (
             70008,

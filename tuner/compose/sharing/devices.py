@@ -47,7 +47,9 @@ def open_seat(config: StudyConfig, environ: Mapping[str, str]) -> Seat | None:
     resources = config.trial.resources
     rule = resources.rule if resources else FixedWidth(width=ONE)
     unit = min(map(n_devices_of, possible_widths(rule, config.search_space)), default=1)
-    return Seat(RulesWatch(path, rules), unit=unit, priority=config.priority)
+    return Seat(
+        RulesWatch(path, rules), unit=unit, priority=config.priority, takes_idle=config.widen
+    )
 
 
 def _wants_cpus(config: StudyConfig) -> bool:
