@@ -88,6 +88,18 @@ class DeviceLocks:
         except (OSError, ValueError, OverflowError):
             return None
 
+    def locked_by(self, device: Device) -> int | None:
+        """The process that has a device's lock as the kernel says it; None where it does not."""
+        try:
+            found = os.stat(self._folder / _file_name(device))
+            lines = Path("/proc/locks").read_text().splitlines()
+        except OSError:
+            return None
+        inode = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        holders = (words[4] for line in lines if (words := line.split())[5:6] == [inode])
+        # It is 0 where the process is in another namespace.
+        return next((int(pid) for pid in holders if int(pid) > 0), None)
+
     def release(self, device: Device) -> None:
         """Gives one claim back; nothing where it is not ours."""
         lock = self._held.pop(device.id, None)

@@ -206,7 +206,10 @@ def _check(found: os.stat_result, name: str) -> None:
     if found.st_size > _MAX_BYTES:
         raise ValueError("it is larger than a claim")
     if not name.startswith(f"{PREFIX}{found.st_uid}-"):
-        raise ValueError(f"its name is not one for its owner, user id {found.st_uid}")
+        raise ValueError(
+            f"its name is not one for its owner, user id {found.st_uid} (a tuner in a container "
+            "with user ids of its own shares by the locks alone)"
+        )
 
 
 def _is_dead(file: int) -> bool:

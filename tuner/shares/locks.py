@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import psutil
+
 from tuner.devices.device import Device
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.selection import NotNow
@@ -27,10 +29,20 @@ class SharedLocks(DeviceLocks):
         """
         if self.has(device):
             return True
-        if not self.seat.may_take(device) or not super().acquire(device):
+        if not self.seat.may_take(device):
             raise NotNow(self.seat.why_not(device))
+        if not super().acquire(device):
+            # A moment ago it was another one's; or a program that has no claim keeps it locked.
+            is_shared = self.seat.is_shared_out(device)
+            reason = self.seat.why_not(device) if is_shared else self._locked_by(device)
+            raise NotNow(reason)
         self.seat.note_held(device)
         return True
+
+    def _locked_by(self, device: Device) -> str:
+        pid = self.locked_by(device)
+        who = "another program" if pid is None else _process_text(pid)
+        return f"{who} keeps it locked, and claims nothing by the rules of shares"
 
     def release(self, device: Device) -> None:
         """Gives one claim back; nothing where it is not ours."""
@@ -41,3 +53,11 @@ class SharedLocks(DeviceLocks):
         """Gives all devices back, and claims nothing any more. Safe to call twice."""
         super().close()
         self.seat.close()
+
+
+def _process_text(pid: int) -> str:
+    try:
+        process = psutil.Process(pid)
+        return f"{process.name()} (pid {pid}, user {process.username()})"
+    except psutil.Error:
+        return f"a process (pid {pid})"

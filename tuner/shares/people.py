@@ -84,11 +84,15 @@ def _group_name(gid: int) -> str | None:
 
 def is_known_here(name: str) -> bool:
     """Whether a name of the rules file means a user or a group of this machine."""
-    if name == EVERYBODY or name.lstrip("@").isdecimal():
-        return True
+    return name == EVERYBODY or name.lstrip("@").isdecimal() or id_here(name) is not None
+
+
+def id_here(name: str) -> int | None:
+    """The user or group id that a name of the rules file means on this machine; None for none."""
     with suppress(KeyError):
-        return bool(grp.getgrnam(name[1:]) if name.startswith("@") else pwd.getpwnam(name))
-    return False
+        is_group = name.startswith("@")
+        return grp.getgrnam(name[1:]).gr_gid if is_group else pwd.getpwnam(name).pw_uid
+    return None
 
 
 def census(rules: ShareRules, uids: frozenset[int], names: NamesOf = names_of) -> Census:

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from tuner.errors import ConfigError
-from tuner.shares.people import forget_names
-from tuner.shares.rules import ShareRules, read_rules
+from tuner.shares.people import forget_names, id_here
+from tuner.shares.rules import HourRules, ShareRules, read_rules
 
 
 class RulesWatch:
@@ -23,11 +23,8 @@ class RulesWatch:
         self._path = path
         self.rules = rules
         self._seen = _stamp(path)
-
-    @property
-    def digest(self) -> str:
-        """Equal for equal rules."""
-        return hashlib.sha256(self.rules.model_dump_json().encode()).hexdigest()[:16]
+        self.digest = _digest(rules)
+        """Equal for equal rules whose names mean the same users."""
 
     def look(self) -> str:
         """Takes in a change of the file.
@@ -49,7 +46,18 @@ class RulesWatch:
             return ""
         self.rules = rules
         forget_names()
+        self.digest = _digest(rules)
         return f"{self._path} has changed, and its new rules hold."
+
+
+def _digest(rules: ShareRules) -> str:
+    sections: list[ShareRules | HourRules] = [rules, *rules.quiet_hours.values()]
+    named = {
+        name for each in sections for name in (*(each.guaranteed or ()), *(each.weights or ()))
+    }
+    # In another container a name may be another user's.
+    ids = [(name, id_here(name)) for name in sorted(named)]
+    return hashlib.sha256(f"{rules.model_dump_json()}{ids}".encode()).hexdigest()[:16]
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

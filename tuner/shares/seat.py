@@ -289,7 +289,8 @@ class Seat:
                 self._warned.add(claim.name)
                 yield (
                     f"A tuner of user id {claim.uid} (pid {claim.pid}) follows other rules of "
-                    "shares than this one. Only equal rules are kept by both."
+                    "shares than this one, or a name in them is another user's there, in a "
+                    "container. Only equal rules are kept by both: give user ids."
                 )
 
     def close(self) -> None:

@@ -1,0 +1,219 @@
+"""Other users of a divided machine, with their own user ids: names, lies, locks and curiosity."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.devices.test_shares import DEAF, WAIT_S, a_study, as_guest, share
+from tests.e2e.study_folder import StudyFolder, wait_until
+from tuner.errors import EXIT_BUDGET_REACHED
+from tuner.host.process_identity import pid_namespace
+
+pytestmark = pytest.mark.slow
+ANN, BOB, LIAR = 5001, 5002, 5003
+#: A tuner without a study: it claims four slots, and says what it may have by its decision.
+SEAT = """
+import json, sys, time
+from pathlib import Path
+from tuner.devices.cpu_slots.probe import DividedSlots
+from tuner.shares.rules import read_rules
+from tuner.shares.rules_watch import RulesWatch
+from tuner.shares.seat import Seat
+
+file = Path(sys.argv[1])
+seat = Seat(RulesWatch(file, read_rules(file)), unit=1)
+seat.offer(DividedSlots(4).devices())
+seat.look()
+print("claimed", flush=True)
+sys.stdin.readline()
+seat.look()
+standing = seat.standing
+print(json.dumps([standing.by_right, standing.part, seat.notes]), flush=True)
+sys.stdin.readline()
+seat.close()
+"""
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that all users can reach."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        claims = folder / "claims"
+        claims.mkdir()
+        claims.chmod(0o1777)
+        yield folder
+
+
+def in_container(public: Path, uid: int) -> list[str]:
+    """Starts a program where `ann` is this user, whoever that is elsewhere."""
+    names = public / f"passwd-{uid}"
+    names.write_text(f"root:x:0:0::/root:/bin/sh\nann:x:{uid}:{uid}::/:/bin/sh\n")
+    guest = " ".join(as_guest()).replace("--reuid=4242", f"--reuid={uid}")
+    script = f'mount --bind {names} /etc/passwd && exec {guest} "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, "sh"]
+
+
+def seats(public: Path, rules: str) -> dict[int, tuple[int, int, list[str]]]:
+    """Two users who are both called ann: by right and part, in devices, and what they are told."""
+    file = public / "shares.yaml"
+    file.write_text(f"folder: {public / 'claims'}\ncpu_slots: 4\n{rules}")
+    file.chmod(0o644)
+    found = {}
+    with ExitStack() as stack:
+        running = {}
+        for uid in (ANN, BOB):
+            running[uid] = stack.enter_context(
+                subprocess.Popen(
+                    [*in_container(public, uid), sys.executable, "-c", SEAT, str(file)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+        for each in running.values():
+            assert each.stdout is not None
+            if each.stdout.readline() != "claimed\n":
+                pytest.skip("nothing can be mounted here")
+        for uid, each in running.items():
+            assert each.stdin is not None
+            assert each.stdout is not None
+            print(file=each.stdin, flush=True)
+            by_right, part, notes = json.loads(each.stdout.readline())
+            found[uid] = (by_right // 10_000, part // 10_000, notes)
+        for each in running.values():
+            assert each.stdin is not None
+            print(file=each.stdin, flush=True)
+    return found
+
+
+def test_two_users_of_one_name_in_two_containers_are_two_users(public: Path) -> None:
+    by_id = seats(public, f'guaranteed: {{"{ANN}": 3}}\n')
+    # The fourth is for each of them in turn.
+    assert by_id[ANN] in ((3, 3, []), (3, 4, []))
+    assert by_id[BOB] in ((0, 1, []), (0, 0, []))
+    # By name each takes itself for ann: that is said.
+    by_name = seats(public, "guaranteed: {ann: 3}\n")
+    for uid, other in ((ANN, BOB), (BOB, ANN)):
+        (note,) = by_name[uid][2]
+        assert f"A tuner of user id {other}" in note
+        assert "give user ids" in note
+
+
+def lie(public: Path, slots: list[str], since_s: int) -> subprocess.Popen[bytes]:
+    """A user who writes, without any tuner, a claim of all devices, and says to have them."""
+    claim = {
+        "pid": "PID",
+        "pid_namespace": pid_namespace(),
+        "priority": 100,
+        "since_s": since_s,
+        "waits_since_s": since_s,
+        "wants": len(slots),
+        "unit": 1,
+        "suits": dict.fromkeys(slots, 10_000),
+        "holds": dict.fromkeys(slots, since_s),
+        "leaving": [],
+        "rules": "",
+    }
+    text = json.dumps(claim).replace('"PID"', "$$").replace('"', '\\\\"')
+    name = f"claim-{LIAR}-1-lie"
+    script = (
+        f'cd {public}/claims && echo "{text}" > {name} && exec flock --no-fork -x {name} sleep 600'
+    )
+    command = ["setpriv", f"--reuid={LIAR}", f"--regid={LIAR}", "--clear-groups"]
+    return subprocess.Popen([*command, "sh", "-c", script])
+
+
+def run_as_liar(script: str) -> subprocess.CompletedProcess[str]:
+    command = ["setpriv", f"--reuid={LIAR}", f"--regid={LIAR}", "--clear-groups", "sh", "-c"]
+    return subprocess.run([*command, script], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("since_s", [0, 10_000_000_000])
+def test_a_user_who_lies_in_a_claim_takes_nothing_from_a_guarantee(
+    study_folder: StudyFolder, public: Path, since_s: int
+) -> None:
+    as_guest()
+    share(study_folder, cpu_slots=2, hold=0.5, grace="5s", guaranteed={str(os.getuid()): 2})
+    rules = study_folder.path / "shares.yaml"
+    rules.write_text(rules.read_text().replace(str(study_folder.path), str(public)))
+    a_study(study_folder, "honest", n_steps=40, devices="cpu:2", budget={"trials": 4})
+    liar = lie(public, ["cpu:0", "cpu:1"], since_s)
+    try:
+        wait_until(lambda: any((public / "claims").glob("claim-*")), "the lie is written", WAIT_S)
+        honest = study_folder.start(file="honest.yaml")
+        ended = honest.wait(WAIT_S)
+    finally:
+        liar.kill()
+        liar.wait()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "given back" not in ended.out
+    assert len(study_folder.attempts("honest.db")) == 4
+
+
+def test_a_user_reads_nothing_of_others_and_can_neither_remove_nor_replace_a_claim(
+    study_folder: StudyFolder, public: Path, tmp_path: Path
+) -> None:
+    as_guest()
+    share(study_folder, cpu_slots=2)
+    rules = study_folder.path / "shares.yaml"
+    rules.write_text(rules.read_text().replace(str(study_folder.path), str(public)))
+    state = public / "state"
+    study_folder.env |= {"XDG_STATE_HOME": str(state)}
+    study_folder.write("deaf.py", DEAF)
+    study_folder.study(study="secret-name", trial={"function": "deaf:train"})
+    study = study_folder.start()
+    wait_until(lambda: "started on" in study.out, "it runs", WAIT_S)
+    study_folder.study("queued.yaml", study="secret-name", trial={"function": "deaf:train"})
+    assert study_folder.tuner("queue", "queued.yaml").code == 0
+    (claim,) = (public / "claims").glob(f"claim-{os.getuid()}-{study.process.pid}-*")
+    read = run_as_liar(f"cat {public}/claims/*; ls -la {public}/claims")
+    assert str(study.process.pid) in read.stdout
+    assert "secret-name" not in read.stdout + read.stderr
+    for command in (
+        f"rm -f {claim}",
+        f"mv {claim} {claim}-x",
+        f"echo > {claim}",
+        f"ln {claim} {public}/claims/other",
+        f"ls {state}/tuner/queue/*",
+        f"cat {state}/tuner/queue/*/*",
+    ):
+        assert run_as_liar(command).returncode != 0, command
+    assert claim.exists()
+    study_folder.write("enough", "")
+    assert study.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+    queue = "queue"
+    wait_until(lambda: "completed" in study_folder.tuner(queue).out, "the queue is over", WAIT_S)
+
+
+def test_a_program_that_keeps_a_device_locked_without_a_claim_is_named(
+    study_folder: StudyFolder, public: Path
+) -> None:
+    as_guest()
+    share(study_folder, cpu_slots=1)
+    rules = study_folder.path / "shares.yaml"
+    rules.write_text(rules.read_text().replace(str(study_folder.path), str(public)))
+    lock = public / "claims" / "cpu:0"
+    script = f"exec flock --no-fork -x {lock} sleep 600"
+    command = ["setpriv", f"--reuid={LIAR}", f"--regid={LIAR}", "--clear-groups"]
+    thief = subprocess.Popen([*command, "sh", "-c", script])
+    try:
+        wait_until(lock.exists, "it is locked", WAIT_S)
+        study_folder.study(devices="cpu:1")
+        study = study_folder.start()
+        wait_until(lambda: "keeps it locked" in study.out, "it is named", WAIT_S)
+        assert f"(pid {thief.pid}, user {LIAR}) keeps it locked" in study.out
+    finally:
+        thief.kill()
+        thief.wait()
+    assert study.wait(WAIT_S).code == EXIT_BUDGET_REACHED
