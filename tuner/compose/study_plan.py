@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
@@ -36,22 +37,25 @@ from tuner.config.sections.resources import possible_widths
 from tuner.devices.allocation.width import (
     ONE,
     WHOLE,
+    Devices,
     FixedWidth,
     LearnedWidth,
     Share,
     Width,
     WidthRule,
     n_devices_of,
+    parts_on,
     wider,
 )
 from tuner.devices.cpu_slots.probe import CpuProbe, usable_cores
 from tuner.devices.cpu_slots.telemetry import CpuTelemetry
 from tuner.devices.device import Device, DeviceKind, DeviceProbe
+from tuner.devices.gpu_shares import DividedGpus
 from tuner.devices.limits import GpuLimits
 from tuner.devices.locks import DeviceLocks
 from tuner.devices.request import AutoDevices, CpuSlots, DeviceRequest, parse_device_request
 from tuner.devices.reselection import Reselection
-from tuner.devices.selection import Selection, select_devices
+from tuner.devices.selection import GpuProbe, Selection, select_devices
 from tuner.devices.usage.readings import Telemetry
 from tuner.errors import ConfigError, DeviceError
 from tuner.frameworks.optuna_programs.execution import OptunaProgram
@@ -78,7 +82,7 @@ from tuner.shares.seat import Seat
 from tuner.tracking.registry import check_trackers
 
 if TYPE_CHECKING:
-    from tuner.devices.nvidia.probe import NvmlProbe
+    pass
 
 _SEED_BITS = 31
 
@@ -90,7 +94,7 @@ class HostDevices:
     selection: Selection
     probe: DeviceProbe
     #: The same where they are GPUs.
-    gpus: NvmlProbe | None
+    gpus: GpuProbe | None
     #: How many the study may have at a time; None for any number.
     max_devices: int | None = None
 
@@ -176,7 +180,8 @@ def find_devices(
         ConfigError: If a trial wants more of them than there are.
     """
     request = _request(config, config.devices)
-    gpus = None if isinstance(request, CpuSlots) else _open_gpus(environ)
+    seat = locks.seat if isinstance(locks, SharedLocks) else None
+    gpus = None if isinstance(request, CpuSlots) else _open_gpus(config, environ, seat)
     limits = _limits(config)
     slots = None
     if isinstance(locks, SharedLocks):
@@ -207,13 +212,20 @@ def _most_wanted(config: StudyConfig) -> int | None:
     Who would take more than it can use, would have trials of others saved and paused for nothing.
     """
     n_trials = config.budget.limits.trials
-    return None if n_trials is None else n_trials * max(map(n_devices_of, widths_of(config)))
+    if n_trials is None:
+        return None
+    widths = widths_of(config)
+    if all(isinstance(width, Share) for width in widths):
+        return math.ceil(
+            n_trials * max(each.parts for each in widths if isinstance(each, Share)) / WHOLE
+        )
+    return n_trials * max(map(n_devices_of, widths))
 
 
 def most_devices(config: StudyConfig, environ: Mapping[str, str], seat: Seat) -> int:
     """How many devices a study may come to have on a machine that is divided; 1 at least."""
     request = _request(config, config.devices)
-    gpus = None if isinstance(request, CpuSlots) else _open_gpus(environ)
+    gpus = None if isinstance(request, CpuSlots) else _open_gpus(config, environ, seat)
     try:
         slots = divided_slots(request, gpus, seat)
         if slots is not None:
@@ -259,7 +271,7 @@ def reselection_of(
         return request
 
     return Reselection(
-        lambda: _open_gpus(environ),
+        lambda: _open_gpus(config, environ, seat),
         locks,
         _limits(config),
         read,
@@ -382,12 +394,28 @@ def _request(config: StudyConfig, devices: DeviceRequest) -> DeviceRequest:
     return devices
 
 
-def _open_gpus(environ: Mapping[str, str]) -> NvmlProbe | None:
+def _open_gpus(
+    config: StudyConfig, environ: Mapping[str, str], seat: Seat | None
+) -> GpuProbe | None:
     from tuner.devices.nvidia.probe import (
         open_nvml,  # 70 ms, for who has no GPU or does not ask for it.
     )
 
-    return open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
+    probe = open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))
+    if probe is None or seat is None or not seat.rules.gpu_shares:
+        return probe
+    fits = partial(_fits_share, config)
+    return DividedGpus(probe, seat.rules.gpu_shares, fits, seat.has_shares_of)
+
+
+def _fits_share(config: StudyConfig, device: Device) -> bool:
+    """Whether all trials of a study fit into a share of a GPU."""
+    if isinstance(rule_of(config), LearnedWidth):
+        return False
+    return all(
+        not isinstance(width, Devices) and parts_on(width, device) is not None
+        for width in widths_of(config)
+    )
 
 
 def open_telemetry(devices: Sequence[Device]) -> Telemetry | None:

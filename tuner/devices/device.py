@@ -39,15 +39,40 @@ class Device:
     cores: tuple[int, ...] = ()
     #: Of the GPU that a MIG slice is a part of; None for all else.
     gpu_name: str | None = None
+    #: Of the GPU that this is one of so many equal shares of; None for what is no such share.
+    share_of: DeviceId | None = None
+    n_shares: int = 1
+
+    @property
+    def cuda_id(self) -> DeviceId:
+        """How CUDA and NVML know it."""
+        return self.share_of or self.id
 
     @property
     def label(self) -> str:
         """How users call it: `GPU 0`, `MIG 0 (1g.10gb)`, `cpu:3`."""
+        if self.share_of is not None:
+            return f"GPU {self.index} (share {share_number(self.id)} of {self.n_shares})"
         if self.kind is DeviceKind.GPU:
             return f"GPU {self.index}"
         if self.kind is DeviceKind.MIG:
             return f"MIG {self.index} ({self.name})"
         return str(self.id)
+
+
+def id_of_share(gpu_id: DeviceId, number: int) -> DeviceId:
+    """`GPU-<uuid>#2`: the second share of a GPU."""
+    return DeviceId(f"{gpu_id}#{number}")
+
+
+def gpu_of_share(device_id: DeviceId) -> DeviceId:
+    """The GPU that a share is one of; the device itself where it is no share."""
+    return DeviceId(device_id.partition("#")[0])
+
+
+def share_number(device_id: DeviceId) -> int:
+    """1 for the first one."""
+    return int(device_id.partition("#")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

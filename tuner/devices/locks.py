@@ -56,21 +56,37 @@ class DeviceLocks:
         self._folder = default_lock_folder() if folder is None else folder
         self._locks_cpu = locks_cpu
         self._held: dict[DeviceId, int] = {}
+        #: By share: the lock on its GPU.
+        self._gpus: dict[DeviceId, int] = {}
 
     def acquire(self, device: Device) -> bool:
         """Claims a device; False where another tuner has it, True also where we do already."""
         if self.has(device):
             return True
         try:
-            lock = _lock(self._folder, _file_name(device))
+            lock = self._lock(device)
         except OSError as error:
             raise DeviceError(
-                f"{device.label} cannot be claimed: {self._folder / _file_name(device)}: "
+                f"{device.label} cannot be claimed: {self._folder / _file_name(device.id)}: "
                 f"{error.strerror}. {_WAY_OUT.get(error.errno or 0, _LET_ALL_WRITE)}"
             ) from error
         if lock is not None:
             self._held[device.id] = lock
         return lock is not None
+
+    def _lock(self, device: Device) -> int | None:
+        """A share of a GPU comes with a lock on the GPU that other shares may have as well."""
+        if device.share_of is None:
+            return _lock(self._folder, _file_name(device.id))
+        gpu = _lock(self._folder, _file_name(device.share_of), fcntl.LOCK_SH)
+        if gpu is None:
+            return None
+        share = _lock(self._folder, _file_name(device.id))
+        if share is None:
+            os.close(gpu)
+        else:
+            self._gpus[device.id] = gpu
+        return share
 
     def has(self, device: Device) -> bool:
         """Whether this process has claimed a device, or needs no claim on it."""
@@ -82,7 +98,7 @@ class DeviceLocks:
         For messages only: it takes no lock, so it disturbs nobody, and it may be outdated.
         """
         try:
-            pid, namespace = (self._folder / _file_name(device)).read_bytes().split()
+            pid, namespace = (self._folder / _file_name(device.id)).read_bytes().split()
             is_ours = namespace == pid_namespace().encode()
             return int(pid) if is_ours and int(pid) > 0 and psutil.pid_exists(int(pid)) else None
         except (OSError, ValueError, OverflowError):
@@ -91,7 +107,7 @@ class DeviceLocks:
     def locked_by(self, device: Device) -> int | None:
         """The process that has a device's lock as the kernel says it; None where it does not."""
         try:
-            found = os.stat(self._folder / _file_name(device))
+            found = os.stat(self._folder / _file_name(device.id))
             lines = Path("/proc/locks").read_text().splitlines()
         except OSError:
             return None
@@ -105,12 +121,16 @@ class DeviceLocks:
         lock = self._held.pop(device.id, None)
         if lock is not None:
             _unlock(lock)
+        if (gpu := self._gpus.pop(device.id, None)) is not None:
+            os.close(gpu)
 
     def close(self) -> None:
         """Gives all claims back. Safe to call twice."""
         while self._held:
             _, lock = self._held.popitem()
             _unlock(lock)
+        while self._gpus:
+            os.close(self._gpus.popitem()[1])
 
     def __enter__(self) -> Self:
         return self
@@ -124,17 +144,23 @@ class DeviceLocks:
         self.close()
 
 
-def _file_name(device: Device) -> str:
+def _file_name(device_id: DeviceId) -> str:
     # UUIDs of MIG slices under drivers before 470 have slashes: MIG-GPU-<uuid>/1/0.
-    return device.id.replace("/", "_")
+    return device_id.replace("/", "_")
 
 
-def _lock(folder: Path, name: str) -> int | None:
-    """Opens and locks a file; None where another process has it."""
+def _lock(folder: Path, name: str, kind: int = fcntl.LOCK_EX) -> int | None:
+    """Opens and locks a file; None where another process has it.
+
+    Args:
+        folder: Where it is.
+        name: Of the file.
+        kind: `LOCK_EX`, or `LOCK_SH` for a lock that others of this kind may have too.
+    """
     for _ in range(_MAX_TRIES):
         lock = _open(folder, name)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, kind | fcntl.LOCK_NB)
             is_removed = _refuse_foreign(lock)
         except BlockingIOError:
             os.close(lock)
@@ -143,7 +169,8 @@ def _lock(folder: Path, name: str) -> int | None:
             os.close(lock)
             raise
         if not is_removed:
-            _sign(lock)
+            if kind == fcntl.LOCK_EX:
+                _sign(lock)
             return lock
         os.close(lock)  # The next one to come would lock another file of this name.
     return None

@@ -148,7 +148,7 @@ class TrialPlan:
                 n_threads=_n_threads(own, fraction),
                 rank=rank,
                 cores=tuple(sorted({core for device in own for core in device.cores})),
-                memory_fraction=_memory_limit(lease) if self.guards_memory else None,
+                memory_fraction=memory_limit(lease) if self.guards_memory else None,
             )
             for rank, own in enumerate(groups)
         )
@@ -184,7 +184,7 @@ class TrialPlan:
 
 def device_environment(devices: Sequence[Device]) -> dict[str, str]:
     """Lets a program see its own devices and no others."""
-    gpus = [device.id for device in devices if device.kind is not DeviceKind.CPU]
+    gpus = [device.cuda_id for device in devices if device.kind is not DeviceKind.CPU]
     return {
         # Empty hides every GPU from a trial that was given a CPU slot.
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
@@ -196,12 +196,13 @@ def _thread_environment(n_threads: int | None) -> dict[str, str]:
     return dict.fromkeys(THREAD_VARIABLES, str(n_threads)) if n_threads else {}
 
 
-def _memory_limit(lease: Lease) -> float | None:
+def memory_limit(lease: Lease) -> float | None:
     """The part of a shared GPU's memory that torch may take; its context comes on top of it."""
-    total_bytes = lease.devices[0].memory_bytes
-    if lease.is_whole or total_bytes is None:
+    device = lease.devices[0]
+    if device.memory_bytes is None or (lease.is_whole and device.share_of is None):
         return None
-    limit_bytes = promised_bytes(lease.parts, total_bytes)
+    total_bytes = device.memory_bytes * device.n_shares
+    limit_bytes = promised_bytes(lease.parts // device.n_shares, total_bytes)
     return max(limit_bytes / 2, limit_bytes - CUDA_CONTEXT_BYTES) / total_bytes
 
 

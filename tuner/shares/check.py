@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tuner.config.mistakes import join_key
 from tuner.devices.allocation.width import WHOLE
+from tuner.devices.device import Device
+from tuner.devices.gpu_shares import is_named
 from tuner.shares.people import is_known_here
 from tuner.shares.rules import ShareRules
 
@@ -23,12 +25,15 @@ class Finding:
     is_mistake: bool
 
 
-def check_rules(rules: ShareRules, file: Path, box_parts: int | None) -> Iterator[Finding]:
+def check_rules(
+    rules: ShareRules, file: Path, box_parts: int | None, gpus: Sequence[Device] = ()
+) -> Iterator[Finding]:
     """
     Args:
         rules: As read from the file.
         file: The file.
         box_parts: All devices of the machine, in parts of one; None where that is not known.
+        gpus: The GPUs of the machine.
     """
     sections = [("", rules), *((f"quiet_hours.{span}", one) for span, one in _hours(rules))]
     for key, section in sections:
@@ -44,6 +49,13 @@ def check_rules(rules: ShareRules, file: Path, box_parts: int | None) -> Iterato
         for name in dict.fromkeys(chain(guaranteed, section.weights or {})):
             if not is_known_here(name):
                 yield Finding(text=_unknown(key, name), is_mistake=False)
+    for name in rules.gpu_shares:
+        if gpus and not any(is_named(gpu, name) for gpu in gpus):
+            yield Finding(
+                text=f"gpu_shares.{name}: this machine has no such GPU. There are "
+                f"{', '.join(f'{gpu.index} ({gpu.id})' for gpu in gpus)}.",
+                is_mistake=True,
+            )
     yield from _check_file(file)
 
 

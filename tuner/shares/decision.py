@@ -108,7 +108,8 @@ class _Division:
         now_s: float,
     ) -> None:
         self._asks = sorted(asks, key=lambda ask: (ask.since_s, ask.name))
-        self._ids = sorted(devices)
+        # Small ones first: what fits into a share of a GPU leaves whole ones to others.
+        self._ids = sorted(devices, key=lambda device_id: (devices[device_id], device_id))
         self._number = {device_id: number for number, device_id in enumerate(self._ids)}
         self._parts = [devices[device_id] for device_id in self._ids]
         self._census = census
@@ -130,7 +131,7 @@ class _Division:
     def decide(self) -> Decision:
         self._fill_guarantees()
         self._fill_rest()
-        final, order = self._assign([got.bit_count() for got in self._filling.got])
+        final, order = self._assign(self._filling.got)
         moves = (*self._moves(final, order), *self._over_the_limit(final))
         return Decision(
             allotted={
@@ -204,28 +205,40 @@ class _Division:
 
     # -- which -------------------------------------------------------------------------------
 
-    def _assign(self, counts: Sequence[int]) -> tuple[list[int], list[tuple[int, int]]]:
+    def _assign(self, amounts: Sequence[int]) -> tuple[list[int], list[tuple[int, int]]]:
         """Gives each tuner as many devices as it may have, of its own first.
+
+        Args:
+            amounts: For each tuner, devices as many and as large as it may have.
 
         Returns:
             The devices of each tuner, and (tuner, device) for those that it has not yet.
         """
-        short = [n - held.bit_count() for n, held in zip(counts, self._held, strict=True)]
+        sizes = [self._mask_of_size(size) for size in sorted(set(self._parts))]
+        short = [
+            [(mask & size).bit_count() - (held & size).bit_count() for size in sizes]
+            for mask, held in zip(amounts, self._held, strict=True)
+        ]
         needed = 0
-        for number, n_short in enumerate(short):
-            needed |= self._suits[number] if n_short > 0 else 0
+        for number, of_sizes in enumerate(short):
+            for size, n_short in zip(sizes, of_sizes, strict=True):
+                needed |= self._suits[number] & size if n_short > 0 else 0
         filling = Filling(self._parts, self._suits, self._held)
-        for number, n_devices in enumerate(counts):
-            filling.give(number, self._kept(number, n_devices, needed))
-        self._add_missing(filling, short, self._by_need(counts))
+        for number, mask in enumerate(amounts):
+            for size in sizes:
+                filling.give(number, self._kept(number, size, (mask & size).bit_count(), needed))
+        needy = self._by_need([max(of_sizes, default=0) > 0 for of_sizes in short])
+        self._add_missing(filling, sizes, short, needy)
         order = [
             (number, device)
-            for number in self._by_need(counts)
+            for number in self._by_need([True] * len(self._asks))
             for device in bits(filling.got[number] & ~self._held[number])
         ]
         return filling.got, order
 
-    def _add_missing(self, filling: Filling, short: list[int], needy: Sequence[int]) -> None:
+    def _add_missing(
+        self, filling: Filling, sizes: Sequence[int], short: list[list[int]], needy: Sequence[int]
+    ) -> None:
         """Gives devices to those that have less than they may: what is theirs by right first.
 
         Devices become free one by one. None may go to somebody's fair part while it could meet
@@ -238,12 +251,16 @@ class _Division:
         for is_by_right in (True, False):
             for number in needy:
                 account = self._account(self._asks[number].uid)
-                while short[number] > 0 and (not is_by_right or secured[account] < right[account]):
-                    parts = filling.add_cheaply(number, self._within_limit(number, filling.got))
-                    if not parts:
-                        break
-                    short[number] -= 1
-                    secured[account] += parts
+                for place, size in enumerate(sizes):
+                    while short[number][place] > 0 and (
+                        not is_by_right or secured[account] < right[account]
+                    ):
+                        allowed = size & self._within_limit(number, filling.got)
+                        parts = filling.add_cheaply(number, allowed)
+                        if not parts:
+                            break
+                        short[number][place] -= 1
+                        secured[account] += parts
 
     def _within_limit(self, number: int, got: Sequence[int]) -> int:
         """Where a user has as much as the rules allow: only what the user's other studies have."""
@@ -260,24 +277,20 @@ class _Division:
     def _size(self, mask: int) -> int:
         return sum(self._parts[device] for device in bits(mask))
 
-    def _kept(self, number: int, n_devices: int, needed: int) -> int:
+    def _kept(self, number: int, of_size: int, n_devices: int, needed: int) -> int:
         """Of a tuner's devices the ones that it keeps: none that others need, if possible."""
 
         def preference(device: int) -> tuple[bool, bool, int]:
             return bool(needed >> device & 1), not self._is_fresh(number, device), device
 
         mask = 0
-        for device in sorted(bits(self._held[number]), key=preference)[:n_devices]:
+        for device in sorted(bits(self._held[number] & of_size), key=preference)[:n_devices]:
             mask |= 1 << device
         return mask
 
-    def _by_need(self, counts: Sequence[int]) -> list[int]:
+    def _by_need(self, is_needy: Sequence[bool]) -> list[int]:
         """Tuners that have less than they may; first those whose user is below a guarantee."""
-        needy = [
-            number
-            for number, n_devices in enumerate(counts)
-            if n_devices > self._held[number].bit_count()
-        ]
+        needy = [number for number, is_one in enumerate(is_needy) if is_one]
         held = self._held_by_account()
         right = self._by_account(self._right)
 
@@ -393,6 +406,9 @@ class _Division:
             if device_id in self._number:
                 mask |= 1 << self._number[device_id]
         return mask
+
+    def _mask_of_size(self, parts: int) -> int:
+        return sum(1 << device for device, each in enumerate(self._parts) if each == parts)
 
     def _by_user(self) -> dict[int, list[int]]:
         """The numbers of each user's asks, in the order of the user's oldest one."""

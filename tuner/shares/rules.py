@@ -33,6 +33,7 @@ EVERYBODY = "*"
 _ENGINES = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST")
 _MAX_BYTES = 1 << 20
 _NAME = re.compile(r"\*|@?[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?")
+_GPU = re.compile(r"\d{1,3}|GPU-[0-9A-Za-z-]+")
 _HOURS = re.compile(r"([01]?\d|2[0-4]):([0-5]\d)-([01]?\d|2[0-4]):([0-5]\d)")
 _NAMED = 'a user (ann), a user id ("1001"), a group (@vision) or "*" for all others'
 _MINUTES_A_DAY = 24 * 60
@@ -69,6 +70,19 @@ def _read_most(value: object) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
+def _read_gpu_shares(value: object) -> Mapping[str, int]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f'is {value!r}, but must be a mapping, such as {{"0": 4}}.')
+    for name, n_shares in value.items():
+        if not _GPU.fullmatch(name):
+            raise ValueError(
+                f'has the GPU {name!r}. Allowed: its number ("0") or its id ("GPU-...").'
+            )
+        if isinstance(n_shares, bool) or not isinstance(n_shares, int) or not 2 <= n_shares <= 16:
+            raise ValueError(f"of {name} is {n_shares!r}, but must be a whole number from 2 to 16.")
+    return dict(value)
+
+
 def _read_folder(value: object) -> Path:
     if not isinstance(value, str) or not Path(value).is_absolute():
         raise ValueError(f"is {value!r}, but must be an absolute path, such as /var/lib/tuner.")
@@ -86,6 +100,7 @@ def _check_hours(value: object) -> object:
 
 Amounts = Annotated[Mapping[str, float], PlainValidator(_read_amounts)]
 Weights = Annotated[Mapping[str, float], PlainValidator(_read_weights)]
+GpuShares = Annotated[Mapping[str, int], PlainValidator(_read_gpu_shares)]
 Most = Annotated[float, PlainValidator(_read_most)]
 
 
@@ -109,6 +124,8 @@ class ShareRules(Model):
     #: Seconds for which a device is not taken away but for a guarantee.
     hold: Annotated[float, PlainValidator(parse_duration)] = 120.0
     max_per_user: Most | None = None
+    #: GPUs that are divided into so many equal shares, for trials of several users at a time.
+    gpu_shares: GpuShares = Field(default_factory=dict)
     #: CPU slots of the machine that are divided like GPUs; absent: CPU slots are not divided.
     cpu_slots: Annotated[WholeNumber, Field(ge=1, le=4096)] | None = None
     #: Where locks and claims are; absent: below the machine's folder of temporary files.

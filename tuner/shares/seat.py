@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.devices.allocation.width import WHOLE
-from tuner.devices.device import Device, DeviceId
+from tuner.devices.device import Device, DeviceId, gpu_of_share
 from tuner.devices.locks import default_lock_folder
 from tuner.errors import DeviceError
 from tuner.host.process_identity import pid_namespace
@@ -180,6 +180,12 @@ class Seat:
         """
         return _changed_at_ns(self._folder) != self._seen
 
+    def has_shares_of(self, gpu_id: DeviceId) -> bool:
+        """Whether a tuner, this one included, has a share of a GPU that is divided."""
+        held = (device_id for claim in self.claims for device_id in claim.holds)
+        own = any(gpu_of_share(each) == gpu_id != each for each in self._holds)
+        return own or any(gpu_of_share(each) == gpu_id != each for each in held)
+
     def _account(self) -> None:
         """Notes the devices that it had since the last look."""
         devices = (self._devices.get(device_id) for device_id in self._holds)
@@ -222,6 +228,9 @@ class Seat:
     def why_not(self, device: Device) -> str:
         """Who has a device, or for whom it is kept: `ann has it (pid 7; 2 of 2 guaranteed)`."""
         keeper = self._keeper(device.id)
+        allotted = self._decision.allotted.get(self._own.name, frozenset())
+        if keeper is None and len(allotted) >= self.wanted:
+            return "no trial of the study needs it now"
         people = {claim.name: claim.uid for claim in self.claims}
         return keeper_text(keeper, self._decision, people, self._guarantees())
 

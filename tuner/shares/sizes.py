@@ -13,6 +13,11 @@ _COMPUTE = re.compile(r"(\d+)g\.")
 
 
 def parts_of_device(device: Device) -> int:
-    """Parts of a whole device; a MIG slice of the profile 2g.20gb has two sevenths of them."""
+    """Parts of a whole device; a MIG slice of the profile 2g.20gb has two sevenths of them.
+
+    Of a GPU that the rules divide into four, each share has a quarter.
+    """
+    if device.share_of is not None:
+        return WHOLE // device.n_shares
     found = _COMPUTE.search(device.name) if device.kind is DeviceKind.MIG else None
     return WHOLE if found is None else max(1, int(found[1]) * WHOLE // _SLICES)

@@ -82,8 +82,8 @@ def waits_text(
     ]
     is_you = own.uid == uid
     who = "you" if is_you else shown_name(own.uid)
-    if own.uid in holding:
-        n_theirs = sum(len(each.holds) for each in claims if each.uid == own.uid) - len(own.holds)
+    n_theirs = sum(len(each.holds) for each in claims if each.uid == own.uid) - len(own.holds)
+    if own.uid in holding and n_theirs:
         others = "your other studies" if is_you else f"other studies of {who}"
         said.append(f"{others} have {n_theirs}")
     takers = {each.taker for each in decision.moves if each.giver == own.name}

@@ -13,8 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.devices.test_shares import DEAF, WAIT_S, a_study, as_guest, share
+from tests.e2e.devices.test_shares import (
+    DEAF,
+    WAIT_S,
+    a_study,
+    as_guest,
+    check_no_device_had_two,
+    share,
+)
 from tests.e2e.study_folder import StudyFolder, wait_until
+from tests.nvml_stub import NvmlStub, StubGpu
 from tuner.errors import EXIT_BUDGET_REACHED
 from tuner.host.process_identity import pid_namespace
 
@@ -217,3 +225,62 @@ def test_a_program_that_keeps_a_device_locked_without_a_claim_is_named(
         thief.kill()
         thief.wait()
     assert study.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+
+
+FRACTION = """
+import os, time
+from pathlib import Path
+import optuna
+
+def train(trial):
+    Path("at-work-STUDY").touch()
+    print("sees", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
+    state = trial.load_checkpoint()
+    step = state["step"] if state else 0
+    while not Path("enough-STUDY").exists():
+        step += 1
+        time.sleep(0.05)
+        trial.save_checkpoint({"step": step}, step)
+        trial.report(step, step)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    return trial.params.x
+"""
+
+
+def test_trials_of_two_users_are_on_one_gpu_that_the_rules_divide(
+    gpu_folder: StudyFolder, nvml_stub: NvmlStub, public: Path
+) -> None:
+    guest = as_guest()
+    nvml_stub.write([StubGpu(uuid="GPU-0000")])
+    share(gpu_folder, gpu_shares={"0": 4}, guaranteed={"4242": 0.5}, hold="1h", grace="20s")
+    rules = gpu_folder.path / "shares.yaml"
+    rules.write_text(rules.read_text().replace(str(gpu_folder.path), str(public)))
+    for name, n_trials in (("mine", 4), ("other", 2)):
+        gpu_folder.write(f"{name}.py", FRACTION.replace("STUDY", name))
+        trial = {"function": f"{name}:train", "resources": {"gpus": 0.25}}
+        budget = {"trials": n_trials}
+        keys = {"trial": trial, "budget": budget, "pruner": "none", "devices": "auto"}
+        gpu_folder.study(f"{name}.yaml", study=name, **keys)
+    mine = gpu_folder.start(file="mine.yaml")
+    wait_until(lambda: mine.out.count("started on") == 4, "it has all four shares", WAIT_S)
+    assert "GPU 0 (share 4 of 4)" in mine.out
+    other = gpu_folder.start(file="other.yaml", prefix=guest)
+    wait_until(lambda: other.out.count("started on") == 2, "the guarantee is met", WAIT_S)
+    shown = gpu_folder.tuner("shares").out
+    assert shown.count("by right") == 2, shown
+    assert "0.5" in shown
+    held = gpu_folder.tuner("devices").out
+    assert all(f"share {number}: " in held for number in range(1, 5)), held
+    for name in ("other", "mine"):
+        gpu_folder.write(f"enough-{name}", "")
+    assert other.wait(WAIT_S).code == EXIT_BUDGET_REACHED, other.out
+    assert mine.wait(WAIT_S).code == EXIT_BUDGET_REACHED, mine.out
+    given_back = [line for line in mine.out.splitlines() if line.startswith("GPU 0 (share")]
+    assert len([each for each in given_back if "is given back to user id 4242" in each]) == 2
+    check_no_device_had_two(gpu_folder, "mine", "other")
+    logs = "".join(
+        file.read_text() for file in gpu_folder.path.rglob("*.log") if "trial" in str(file)
+    )
+    assert "sees GPU-0000\n" in logs
+    assert "sees GPU-0000#" not in logs

@@ -203,3 +203,21 @@ def test_a_device_that_its_tuner_cannot_use_is_given_back_however_fresh() -> Non
     busy = ask(ANN, 3, 4, holds=ids(4), held_since_s=99.0)
     # Bob's part is two: the one that is idle, and another once `hold` is over.
     assert len(decide([busy, ask(BOB, 4, 4)], whole(4), census_of([ANN, BOB]), 100.0).moves) == 1
+
+
+def test_a_guarantee_of_a_part_is_met_by_shares_of_a_gpu_that_is_divided() -> None:
+    shares = {DeviceId(f"GPU-00#{number}"): WHOLE // 4 for number in range(1, 5)}
+    devices = {**shares, DeviceId("GPU-01"): WHOLE}
+    small = ask(ANN, 2, suits=devices)
+    lender = ask(BOB, 5, suits=devices, holds=devices)
+    decision = decide([small, lender], devices, census_of([ANN, BOB], {ANN: 0.5}), 1e6)
+    assert decision.standings[ANN].by_right == WHOLE // 2
+    by_right = [move for move in decision.moves if move.is_by_right]
+    assert {move.device_id for move in by_right} <= set(shares)
+    assert len(by_right) == 2
+
+
+def test_what_fits_into_a_share_leaves_whole_gpus_to_others() -> None:
+    devices = {DeviceId("GPU-01"): WHOLE, DeviceId("GPU-09#1"): WHOLE // 4}
+    decision = decide([ask(ANN, 1, suits=devices)], devices, census_of([ANN]), 0.0)
+    assert decision.allotted["claim-1001"] == {DeviceId("GPU-09#1")}

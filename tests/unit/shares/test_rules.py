@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes import a_gpu
 from tuner.devices.allocation.width import WHOLE
 from tuner.errors import ConfigError
 from tuner.shares.check import check_rules
@@ -61,6 +62,9 @@ def test_hours_lay_their_keys_over_the_others(
         ("grace: soon", "grace is 'soon', but must be a duration"),
         ("max_per_user: 0", "max_per_user is 0, but must be a number of devices above 0"),
         ("cpu_slots: 0", "cpu_slots is 0, but must be at least 1"),
+        ("gpu_shares: 4", "gpu_shares is 4, but must be a mapping"),
+        ("gpu_shares: {first: 4}", "gpu_shares has the GPU 'first'. Allowed: its number"),
+        ('gpu_shares: {"0": 1}', "gpu_shares of 0 is 1, but must be a whole number from 2 to 16"),
         ("folder: here", "folder is 'here', but must be an absolute path"),
         ("quiet_hours: {9-18: {}}", "quiet_hours has the hours '9-18', but must be two times"),
         ("quiet_hours: {09:00-25:00: {}}", "quiet_hours has the hours '09:00-25:00'"),
@@ -137,3 +141,13 @@ def test_the_rules_of_the_page_are_rules_and_its_table_has_every_key() -> None:
     block = page.partition("```text\n")[2].partition("```")[0]
     assert rules(block).quiet_hours["09:00-18:00"].guaranteed == {"ann": 4, "@vision": 4}
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(ShareRules.yaml_keys())
+
+
+def test_shares_of_a_gpu_that_is_not_there_are_a_mistake(tmp_path: Path) -> None:
+    file = tmp_path / "shares.yaml"
+    file.write_text("")
+    file.chmod(0o644)
+    read = rules('gpu_shares: {"0": 4, "3": 2}')
+    (finding,) = check_rules(read, file, 8 * WHOLE, [a_gpu(0), a_gpu(1)])
+    assert finding.is_mistake
+    assert finding.text.startswith("gpu_shares.3: this machine has no such GPU. There are 0 (")

@@ -117,6 +117,10 @@ def test_what_others_may_not_take_is_not_taken_however_free_it_is(tuner: Open) -
 def test_a_study_that_wants_less_leaves_the_rest(tuner: Open) -> None:
     first, second = tuner(), tuner()
     first.seat.look(wants=1)
+    beyond = next(gpu for gpu in GPUS if not first.seat.may_take(gpu))
+    second.seat.look(wants=0)
+    first.seat.look(wants=1)
+    assert first.seat.why_not(beyond) == "no trial of the study needs it now"
     second.seat.look()
     assert len(take_all(second)) == 3
 

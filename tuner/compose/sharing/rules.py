@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +43,9 @@ def check_file(file: Path | None, environ: Mapping[str, str]) -> CheckReport:
             "For guaranteed shares write one, such as guaranteed: {ann: 2}."
         )
         raise ConfigError(problem, file=str(path))
-    box_parts = _box_parts(rules, environ)
-    findings = list(check_rules(rules, path, box_parts))
+    gpus = gpus_of_machine(environ)
+    box_parts = _box_parts(rules, gpus)
+    findings = list(check_rules(rules, path, box_parts, gpus))
     is_wrong = any(each.is_mistake for each in findings)
     lines = [each.text for each in findings]
     if not is_wrong:
@@ -54,8 +55,7 @@ def check_file(file: Path | None, environ: Mapping[str, str]) -> CheckReport:
     return CheckReport(text="\n".join(lines), is_wrong=is_wrong)
 
 
-def _box_parts(rules: ShareRules, environ: Mapping[str, str]) -> int | None:
-    gpus = gpus_of_machine(environ)
+def _box_parts(rules: ShareRules, gpus: Sequence[Device]) -> int | None:
     if gpus:
         return sum(map(parts_of_device, gpus))
     return None if rules.cpu_slots is None else rules.cpu_slots * WHOLE

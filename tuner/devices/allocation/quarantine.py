@@ -101,7 +101,7 @@ def start_self_test(device: Device) -> subprocess.Popen[bytes]:
     """Runs `tuner.devices.gpu_check` on one GPU."""
     return subprocess.Popen(
         [sys.executable, "-m", "tuner.devices.gpu_check", str(os.getpid())],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": device.id},
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": device.cuda_id},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

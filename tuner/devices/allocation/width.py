@@ -120,7 +120,8 @@ def parts_on(width: Width, device: Device) -> int | None:
         case Devices():
             return WHOLE
         case Share(parts=parts):
-            return parts
+            # Of a whole GPU, of which the device may be a share.
+            return parts * device.n_shares if parts * device.n_shares <= WHOLE else None
         case MemoryShare(memory_bytes=memory_bytes):
             if device.memory_bytes is None or memory_bytes > device.memory_bytes:
                 return None

@@ -93,7 +93,7 @@ def open_nvml_telemetry(devices: Sequence[Device]) -> NvmlTelemetry | None:
 
 def _find(device: Device) -> _Gpu | None:
     try:
-        handle = _Handle(pynvml.nvmlDeviceGetHandleByUUID(device.id))
+        handle = _Handle(pynvml.nvmlDeviceGetHandleByUUID(device.cuda_id))
     except pynvml.NVMLError:
         return None
     return _Gpu(id=device.id, handle=handle)

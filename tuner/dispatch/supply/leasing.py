@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,12 +15,14 @@ from tuner.devices.allocation.standby import Standby
 from tuner.devices.allocation.watch import DeviceWatch
 from tuner.devices.allocation.width import (
     ONE,
+    WHOLE,
     Devices,
     FixedWidth,
     LearnedWidth,
     Width,
     WidthRule,
     n_devices_of,
+    parts_on,
     wider,
     width_of,
 )
@@ -130,6 +133,18 @@ class Leasing:
     def n_devices_at_least(self) -> int:
         """The devices of the narrowest trial."""
         return min(map(n_devices_of, self._widths), default=1)
+
+    def n_devices_for_more(self, n_trials: int) -> int:
+        """How many devices more so many trials could use, with what is free on those at work."""
+        shares = [each for each in self._widths if not isinstance(each, Devices)]
+        if not shares or isinstance(self._rule, LearnedWidth):
+            return n_trials * self.n_devices_at_least
+        room = sum(
+            self.pool.free_parts(each) // _most_parts(shares, each) for each in self.pool.leased
+        )
+        devices = (*self.supply.devices, *self.supply.standby_devices)
+        on_each = min((WHOLE // _most_parts(shares, each) for each in devices), default=1)
+        return math.ceil(max(0, n_trials - room) / on_each)
 
     def narrowed_to(self, candidate: Candidate, n_devices: int) -> int | None:
         """With how many of so many devices a widened trial goes on; None where with none."""
@@ -317,3 +332,8 @@ class Leasing:
     def is_gathering(self) -> bool:
         """Whether the devices that are free are too few for the next trial."""
         return bool(self._line) or not self._line.has_room_for(self.pool, self._widths)
+
+
+def _most_parts(widths: Sequence[Width], device: Device) -> int:
+    """Parts of a device that the widest trial takes; all of it where that is not known."""
+    return max((parts_on(each, device) or WHOLE for each in widths), default=WHOLE)

@@ -116,7 +116,7 @@ class Loans:
             for device in live.grant.devices
             if live.may_be_told and device.id not in self._returns
         }
-        return len(staying) + n_startable * self._leasing.n_devices_at_least
+        return len(staying) + self._leasing.n_devices_for_more(n_startable)
 
     def _cheapest(self, due: Due, lives: Collection[LiveAttempt], now: Instant) -> Device | None:
         candidates = [

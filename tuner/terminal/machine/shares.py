@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tuner.devices.device import gpu_of_share, share_number
 from tuner.devices.table import DeviceRow
 from tuner.shares.report import HeldDevice, MachineShares
 from tuner.terminal.tables import table
@@ -45,7 +46,9 @@ def held_text(device: HeldDevice) -> str:
 
 def with_shares(rows: Sequence[DeviceRow], shares: MachineShares | None) -> list[DeviceRow]:
     """Devices with the users who hold them by the rules of the machine."""
-    held = {each.device_id: each for each in shares.devices} if shares else {}
+    held: dict[str, list[HeldDevice]] = {}
+    for each in shares.devices if shares else ():
+        held.setdefault(gpu_of_share(each.device_id), []).append(each)
     return [
         replace(row, holders=_holders(held[row.id], row.holders), is_free=False)
         if row.id in held
@@ -54,9 +57,15 @@ def with_shares(rows: Sequence[DeviceRow], shares: MachineShares | None) -> list
     ]
 
 
-def _holders(device: HeldDevice, before: str) -> str:
+def _holders(devices: Sequence[HeldDevice], before: str) -> str:
     other = "" if before.startswith("another tuner") else before
-    return "; ".join(filter(None, [held_text(device), other]))
+    return "; ".join(filter(None, [*map(_share_text, devices), other]))
+
+
+def _share_text(device: HeldDevice) -> str:
+    is_share = gpu_of_share(device.device_id) != device.device_id
+    share = f"share {share_number(device.device_id)}: " if is_share else ""
+    return share + held_text(device)
 
 
 def _amount(devices: float) -> str:
