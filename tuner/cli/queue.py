@@ -92,7 +92,7 @@ def _list(own: Queue) -> str:
     note = ""
     if any(each.exit_code is None for each in entries) and not is_running(own.folder):
         note = service.start(own.folder / "runner.log").text
-    return "\n".join(filter(None, [queue_text(entries), note]))
+    return "\n".join(filter(None, [queue_text(entries, own.log), note]))
 
 
 def _number(word: str) -> int:

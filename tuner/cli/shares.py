@@ -38,7 +38,8 @@ def show(
         if shares is None and not as_json:
             print(
                 "Devices of this machine are first come, first served: it has no "
-                f"{rules_file(os.environ) or 'rules of its own inside of an allocation'}."
+                f"{rules_file(os.environ) or 'rules of its own inside of an allocation'}. "
+                "Studies that run keep the rules with which they began."
             )
         elif as_json:
             print(json_of(shares))

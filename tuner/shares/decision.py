@@ -18,71 +18,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tuner.devices.device import DeviceId
 from tuner.shares.filling import Filling, bits
 from tuner.shares.people import Census
+from tuner.shares.terms import Ask, Decision, Move, Standing
 
 _NO_LIMIT = 1 << 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What one tuner has and wants."""
-
-    #: Unique.
-    name: str
-    uid: int
-    #: Counts among the studies of one user, 0 to 100.
-    priority: int = 50
-    #: When it was first asked, in seconds UTC.
-    since_s: float = 0.0
-    #: Since when it has wanted more devices than it has, in seconds UTC.
-    waits_since_s: float = 0.0
-    #: Its devices, with when it got each, in seconds UTC.
-    holds: Mapping[DeviceId, float] = field(default_factory=dict)
-    #: How many devices it could use now, those that it has included.
-    wants: int
-    #: The devices of one trial: it can use multiples only.
-    unit: int = 1
-    #: The devices that it can use.
-    suits: frozenset[DeviceId]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """A device that a tuner gives back."""
-
-    device_id: DeviceId
-    giver: str
-    #: Whom it is for; None where the giver's user has more than the rules allow.
-    taker: str | None
-    #: Whether the taker has less than its guarantee. If not, the giver has had it for `hold`, or
-    #: has no use for it.
-    is_by_right: bool
-    #: Devices of the giver that would do as well.
-    among: frozenset[DeviceId]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How a user stands, in parts of a device."""
-
-    held: int = 0
-    wanted: int = 0
-    #: Of the part: what the guarantee gives.
-    by_right: int = 0
-    #: What the user may have now.
-    part: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    #: By tuner: the devices that it may have. One that holds more keeps it until somebody needs it.
-    allotted: Mapping[str, frozenset[DeviceId]]
-    moves: tuple[Move, ...]
-    standings: Mapping[int, Standing]
 
 
 def decide(
@@ -320,10 +262,17 @@ class _Division:
                 and self._account(self._asks[giver].uid) != account
             )
             secured[account] += self._parts[device]
-            is_at_once = is_by_right or spare[giver] >= 0
-            among = self._among(giver, device, is_at_once=is_at_once)
+            is_spare = spare[giver] >= 0
+            among = self._among(giver, device, is_at_once=is_by_right or is_spare)
             if among:
-                yield self._move(giver, device, taker, is_by_right=is_by_right, among=among)
+                yield Move(
+                    device_id=self._ids[device],
+                    giver=self._asks[giver].name,
+                    taker=self._asks[taker].name,
+                    is_by_right=is_by_right,
+                    is_spare=is_spare,
+                    among=among,
+                )
 
     def _secured(self, final: Sequence[int], holder: Mapping[int, int]) -> dict[str, int]:
         """Parts by account that need nobody to give anything back."""
@@ -350,25 +299,14 @@ class _Division:
                 for device in bits(self._held[number] & ~taken):
                     if over > 0:
                         over -= self._parts[device]
-                        among = self._among(number, device, is_at_once=True)
-                        yield self._move(number, device, None, is_by_right=True, among=among)
-
-    def _move(
-        self,
-        giver: int,
-        device: int,
-        taker: int | None,
-        *,
-        is_by_right: bool,
-        among: frozenset[DeviceId],
-    ) -> Move:
-        return Move(
-            device_id=self._ids[device],
-            giver=self._asks[giver].name,
-            taker=None if taker is None else self._asks[taker].name,
-            is_by_right=is_by_right,
-            among=among,
-        )
+                        yield Move(
+                            device_id=self._ids[device],
+                            giver=self._asks[number].name,
+                            taker=None,
+                            is_by_right=True,
+                            is_spare=False,
+                            among=self._among(number, device, is_at_once=True),
+                        )
 
     def _among(self, giver: int, device: int, *, is_at_once: bool) -> frozenset[DeviceId]:
         """The giver's devices that suit the same tuners; mostly none that is still fresh."""

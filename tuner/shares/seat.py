@@ -15,12 +15,13 @@ from tuner.devices.locks import default_lock_folder
 from tuner.errors import DeviceError
 from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, ClaimsRead, OwnClaim, read_claims, walk_warnings
-from tuner.shares.decision import Ask, Decision, Move, Standing, decide
+from tuner.shares.decision import decide
 from tuner.shares.ledger import Ledger
 from tuner.shares.people import census
 from tuner.shares.rules import ShareRules, local_time
 from tuner.shares.rules_watch import RulesWatch
 from tuner.shares.sizes import parts_of_device
+from tuner.shares.terms import Ask, Decision, Move, Standing
 from tuner.shares.words import keeper_text, move_text
 
 #: Of the device-hours of its user.

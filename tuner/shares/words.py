@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.shares.claims import Claim
-from tuner.shares.decision import Decision, Move, Standing
 from tuner.shares.people import shown_name
+from tuner.shares.terms import Decision, Move, Standing
+
+_NO_USE = ": no trial of this study needs it now"
 
 
 def amount_text(parts: int) -> str:
@@ -40,16 +42,22 @@ def move_text(
 ) -> str:
     """For whom a device is given back, and why."""
     if move.taker is None:
-        return "your user has more devices than max_per_user allows"
+        return "given back, as your user has more devices than max_per_user allows"
     taker, giver = people[move.taker], people[move.giver]
     if taker == giver:
-        return "given back to a study of your own with more priority, or whose turn it is"
+        own = "given back to a study of your own"
+        why = _NO_USE if move.is_spare else " with more priority, or whose turn it is"
+        return f"{own}{why}"
     name = shown_name(taker)
     if move.is_by_right:
         return f"given back to {name}, who has {_standing(taker, decision, guarantees)}"
+    if move.is_spare:
+        return f"given back to {name}{_NO_USE}"
+    theirs, yours = decision.standings[taker], decision.standings[giver]
     return (
-        f"given back to {name}, whose part is {amount_text(decision.standings[taker].part)} "
-        f"devices; yours is {amount_text(decision.standings[giver].part)}"
+        f"given back to {name}, who has {amount_text(theirs.held)} of a part of "
+        f"{amount_text(theirs.part)}; you have {amount_text(yours.held)} of a part of "
+        f"{amount_text(yours.part)}"
     )
 
 

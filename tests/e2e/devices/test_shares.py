@@ -249,6 +249,15 @@ def test_the_priority_of_a_study_that_runs_is_changed(study_folder: StudyFolder)
     wait_until(lambda: "No device is free" in other.out, "the other waits", WAIT_S)
     study_folder.tuner("set", "one.yaml", "priority=40")
     wait_until(lambda: other.out.count("started on") == 2, "the other has all slots", WAIT_S)
+    # The rules break, go away and come back while both run.
+    rules = study_folder.path / "shares.yaml"
+    good = rules.read_text()
+    rules.write_text("hold: {")
+    wait_until(lambda: "that held before still hold" in one.out, "it says so", WAIT_S)
+    rules.unlink()
+    wait_until(lambda: "shares.yaml is gone" in one.out, "it says so", WAIT_S)
+    rules.write_text(good + "max_per_user: 1\n")
+    wait_until(lambda: "than max_per_user allows" in other.out, "they hold", WAIT_S)
     study_folder.write("enough", "")
     assert other.wait(WAIT_S).code == EXIT_BUDGET_REACHED
     assert one.wait(WAIT_S).code == EXIT_BUDGET_REACHED

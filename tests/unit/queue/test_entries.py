@@ -53,7 +53,7 @@ def test_nothing_comes_before_a_study_that_runs(queue: Queue) -> None:
     assert studies(queue) == ["a", "b"]
     with pytest.raises(ConfigError, match=r"which runs\. To end it: tuner stop /home/ann/a\.yaml"):
         queue.remove(first)
-    assert "runs (pid 77)" in queue_text(queue.entries())
+    assert "runs (pid 77)" in queue_text(queue.entries(), queue.log)
 
 
 @pytest.mark.parametrize(
@@ -127,3 +127,11 @@ def test_systemd_takes_the_unit(tmp_path: Path, state_home: str) -> None:
     )
     # It has an exit code of 0 for what it ignores.
     assert (done.returncode, unit.name in done.stderr) == (0, False), done.stderr
+
+
+def test_a_study_that_failed_says_where_its_output_is(queue: Queue) -> None:
+    for code in (0, 2):
+        queue.note_ended(put(queue, f"s{code}"), code)
+    text = queue_text(queue.entries(), queue.log)
+    assert text.splitlines()[-1] == f"Output of 2: {queue.folder / '2.log'}"
+    assert "Output of 1" not in text

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
-from tuner.shares.decision import Ask, Decision, decide
+from tuner.shares.decision import decide
 from tuner.shares.people import Census, Person
+from tuner.shares.terms import Ask, Decision
 
 
 def ids(n_devices: int) -> list[DeviceId]:

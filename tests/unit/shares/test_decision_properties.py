@@ -13,8 +13,9 @@ from scipy.optimize import linear_sum_assignment
 from tests.unit.shares.shares_bench import Machine, amounts, ask, census_of, ids, whole
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
-from tuner.shares.decision import Ask, decide
+from tuner.shares.decision import decide
 from tuner.shares.people import Census
+from tuner.shares.terms import Ask
 
 pytestmark = pytest.mark.slow
 N_DEVICES = 8

@@ -21,7 +21,7 @@ from tuner.shares.decision import decide
 from tuner.shares.ledger import Ledger, read_used
 from tuner.shares.report import HeldDevice, MachineShares, read_shares, read_waits
 from tuner.shares.seat import ask_of
-from tuner.shares.words import waits_text
+from tuner.shares.words import move_text, waits_text
 from tuner.terminal.machine.shares import shares_text, with_shares
 
 HOUR_S = 3600.0
@@ -245,3 +245,14 @@ def test_only_dispatchers_of_this_machine_are_looked_up_and_broken_rules_say_not
         Path(environ["TUNER_SHARES"]).write_text("{")
         assert read_waits(environ, {os.getpid()}, NOW_S) == []
     assert read_waits({"TUNER_SHARES": str(tmp_path / "absent")}, {os.getpid()}) == []
+
+
+def test_a_device_that_goes_to_a_fair_part_says_both_parts() -> None:
+    claims = [a_claim(70007, 1, 0, 1), a_claim(70008, 2, 3, 3)]
+    census = census_of([70007, 70008])
+    decision = decide([ask_of(each) for each in claims], whole_of(claims), census, 1e6)
+    (move,) = decision.moves
+    people = {each.name: each.uid for each in claims}
+    assert move_text(move, decision, people, {}) == (
+        "given back to user id 70007, who has 0 of a part of 1; you have 3 of a part of 2"
+    )

@@ -231,3 +231,23 @@ def test_locks_that_are_closed_claim_nothing(tuner: Open, tmp_path: Path) -> Non
     first.close()
     second.seat.look()
     assert take_all(second) == GPUS
+
+
+def test_the_reason_for_which_a_device_is_given_back_is_the_one_that_holds(
+    tuner: Open, rules: Path, time: Time
+) -> None:
+    first = tuner(10)
+    take_all(first)
+    second = tuner(10)
+    first.seat.look(wants=2)
+    # However fresh they are: it cannot use them.
+    assert [due.reason for due in first.seat.due] == [
+        "given back to a study of your own: no trial of this study needs it now"
+    ] * 2
+    second.seat.look(wants=0)
+    time.now_s += 10.0
+    rules.write_text(rules.read_text() + "max_per_user: 3\n")
+    first.seat.look()
+    assert [due.reason for due in first.seat.due] == [
+        "given back, as your user has more devices than max_per_user allows"
+    ]

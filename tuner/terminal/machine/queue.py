@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 from tuner.queue.entries import Entry
@@ -12,14 +13,24 @@ _HEADER = ("number", "study", "state", "priority", "file")
 _EMPTY = "Your queue on this machine is empty. Put a study into it: tuner queue study.yaml"
 
 
-def queue_text(entries: Sequence[Entry]) -> str:
-    """A line for each study, in the order in which they start."""
+def queue_text(entries: Sequence[Entry], log: Callable[[int], Path]) -> str:
+    """A line for each study, in the order in which they start.
+
+    Args:
+        entries: All of them.
+        log: Where the output of one is.
+    """
     if not entries:
         return _EMPTY
     rows = [
         (str(each.id), each.study, _state(each), str(each.priority), each.file) for each in entries
     ]
-    return table(_HEADER, rows)
+    failed = [f"Output of {each.id}: {log(each.id)}" for each in entries if _has_failed(each)]
+    return "\n".join([table(_HEADER, rows), *failed])
+
+
+def _has_failed(entry: Entry) -> bool:
+    return entry.exit_code not in (None, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED)
 
 
 def _state(entry: Entry) -> str:

@@ -1,0 +1,68 @@
+"""What tuners of a machine ask for, and what is decided: plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tuner.devices.device import DeviceId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What one tuner has and wants."""
+
+    #: Unique.
+    name: str
+    uid: int
+    #: Counts among the studies of one user, 0 to 100.
+    priority: int = 50
+    #: When it was first asked, in seconds UTC.
+    since_s: float = 0.0
+    #: Since when it has wanted more devices than it has, in seconds UTC.
+    waits_since_s: float = 0.0
+    #: Its devices, with when it got each, in seconds UTC.
+    holds: Mapping[DeviceId, float] = field(default_factory=dict)
+    #: How many devices it could use now, those that it has included.
+    wants: int
+    #: The devices of one trial: it can use multiples only.
+    unit: int = 1
+    #: The devices that it can use.
+    suits: frozenset[DeviceId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A device that a tuner gives back."""
+
+    device_id: DeviceId
+    giver: str
+    #: Whom it is for; None where the giver's user has more than the rules allow.
+    taker: str | None
+    #: Whether the taker has less than its guarantee. If not, the giver has had it for `hold`, or
+    #: has no use for it.
+    is_by_right: bool
+    #: Whether the giver has more devices than it can use.
+    is_spare: bool
+    #: Devices of the giver that would do as well.
+    among: frozenset[DeviceId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a user stands, in parts of a device."""
+
+    held: int = 0
+    wanted: int = 0
+    #: Of the part: what the guarantee gives.
+    by_right: int = 0
+    #: What the user may have now.
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    #: By tuner: the devices that it may have. One that holds more keeps it until somebody needs it.
+    allotted: Mapping[str, frozenset[DeviceId]]
+    moves: tuple[Move, ...]
+    standings: Mapping[int, Standing]
