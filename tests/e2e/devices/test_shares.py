@@ -261,3 +261,24 @@ def test_the_priority_of_a_study_that_runs_is_changed(study_folder: StudyFolder)
     study_folder.write("enough", "")
     assert other.wait(WAIT_S).code == EXIT_BUDGET_REACHED
     assert one.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+
+
+def test_the_trial_that_has_saved_gives_its_device_back_and_one_that_never_saves_is_last(
+    study_folder: StudyFolder,
+) -> None:
+    share(study_folder, cpu_slots=3, hold=0.5, grace="20s")
+    a_study(study_folder, "low", n_steps=160, devices="cpu:3", priority=10, budget={"trials": 3})
+    file = study_folder.path / "steps_low.py"
+    only_one = "if trial.number == 1: trial.save_checkpoint"
+    file.write_text(file.read_text().replace("trial.save_checkpoint", only_one))
+    a_study(study_folder, "high", n_steps=10, devices="cpu:1", priority=90, budget={"trials": 1})
+    low = study_folder.start(file="low.yaml")
+    saved = study_folder.path / "low-1.steps"
+    wait_until(lambda: saved.exists() and len(saved.read_text().split()) > 2, "it saves", WAIT_S)
+    high = study_folder.start(file="high.yaml")
+    assert high.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+    ended = low.wait(WAIT_S)
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert "Trial 1 saves" in ended.out
+    assert [len(study_folder.attempts("low.db"))] == [4]
+    assert steps_twice(study_folder, "low") == []
