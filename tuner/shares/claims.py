@@ -30,6 +30,13 @@ _MAX_BYTES = 256 * 1024
 _MOST_OF_A_USER = 64
 _MOST_DEVICES = 4096
 _MAX_TRIES = 5
+#: Shown for the owner of a file who has no user id in a user namespace (user_namespaces(7)).
+_OVERFLOW_UID = 65534
+_ALL_UIDS = ["0", "0", "4294967295"]
+_UNMAPPED = (
+    "Users of this machine without a user id in this container count as one user without a "
+    "guarantee. For exact shares start the container with the user ids of the machine."
+)
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -160,6 +167,8 @@ def read_claims(folder: Path) -> ClaimsRead:
                 n_of[claim.uid] += 1
                 if n_of[claim.uid] <= _MOST_OF_A_USER:
                     claims.append(claim)
+                if _is_unmapped(claim.uid):
+                    warnings.append(_UNMAPPED)
     finally:
         os.close(folder_fd)
     return ClaimsRead(claims=tuple(claims), warnings=tuple(warnings))
@@ -205,11 +214,20 @@ def _check(found: os.stat_result, name: str) -> None:
         raise ValueError("it is a hard link to another file")
     if found.st_size > _MAX_BYTES:
         raise ValueError("it is larger than a claim")
-    if not name.startswith(f"{PREFIX}{found.st_uid}-"):
+    if not name.startswith(f"{PREFIX}{found.st_uid}-") and not _is_unmapped(found.st_uid):
         raise ValueError(
-            f"its name is not one for its owner, user id {found.st_uid} (a tuner in a container "
-            "with user ids of its own shares by the locks alone)"
+            f"its name is not one for its owner, user id {found.st_uid}. A tuner in a container "
+            "with user ids of its own has no part in the shares of others, only in their locks"
         )
+
+
+def _is_unmapped(uid: int) -> bool:
+    """Whether this stands for all users of the machine that have no user id in this container."""
+    if uid != _OVERFLOW_UID:
+        return False
+    with suppress(OSError):
+        return Path("/proc/self/uid_map").read_text().split() != _ALL_UIDS
+    return False
 
 
 def _is_dead(file: int) -> bool:

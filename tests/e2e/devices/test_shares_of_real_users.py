@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -72,8 +72,16 @@ def in_container(public: Path, uid: int) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", script, "sh"]
 
 
-def seats(public: Path, rules: str) -> dict[int, tuple[int, int, list[str]]]:
-    """Two users who are both called ann: by right and part, in devices, and what they are told."""
+def rootless(_public: Path, uid: int) -> list[str]:
+    """Starts a program as a user; Bob in a container in which other users have no id."""
+    guest = [each.replace("4242", str(uid)) for each in as_guest()]
+    return guest if uid == ANN else ["unshare", "--user", "--map-root-user"]
+
+
+def seats(
+    public: Path, rules: str, start: Callable[[Path, int], list[str]] = in_container
+) -> dict[int, tuple[int, int, list[str]]]:
+    """Two users of a machine: by right and part, in devices, and what they are told."""
     file = public / "shares.yaml"
     file.write_text(f"folder: {public / 'claims'}\ncpu_slots: 4\n{rules}")
     file.chmod(0o644)
@@ -83,7 +91,7 @@ def seats(public: Path, rules: str) -> dict[int, tuple[int, int, list[str]]]:
         for uid in (ANN, BOB):
             running[uid] = stack.enter_context(
                 subprocess.Popen(
-                    [*in_container(public, uid), sys.executable, "-c", SEAT, str(file)],
+                    [*start(public, uid), sys.executable, "-c", SEAT, str(file)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -116,6 +124,14 @@ def test_two_users_of_one_name_in_two_containers_are_two_users(public: Path) -> 
         (note,) = by_name[uid][2]
         assert f"A tuner of user id {other}" in note
         assert "give user ids" in note
+
+
+def test_a_rootless_container_counts_the_users_that_it_does_not_know_as_one(public: Path) -> None:
+    found = seats(public, f'guaranteed: {{"{ANN}": 2}}\n', rootless)
+    assert found[ANN] == (2, 3, [])
+    by_right, part, (note,) = found[BOB]
+    assert (by_right, part) == (0, 2)
+    assert "count as one user without a guarantee" in note
 
 
 def lie(public: Path, slots: list[str], since_s: int) -> subprocess.Popen[bytes]:
