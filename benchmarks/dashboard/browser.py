@@ -20,7 +20,7 @@ FLAGS = ("no-sandbox", "disable-gpu", "no-first-run", "disable-background-networ
 _LIMIT_S = 600.0
 _POLL_S = 0.1
 #: Notes when an element is there first, by the browser's own clock from the start of navigation.
-_WATCH = """
+WATCH = """
 selector => {
   const look = () => {
     if (window.seenAt || !document.querySelector(selector)) return;
@@ -115,6 +115,13 @@ def measure(page: Page, n_repeats: int, limit_s: float) -> Paint:
 @contextmanager
 def served(page: Page) -> Iterator[str]:
     """Starts a program, and gives the address of its page once it answers."""
+    with started_server(page) as (address, _):
+        yield address
+
+
+@contextmanager
+def started_server(page: Page) -> Iterator[tuple[str, int]]:
+    """Starts a program, and gives the address of its page and its pid once it answers."""
     with socket.socket() as lent:
         lent.bind(("127.0.0.1", 0))
         port = lent.getsockname()[1]
@@ -122,7 +129,7 @@ def served(page: Page) -> Iterator[str]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_until_it_answers(port)
-        yield page.address.replace("{port}", str(port))
+        yield page.address.replace("{port}", str(port)), server.pid
     finally:
         server.terminate()
         server.wait(30)
@@ -149,7 +156,7 @@ def _visit(page: Page, address: str, limit_s: float) -> tuple[float, float]:
         )
         shown = browser.new_page(viewport={"width": 1280, "height": 900})
         shown.set_default_timeout(limit_s * 1000)
-        shown.add_init_script(f"({_WATCH})({page.painted!r})")
+        shown.add_init_script(f"({WATCH})({page.painted!r})")
         shown.goto(address, wait_until="commit")
         try:
             shown.wait_for_function("window.paintedAt > 0")
