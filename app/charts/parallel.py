@@ -31,6 +31,8 @@ MAX_AXES = 10
 _FEW_AXES = 6
 _HEIGHT_PX = 480
 _MAX_LABEL = 24
+#: A range that is dragged on a logarithmic axis is as exact as one of so many steps.
+_N_STEPS = 101
 #: Few different numbers are all labelled.
 _MAX_TICKS = 8
 
@@ -84,7 +86,7 @@ def _line(values: Floats, *, bar_y: float) -> dict[str, object]:
     """
     n = len(values)
     ranks = np.linspace(0.0, 1.0, n) if n > 1 else np.ones(1)
-    middle = float(values[n // 2])
+    middle = float(np.median(values))
     words = [f"worst {values[0]:.4g}", f"median {middle:.4g}", f"best {values[-1]:.4g}"]
     bar = {**bar_above("Rank"), "y": bar_y, "tickvals": [0, 0.5, 1], "ticktext": words, "len": 0.6}
     return {
@@ -163,14 +165,22 @@ def _log_axis(name: str, numbers: Floats) -> dict[str, object]:
     """Positions are logarithms; labels are the values at both ends and at powers of ten."""
     logs = np.log10(numbers)
     low, high = float(logs.min()), float(logs.max())
-    ticks = log_ticks(low, high)
+    texts = {each: _number(10**each) for each in log_ticks(low, high)}
+    places = sorted({*texts, *_steps(low, high)})
+    # Plotly looks ticks up by their texts: those without a label differ in length.
+    unseen = {each: "\u200b" * (n + 1) for n, each in enumerate(places)}
     return {
         "label": literal(name),
         "values": logs,
         "range": _apart(low, high),
-        "tickvals": ticks,
-        "ticktext": [_number(10**each) for each in ticks],
+        "tickvals": places,
+        "ticktext": [texts.get(each, unseen[each]) for each in places],
     }
+
+
+def _steps(low: float, high: float) -> list[float]:
+    """Where a range on an axis with ticks can begin and end: Plotly knows no place between."""
+    return np.linspace(low, high, _N_STEPS).tolist() if high > low else []
 
 
 def log_ticks(low: float, high: float) -> list[float]:

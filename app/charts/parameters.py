@@ -54,9 +54,11 @@ def parameter_figure(
         value_name: Of the objective, with its direction.
         revision: While it stays the same a refresh keeps the zoom.
     """
-    kept = f"{revision} {kind.value} {names}"
     if kind is Kind.PARALLEL:
+        # An axis that comes, goes or changes its place leaves the ranges of the others.
+        kept = f"{revision} {kind.value} {value_name}"
         return parallel_figure(study, names, value_name, revision=kept)
+    kept = f"{revision} {kind.value} {names}"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         # With a `target` Optuna no longer knows the direction, and paints the best in pale.

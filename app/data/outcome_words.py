@@ -5,7 +5,13 @@ from __future__ import annotations
 from optuna.trial import TrialState
 
 from tuner.domain.attempt import Cause, Outcome
-from tuner.queries.trials.listing import ABANDONED, NOT_A_NUMBER, WORDS, word_of
+from tuner.queries.trials.listing import (
+    ABANDONED,
+    NOT_A_NUMBER,
+    WORDS,
+    WORDS_WITHOUT_RESULT,
+    word_of,
+)
 
 #: The places of the words are their codes in columns.
 ALL_WORDS: tuple[str, ...] = (
@@ -19,6 +25,8 @@ COMPLETED = CODES[WORDS[TrialState.COMPLETE]]
 PRUNED = CODES[WORDS[TrialState.PRUNED]]
 RUNNING = CODES[WORDS[TrialState.RUNNING]]
 WAITING = CODES[WORDS[TrialState.WAITING]]
+#: What ran out of memory or was not a number has none, though Optuna stores its last report.
+WITHOUT_RESULT = tuple(CODES[word] for word in WORDS_WITHOUT_RESULT)
 PAUSED = CODES[Outcome.PAUSED.value]
 ABANDONED_CODE = CODES[ABANDONED]
 
@@ -30,9 +38,12 @@ def code_of(
     *,
     is_paused: bool,
     is_abandoned: bool,
+    is_ahead: bool,
 ) -> int:
     """The code of a trial's word: see `word_of`."""
-    word = word_of(state, outcome, cause, is_paused=is_paused, is_abandoned=is_abandoned)
+    word = word_of(
+        state, outcome, cause, is_paused=is_paused, is_abandoned=is_abandoned, is_ahead=is_ahead
+    )
     return CODES[word]
 
 

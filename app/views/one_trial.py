@@ -60,16 +60,16 @@ def _what_became_of_it(found: OneTrial) -> None:
     trial = found.trial
     word = shown_word(trial.word)
     sentence = f"**{word[0].upper()}{word[1:]}**"
-    if trial.values:
-        sentence += f" with {shell.escaped(values_text(trial.values))}"
+    if trial.result:
+        sentence += f" with {shell.escaped(values_text(trial.result))}"
     if len(trial.attempts) > 1:
         sentence += f", after {len(trial.attempts)} attempts"
     if found.reason:
         sentence += f": {shell.escaped(found.reason)}"
     st.markdown(sentence if sentence.endswith((".", "!", "?")) else f"{sentence}.")
     with st.container(horizontal=True):
-        if trial.values:
-            st.metric("result", values_text(trial.values))
+        if trial.result:
+            st.metric("result", values_text(trial.result))
         if trial.last_step is not None:
             st.metric(f"last report, step {trial.last_step}", values_text(trial.last_values))
         if trial.duration_s is not None:

@@ -74,6 +74,16 @@ def _press(text: str) -> tuple[str, Callable[[Tab], None]]:
     return text, lambda tab: tab.get_by_role("button", name=text, exact=True).first.click()
 
 
+def _pick(text: str) -> tuple[str, Callable[[Tab], None]]:
+    """One of the words of a choice."""
+    return text, lambda tab: tab.get_by_role("radio", name=text, exact=True).first.click()
+
+
+def _count_up(label: str) -> tuple[str, Callable[[Tab], None]]:
+    button = f'[data-testid="stNumberInput"]:has-text("{label}") button'
+    return f"{label}: one more", lambda tab: tab.locator(button).last.click()
+
+
 def _toggle(label: str) -> tuple[str, Callable[[Tab], None]]:
     box = f'[data-testid="stCheckbox"]:has-text("{label}") label'
     return f"toggle {label}", lambda tab: tab.locator(box).first.click()
@@ -103,7 +113,7 @@ VISITS = (
         name="Convergence",
         path="convergence",
         seen=_FIGURE,
-        steps=(_press("wall time"), _press("device-hours"), _toggle("log y"), _toggle("forecast")),
+        steps=(_pick("wall time"), _pick("device-hours"), _toggle("log y"), _toggle("forecast")),
     ),
     Visit(
         name="Learning curves",
@@ -119,9 +129,9 @@ VISITS = (
             _choose("Y axis", "duration (s)"),
             _choose("X axis", "lr"),
             _toggle("log x"),
-            _press("steps"),
-            _press("distribution"),
-            _press("trials per hour"),
+            _pick("steps"),
+            _pick("distribution"),
+            _pick("trials per hour"),
         ),
     ),
     Visit(
@@ -129,9 +139,9 @@ VISITS = (
         path="parameters",
         seen=_FIGURE,
         steps=(
-            _press("slices"),
-            _press("contour"),
-            _press("rank"),
+            _pick("slices"),
+            _pick("contour"),
+            _pick("rank"),
             _toggle("with pruned trials"),
         ),
     ),
@@ -149,19 +159,19 @@ VISITS = (
         name="Compare",
         path="compare?trials=3,17,20,4000,9999",
         seen=_FIGURE,
-        steps=(_press("studies"), _press("trials")),
+        steps=(_pick("studies"), _pick("trials")),
     ),
     Visit(
         name="Devices",
         path="devices",
         seen=_FIGURE,
-        steps=(_press("7 d"), _press("trial"), _press("memory")),
+        steps=(_pick("7 d"), _pick("trial"), _pick("memory")),
     ),
     Visit(
         name="Best",
         path="best",
         seen='[data-testid="stTabs"]',
-        steps=(_press("Increment"),),
+        steps=(_count_up("How many"),),
     ),
     Visit(name="Control", path="control", seen=_TABLE),
 )

@@ -83,6 +83,14 @@ def read_dispatchers(
     return [_dispatcher(row, here, now) for row in rows]
 
 
+def is_run_by_tuner(connection: sa.Connection, study_id: int) -> bool:
+    """Whether a dispatcher has ever worked on a study."""
+    if not has_our_tables(connection):
+        return False
+    query = sa.select(DispatcherRow.id).where(DispatcherRow.study_id == study_id).limit(1)
+    return connection.execute(query).first() is not None
+
+
 def read_last_signs(connection: sa.Connection, now: datetime, study_id: int) -> dict[int, datetime]:
     """When each dispatcher that is not alive gave its last sign of life, by id."""
     starts = read_dispatchers(connection, now, study_id)

@@ -22,7 +22,7 @@ def trials_text(trials: Sequence[StoredTrial], objectives: Sequence[Objective]) 
 
 
 def _row(trial: StoredTrial, names: Sequence[str]) -> tuple[str, ...]:
-    shown = trial.values or trial.last_values
+    shown = trial.result or trial.last_values
     values = [f"{shown[name]:.6g}" if name in shown else "-" for name in names]
     return (
         str(trial.number),

@@ -26,6 +26,7 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.results.rung_trust import read_witness_step
 from tuner.queries.schedules import read_members, read_origins, read_why_replaced
 from tuner.queries.trials.attempts import StoredAttempt, read_attempts
+from tuner.queries.trials.listing import WORDS_WITHOUT_RESULT, word_of
 from tuner.queries.trials.params import read_first_rung, read_fixed, read_whole_params
 from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import (
@@ -51,6 +52,8 @@ _HOLD_UP = frozenset(
         IdleCause.LOST,
     }
 )
+
+_WITHOUT_RESULT = tuple(word.replace("_", " ") for word in WORDS_WITHOUT_RESULT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +89,8 @@ def explain(
     is_left = _is_abandoned(connection, study.id, trial, now)
     now_text = "paused" if trial.is_paused else _now(trial.state, attempts, is_abandoned=is_left)
     lines = [f"Trial {number} of study {study.name!r}: {now_text}"]
-    lines += _facts(connection, study.id, trial.id)
+    has_result = now_text not in _WITHOUT_RESULT
+    lines += _facts(connection, study.id, trial.id, has_result=has_result)
     lines += [f"  {line}" for line in _why_it_does_not_run(connection, study.id, trial, now)]
     has_device = bool(attempts) and attempts[-1].is_open
     if not has_device and not trial.state.is_finished():
@@ -113,7 +117,8 @@ def read_reason(connection: sa.Connection, study: StoredStudy, number: int, now:
     if not lines:
         return ""
     # The last line of a traceback is the error.
-    return lines[-1].strip() if trial.state is TrialState.FAIL else lines[0].strip()
+    is_error = trial.state is TrialState.FAIL or lines[0].startswith("Traceback")
+    return lines[-1].strip() if is_error else lines[0].strip()
 
 
 def _find(connection: sa.Connection, study: StoredStudy, number: int) -> _Trial:
@@ -168,22 +173,23 @@ def _now(state: TrialState, attempts: Sequence[StoredAttempt], *, is_abandoned: 
         if is_abandoned:
             return f"abandoned on {', '.join(last.devices)} of {last.host}"
         return f"{last.state.value} on {', '.join(last.devices)} of {last.host}"
-    return {
-        TrialState.WAITING: "waits",
-        TrialState.RUNNING: "was asked for, and waits for devices",
-        TrialState.COMPLETE: "completed",
-        TrialState.PRUNED: "pruned",
-        TrialState.FAIL: "failed",
-    }[state]
+    if state is TrialState.WAITING:
+        return "waits"
+    if state is TrialState.RUNNING:
+        return "was asked for, and waits for devices"
+    outcome, cause = (attempts[-1].outcome, attempts[-1].cause) if attempts else (None, None)
+    return word_of(state, outcome, cause, is_paused=False).replace("_", " ")
 
 
-def _facts(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
+def _facts(
+    connection: sa.Connection, study_id: int, trial_id: int, *, has_result: bool
+) -> Iterator[str]:
     params = read_whole_params(connection, study_id, [trial_id]).get(trial_id)
     params = params or read_fixed(connection, study_id, [trial_id]).get(trial_id)
     if params:
         yield f"  parameters: {wording.settings(params)}"
     values = read_values(connection, study_id, [trial_id]).get(trial_id)
-    if values:
+    if values and has_result:
         yield f"  result: {', '.join(f'{values[each]:.6g}' for each in sorted(values))}"
     curve = read_curves(connection, study_id, [trial_id])[trial_id]
     if curve:

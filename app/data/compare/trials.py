@@ -30,7 +30,7 @@ def compared(trials: Sequence[OneTrial]) -> dict[str, list[str]]:
     uses = [_sum([attempt.use for attempt in each.trial.attempts]) for each in trials]
     facts = {
         "outcome": [shown(each.trial.word) for each in trials],
-        "result": [values_text(each.trial.values) if each.trial.values else "" for each in trials],
+        "result": [values_text(each.trial.result) if each.trial.result else "" for each in trials],
         "last report": [_last_report(each) for each in trials],
         "duration": [_or_blank(each.trial.duration_s, duration) for each in trials],
         "attempts": [str(len(each.trial.attempts)) for each in trials],

@@ -18,9 +18,10 @@ import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tuner.app.data.columns import Columns, Flags, Floats, Numbers, joined
-from tuner.app.data.outcome_words import COMPLETED, PAUSED, PRUNED, code_of
+from tuner.app.data.outcome_words import COMPLETED, PAUSED, PRUNED, WITHOUT_RESULT, code_of
 from tuner.queries.trials.attempt_times import AttemptTimes, read_attempt_times
 from tuner.queries.trials.last_reports import read_last_reports
+from tuner.queries.trials.listing import trials_ahead
 from tuner.store.optuna_tables.feasibility import infeasible_trials
 from tuner.store.optuna_tables.pauses import read_paused
 from tuner.store.optuna_tables.statements import MAX_LISTED, TRIALS, read_values
@@ -207,14 +208,30 @@ class GrowingTrials:
         infeasible = infeasible_trials(connection, self._study_id, ids)
         times = read_attempt_times(connection, self._study_id, ids, now=datetime.now(UTC))
         paused = read_paused(connection, self._study_id)
-        words = [_word(row, times.get(row.trial_id), row.trial_id in paused) for row in rows]
+        ahead = trials_ahead(connection, self._study_id, rows, times)
+        words = [
+            _word(
+                row,
+                times.get(row.trial_id),
+                is_paused=row.trial_id in paused,
+                is_ahead=row.trial_id in ahead,
+            )
+            for row in rows
+        ]
+        # Of a trial that failed Optuna keeps the last report, which is no result.
+        values[np.isin(words, WITHOUT_RESULT)] = np.nan
         of_rows = [times.get(row.trial_id) for row in rows]
         last_steps, last_values = self._last_reports(connection, rows)
         return TrialColumns(
             ids=np.array([row.trial_id for row in rows], dtype=np.int64),
             numbers=np.array([row.number for row in rows], dtype=np.int64),
             words=np.array(words, dtype=np.int64),
-            started_at_s=np.array(list(map(_started, rows, of_rows))),
+            started_at_s=np.array(
+                [
+                    np.nan if row.trial_id in ahead else _started(row, each)
+                    for row, each in zip(rows, of_rows, strict=True)
+                ]
+            ),
             ended_at_s=np.array(list(map(_ended, rows, of_rows))),
             left_at_s=np.array([_of(each.left_at) if each else np.nan for each in of_rows]),
             attempts_s=np.array([each.ended_s if each else np.nan for each in of_rows]),
@@ -252,10 +269,17 @@ def _of(at: datetime | None) -> float:
     return at.timestamp() if at else np.nan
 
 
-def _word(row: sa.Row[Any], times: AttemptTimes | None, is_paused: bool) -> int:
+def _word(row: sa.Row[Any], times: AttemptTimes | None, *, is_paused: bool, is_ahead: bool) -> int:
     outcome, cause = (times.outcome, times.cause) if times else (None, None)
     is_abandoned = times is not None and times.abandoned_at is not None
-    return code_of(row.state, outcome, cause, is_paused=is_paused, is_abandoned=is_abandoned)
+    return code_of(
+        row.state,
+        outcome,
+        cause,
+        is_paused=is_paused,
+        is_abandoned=is_abandoned,
+        is_ahead=is_ahead,
+    )
 
 
 def _started(row: sa.Row[Any], times: AttemptTimes | None) -> float:

@@ -135,7 +135,11 @@ def dropped_params(study: optuna.Study, names: Sequence[str]) -> dict[str, str]:
     for name in names:
         n_with = sum(name in each.params for each in trials)
         if name not in kept and trials:
-            all_have_it = n_with == len(trials)
-            known = f"only {n_with} of the {len(trials)} trials have it"
-            dropped[name] = "all trials have the same value" if all_have_it else known
+            dropped[name] = _why_dropped(n_with, len(trials))
     return dropped
+
+
+def _why_dropped(n_with: int, n: int) -> str:
+    if n_with == n:
+        return "all trials have the same value"
+    return f"only {n_with} of the {n} trials have it" if n_with else "no trial has it"

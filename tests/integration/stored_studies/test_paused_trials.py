@@ -40,6 +40,7 @@ def paused(url: str) -> str:
     dispatcher_id = add_dispatcher(url, "first")
     for number in (0, 2):
         add_attempt(url, dispatcher_id, number, outcome=Outcome.PAUSED)
+    add_attempt(url, dispatcher_id, 3)
     return url
 
 

@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from tuner.domain.attempt import Cause, Outcome
 from tuner.errors import ConfigError
-from tuner.queries.dispatchers import read_last_signs
+from tuner.queries.dispatchers import is_run_by_tuner, read_last_signs
 from tuner.queries.studies import Objective
 from tuner.queries.trials.attempt_times import AttemptTimes, read_attempt_times, times_of
 from tuner.queries.trials.attempts import StoredAttempt, read_attempts
@@ -53,6 +53,8 @@ TELLING = (
 )
 #: A failure whose cause says more than its outcome.
 NOT_A_NUMBER = Cause.NOT_A_NUMBER.value
+#: Infeasible: of such a trial Optuna stores the last report as its value, which is no result.
+WORDS_WITHOUT_RESULT = (Outcome.OUT_OF_MEMORY.value, NOT_A_NUMBER)
 _NAN_STATES = (TrialState.FAIL, TrialState.PRUNED)
 PAUSED = Outcome.PAUSED.value
 #: Marked as running by a dispatcher that has died.
@@ -97,13 +99,15 @@ class StoredTrial:
 
     number: int
     state: TrialState
-    #: By objective; empty where it has no value.
+    #: As Optuna has them, by objective; empty where it has no value.
     values: Mapping[str, float]
     #: Whether it breaks a constraint.
     is_infeasible: bool
     is_paused: bool
     #: Whether the dispatcher of its open attempt has died: nothing runs it.
     is_abandoned: bool
+    #: Whether it was suggested ahead of time: it waits for a device, running to Optuna.
+    is_ahead: bool
     #: Of the first attempt.
     started_at: datetime | None
     #: Of the last attempt, where the trial has ended.
@@ -121,6 +125,11 @@ class StoredTrial:
     last_values: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def result(self) -> Mapping[str, float]:
+        """The values; empty where they are but the last report of a trial that failed."""
+        return {} if self.word in WORDS_WITHOUT_RESULT else self.values
+
+    @property
     def outcome(self) -> Outcome | None:
         """Of the last attempt; None where it runs, or the tuner did not run it."""
         return self.attempts[-1].outcome if self.attempts else None
@@ -134,6 +143,7 @@ class StoredTrial:
             cause,
             is_paused=self.is_paused,
             is_abandoned=self.is_abandoned,
+            is_ahead=self.is_ahead,
         )
 
 
@@ -144,10 +154,13 @@ def word_of(
     *,
     is_paused: bool,
     is_abandoned: bool = False,
+    is_ahead: bool = False,
 ) -> str:
     """What became of a trial; the outcome or the cause of its last attempt where that says more."""
     if is_paused:
         return PAUSED
+    if is_ahead:
+        return WORDS[TrialState.WAITING]
     if is_abandoned and state is TrialState.RUNNING:
         return ABANDONED
     is_failure = outcome is not None and outcome.is_failure
@@ -330,13 +343,19 @@ def _read_parts(
     last = read_last_reports(connection, study_id, names, open_ids)
     is_any_open = any(each.is_open for of_trial in attempts.values() for each in of_trial)
     last_signs = read_last_signs(connection, now, study_id) if is_any_open else {}
+    ahead = trials_ahead(connection, study_id, rows, attempts)
     return [
         StoredTrial(
             number=row.number,
             state=row.state,
             values=_named(values.get(row.trial_id, {}), objectives),
             is_infeasible=row.trial_id in infeasible,
-            **_instants(row, times_of(attempts.get(row.trial_id, ()), last_signs), now),
+            **_instants(
+                row,
+                times_of(attempts.get(row.trial_id, ()), last_signs),
+                now,
+                is_ahead=row.trial_id in ahead,
+            ),
             params=_with_fixed(row, params[row.trial_id], fixed),
             attempts=attempts.get(row.trial_id, ()),
             user_attributes=attributes.get(row.trial_id, {}),
@@ -367,9 +386,42 @@ class _Instants(TypedDict):
     completed_at: datetime | None
     duration_s: float | None
     is_abandoned: bool
+    is_ahead: bool
 
 
-def _instants(row: sa.Row[Any], times: AttemptTimes | None, now: datetime) -> _Instants:
+def trials_ahead(
+    connection: sa.Connection,
+    study_id: int,
+    rows: Sequence[sa.Row[Any]],
+    attempts: Collection[int],
+) -> frozenset[int]:
+    """Ids of trials that wait for their first device, though Optuna has them as running.
+
+    A dispatcher asks for a trial ahead of time, where devices would otherwise wait for it.
+
+    Args:
+        connection: One that sees a single instant.
+        study_id: Whose trials.
+        rows: With `trial_id` and `state`.
+        attempts: Ids of trials that have any.
+    """
+    running = {row.trial_id for row in rows if row.state is TrialState.RUNNING}
+    found = running.difference(attempts)
+    return frozenset(found if found and is_run_by_tuner(connection, study_id) else ())
+
+
+def _instants(
+    row: sa.Row[Any], times: AttemptTimes | None, now: datetime, *, is_ahead: bool
+) -> _Instants:
+    if is_ahead:
+        nothing: _Instants = {
+            "started_at": None,
+            "completed_at": None,
+            "duration_s": None,
+            "is_abandoned": False,
+            "is_ahead": True,
+        }
+        return nothing
     completed_at = aware(row.datetime_complete)
     if row.state.is_finished() and times is not None and times.left_at is not None:
         completed_at = times.left_at
@@ -378,6 +430,7 @@ def _instants(row: sa.Row[Any], times: AttemptTimes | None, now: datetime) -> _I
         "completed_at": completed_at,
         "duration_s": _duration_s(row, times, now),
         "is_abandoned": times is not None and times.abandoned_at is not None,
+        "is_ahead": False,
     }
 
 

@@ -24,7 +24,12 @@ _FILE_LIMIT = 40
 def counted(study: PausedStudy, at: str) -> tuple[int, int, int]:
     """Trials that have begun, have finished and are paused, counted in the database."""
     path = getattr(study, at)
-    begun = rows(path, "SELECT count(DISTINCT trial_id) FROM tuner_attempts")[0][0]
+    # One that was suggested ahead of time, and waits for its device, is of the budget as well.
+    begun = rows(
+        path,
+        "SELECT count(*) FROM trials WHERE state <> 'WAITING' "
+        "OR trial_id IN (SELECT trial_id FROM tuner_attempts)",
+    )[0][0]
     ended = "SELECT count(*) FROM trials WHERE state IN ('COMPLETE', 'PRUNED', 'FAIL')"
     waiting = "SELECT trial_id FROM trials WHERE state = 'WAITING'"
     paused = rows(

@@ -91,7 +91,12 @@ def test_durations_and_starts_are_those_of_the_attempts(
     path = getattr(paused_study, at)
     show(path)
     shown, known = table(opened("trials")), attempts(path)
-    ended = {number for number, row in shown.items() if row["outcome"] != "abandoned"}
+    # The dispatcher of the copy in the middle is dead, and what it suggested ahead never began.
+    other = {"abandoned", "waiting"}
+    ended = {number for number, row in shown.items() if row["outcome"] not in other}
+    assert {number for number, row in shown.items() if row["outcome"] == "waiting"}.isdisjoint(
+        known
+    )
     assert len(ended) >= 5
     for number in ended:
         expected = sum(end - begin for begin, end in known[number])
