@@ -52,7 +52,7 @@ class Device:
     def label(self) -> str:
         """How users call it: `GPU 0`, `MIG 0 (1g.10gb)`, `cpu:3`."""
         if self.share_of is not None:
-            return f"GPU {self.index} (share {share_number(self.id)} of {self.n_shares})"
+            return f"GPU {self.index} (share {share_number(self.id)})"
         if self.kind is DeviceKind.GPU:
             return f"GPU {self.index}"
         if self.kind is DeviceKind.MIG:

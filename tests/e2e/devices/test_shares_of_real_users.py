@@ -280,7 +280,8 @@ def test_trials_of_two_users_are_on_one_gpu_that_the_rules_divide(
         gpu_folder.study(f"{name}.yaml", study=name, **keys)
     mine = gpu_folder.start(file="mine.yaml")
     wait_until(lambda: mine.out.count("started on") == 4, "it has all four shares", WAIT_S)
-    assert "GPU 0 (share 4 of 4)" in mine.out
+    assert "GPU 0 (share 4)" in mine.out
+    assert "GPU 0 (share 2)" in gpu_folder.tuner("status", "mine.yaml").out
     other = gpu_folder.start(file="other.yaml", prefix=guest)
     wait_until(lambda: other.out.count("started on") == 2, "the guarantee is met", WAIT_S)
     shown = gpu_folder.tuner("shares").out

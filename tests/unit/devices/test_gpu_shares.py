@@ -7,12 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes import GIB, a_gpu
+from tests.fakes import GIB, FakeProbe, a_gpu
 from tuner.devices.allocation.pool import DevicePool
-from tuner.devices.allocation.width import ONE, WHOLE, MemoryShare, Share, parts_of, parts_on
+from tuner.devices.allocation.watch import DeviceWatch
+from tuner.devices.allocation.width import (
+    ONE,
+    WHOLE,
+    FixedWidth,
+    MemoryShare,
+    Share,
+    parts_of,
+    parts_on,
+)
 from tuner.devices.device import Device, DeviceId, DeviceStatus, Holder
 from tuner.devices.gpu_shares import DividedGpus
 from tuner.devices.locks import DeviceLocks
+from tuner.dispatch.supply.gpu_memory import GpuMemory
+from tuner.dispatch.supply.leasing import Leasing
 from tuner.launch.plan import device_environment, memory_limit
 from tuner.shares.sizes import parts_of_device
 
@@ -49,7 +60,7 @@ def divided(width: Share | MemoryShare = QUARTER, *, is_used: bool = False) -> D
 def test_a_divided_gpu_is_so_many_devices_with_a_part_of_its_memory_each() -> None:
     devices = divided().devices()
     assert [each.label for each in devices] == [
-        *(f"GPU 0 (share {number} of 4)" for number in range(1, 5)),
+        *(f"GPU 0 (share {number})" for number in range(1, 5)),
         "GPU 1",
     ]
     assert len({each.id for each in devices}) == 5
@@ -127,3 +138,24 @@ def test_an_id_names_a_gpu_as_well(tmp_path: Path) -> None:
         DeviceId(f"{GPUS[1].id}#1"),
         DeviceId(f"{GPUS[1].id}#2"),
     ]
+
+
+@pytest.mark.parametrize(("n_trials", "n_devices"), [(0, 0), (1, 1), (3, 1), (4, 1), (5, 2)])
+def test_a_trial_for_a_share_asks_for_no_more_whole_gpus_than_would_do(
+    n_trials: int, n_devices: int
+) -> None:
+    *shares, whole = divided().devices()
+    pool = DevicePool([whole])
+    # Three more trials have room on the whole GPU, where one is at work.
+    pool.lease(QUARTER, "0.1")
+    for each in shares:
+        pool.add(each)
+    watch = DeviceWatch(FakeProbe(GPUS))
+    leasing = Leasing(
+        pool=pool,
+        watch=watch,
+        rule=FixedWidth(width=QUARTER),
+        widths=[QUARTER],
+        memory=GpuMemory(pool, watch),
+    )
+    assert leasing.n_devices_for_more(n_trials + 3) == n_devices

@@ -135,7 +135,11 @@ class Leasing:
         return min(map(n_devices_of, self._widths), default=1)
 
     def n_devices_for_more(self, n_trials: int) -> int:
-        """How many devices more so many trials could use, with what is free on those at work."""
+        """How many devices more so many trials could use, with what is free on those at work.
+
+        Of large and small devices as few as would do: if these are small ones, more are asked for
+        once they are there. Else a trial for a share would take a whole GPU of another user.
+        """
         shares = [each for each in self._widths if not isinstance(each, Devices)]
         if not shares or isinstance(self._rule, LearnedWidth):
             return n_trials * self.n_devices_at_least
@@ -143,7 +147,7 @@ class Leasing:
             self.pool.free_parts(each) // _most_parts(shares, each) for each in self.pool.leased
         )
         devices = (*self.supply.devices, *self.supply.standby_devices)
-        on_each = min((WHOLE // _most_parts(shares, each) for each in devices), default=1)
+        on_each = max((WHOLE // _most_parts(shares, each) for each in devices), default=1)
         return math.ceil(max(0, n_trials - room) / on_each)
 
     def narrowed_to(self, candidate: Candidate, n_devices: int) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tuner.devices.device import Device, DeviceId
+from tuner.devices.device import Device, DeviceId, gpu_of_share
 from tuner.domain.attempt import AttemptState, Cause, Outcome
 from tuner.queries.dispatchers import has_our_tables
 from tuner.queries.usage import NO_USE, AttemptUse, read_use
@@ -92,7 +92,15 @@ def _read_devices(connection: sa.Connection, attempts: sa.Subquery) -> dict[int,
 
 def label_of(row: sa.Row[Any]) -> str:
     """The name of a device for users, of a row with its device, kind, name and number."""
-    device = Device(id=DeviceId(row.device), kind=row.kind, name=row.name, index=row.number)
+    device_id = DeviceId(row.device)
+    gpu_id = gpu_of_share(device_id)
+    device = Device(
+        id=device_id,
+        kind=row.kind,
+        name=row.name,
+        index=row.number,
+        share_of=gpu_id if gpu_id != device_id else None,
+    )
     return device.label
 
 
