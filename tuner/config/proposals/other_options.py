@@ -1,4 +1,4 @@
-"""Options of scripts with click, typer, or a parser of dataclasses, read from their text."""
+"""Options of scripts with click, typer, fire, absl or a parser of dataclasses, from their text."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ def other_options(tree: ast.Module) -> Iterator[WrittenOption]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _of_click(node)
-            if "typer" in names and _is_command(node, tree):
+            if not names.isdisjoint({"typer", "fire", "Fire"}) and _is_command(node, tree):
                 yield from _of_typer(node)
+        elif isinstance(node, ast.Call) and "flags" in names:
+            yield from _of_absl(node)
         elif isinstance(node, ast.ClassDef) and not _PARSERS.isdisjoint(names):
             yield from _of_dataclass(node)
 
@@ -86,12 +88,29 @@ def _of_click(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Writ
             )
 
 
+def _of_absl(call: ast.Call) -> Iterator[WrittenOption]:
+    """`flags.DEFINE_float("lr", 0.01, "help")` of absl."""
+    _, found, kind = ast.unparse(call.func).rpartition("DEFINE_")
+    name = call.args[0] if found and call.args else None
+    if not isinstance(name, ast.Constant):
+        return
+    keywords = {word.arg: word.value for word in call.keywords if word.arg == "default"}
+    if len(call.args) > 1:
+        keywords["default"] = call.args[1]
+    if kind == "float":
+        keywords["type"] = ast.Name("float")
+    if kind == "enum" and len(call.args) > 2:
+        keywords["choices"] = call.args[2]
+    yield WrittenOption(flags=[f"--{name.value}"], keywords=dict(keywords))
+
+
 def _is_command(function: ast.FunctionDef | ast.AsyncFunctionDef, tree: ast.Module) -> bool:
-    """Whether typer calls a function: `@app.command()`, or `typer.run(function)`."""
+    """Whether typer or fire calls a function: `@app.command()`, `typer.run(function)` and so on."""
     if any(ast.unparse(each).endswith(".command()") for each in function.decorator_list):
         return True
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(ast.unparse(each) == f"typer.run({function.name})" for each in calls)
+    starts = {f"{call}({function.name})" for call in ("typer.run", "fire.Fire", "Fire")}
+    return any(ast.unparse(each) in starts for each in calls)
 
 
 def _of_typer(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[WrittenOption]:

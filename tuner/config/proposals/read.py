@@ -11,7 +11,11 @@ from pathlib import Path
 from tuner.config.proposals.configuration import propose_from_configuration
 from tuner.config.proposals.own_search import own_search
 from tuner.config.proposals.proposal import Proposal
-from tuner.config.proposals.train_script import hydra_config, propose_from_script
+from tuner.config.proposals.train_script import (
+    hydra_config,
+    omegaconf_file,
+    propose_from_script,
+)
 from tuner.config.proposals.wandb_sweep import is_sweep, propose_from_sweep
 from tuner.errors import ConfigError
 from tuner.search_spaces.strict_yaml import MAX_BYTES, YamlError, read_yaml
@@ -40,7 +44,7 @@ def propose(source: Path, folder: Path) -> Proposal:
     if problem := own_search(tree):
         raise ConfigError(problem, file=str(source))
     program = Path(os.path.relpath(source, folder)).as_posix()
-    config = hydra_config(tree, source)
+    config = hydra_config(tree, source) or omegaconf_file(tree, source)
     return _from_yaml(config, program) if config else propose_from_script(tree, source, program)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.config.proposals.other_options import other_options
@@ -16,6 +16,7 @@ from tuner.config.proposals.printed_lines import PrintedResult, result_of
 from tuner.config.proposals.program_text import assigned_constants, constants_of, endless_loop
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
 from tuner.config.proposals.ranges import Option, most_usual, propose_range
+from tuner.config.proposals.subcommands import Subcommands, subcommands_of
 from tuner.errors import ConfigError
 
 _OUTPUT_FOLDER = re.compile(
@@ -41,6 +42,20 @@ class _Argument:
     option: Option
     is_required: bool
     is_switch: bool
+    #: The subcommand of `argparse` that takes it; empty for all of them.
+    subcommand: str = ""
+
+
+def omegaconf_file(tree: ast.Module, script: Path) -> Path | None:
+    """The file of a script with `OmegaConf.load("config.yaml")` and `OmegaConf.from_cli()`."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if not any(ast.unparse(call.func).endswith("OmegaConf.from_cli") for call in calls):
+        return None
+    for call in calls:
+        if ast.unparse(call.func).endswith("OmegaConf.load") and call.args:
+            name = _literal(call.args[0])
+            return script.parent / name if isinstance(name, str) else None
+    return None
 
 
 def hydra_config(tree: ast.Module, script: Path) -> Path | None:
@@ -66,7 +81,8 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
     Raises:
         ConfigError: If it has no options.
     """
-    found = list(_arguments(tree))
+    subcommands = subcommands_of(tree)
+    found = list(_arguments(tree, subcommands))
     found = found or [_argument(each.flags, each.keywords) for each in other_options(tree)]
     arguments = list({each.flag: each for each in found}.values())
     if not arguments:
@@ -76,9 +92,8 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
     usual = most_usual(each.option.name for each in tuned)
     searched = [each for each in tuned if each.option.name in usual]
     outputs = {each.flag: path for each in arguments if (path := _output_path(each))}
-    words = [f"{literal(each.flag)}={place(each.option.name)}" for each in searched]
-    words += [f"{literal(flag)}={path}" for flag, path in outputs.items()]
     result = result_of(tree)
+    words = _words(arguments, searched, outputs, subcommands.started)
     words += [literal(word) for word in (result.words if result else ())]
     return Proposal(
         study=study_name(script.stem),
@@ -89,10 +104,36 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
         pattern=result.pattern if result else "",
         notes=(
             _note_on_result(result, script),
+            *_note_on_subcommands(subcommands),
             *_notes(arguments, searched, outputs),
             *_notes_on_text(tree, {each.option.name for each in arguments}, result),
         ),
     )
+
+
+def _words(
+    arguments: list[_Argument],
+    searched: list[_Argument],
+    outputs: Mapping[str, str],
+    subcommand: str,
+) -> list[str]:
+    """Options, with the subcommand before those that belong to it."""
+    given = {each.flag: f"{literal(each.flag)}={place(each.option.name)}" for each in searched}
+    given |= {flag: f"{literal(flag)}={path}" for flag, path in outputs.items()}
+    later = {each.flag for each in arguments if each.subcommand}
+    return [
+        *(word for flag, word in given.items() if flag not in later),
+        *([literal(subcommand)] if subcommand else []),
+        *(word for flag, word in given.items() if flag in later),
+    ]
+
+
+def _note_on_subcommands(subcommands: Subcommands) -> Iterator[str]:
+    if len(subcommands.names) > 1:
+        yield (
+            f"The command starts the subcommand {subcommands.started} of "
+            f"{', '.join(subcommands.names)}. Check that it is the one that trains."
+        )
 
 
 def _note_on_result(result: PrintedResult | None, script: Path) -> str:
@@ -115,7 +156,7 @@ def _without_options(tree: ast.Module) -> str:
         for name, line, value in assigned_constants(tree)
         if propose_range(Option(name=name, default=value))
     }
-    problem = "has no option of argparse, click, typer or of a parsed dataclass"
+    problem = "has no option of argparse, click, typer, fire, absl or of a parsed dataclass"
     if not constants:
         return f"{problem}. {_OTHER_SOURCES}"
     name, (line, value) = next(iter(constants.items()))
@@ -128,15 +169,16 @@ def _without_options(tree: ast.Module) -> str:
     )
 
 
-def _arguments(tree: ast.Module) -> Iterator[_Argument]:
+def _arguments(tree: ast.Module, subcommands: Subcommands) -> Iterator[_Argument]:
     for node in ast.walk(tree):
         is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         if is_call and node.func.attr == "add_argument":  # type: ignore[attr-defined]
             assert isinstance(node, ast.Call)
             names = [name for name in map(_literal, node.args) if isinstance(name, str)]
-            if names:
+            subcommand = subcommands.of(node)
+            if names and subcommand in ("", subcommands.started):
                 given = {word.arg: word.value for word in node.keywords if word.arg}
-                yield _argument(names, given)
+                yield replace(_argument(names, given), subcommand=subcommand)
 
 
 def _argument(names: list[str], given: Mapping[str, ast.expr]) -> _Argument:

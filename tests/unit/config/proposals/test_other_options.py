@@ -87,6 +87,19 @@ from transformers import HfArgumentParser, Trainer, TrainingArguments
 if training_args.do_train:
     Trainer(args=training_args).train()
 """
+ABSL = """
+from absl import app, flags
+FLAGS = flags.FLAGS
+flags.DEFINE_float("lr", 1e-3, "learning rate")
+_OPTIMIZER = flags.DEFINE_enum("optimizer", "sgd", ["sgd", "adam"], "optimizer")
+flags.DEFINE_bool("amp", False, "mixed precision")
+app.run(lambda argv: print(FLAGS.lr))
+"""
+FIRE = """
+import fire
+def train(learning_rate=0.001, dropout=0.1): ...
+fire.Fire(train)
+"""
 RATE = {"type": "float", "low": 0.0001, "high": 0.01, "log": True}
 
 
@@ -110,8 +123,10 @@ RATE = {"type": "float", "low": 0.0001, "high": 0.01, "log": True}
             {**RATE, "low": 5e-06, "high": 0.0005},
         ),
         (TYRO, ["--learning_rate={learning_rate}"], {**RATE, "low": 2.5e-05, "high": 0.0025}),
+        (ABSL, ["--lr={lr}", "--optimizer={optimizer}"], RATE),
+        (FIRE, ["--learning-rate={learning_rate}", "--dropout={dropout}"], RATE),
     ],
-    ids=["click", "typer", "typer-run", "hugging-face", "tyro"],
+    ids=["click", "typer", "typer-run", "hugging-face", "tyro", "absl", "fire"],
 )
 def test_options_become_parameters(text: str, words: list[str], rate: object) -> None:
     proposal = propose_from_script(ast.parse(text), Path("train.py"), "train.py")
@@ -121,7 +136,7 @@ def test_options_become_parameters(text: str, words: list[str], rate: object) ->
 
 def test_dataclass_that_nothing_parses_has_no_options() -> None:
     text = HUGGING_FACE.replace("HfArgumentParser", "Trainer")
-    with pytest.raises(Exception, match="has no option of argparse, click, typer"):
+    with pytest.raises(Exception, match="has no option of argparse, click, typer, fire, absl"):
         propose_from_script(ast.parse(text), Path("train.py"), "train.py")
 
 
