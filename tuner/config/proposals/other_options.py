@@ -92,7 +92,7 @@ def _of_absl(call: ast.Call) -> Iterator[WrittenOption]:
     """`flags.DEFINE_float("lr", 0.01, "help")` of absl."""
     _, found, kind = ast.unparse(call.func).rpartition("DEFINE_")
     name = call.args[0] if found and call.args else None
-    if not isinstance(name, ast.Constant):
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
         return
     keywords = {word.arg: word.value for word in call.keywords if word.arg == "default"}
     if len(call.args) > 1:
