@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuner.config.proposals.composed import Composed, compose
+from tuner.config.proposals.printed_lines import PrintedResult
 from tuner.config.proposals.proposal import Proposal, literal, place, study_name
 from tuner.config.proposals.ranges import most_usual, propose_range
 from tuner.errors import ConfigError
 
 
 def propose_from_configuration(
-    document: Mapping[str, object], file: Path, program: str | None
+    document: Mapping[str, object],
+    file: Path,
+    program: str | None,
+    result: PrintedResult | None = None,
 ) -> Proposal:
     """Proposes a study whose command overrides keys as Hydra does: `optimizer.lr=0.1`.
 
@@ -20,6 +24,7 @@ def propose_from_configuration(
         document: The configuration.
         file: Its file as the user named it.
         program: The script from the study file's folder; None if it is not known.
+        result: The line of the script that holds its result, if one is known.
 
     Raises:
         ConfigError: If the configuration has no number that users tune.
@@ -30,11 +35,8 @@ def propose_from_configuration(
     space = {name: ranges[name] for name in most_usual(ranges)}
     if not space:
         raise ConfigError(_nothing_to_tune(composed), file=str(file))
-    notes = [
-        "The ranges are guesses around the values of the configuration. Let the program print its "
-        'result as a line of JSON, such as {"step": 3, "value": 0.71}, or set '
-        "trial.metrics.pattern, and name it in objectives."
-    ]
+    ranges_are_guesses = "The ranges are guesses around the values of the configuration."
+    notes = [f"{ranges_are_guesses} {_note_on_result(result, program)}"]
     if program is None:
         notes.append("Replace train.py in trial.command by the program of this configuration.")
     if composed.absent:
@@ -48,7 +50,21 @@ def propose_from_configuration(
         source=str(file),
         command=("python", literal(program or "train.py"), *words),
         space=space,
+        objectives={result.name: result.direction} if result else {"value": "minimize"},
+        pattern=result.pattern if result else "",
         notes=tuple(notes),
+    )
+
+
+def _note_on_result(result: PrintedResult | None, program: str | None) -> str:
+    if result is None:
+        return (
+            'Let the program print its result as a line of JSON, such as {"step": 3, "value": '
+            "0.71}, or set trial.metrics.pattern, and name it in objectives."
+        )
+    return (
+        f"trial.metrics.pattern reads line {result.line} of {program}. Check that it is the number "
+        f"to {result.direction}."
     )
 
 

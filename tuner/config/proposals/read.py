@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tuner.config.proposals.configuration import propose_from_configuration
 from tuner.config.proposals.own_search import own_search
+from tuner.config.proposals.printed_lines import PrintedResult, printed_result
 from tuner.config.proposals.proposal import Proposal
 from tuner.config.proposals.train_script import (
     hydra_config,
@@ -45,10 +46,12 @@ def propose(source: Path, folder: Path) -> Proposal:
         raise ConfigError(problem, file=str(source))
     program = Path(os.path.relpath(source, folder)).as_posix()
     config = hydra_config(tree, source) or omegaconf_file(tree, source)
-    return _from_yaml(config, program) if config else propose_from_script(tree, source, program)
+    if config is None:
+        return propose_from_script(tree, source, program)
+    return _from_yaml(config, program, printed_result(tree))
 
 
-def _from_yaml(source: Path, program: str | None) -> Proposal:
+def _from_yaml(source: Path, program: str | None, result: PrintedResult | None = None) -> Proposal:
     try:
         document = read_yaml(_text(source))
     except YamlError as error:
@@ -61,7 +64,7 @@ def _from_yaml(source: Path, program: str | None) -> Proposal:
     if "study" in document and "trial" in document:
         problem = "is a study file already. Start it: python -m tuner.run"
         raise ConfigError(problem, file=str(source))
-    return propose_from_configuration(document, source, program)
+    return propose_from_configuration(document, source, program, result)
 
 
 def _parse(source: Path) -> ast.Module:

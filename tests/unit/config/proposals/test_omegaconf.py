@@ -25,6 +25,20 @@ def test_keys_of_the_file_become_words_of_the_command(tmp_path: Path) -> None:
     assert proposal.space["optimizer.lr"] == expected
 
 
+def test_printed_result_of_the_script_is_read(tmp_path: Path) -> None:
+    text = f'{SCRIPT}for epoch in range(3):\n    print(f"epoch {{epoch}}: val loss {{1.0:.4f}}")\n'
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "config.yaml").write_text("optimizer: {lr: 0.001}\n")
+    proposal = propose(tmp_path / "train.py", tmp_path)
+    assert proposal.objectives == {"val_loss": "minimize"}
+    assert proposal.pattern == "epoch {step}: val loss {val_loss}"
+    assert "reads line 6 of train.py. Check that it is the number to minimize" in proposal.notes[0]
+    (tmp_path / "train.py").write_text(SCRIPT)
+    silent = propose(tmp_path / "train.py", tmp_path)
+    assert silent.pattern == ""
+    assert "Let the program print its result" in silent.notes[0]
+
+
 def test_file_that_is_absent_is_named(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     with pytest.raises(ConfigError, match=r"config\.yaml.*cannot be read"):
