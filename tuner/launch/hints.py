@@ -138,6 +138,12 @@ _OF_COMMANDS = (
         "option for the CPU, such as --device=cpu, add it to trial.command.",
     ),
     (
+        re.compile(r"EADDRINUSE|Address already in use"),
+        "Trials run at the same time and need different ports. If the program sets MASTER_PORT: "
+        's = socket.socket(); s.bind(("", 0)); os.environ["MASTER_PORT"] = '
+        "str(s.getsockname()[1]); s.close() before it starts its ranks.",
+    ),
+    (
         re.compile(r"FileNotFoundError: .* No such file or directory: '[^/'][^']*'"),
         "Relative paths of the program begin in the folder of the study file.",
     ),

@@ -71,3 +71,11 @@ def test_module_of_the_own_folder_is_not_to_be_installed(
     hint = output_hint(output, ["python", "src/train.py"])
     assert "common_parts is in the folder of the study file" in hint
     assert "env: {PYTHONPATH: .}" in hint
+
+
+def test_command_whose_port_is_used_by_another_trial_is_named() -> None:
+    output = "DistNetworkError: port: 12355, code: -98, name: EADDRINUSE"
+    hint = output_hint(output, ["python", "train.py"])
+    assert "Trials run at the same time and need different ports" in hint
+    assert 'os.environ["MASTER_PORT"] = str(s.getsockname()[1])' in hint
+    assert output_hint("address of the server", ["python", "train.py"]) == ""
