@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.databases import mariadb, new_url, postgresql, url
@@ -17,3 +20,15 @@ settings.register_profile(
 )
 if not os.environ.get("CI"):
     settings.load_profile("without a clock")
+
+
+@pytest.fixture(autouse=True)
+def main_module_stays() -> Iterator[None]:
+    """Puts pytest's own `__main__` back.
+
+    `AppTest` and `runpy` put what they run in its place. Python's multiprocessing runs `__main__`
+    again in each process that it starts, so that a later test of this worker would run a page.
+    """
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main

@@ -48,8 +48,9 @@ _STATES = {
 }
 #: squeue shows so for a field without a value.
 _NONE = ("", "(null)", "None", "N/A")
-#: Of jobs that have ended, or are of another engine.
-_OVER = ("Invalid job id", "already finished", "already completing")
+#: Of jobs that have ended, or are of another engine. Where a job ends while scancel runs, scancel
+#: says nothing and exits with the last byte of Slurm's error 2021 (ESLURM_ALREADY_DONE): 229.
+_OVER = ("Invalid job id", "already finished", "already completing", "exit code 229")
 #: Beginnings of variables that a job has.
 _OF_A_JOB = (
     *("SLURM_ARRAY", "SLURM_CPUS", "SLURM_GPUS", "SLURM_GTIDS", "SLURM_JOB", "SLURM_MEM"),
