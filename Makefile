@@ -11,8 +11,8 @@ WORKERS ?= 3
 KERAS_WHEELS := ; sys_platform == "linux" and platform_machine == "x86_64" and python_version < "3.14"
 # What a real server needs beside mlflow-skinny; the package mlflow does not take our pyarrow.
 MLFLOW_SERVER := flask 'flask-cors<7' 'graphene<4' 'huey<4'
-# Clients of engines that lend nodes, and what checks a manifest against Kubernetes' own schemas.
-ENGINES := kubernetes kubernetes-validate
+# Clients of engines that lend nodes, Ray itself, and what checks a manifest against Kubernetes' own schemas.
+ENGINES := kubernetes kubernetes-validate ray
 # Frameworks that have a page; xgboost-cpu is xgboost without 300 MB of NVIDIA's libraries.
 FRAMEWORKS := lightning transformers accelerate lightgbm optuna-integration xgboost-cpu
 # A server of S3's protocol: moto without the services of AWS that nobody here asks for.
@@ -126,7 +126,7 @@ lock:
 	    $(VENV)-lock/frameworks.json ) > requirements-frameworks.lock
 	$(VENV)-lock/bin/python -m pip install --quiet --dry-run --report $(VENV)-lock/engines.json \
 	  --constraint requirements.lock --constraint requirements-trackers.lock $(ENGINES)
-	( echo "# Clients of engines beside requirements.lock; for the tests only. Written by 'make lock'."; \
+	( echo "# Ray and clients of engines beside requirements.lock; for the tests only. Written by 'make lock'."; \
 	  $(VENV)-lock/bin/python -c 'import json, sys; installed = json.load(open(sys.argv[1]))["install"]; \
 	    print(*sorted("{name}=={version}".format(**each["metadata"]) for each in installed), sep="\n")' \
 	    $(VENV)-lock/engines.json ) > requirements-engines.lock
@@ -164,7 +164,7 @@ $(VENV)/ready-frameworks: $(VENV)/ready requirements-frameworks.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-frameworks.lock --constraint requirements.lock
 	@touch $@
 
-# The client of Kubernetes, for the tests of engines.
+# The client of Kubernetes, and Ray, for the tests of engines.
 $(VENV)/ready-engines: $(VENV)/ready requirements-engines.lock
 	$(BIN)/python -m pip install --quiet --requirement requirements-engines.lock --constraint requirements.lock
 	@touch $@

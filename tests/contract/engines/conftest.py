@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.contract.engines.fakes import FakeEngine
+from tests.engines.ray_cluster import N_NODES, SETTINGS, RayCluster, ray_server
 from tests.engines.slurm_cluster import SlurmCluster, slurm_server
 from tests.engines.ssh_server import HOSTS, SshServer, ssh_server
-from tuner.config.sections.engine import EngineConfig, EngineName, SshConfig
+from tuner.config.sections.engine import EngineConfig, EngineName, RayConfig, SshConfig
 from tuner.domain.allocation import Allocation
 from tuner.engines.port import AllocationOrder, Engine
+from tuner.engines.ray.engine import RayEngine
 from tuner.engines.registry import open_engine
 from tuner.engines.slurm.engine import SlurmEngine
 from tuner.engines.ssh.engine import SshEngine
@@ -25,7 +27,7 @@ from tuner.engines.ssh.engine import SshEngine
 if TYPE_CHECKING:
     from tests.engines.kubernetes_server import KubernetesServer
 
-__all__ = ["slurm_server", "ssh_server"]
+__all__ = ["ray_server", "slurm_server", "ssh_server"]
 
 WAIT_S = 60.0
 #: Stands in for `python -m tuner.run`: it says where it runs, and ends when it is asked to.
@@ -109,11 +111,25 @@ class SshBench:
         return an_order(study, self._folder, seconds)
 
 
+class RayBench:
+    n_too_many = N_NODES + 1
+
+    def __init__(self, server: RayCluster, folder: Path) -> None:
+        # Allocations without a node are refused, unless the cluster adds nodes.
+        ray = RayConfig(address=server.address, autoscaling=True)
+        self.engine: Engine = RayEngine(EngineConfig(name=EngineName.RAY, ray=ray))
+        self._folder = folder
+
+    def order(self, study: str, *, seconds: float = 600.0) -> AllocationOrder:
+        return an_order(study, self._folder, seconds)
+
+
 #: A real engine adds a fixture of its name that returns a Bench, and a line here.
 BENCHES = [
     "fake",
     pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines]),
     pytest.param("ssh", marks=[pytest.mark.slow, pytest.mark.engines]),
+    pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.engines]),
     pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.engines]),
 ]
 
@@ -175,6 +191,16 @@ def kubernetes_engine(**settings: object) -> Engine:
 def ssh(ssh_server: SshServer, tmp_path: Path) -> Iterator[SshBench]:
     yield SshBench(ssh_server, tmp_path)
     shutil.rmtree(ssh_server.home / ".tuner", ignore_errors=True)
+
+
+@pytest.fixture
+def ray(
+    ray_server: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RayBench]:
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    yield RayBench(ray_server, tmp_path)
+    ray_server.empty()
 
 
 @pytest.fixture(params=BENCHES)

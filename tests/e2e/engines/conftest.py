@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
+from tests.engines.ray_cluster import SETTINGS, RayCluster, ray_server
 from tests.engines.slurm_cluster import SlurmCluster, slurm_server
 from tests.engines.ssh_server import ssh_server
 from tests.servers import Server
 
-__all__ = ["slurm_server", "ssh_server"]
+__all__ = ["ray_server", "slurm_server", "ssh_server"]
 
 #: Trains step by step, writes down each step with where, and waits at a step until `go` is there.
 STEPS = """
@@ -65,6 +66,13 @@ def slurm_folder(engine_folder: StudyFolder, slurm_server: SlurmCluster) -> Iter
     engine_folder.env |= slurm_server.env
     yield engine_folder
     slurm_server.empty()
+
+
+@pytest.fixture
+def ray_folder(engine_folder: StudyFolder, ray_server: RayCluster) -> Iterator[StudyFolder]:
+    engine_folder.env |= SETTINGS
+    yield engine_folder
+    ray_server.empty()
 
 
 def steps_of(log: Path) -> list[tuple[int, int]]:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.engines.conftest import steps_of
+from tests.e2e.engines.test_ray import write_study as write_ray_study
 from tests.e2e.engines.test_slurm import write_study as write_slurm_study
 from tests.e2e.engines.test_ssh import write_study as write_ssh_study
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
+from tests.engines.ray_cluster import RayCluster
 from tests.engines.ssh_server import SshServer
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
@@ -50,5 +52,14 @@ def test_ssh(engine_folder: StudyFolder, ssh_server: SshServer, steps_log: Path)
     said = follow(engine_folder, "ssh", steps_log)
     assert said["status"].count("allocation: ssh ") == 2
     assert said["devices"].count(" running ") == 2
+    assert "Asked to end" in said["scale"]
+    assert "Asked to end" in said["cancel"]
+
+
+def test_ray(ray_folder: StudyFolder, ray_server: RayCluster, steps_log: Path) -> None:
+    write_ray_study(ray_folder, ray_server, trials=6)
+    said = follow(ray_folder, "Ray", steps_log)
+    assert said["status"].count("allocation: ray ") == 3
+    assert said["devices"].count(" running ") == 3
     assert "Asked to end" in said["scale"]
     assert "Asked to end" in said["cancel"]

@@ -1,0 +1,169 @@
+"""A real Ray cluster of three nodes on 127.0.0.1, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+N_NODES = 3
+_STOP_S = 30.0
+#: One address for all nodes, no account of use, no tokens; a lost node is noticed within seconds.
+SETTINGS = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "500",
+    "RAY_health_check_failure_threshold": "3",
+}
+#: Starts the nodes, and does what a line on its stdin says.
+_PROGRAM = """
+import json, os, sys
+
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+
+import ray
+from ray.cluster_utils import Cluster
+from ray.experimental import internal_kv
+
+n_nodes = int(sys.argv[1])
+node_args = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+head_args = node_args | {"include_dashboard": False, "node_name": "n1"}
+cluster = Cluster(initialize_head=True, head_node_args=head_args)
+nodes = {"n1": cluster.head_node}
+
+def again(name):
+    cluster.remove_node(nodes[name], allow_graceful=False)
+    add(name)
+    cluster.wait_for_nodes()
+
+def add(name):
+    nodes[name] = cluster.add_node(wait=False, node_name=name, **node_args)
+
+def told():
+    pids = {name: node.all_processes["raylet"][0].process.pid for name, node in nodes.items()}
+    return {"address": cluster.address, "raylets": pids}
+
+def empty():
+    for each in ray.util.list_named_actors(all_namespaces=True):
+        actor = ray.get_actor(each["name"], namespace=each["namespace"])
+        ray.kill(actor, no_restart=True)
+    for key in internal_kv._internal_kv_list("", namespace=b"tuner"):
+        internal_kv._internal_kv_del(key, namespace=b"tuner")
+
+for number in range(2, n_nodes + 1):
+    add(f"n{number}")
+cluster.wait_for_nodes()
+ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+print(json.dumps(told()), file=answers, flush=True)
+for line in sys.stdin:
+    words = line.split()
+    {"again": again, "empty": empty}[words[0]](*words[1:])
+    print(json.dumps(told()), file=answers, flush=True)
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+@dataclass(kw_only=True)
+class RayCluster:
+    """Nodes `n1` (the head) to `n3`, with a CPU each."""
+
+    process: subprocess.Popen[str]
+    address: str = ""
+    #: The process of each node.
+    raylets: dict[str, int]
+
+    def empty(self) -> None:
+        """Ends all actors, forgets the records of allocations, and starts lost nodes again."""
+        self.ask("empty")
+        for name, pid in list(self.raylets.items()):
+            if not _is_alive(pid):
+                self.ask("again", name)
+
+    def lose(self, name: str, *, with_programs: bool = False) -> None:
+        """Kills a node's raylet, perhaps with every process that came from it."""
+        raylet = psutil.Process(self.raylets[name])
+        below = raylet.children(recursive=True) if with_programs else []
+        for each in [raylet, *below]:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+    def ask(self, *words: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.flush()
+        self.read()
+
+    def read(self) -> None:
+        """What the process has to say of its nodes."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the process of the Ray cluster has ended"
+        found: dict[str, Any] = json.loads(line)
+        self.address, self.raylets = found["address"], found["raylets"]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture(scope="session")
+def ray_server() -> Iterator[RayCluster]:
+    """One for all tests; skipped where Ray is not installed, but for CI."""
+    if find_spec("ray") is None:
+        missing = "Ray is needed: pip install --requirement requirements-engines.lock"
+        pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
+    # Names of Ray's sockets are long, and may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        with (Path(name) / "cluster.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(N_NODES)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | SETTINGS | {"RAY_TMPDIR": name},
+                start_new_session=True,
+            )
+        cluster = RayCluster(process=process, raylets={})
+        try:
+            cluster.read()
+            yield cluster
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    below: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        below = psutil.Process(process.pid).children(recursive=True)
+    assert process.stdin is not None
+    with suppress(OSError):
+        process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_S)
+    process.kill()
+    process.wait()
+    for each in below:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    assert process.stdout is not None
+    process.stdout.close()
