@@ -86,7 +86,8 @@ engine:
   kubernetes:
     {namespace: a, image: b,
      queue: c, priority: d, secret: s, secret_folder: /f, template: pod.yaml}
-  ray: {address: "head:6379", autoscaling: true, resources: {tpu: 1}, python: python3}
+  ray:
+    {address: "head:6379", autoscaling: true, resources: {tpu: 1}, python: python3, kuberay: true}
   ssh: {hosts: [gpu01, me@gpu02], copy_to: ~/tuner, python: python3, options: [-p, "22"]}
 """
 

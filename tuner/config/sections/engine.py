@@ -214,6 +214,12 @@ class RayConfig(Model):
         description="Python on the nodes. Default: that which runs `tuner submit`.",
         examples=["/opt/train/bin/python"],
     )
+    kuberay: Annotated[bool, Strict()] = Field(
+        default=False,
+        description="Whether `tuner submit --dry-run` prints a RayJob for KubeRay, with image, "
+        "namespace, queue, Secret and pod template from `engine.kubernetes`.",
+        examples=[True],
+    )
 
 
 class SshConfig(Model):

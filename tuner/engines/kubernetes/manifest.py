@@ -92,22 +92,20 @@ def _failure_rules() -> list[Manifest]:
 def _pod_spec(order: AllocationOrder, number: int, config: KubernetesConfig) -> Manifest:
     volumes: list[Manifest] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
     mounts: list[Manifest] = [{"name": "shm", "mountPath": "/dev/shm"}]
-    if config.secret:
-        volumes.append({"name": "tuner-secret", "secret": {"secretName": config.secret}})
-        mounts.append({"name": "tuner-secret", "mountPath": config.secret_folder, "readOnly": True})
+    secret_volumes, secret_mounts = secret_files(config)
     spec: Manifest = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": order.notice_s,
         "automountServiceAccountToken": False,
-        "volumes": volumes,
+        "volumes": [*volumes, *secret_volumes],
         "containers": [
             {
                 "name": CONTAINER,
                 "image": config.image or "",
                 "command": _command(order),
                 "env": _variables(order, number),
-                "resources": _resources(order),
-                "volumeMounts": mounts,
+                "resources": resources(order),
+                "volumeMounts": [*mounts, *secret_mounts],
             }
         ],
     }
@@ -137,7 +135,18 @@ def _variables(order: AllocationOrder, number: int) -> list[Manifest]:
     return [{"name": name, "value": value} for name, value in sorted(everything.items())]
 
 
-def _resources(order: AllocationOrder) -> Manifest:
+def secret_files(config: KubernetesConfig) -> tuple[list[Manifest], list[Manifest]]:
+    """Volumes and mounts that have the Secret's keys as files; none without a Secret."""
+    if not config.secret:
+        return [], []
+    name = "tuner-secret"
+    return (
+        [{"name": name, "secret": {"secretName": config.secret}}],
+        [{"name": name, "mountPath": config.secret_folder, "readOnly": True}],
+    )
+
+
+def resources(order: AllocationOrder) -> Manifest:
     """Requests equal limits, which Kubernetes demands of GPUs and which keeps pods longest."""
     wanted: dict[str, str] = {}
     if order.devices:

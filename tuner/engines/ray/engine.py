@@ -18,6 +18,7 @@ from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.engines.environment import own_allocation
 from tuner.engines.names import plain_name
 from tuner.engines.port import AllocationOrder
+from tuner.engines.ray.kuberay import POD_OUTPUT, NoLink, render_ray_job
 from tuner.engines.ray.link import RayLink
 from tuner.engines.ray.program import demand_of, room_of
 from tuner.engines.ray.script import node_script, probe_script, submit_program
@@ -38,7 +39,11 @@ class RayEngine:
 
     def __init__(self, config: EngineConfig) -> None:
         self._config = config.ray
-        self._link = RayLink(config.ray.address)
+        self._whole_config = config
+        #: The command then runs in the working directory of the image.
+        self.code_is_in_image = config.ray.kuberay
+        is_there = not config.ray.kuberay
+        self._link = RayLink(config.ray.address) if is_there else NoLink()
 
     def check(self, order: AllocationOrder) -> None:
         """Tries on the nodes what a start needs: the folder, the interpreter."""
@@ -66,8 +71,10 @@ class RayEngine:
             )
 
     def render(self, order: AllocationOrder, numbers: Sequence[int]) -> str:
-        """A Python program, to be run on a machine of the cluster."""
+        """A Python program, to be run on a machine of the cluster; for KubeRay a manifest."""
         orders = [self._as_data(order, number) for number in numbers]
+        if self._config.kuberay:
+            return render_ray_job(self._whole_config, order, orders)
         return submit_program(self._config.address, orders)
 
     def submit(self, order: AllocationOrder, numbers: Sequence[int]) -> tuple[Allocation, ...]:
@@ -111,6 +118,8 @@ class RayEngine:
 
     def look_command(self, study: str) -> str:
         """Ray's list of actors."""
+        if self._config.kuberay:
+            return "kubectl get rayjobs"
         return f"ray list actors --filter ray_namespace={_namespace(study)}"
 
     def nodes_are_here(self) -> bool:
@@ -142,16 +151,18 @@ class RayEngine:
     def _as_data(self, order: AllocationOrder, number: int) -> dict[str, Any]:
         """What an actor is given."""
         name = f"{_namespace(order.study)}:{number}"
+        in_image = self.code_is_in_image
         return {
             "name": name,
             "cpus": order.cpus,
             "gpus": order.devices,
-            "memory": order.memory_bytes,
+            # A pod has it to itself.
+            "memory": None if in_image else order.memory_bytes,
             "resources": dict(self._config.resources),
             "time_s": order.time_s,
             "notice_s": order.notice_s,
-            "log": str(_log_path(order.log_folder, str(number))),
-            "script": node_script(self._on_node(order), name, number),
+            "log": POD_OUTPUT if in_image else str(_log_path(order.log_folder, str(number))),
+            "script": node_script(self._on_node(order), name, number, is_in_image=in_image),
         }
 
 

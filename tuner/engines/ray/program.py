@@ -355,6 +355,17 @@ def cancel(names: list[str]) -> None:
             write_record(key, read_record(key) | {"state": "ended", "reason": ""})
 
 
+def wait_for(names: list[str]) -> int:
+    """Waits until allocations are over, and prints how they ended; 1 if one has failed."""
+    study = place_of(names[0])[1].rpartition("/")[0]
+    found = listed(study)
+    while not all(record["state"] in OVER for record in found):
+        time.sleep(LOOK_EVERY_S)
+        found = listed(study)
+    print(*(f"{each['name']}: {each['state']} {each['reason']}" for each in found), sep="\n")
+    return int(any(record["state"] == "failed" for record in found))
+
+
 def probe(script: str, ids: list[str], limit_s: float) -> dict[str, str | None]:
     """Runs a script on nodes: what it printed where it failed, "" where not.
 

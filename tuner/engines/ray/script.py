@@ -14,12 +14,22 @@ PROGRAM = Path(__file__).with_name("program.py")
 _SERVES = "    serve()\n"
 
 
-def node_script(order: AllocationOrder, name: str, number: int) -> str:
-    """Lines for bash on a node; the shell becomes the dispatcher."""
-    return "".join(f"{line}\n" for line in _lines(order, name, number))
+def node_script(
+    order: AllocationOrder, name: str, number: int, *, is_in_image: bool = False
+) -> str:
+    """Lines for bash on a node; the shell becomes the dispatcher.
+
+    Args:
+        order: What each allocation of the study has.
+        name: Name of the allocation.
+        number: Its number.
+        is_in_image: Whether the command runs where Ray was started: in the image's directory.
+    """
+    lines = _lines(order, name, number, is_in_image=is_in_image)
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _lines(order: AllocationOrder, name: str, number: int) -> Iterator[str]:
+def _lines(order: AllocationOrder, name: str, number: int, *, is_in_image: bool) -> Iterator[str]:
     named = {**order.environment, ENV_ALLOCATION: name, ENV_NUMBER: str(number)}
     for variable, value in named.items():
         yield f"export {variable}={shlex.quote(value)}"
@@ -27,7 +37,8 @@ def _lines(order: AllocationOrder, name: str, number: int) -> Iterator[str]:
         yield f"export {ENV_DEADLINE}=$(($(date +%s) + {int(order.time_s)}))"
     # The shell reads this from its stdin, which is not for them.
     yield from _without_input(order.setup)
-    yield f"cd {shlex.quote(str(order.folder))} || exit 1"
+    if not is_in_image:
+        yield f"cd {shlex.quote(str(order.folder))} || exit 1"
     yield f"exec {shlex.join(order.command)} < /dev/null"
 
 
@@ -56,9 +67,17 @@ def _not_shared(mark: Path) -> str:
 
 def submit_program(address: str, orders: Sequence[Mapping[str, object]]) -> str:
     """A program for a machine of the cluster, which makes the actors."""
+    return _program(address, orders, "    print(*submit(ALLOCATIONS), sep='\\n')\n")
+
+
+def job_program(orders: Sequence[Mapping[str, object]]) -> str:
+    """The same for a job of a cluster that ends with the job: it waits for the actors."""
+    return _program("auto", orders, "    sys.exit(wait_for(submit(ALLOCATIONS)))\n")
+
+
+def _program(address: str, orders: Sequence[Mapping[str, object]], ending: str) -> str:
     text = PROGRAM.read_text(encoding="utf-8")
     assert text.endswith(_SERVES)
     given = pprint.pformat(list(orders), width=96, sort_dicts=False)
-    runs = f"    connect({address!r})\n    print(*submit(ALLOCATIONS), sep='\\n')\n"
     head, _, guard = text.removesuffix(_SERVES).rpartition("\n\n\n")
-    return f"{head}\n\n\nALLOCATIONS = {given}\n\n{guard}{runs}"
+    return f"{head}\n\n\nALLOCATIONS = {given}\n\n{guard}    connect({address!r})\n{ending}"
