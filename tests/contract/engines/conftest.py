@@ -129,7 +129,8 @@ BENCHES = [
     "fake",
     pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines]),
     pytest.param("ssh", marks=[pytest.mark.slow, pytest.mark.engines]),
-    pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.engines]),
+    # By night, as tests/e2e/engines/test_ray.py.
+    pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.engines, pytest.mark.nightly]),
     pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.engines]),
 ]
 

@@ -56,6 +56,7 @@ def test_ssh(engine_folder: StudyFolder, ssh_server: SshServer, steps_log: Path)
     assert "Asked to end" in said["cancel"]
 
 
+@pytest.mark.nightly  # As test_ray.py.
 def test_ray(ray_folder: StudyFolder, ray_server: RayCluster, steps_log: Path) -> None:
     write_ray_study(ray_folder, ray_server, trials=6)
     said = follow(ray_folder, "Ray", steps_log)

@@ -13,7 +13,8 @@ from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
 from tests.engines.ray_cluster import RayCluster
 from tuner.errors import EXIT_BAD_INPUT
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+# By night until they were run beside all others: each process of the tests starts a cluster.
+pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.nightly]
 
 
 def write_study(

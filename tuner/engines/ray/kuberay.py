@@ -99,12 +99,12 @@ def _metadata(config: EngineConfig, study: str) -> Manifest:
 
 def _cluster(config: EngineConfig, order: AllocationOrder, n_nodes: int) -> Manifest:
     """Workers without an allocation would be idle: as many as there are allocations."""
-    program = {
+    program: Manifest = {
         "name": "tuner-program",
         "configMap": {"name": ray_job_name(order.study)},
     }
-    mount = {"name": "tuner-program", "mountPath": _PROGRAM_FOLDER, "readOnly": True}
-    head = {"requests": dict(_HEAD_RESOURCES), "limits": dict(_HEAD_RESOURCES)}
+    mount: Manifest = {"name": "tuner-program", "mountPath": _PROGRAM_FOLDER, "readOnly": True}
+    head: Manifest = {"requests": dict(_HEAD_RESOURCES), "limits": dict(_HEAD_RESOURCES)}
     return {
         "headGroupSpec": {
             "rayStartParams": {"num-cpus": "0", "num-gpus": "0", **_OBJECT_STORE},
