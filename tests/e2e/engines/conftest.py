@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,28 @@ def ray_folder(engine_folder: StudyFolder, ray_server: RayCluster) -> Iterator[S
     engine_folder.env |= SETTINGS
     yield engine_folder
     ray_server.empty()
+
+
+def write_forecast_study(
+    folder: StudyFolder, engine: Mapping[str, object], *, trials: int = 4
+) -> None:
+    """The study of STEPS on an engine."""
+    folder.study(
+        storage="${STORAGE}",
+        pruner="none",
+        devices="cpu:2",
+        budget={"trials": trials},
+        trial={"function": "forecast:train", "stop_grace": "3s"},
+        engine=dict(engine),
+    )
+
+
+def setup_of(folder: StudyFolder) -> list[str]:
+    """Lines of `engine.setup`, where variables of `tuner submit` do not travel."""
+    exports = [
+        f"export {name}={shlex.quote(folder.env[name])}" for name in ("STORAGE", "STEPS_LOG")
+    ]
+    return [*exports, f"export PYTHONPATH={REPOSITORY}"]
 
 
 def steps_of(log: Path) -> list[tuple[int, int]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.engines.conftest import steps_of
-from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
+from tests.e2e.engines.conftest import setup_of, steps_of, write_forecast_study
+from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.engines.ray_cluster import RayCluster
 from tuner.errors import EXIT_BAD_INPUT
 
@@ -20,23 +19,15 @@ pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.nightly]
 def write_study(
     folder: StudyFolder, server: RayCluster, *, trials: int = 3, nodes: int = 2, **ray: object
 ) -> None:
-    # A dispatcher has the variables of its node, and not those of `tuner submit`.
-    names = ("STORAGE", "STEPS_LOG")
-    setup = [f"export {name}={shlex.quote(folder.env[name])}" for name in names]
-    folder.study(
-        storage="${STORAGE}",
-        pruner="none",
-        devices="cpu:2",
-        budget={"trials": trials},
-        trial={"function": "forecast:train", "stop_grace": "3s"},
-        engine={
-            "name": "ray",
-            "nodes": nodes,
-            "idle": "5s",
-            "setup": [*setup, f"export PYTHONPATH={REPOSITORY}"],
-            "ray": {"address": server.address, **ray},
-        },
-    )
+    engine = {
+        "name": "ray",
+        "nodes": nodes,
+        "idle": "5s",
+        # A dispatcher has the variables of its node, and not those of `tuner submit`.
+        "setup": setup_of(folder),
+        "ray": {"address": server.address, **ray},
+    }
+    write_forecast_study(folder, engine, trials=trials)
 
 
 def looked_at(folder: StudyFolder) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.engines.conftest import steps_of
+from tests.e2e.engines.conftest import steps_of, write_forecast_study
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.engines.slurm_cluster import SlurmCluster
 from tuner.errors import EXIT_BAD_INPUT
@@ -19,14 +19,7 @@ ENGINE = {"name": "slurm", "nodes": 2, "devices": 4, "time": "10m", "idle": "3s"
 
 
 def write_study(folder: StudyFolder, *, trials: int = 4, **engine: object) -> None:
-    folder.study(
-        storage="${STORAGE}",
-        pruner="none",
-        devices="cpu:2",
-        budget={"trials": trials},
-        trial={"function": "forecast:train", "stop_grace": "3s"},
-        engine=ENGINE | engine,
-    )
+    write_forecast_study(folder, ENGINE | engine, trials=trials)
 
 
 def submit(folder: StudyFolder, *words: str) -> list[str]:

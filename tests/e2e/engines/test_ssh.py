@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.engines.conftest import steps_of
-from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
+from tests.e2e.engines.conftest import setup_of, steps_of, write_forecast_study
+from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.engines.ssh_server import HOSTS, SshServer
 from tuner.errors import EXIT_BAD_INPUT
 
@@ -25,23 +24,15 @@ def ssh_folder(engine_folder: StudyFolder, ssh_server: SshServer) -> Iterator[St
 
 
 def write_study(folder: StudyFolder, server: SshServer, **ssh: object) -> None:
-    # Of the variables of `tuner submit` ssh takes none along.
-    names = ("STORAGE", "STEPS_LOG")
-    setup = [f"export {name}={shlex.quote(folder.env[name])}" for name in names]
-    folder.study(
-        storage="${STORAGE}",
-        pruner="none",
-        devices="cpu:2",
-        budget={"trials": 4},
-        trial={"function": "forecast:train", "stop_grace": "3s"},
-        engine={
-            "name": "ssh",
-            "nodes": 2,
-            "idle": "3s",
-            "setup": [*setup, f"export PYTHONPATH={REPOSITORY}"],
-            "ssh": {"hosts": list(HOSTS), "options": server.options, **ssh},
-        },
-    )
+    engine = {
+        "name": "ssh",
+        "nodes": 2,
+        "idle": "3s",
+        # Of the variables of `tuner submit` ssh takes none along.
+        "setup": setup_of(folder),
+        "ssh": {"hosts": list(HOSTS), "options": server.options, **ssh},
+    }
+    write_forecast_study(folder, engine)
 
 
 def states_of(folder: StudyFolder) -> list[str]:
