@@ -12,6 +12,7 @@ from typing import Protocol
 MAX_STEP = 2**31 - 1
 #: What would have been a part of the number before it.
 _MORE_OF_A_NUMBER = re.compile(r"\.?\d|[eE][-+]?\d")
+_DECODER = json.JSONDecoder()
 _WORD = re.compile(r"[^\s,;]{1,20}")
 
 
@@ -46,12 +47,20 @@ def line_reader(objectives: Sequence[str], pattern: str | None) -> LineReader:
 
 
 def read_json(line: str, objectives: Sequence[str]) -> Reading | None:
-    """A line such as `{"step": 3, "accuracy": 0.91, "loss": 0.3}`; other lines are not ours."""
-    if not line.lstrip().startswith("{"):
+    """A line such as `{"step": 3, "accuracy": 0.91, "loss": 0.3}`; other lines are not ours.
+
+    Ranks that print at once may write two such objects and then two ends of a line: the first
+    object counts, as it does where the ranks print one after the other.
+    """
+    text = line.strip()
+    if not text.startswith("{"):
         return None
     try:
-        found = json.loads(line)
+        found, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
+        return None
+    rest = text[end:].lstrip()
+    if rest and not rest.startswith("{"):
         return None
     return _reading(found, objectives) if isinstance(found, dict) else None
 

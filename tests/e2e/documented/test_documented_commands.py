@@ -28,6 +28,7 @@ NOT_RUN = {
         ("tuner submit", "tuner scale", "tuner cancel", "tuner logs --allocation"),
         "needs an engine; tests/e2e/engines/test_clusters_page.py",
     ),
+    "kubectl ": "needs a cluster with KubeRay; tests/unit/engines/test_kuberay.py",
     "tuner db serve": "runs until Ctrl-C; tests/e2e/dispatchers/test_database_server.py",
     "tuner queue": "would start studies behind this test; tests/e2e/commands/test_queue.py",
     "tuner shares check": "needs rules of this machine; tests/unit/shares/test_rules.py",

@@ -32,6 +32,9 @@ TWO = ("accuracy", "size")
         ('{"accuracy": Infinity}', Reading(step=None, values={"accuracy": float("inf")})),
         ('{"accuracy": 1, "step": NaN}', Reading(step=None, values={"accuracy": 1.0})),
         ('{"accuracy": 1, "step": Infinity}', Reading(step=None, values={"accuracy": 1.0})),
+        # Two ranks that printed at once.
+        ('{"accuracy": 0.5}{"accuracy": 0.6}', Reading(step=None, values={"accuracy": 0.5})),
+        ('{"accuracy": 0.5} {"accuracy": 0.', Reading(step=None, values={"accuracy": 0.5})),
     ],
 )
 def test_json_line_is_read(line: str, reading: Reading) -> None:
@@ -46,6 +49,7 @@ def test_json_line_is_read(line: str, reading: Reading) -> None:
         '{"accuracy": 0.5',
         "[1, 2]",
         '"accuracy"',
+        '{"accuracy": 0.5} is it',
         '{"loss": 0.5, "step": 1}',
         '{"accuracy": null}',
         '{"accuracy": true}',
