@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.study_folder import AttemptRecord, StudyFolder, wait_until
 from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
+pytestmark = pytest.mark.programs
+
 STUBBORN_SCRIPT = """
 import os, pathlib, signal, time
 

@@ -18,6 +18,8 @@ import yaml
 from tests.e2e.study_folder import Ended, StudyFolder
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_STUDY_FAILED
 
+pytestmark = pytest.mark.programs
+
 _TABLES = Path(__file__).parent
 _KEYS = """
 study: small

@@ -36,7 +36,10 @@ for step in range(int(n_saves)):
 """
 
 
-@pytest.mark.parametrize(("kind", "n_saves"), [("file", N_SAVES), ("sharded", 25)])
+@pytest.mark.parametrize(
+    ("kind", "n_saves"),
+    [("file", N_SAVES), pytest.param("sharded", 25, marks=pytest.mark.programs)],
+)
 def test_each_save_of_both_succeeds(tmp_path: Path, kind: str, n_saves: int) -> None:
     folder = tmp_path / "checkpoints"
     writers = [
