@@ -250,6 +250,9 @@ def test_works_behind_pgbouncer_in_transaction_mode(
                     each.execute(sa.text("SELECT 1"))
                     # What this driver tells of its connection.
                     assert each.connection.driver_connection.prepare_threshold is None
+                    # Connections to the server are other clients' in turn: their settings stay.
+                    limit = sa.text("SHOW idle_in_transaction_session_timeout")
+                    assert each.execute(limit).scalar_one() == "0"
         engine.dispose()
         assert home.tuner("status", "behind.yaml").code == 0
     database = open_database(url, read_only=True)

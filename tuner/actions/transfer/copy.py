@@ -27,6 +27,7 @@ from tuner.search.samplers.transfer import TRANSFER_ATTR
 from tuner.search.study_identity import to_optuna
 from tuner.search_spaces import AnySpace, ParamValue, Scalar, SearchSpace, identity, to_json
 from tuner.store.connection.database import check_file, open_database, parse_url
+from tuner.store.connection.engine import without_idle_limit
 from tuner.store.optuna_tables.statements import (
     CONSTRAINTS_ATTR,
     IDENTITY_ATTR,
@@ -96,6 +97,7 @@ def copy_study(origin: Place, target: Place, space: NewSpace, config: StudyConfi
         new_space = space if is_changed and isinstance(space, SearchSpace) else None
         chosen = _choose(source, stored.id, new_space)
         with writing(target) as (_, connection):
+            without_idle_limit(connection)
             refuse_taken(connection, target, target.study, "Give --to another name.")
             changes = _changes(
                 chosen, is_refitted=new_space is not None, is_described=config is not None

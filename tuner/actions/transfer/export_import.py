@@ -33,6 +33,7 @@ from tuner.queries.locate import (
     stored_studies,
     writing,
 )
+from tuner.store.connection.engine import without_idle_limit
 from tuner.store.optuna_tables.statements import TRIALS
 from tuner.store.schema.upgrade import upgrade_database
 
@@ -201,6 +202,7 @@ def _copy_database(path: Path, copy: Path) -> None:
 def _move(source: sa.Connection, target: Place, stored: StoredStudy, name: str) -> int:
     """With the runs of its leaders, where there are any. Returns how many trials it has itself."""
     with writing(target) as (_, connection):
+        without_idle_limit(connection)
         runs_id = stored_studies(source).get(confirmation_of(stored.name))
         for each in (name, *([] if runs_id is None else [confirmation_of(name)])):
             refuse_taken(connection, target, each, "Give it another name with --as.")

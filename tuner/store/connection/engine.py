@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,6 +30,21 @@ _LIBPQ = {
     "tcp_user_timeout": 30_000,
     "application_name": "tuner",
 }
+#: What the server does about a client that is gone. A machine that was cut off or froze within a
+#: transaction holds the study's row, for which all other dispatchers wait; by its own defaults the
+#: server notices after two hours. Milliseconds and seconds, in PostgreSQL's own units.
+_SERVER_SIDE = {
+    "tcp_keepalives_idle": "15",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+_IDLE_LIMIT = {"idle_in_transaction_session_timeout": "5000"}
+#: Not what the user's URL sets (`options`), nor what was set for the role or the database.
+_SET = """
+    SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s
+    AND source NOT IN ('client', 'user', 'database', 'database user')
+"""
 _MYSQL = {
     "connect_timeout": _CONNECT_TIMEOUT_S,
     "read_timeout": 60,
@@ -72,7 +88,9 @@ def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
         options["pool_pre_ping"] = True
     events: list[tuple[Callable[[Any, object], None], str]] = []
     if url.get_driver_name() == "psycopg":
-        events.append((_prepare_nothing_behind_pgbouncer, "connect"))
+        # Who only reads holds no lock, and may think about what it has read.
+        settings = _SERVER_SIDE if read_only else {**_SERVER_SIDE, **_IDLE_LIMIT}
+        events.append((partial(_set_up_psycopg, settings), "connect"))
     if read_only and (refuse_writes := _REFUSALS.get(url.get_driver_name())):
         events.append((refuse_writes, "connect"))
     if events:
@@ -114,14 +132,25 @@ def limit_statements(engine: sa.Engine, limit_s: float) -> None:
     engine.dispose()
 
 
-def _prepare_nothing_behind_pgbouncer(connection: Any, _record: object) -> None:
-    # In transaction mode each transaction goes over any of its connections to the server, where a
-    # prepared statement may be missing, or be another client's. Clients are told another process
-    # id than the server's, because PgBouncer passes their cancellations on.
+def without_idle_limit(connection: sa.Connection) -> None:
+    """Lets a transaction take its time between two statements, where it runs on PostgreSQL."""
+    if connection.dialect.name == "postgresql":
+        for name in _IDLE_LIMIT:
+            connection.exec_driver_sql(f"SET LOCAL {name} = 0")
+
+
+def _set_up_psycopg(settings: Mapping[str, str], connection: Any, _record: object) -> None:
+    # Clients are told another process id than the server's, because PgBouncer passes their
+    # cancellations on.
     (pid,) = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
-    connection.rollback()
     if pid != connection.info.backend_pid:
+        # In transaction mode each transaction goes over any of its connections to the server, where
+        # a prepared statement may be missing, or be another client's; a setting would stay behind.
         connection.prepare_threshold = None
+    else:
+        for name, value in settings.items():
+            connection.execute(_SET, (value, name), prepare=False)
+    connection.commit()
 
 
 def _set_query_only(connection: sqlite3.Connection, _record: object) -> None:

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 import sqlalchemy as sa
 
 from tuner.errors import StoreError
+from tuner.store.connection.engine import without_idle_limit
 from tuner.store.connection.filesystem import path_of
 from tuner.store.schema.models import SCHEMA_REVISION, VERSION_TABLE, TunerBase
 
@@ -181,6 +182,8 @@ def _alone_on_postgresql(engine: sa.Engine) -> Iterator[None]:
         while not _has_lock(connection):
             connection.rollback()
             time.sleep(_LOCK_POLL_S)
+        # What the holder does with other connections takes longer than a statement.
+        without_idle_limit(connection)
         yield
 
 

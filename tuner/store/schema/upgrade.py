@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from tuner.errors import EXIT_BAD_INPUT, StoreError
 from tuner.host.process_identity import ProcessIdentity
 from tuner.store.connection.database import check_file, parse_url, shown_url, store_errors
-from tuner.store.connection.engine import open_engine
+from tuner.store.connection.engine import open_engine, without_idle_limit
 from tuner.store.connection.filesystem import path_of
 from tuner.store.records.dispatchers.silence import watch_silent
 from tuner.store.records.dispatchers.starts import OpenDispatcher, open_dispatchers, refuse_living
@@ -102,6 +102,7 @@ def _changing(engine: sa.Engine) -> Iterator[sa.Connection]:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             case "postgresql":
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
+                without_idle_limit(connection)
                 _lock_out_dispatchers(connection)
             case _:
                 connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_S}")
