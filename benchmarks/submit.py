@@ -1,20 +1,26 @@
 """How long `tuner submit` takes to the first line of a trial on Slurm, beside sbatch alone.
 
-    SLURM_CONF=... python -m benchmarks.submit --repeats 5
+    python -m benchmarks.submit --repeats 5
 
-Needs a Slurm with a free node that is this machine, such as the one of `tests/engines`.
+With SLURM_CONF it uses a Slurm that is there, with a free node that is this machine; else it starts
+that of the tests, as root.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from benchmarks.common.machine import this_machine
+from tests.engines.slurm_cluster import slurm_cluster
 
 _LIMIT_S = 60.0
 _POLL_S = 0.005
@@ -43,6 +49,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     repeats: int = parser.parse_args().repeats
+    with _slurm() as environ:
+        os.environ |= environ
+        _measure(repeats)
+
+
+@contextmanager
+def _slurm() -> Iterator[dict[str, str]]:
+    """The variables of a Slurm; of one that is there already none."""
+    if "SLURM_CONF" in os.environ:
+        yield {}
+        return
+    # Not below a folder into which the user of munged may not look.
+    with tempfile.TemporaryDirectory(prefix="slurm-") as name:
+        Path(name).chmod(0o755)
+        with slurm_cluster(Path(name)) as cluster:
+            yield cluster.env
+
+
+def _measure(repeats: int) -> None:
+    print(f"{this_machine()}, load {os.getloadavg()[0]:.1f}", flush=True)
     submit = [sys.executable, "-c", _TUNER, "submit", "study.yaml"]
     run = [sys.executable, "-m", "tuner.run", "study.yaml"]
     sbatch = ["sbatch", "--output=/dev/null", "--wrap=touch first-line"]

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -18,7 +18,7 @@ import optuna
 
 from benchmarks.common.measures import Span, efficiency, first_start_s, peak_concurrency
 from benchmarks.common.processes import last_lines, started
-from benchmarks.common.systems import SYSTEMS
+from benchmarks.common.systems import RAY_ENV, SYSTEMS
 from benchmarks.common.workload import read_spans
 from benchmarks.database.servers import POSTGRESQL, new_database
 from tuner.store.connection.database import open_database
@@ -26,8 +26,14 @@ from tuner.store.connection.database import open_database
 PROGRAMS = Path(__file__).parent / "programs"
 
 TUNER, THREADS, PROCESSES = "tuner", "optuna-threads", "optuna-processes"
+TUNER_ONE, RAY, RAY_REUSE = "tuner-one", "ray", "ray-reuse"
+#: What runs without being asked: the others are compared where nodes are.
+USUAL = (TUNER, THREADS, PROCESSES)
 TITLES = {
     TUNER: "tuner, {programs} dispatchers",
+    TUNER_ONE: "tuner, one dispatcher of {all} slots",
+    RAY: "Ray Tune, {programs} nodes, a process per trial",
+    RAY_REUSE: "Ray Tune, {programs} nodes, reused actors",
     THREADS: "Optuna, {programs} programs of {slots} threads",
     PROCESSES: "Optuna, {programs} programs of {slots} processes",
 }
@@ -66,7 +72,8 @@ class Run:
     first_start_s: float | None
     peak_concurrency: int
     #: Of all processes of the system, start and end included; the database server's is not in it.
-    cpu_ms_of_a_trial: float
+    #: None with Ray, whose nodes run before and after.
+    cpu_ms_of_a_trial: float | None
     load_before: float
     problem: str | None
 
@@ -89,17 +96,21 @@ def run_once(system: str, folder: Path, url: str, repeat: int, args: argparse.Na
     """Starts all programs at once, each in a folder of its own, and waits for the last."""
     # Made before, for both: whoever came first would otherwise make the tables within its time.
     open_database(url).close()
-    if system != TUNER:
+    if system in (THREADS, PROCESSES):
         optuna.create_study(study_name="fleet", storage=url, direction="minimize")
-    folders = [folder / f"program-{number}" for number in range(args.programs)]
+    n_programs = 1 if system in (TUNER_ONE, RAY, RAY_REUSE) else args.programs
+    n_slots = args.programs * args.slots // n_programs
+    folders = [folder / f"program-{number}" for number in range(n_programs)]
     for own in folders:
         shutil.copytree(PROGRAMS, own)
         (own / "study.yaml").write_text(
-            STUDY_YAML.format(url=url, slots=args.slots, trials=args.trials)
+            STUDY_YAML.format(url=url, slots=n_slots, trials=args.trials)
         )
     env = _environment(folder, args)
-    load_before, began_ns, cpu_s = os.getloadavg()[0], time.monotonic_ns(), -_cpu_s_of_ended()
     with ExitStack() as stack:
+        if system in (RAY, RAY_REUSE):
+            url = stack.enter_context(_ray_nodes(folders[0], env, args))
+        load_before, began_ns, cpu_s = os.getloadavg()[0], time.monotonic_ns(), -_cpu_s_of_ended()
         processes = [
             stack.enter_context(started(_command(system, url, number, args), folder=own, env=env))
             for number, own in enumerate(folders)
@@ -113,7 +124,9 @@ def run_once(system: str, folder: Path, url: str, repeat: int, args: argparse.Na
         print("\n".join(last_lines(own) for own in folders), file=sys.stderr)
     return Run(
         system=system,
-        title=TITLES[system].format(programs=args.programs, slots=args.slots),
+        title=TITLES[system].format(
+            programs=args.programs, slots=args.slots, all=args.programs * args.slots
+        ),
         repeat=repeat,
         programs=args.programs,
         slots=args.slots,
@@ -124,7 +137,7 @@ def run_once(system: str, folder: Path, url: str, repeat: int, args: argparse.Na
         steady_efficiency=None if problem else _efficiency(steady_s(spans), args),
         first_start_s=first_start_s(spans, began_ns=began_ns),
         peak_concurrency=peak_concurrency(spans),
-        cpu_ms_of_a_trial=cpu_s * 1e3 / args.trials,
+        cpu_ms_of_a_trial=None if system in (RAY, RAY_REUSE) else cpu_s * 1e3 / args.trials,
         load_before=load_before,
         problem=problem,
     )
@@ -142,8 +155,11 @@ def share_of(number: int, n_trials: int, n_programs: int) -> int:
 
 
 def _command(system: str, url: str, number: int, args: argparse.Namespace) -> list[str]:
-    if system == TUNER:
+    if system in (TUNER, TUNER_ONE):
         return [sys.executable, *SYSTEMS["tuner"].program]
+    if system in (RAY, RAY_REUSE):
+        kind, n_at_once = "reuse" if system == RAY_REUSE else "process", args.programs * args.slots
+        return [sys.executable, "run_ray_fleet.py", kind, url, str(n_at_once), str(args.trials)]
     kind = system.removeprefix("optuna-")
     n_trials = share_of(number, args.trials, args.programs)
     return [sys.executable, "run_optuna_fleet.py", kind, url, str(args.slots), str(n_trials)]
@@ -151,7 +167,32 @@ def _command(system: str, url: str, number: int, args: argparse.Namespace) -> li
 
 def _environment(folder: Path, args: argparse.Namespace) -> Mapping[str, str]:
     own = {"FLEET_EVENTS": str(folder / "events.jsonl"), "FLEET_SECONDS": str(args.duration)}
-    return SYSTEMS["tuner"].environment(folder) | own
+    return SYSTEMS["tuner"].environment(folder) | own | RAY_ENV
+
+
+@contextmanager
+def _ray_nodes(folder: Path, env: Mapping[str, str], args: argparse.Namespace) -> Iterator[str]:
+    """The address of a Ray cluster, which is there before and after the programs."""
+    address = folder / "address"
+    words = [sys.executable, "ray_nodes.py", str(args.programs), str(args.slots), str(address)]
+    # Names of Ray's sockets are long, and may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as own:
+        process = subprocess.Popen(
+            words,
+            cwd=folder,
+            env={**env, "RAY_TMPDIR": own},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            while not address.exists():
+                if process.poll() is not None:
+                    raise SystemExit(f"Ray's nodes ended with exit code {process.returncode}.")
+                time.sleep(0.1)
+            yield address.read_text()
+        finally:
+            process.communicate()
 
 
 def _wait(process: subprocess.Popen[bytes], began_ns: int, limit_s: float) -> int | None:
@@ -205,17 +246,22 @@ def table(runs: Sequence[Run]) -> str:
             f"{median(run.wall_s for run in good):.1f} s",
             f"{median(run.first_start_s or 0 for run in good):.1f} s",
             str(max(run.peak_concurrency for run in good)),
-            f"{median(run.cpu_ms_of_a_trial for run in good):.0f} ms",
+            _cpu_cell(good),
             str(len(good)) if len(good) == len(own) else f"{len(good)} of {len(own)}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
+def _cpu_cell(runs: Sequence[Run]) -> str:
+    known = [run.cpu_ms_of_a_trial for run in runs if run.cpu_ms_of_a_trial is not None]
+    return f"{median(known):.0f} ms" if known else "-"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--systems", nargs="+", choices=list(TITLES), default=list(TITLES))
-    add("--programs", type=int, default=6, help="dispatchers, or programs of Optuna")
+    add("--systems", nargs="+", choices=list(TITLES), default=list(USUAL))
+    add("--programs", type=int, default=6, help="dispatchers, programs of Optuna or nodes of Ray")
     add("--slots", type=int, default=8, help="of each")
     add("--trials", type=int, default=4800, help="in all")
     add("--duration", type=float, default=0.5, help="seconds that a trial sleeps")

@@ -5,7 +5,9 @@ Needs root (munged runs as `munge`, mknod makes the GPUs) and Debian's `slurm-wl
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -93,6 +95,18 @@ class SlurmCluster:
         rows = [line.split("|") for line in lines]
         new = [row for row in rows if int(row[2]) not in self.earlier]
         return {name: state for name, state, _ in new if not name.endswith("_N/A")}
+
+    def restarts(self, name: str) -> int:
+        """How often Slurm has started an array task again."""
+        found = re.search(r"\bRestarts=(\d+)", self.run("scontrol", "show", "job", name))
+        return int(found[1]) if found else 0
+
+    def limit(self, name: str, *, left_s: float) -> None:
+        """Ends an array task so many seconds from now, or up to a minute later."""
+        passed = self.run("squeue", "-h", "-r", "-j", name, "-o", "%M").strip().split(":")
+        passed_s = sum(int(part) * 60**place for place, part in enumerate(reversed(passed)))
+        limit = math.ceil((passed_s + left_s) / 60)
+        self.run("scontrol", "update", f"JobId={name}", f"TimeLimit={limit}")
 
     def start(self) -> None:
         for name in ("munge", "state", "spool", "log", "dev"):

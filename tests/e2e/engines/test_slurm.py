@@ -71,6 +71,24 @@ def test_preempted_trials_continue_without_a_step_done_twice(
     assert slurm_folder.tuner("status", "study.yaml").code == 0
 
 
+@pytest.mark.timeout(300)
+def test_trials_of_an_allocation_at_its_time_limit_continue_in_the_next(
+    slurm_folder: StudyFolder, slurm_server: SlurmCluster, steps_log: Path
+) -> None:
+    write_study(slurm_folder, trials=2, nodes=1)
+    (name,) = submit(slurm_folder)
+    wait_until(lambda: steps_of(steps_log).count((1, 3)) == 1, "both trials wait at step 3")
+    # Ten minutes would last as long. Slurm looks at limits twice a minute.
+    slurm_server.limit(name, left_s=45)
+    wait_until(lambda: slurm_server.restarts(name) == 1, "its time is over", 150)
+    slurm_server.limit(name, left_s=600)
+    assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(2) for step in range(4)]
+    steps_log.with_name("go").touch()
+    wait_until(lambda: slurm_server.states().get(name) == "COMPLETED", "it has run again")
+    assert sorted(steps_of(steps_log)) == [(trial, step) for trial in range(2) for step in range(6)]
+    assert slurm_folder.tuner("status", "study.yaml").code == 0
+
+
 def test_an_allocation_with_nothing_to_do_ends_itself(
     slurm_folder: StudyFolder, slurm_server: SlurmCluster, steps_log: Path
 ) -> None:
