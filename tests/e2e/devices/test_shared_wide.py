@@ -103,7 +103,8 @@ def test_a_wide_trial_waits_whole_and_goes_on_with_all_of_its_devices(
     study_folder: StudyFolder,
 ) -> None:
     share(study_folder, cpu_slots=4, hold=0.5, grace="20s")
-    a_study(study_folder, "wide", n_steps=60, devices="cpu:4", priority=10, budget={"trials": 2})
+    a_study(study_folder, "wide", n_steps=20, devices="cpu:4", priority=10, budget={"trials": 2})
+    goes_on = study_folder.write("go-on-wide", "")
     file = study_folder.path / "wide.yaml"
     keys = yaml.safe_load(file.read_text())
     keys["trial"] |= {"resources": {"cpus": 2}, "parallel": "single_process"}
@@ -113,6 +114,7 @@ def test_a_wide_trial_waits_whole_and_goes_on_with_all_of_its_devices(
     wait_until(lambda: wide.out.count("started on") == 2, "both trials run", WAIT_S)
     narrow = study_folder.start(file="narrow.yaml")
     assert narrow.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+    goes_on.unlink()
     ended = wide.wait(WAIT_S)
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     # One of two trials made room for a single slot; the other was left alone.

@@ -18,15 +18,19 @@ from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED
 
 pytestmark = pytest.mark.slow
 WAIT_S = 90.0
-#: Saves each step, and says which steps it has done.
+#: Saves each step, and says which steps it has done. It does further steps while a file is there.
 STEPS = """
 import time
+from itertools import count
+from pathlib import Path
 
 import optuna
 
 def train(trial):
     state = trial.load_checkpoint()
-    for step in range(state["step"] + 1 if state else 0, N_STEPS):
+    for step in count(state["step"] + 1 if state else 0):
+        if step >= N_STEPS and not Path("go-on-STUDY").exists():
+            break
         with open("STUDY-%s.steps" % trial.number, "a") as file:
             file.write("%s\\n" % step)
         time.sleep(0.05)
@@ -106,7 +110,8 @@ def test_a_study_gives_back_to_one_with_more_priority_and_goes_on_later(
     study_folder: StudyFolder,
 ) -> None:
     share(study_folder, cpu_slots=4, hold=0.5, grace="10s")
-    a_study(study_folder, "low", n_steps=120, devices="cpu:4", priority=10)
+    a_study(study_folder, "low", n_steps=20, devices="cpu:4", priority=10)
+    goes_on = study_folder.write("go-on-low", "")
     a_study(study_folder, "high", n_steps=10, devices="cpu:3", priority=90, budget={"trials": 3})
     high_file = study_folder.path / "steps_high.py"
     high_file.write_text(high_file.read_text() + SLOW_IMPORT)
@@ -116,6 +121,7 @@ def test_a_study_gives_back_to_one_with_more_priority_and_goes_on_later(
     ended = high.wait(WAIT_S)
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     assert "No device is free for this study" in ended.out
+    goes_on.unlink()
     ended = low.wait(WAIT_S)
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     assert "given back to a study of your own with more priority" in ended.out
@@ -153,8 +159,9 @@ def test_a_guarantee_is_met_on_eight_gpus_and_what_is_left_is_divided(
     guest = as_guest()
     nvml_stub.write([StubGpu(uuid=f"GPU-{number:04}") for number in range(8)])
     share(gpu_folder, guaranteed={str(GUEST): 3}, hold="1h", grace="20s")
-    a_study(gpu_folder, "lent", n_steps=140, devices="auto", budget={"trials": 10})
-    a_study(gpu_folder, "owed", n_steps=60, devices="auto", budget={"trials": 3})
+    a_study(gpu_folder, "lent", n_steps=20, devices="auto", budget={"trials": 10})
+    a_study(gpu_folder, "owed", n_steps=20, devices="auto", budget={"trials": 3})
+    go_on = [gpu_folder.write(f"go-on-{name}", "") for name in ("lent", "owed")]
     lent = gpu_folder.start(file="lent.yaml")
     wait_until(lambda: lent.out.count("started on") >= 8, "the study has all GPUs", WAIT_S)
     owed = gpu_folder.start(file="owed.yaml", prefix=guest)
@@ -169,6 +176,8 @@ def test_a_guarantee_is_met_on_eight_gpus_and_what_is_left_is_divided(
     )
     why = gpu_folder.tuner("why", "lent.yaml", str(waiting))
     assert f"  waits: user id {GUEST} has 3 of 3 guaranteed, you have 5" in why.out, why.text
+    for file in go_on:
+        file.unlink()
     ended = owed.wait(WAIT_S)
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     ended = lent.wait(WAIT_S)
@@ -267,7 +276,8 @@ def test_the_trial_that_has_saved_gives_its_device_back_and_one_that_never_saves
     study_folder: StudyFolder,
 ) -> None:
     share(study_folder, cpu_slots=3, hold=0.5, grace="20s")
-    a_study(study_folder, "low", n_steps=160, devices="cpu:3", priority=10, budget={"trials": 3})
+    a_study(study_folder, "low", n_steps=20, devices="cpu:3", priority=10, budget={"trials": 3})
+    goes_on = study_folder.write("go-on-low", "")
     file = study_folder.path / "steps_low.py"
     only_one = "if trial.number == 1: trial.save_checkpoint"
     file.write_text(file.read_text().replace("trial.save_checkpoint", only_one))
@@ -277,6 +287,7 @@ def test_the_trial_that_has_saved_gives_its_device_back_and_one_that_never_saves
     wait_until(lambda: saved.exists() and len(saved.read_text().split()) > 2, "it saves", WAIT_S)
     high = study_folder.start(file="high.yaml")
     assert high.wait(WAIT_S).code == EXIT_BUDGET_REACHED
+    goes_on.unlink()
     ended = low.wait(WAIT_S)
     assert ended.code == EXIT_BUDGET_REACHED, ended.text
     assert "Trial 1 saves" in ended.out
