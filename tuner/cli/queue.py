@@ -50,6 +50,7 @@ def queue(
                 print(_list(own))
             case ["remove", number]:
                 own.remove(_number(number))
+                _forget_if_empty(own)
                 print(_list(own))
             case ["move" | "remove", *_] | ["list", *_] | [_, _, *_]:
                 raise ConfigError(f"takes other words. {_FORMS}", key="tuner queue")
@@ -58,9 +59,7 @@ def queue(
 
 
 def _add(own: Queue, file: Path) -> str:
-    from tuner.queue import service
     from tuner.queue.entries import KEPT_VARIABLES, Entry
-    from tuner.queue.runner import is_running
 
     config = load_study_file(file, environ=os.environ)
     added = own.add(
@@ -74,7 +73,7 @@ def _add(own: Queue, file: Path) -> str:
             environment={key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ},
         )
     )
-    started = "" if is_running(own.folder) else service.start(own.folder / "runner.log").text
+    started = _start(own)
     waiting = [each.id for each in own.entries() if each.is_waiting]
     place = f"is number {added.id} of your queue on this machine"
     if added.id in waiting[1:]:
@@ -84,15 +83,32 @@ def _add(own: Queue, file: Path) -> str:
 
 
 def _list(own: Queue) -> str:
-    from tuner.queue import service
-    from tuner.queue.runner import is_running
     from tuner.terminal.machine.queue import queue_text
 
     entries = own.entries()
-    note = ""
-    if any(each.exit_code is None for each in entries) and not is_running(own.folder):
-        note = service.start(own.folder / "runner.log").text
+    note = _start(own) if any(each.exit_code is None for each in entries) else ""
     return "\n".join(filter(None, [queue_text(entries, own.log), note]))
+
+
+def _start(own: Queue) -> str:
+    """Starts the queue's process unless it is at work; says what it survives."""
+    from tuner.queue import service
+    from tuner.queue.runner import is_running
+
+    def is_at_work() -> bool:
+        return is_running(own.folder) or all(each.exit_code is not None for each in own.entries())
+
+    if is_running(own.folder):
+        return ""
+    return service.start(own.folder / "runner.log", is_at_work).text
+
+
+def _forget_if_empty(own: Queue) -> None:
+    from tuner.queue import service
+    from tuner.queue.runner import is_running
+
+    if not is_running(own.folder):
+        own.end_when_empty(service.forget)
 
 
 def _number(word: str) -> int:

@@ -121,6 +121,21 @@ class Queue:
         """The study that starts now; None where none waits."""
         return next((each for each in self.entries() if each.is_waiting), None)
 
+    def end_when_empty(self, end: Callable[[], None]) -> bool:
+        """Ends what works on the queue, unless a study waits; none can be added meanwhile.
+
+        Args:
+            end: Called only where no study waits.
+
+        Returns:
+            Whether it was called.
+        """
+        with self._locked():
+            if any(each.exit_code is None for each in self.entries()):
+                return False
+            end()
+            return True
+
     def note_started(self, entry_id: int, pid: int) -> None:
         """A study runs from now on."""
 

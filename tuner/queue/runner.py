@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Self
+
+import psutil
 
 from tuner.queue.entries import Entry, Queue
 
@@ -24,21 +26,45 @@ class Runner:
 
     Args:
         queue: The studies.
+        forget: Undoes what would start this process again after a reboot. Called when no study
+            waits any more.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Queue, forget: Callable[[], None]) -> None:
         self._queue = queue
+        self._forget = forget
         self._is_ending = False
 
     def run(self) -> None:
         """Works through the queue. A study that a SIGTERM ends goes on at the next start."""
-        with _only_one(self._queue.folder, _PATIENCE_S) as is_alone:
-            if not is_alone:
+        with _RunnerLock(self._queue.folder, _PATIENCE_S) as lock:
+            if not lock.is_held:
                 return
+
+            def leave() -> None:
+                self._forget()
+                lock.close()
+
             signal.signal(signal.SIGTERM, self._end)
+            self._await_orphans()
+            if self._is_ending:
+                return
             self._queue.put_back_running()
-            while not self._is_ending and (entry := self._queue.take_next()) is not None:
-                self._run(entry)
+            while not self._is_ending:
+                if (entry := self._queue.take_next()) is not None:
+                    self._run(entry)
+                # A study that is added now finds a process that works, or none.
+                elif self._queue.end_when_empty(leave):
+                    return
+
+    def _await_orphans(self) -> None:
+        """A study may have outlived the process that started it: two of it get in each other's way.
+
+        How it ended is not known. Started again, a study that has reached its end ends at once.
+        """
+        orphans = [each for each in self._queue.entries() if _is_at_work(each)]
+        while not self._is_ending and any(map(_is_at_work, orphans)):
+            time.sleep(_LOOK_EVERY_S)
 
     def _run(self, entry: Entry) -> None:
         with self._queue.log(entry.id).open("ab") as log:
@@ -76,18 +102,45 @@ class Runner:
         self._is_ending = True
 
 
-@contextmanager
-def _only_one(folder: Path, patience_s: float = 0.0) -> Iterator[bool]:
-    """Whether this is the only runner of the queue; the lock ends with the process."""
-    give_up_at_s = time.monotonic() + patience_s
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(folder / "runner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _is_at_work(entry: Entry) -> bool:
+    """Whether the process of a study lives; its number may be another process's by now."""
+    if entry.pid is None:
+        return False
     try:
-        while not (is_alone := _lock(lock)) and time.monotonic() < give_up_at_s:
+        process = psutil.Process(entry.pid)
+        return entry.file in process.cmdline() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+class _RunnerLock:
+    """The lock that the only runner of a queue has until its process ends."""
+
+    def __init__(self, folder: Path, patience_s: float = 0.0) -> None:
+        give_up_at_s = time.monotonic() + patience_s
+        folder.mkdir(parents=True, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._file: int | None = os.open(folder / "runner.lock", flags, 0o600)
+        while not (is_held := _lock(self._file)) and time.monotonic() < give_up_at_s:
             time.sleep(_LOOK_EVERY_S)
-        yield is_alone
-    finally:
-        os.close(lock)
+        self.is_held = is_held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def _lock(file: int) -> bool:
@@ -102,5 +155,5 @@ def is_running(folder: Path) -> bool:
     """Whether a process works through the queue."""
     if not (folder / "runner.lock").exists():
         return False
-    with _only_one(folder) as is_alone:
-        return not is_alone
+    with _RunnerLock(folder) as lock:
+        return not lock.is_held

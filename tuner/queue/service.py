@@ -10,13 +10,18 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _UNIT = "tuner-queue.service"
 _CRON_MARK = "# tuner queue"
+#: What `crontab -l` says of a user who has no table.
+_NO_TABLE = ("no crontab", "no such file")
 _TIMEOUT_S = 20.0
+_BEGINS_WITHIN_S = 5.0
+_LOOK_EVERY_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +31,14 @@ class Started:
     text: str
 
 
-def start(log: Path) -> Started:
+def start(log: Path, is_at_work: Callable[[], bool]) -> Started:
     """Starts the queue's process, so that it survives as much as this machine allows.
 
     Args:
         log: Where its own output goes.
+        is_at_work: Whether it works, or has nothing to do any more.
     """
-    if _start_by_systemd():
+    if _start_by_systemd(is_at_work):
         return Started(text=_lingers_text())
     _start_detached(log)
     if _add_to_crontab():
@@ -45,15 +51,46 @@ def start(log: Path) -> Started:
     )
 
 
-def _start_by_systemd() -> bool:
+def forget() -> None:
+    """After a reboot nothing is started any more: the queue is empty. `start` undoes it."""
+    if (_units() / "default.target.wants" / _UNIT).is_symlink():
+        _works("systemctl", "--user", "disable", _UNIT)
+    lines = _crontab()
+    left = [line for line in lines or () if not _is_ours(line)]
+    if lines is None or left == lines:
+        return
+    if any(line.strip() for line in left):
+        _run("crontab", "-", stdin=_table(left))
+    else:
+        _run("crontab", "-r")
+
+
+def _start_by_systemd(is_at_work: Callable[[], bool]) -> bool:
     if not _works("systemctl", "--user", "show-environment"):
         return False
-    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    unit = Path(config) / "systemd" / "user" / _UNIT
+    unit = _units() / _UNIT
     unit.parent.mkdir(parents=True, exist_ok=True)
     unit.write_text(unit_text(sys.executable, _state_home()), encoding="utf-8")
-    is_loaded = _works("systemctl", "--user", "daemon-reload")
-    return is_loaded and _works("systemctl", "--user", "enable", "--now", _UNIT)
+    if not _works("systemctl", "--user", "daemon-reload"):
+        return False
+    # A service that is about to end counts as started: systemd would do nothing then.
+    for words in (("enable", "--now"), ("start",)):
+        if not _works("systemctl", "--user", *words, _UNIT):
+            return False
+        if _until(is_at_work) or _works("systemctl", "--user", "--quiet", "is-active", _UNIT):
+            return True
+    return False
+
+
+def _until(holds: Callable[[], bool]) -> bool:
+    give_up_at_s = time.monotonic() + _BEGINS_WITHIN_S
+    while not (has_begun := holds()) and time.monotonic() < give_up_at_s:
+        time.sleep(_LOOK_EVERY_S)
+    return has_begun
+
+
+def _units() -> Path:
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
 
 
 def _state_home() -> str:
@@ -92,17 +129,48 @@ def _lingers_text() -> str:
 
 
 def _add_to_crontab() -> bool:
-    if shutil.which("crontab") is None:
+    lines = _crontab()
+    if lines is None:
         return False
-    # Without a table of its own a user gets an error: then there is nothing to keep.
-    present = _run("crontab", "-l") or ""
-    lines = [line for line in present.splitlines() if not line.endswith(_CRON_MARK)]
     words = [sys.executable, "-m", "tuner.queue"]
     if state_home := _state_home():
         words = ["env", f"XDG_STATE_HOME={state_home}", *words]
-    command = shlex.join(words).replace("%", "\\%")
-    table = "\n".join([*lines, f"@reboot {command} {_CRON_MARK}"]) + "\n"
+    command = _in_a_table(shlex.join(words))
+    others = [line for line in lines if not _is_ours(line)]
+    table = _table([*others, f"@reboot {command} {_CRON_MARK}"])
     return _run("crontab", "-", stdin=table) is not None
+
+
+def _crontab() -> list[str] | None:
+    """The user's table; None where there is no cron, or where the table cannot be read."""
+    if shutil.which("crontab") is None:
+        return None
+    try:
+        done = _call(("crontab", "-l"), "")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode == 0:
+        return done.stdout.splitlines()
+    # Written after another error, the table would lose what is in it.
+    has_none = any(text in done.stderr.lower() for text in _NO_TABLE)
+    return [] if has_none else None
+
+
+def _table(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _in_a_table(text: str) -> str:
+    return text.replace("%", "\\%")
+
+
+def _is_ours(line: str) -> bool:
+    """Whether a line starts this queue, and not one of another state folder."""
+    if not line.endswith(_CRON_MARK):
+        return False
+    state_home = _state_home()
+    named = _in_a_table(shlex.quote(f"XDG_STATE_HOME={state_home}"))
+    return f" {named} " in line if state_home else "XDG_STATE_HOME=" not in line
 
 
 def _start_detached(log: Path) -> None:
@@ -132,5 +200,11 @@ def _run(*words: str, stdin: str = "") -> str | None:
 
 def _call(words: Sequence[str], stdin: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        words, input=stdin, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        words,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
     )

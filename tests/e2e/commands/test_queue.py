@@ -26,7 +26,11 @@ def train(trial):
 """
 #: A machine's cron, as far as `crontab` shows it: it keeps the table.
 CRONTAB = """#!/bin/sh
-if [ "$1" = -l ]; then cat "$TABLE"; else cat > "$TABLE"; fi
+case "$1" in
+-l) cat "$TABLE";;
+-r) rm "$TABLE";;
+*) cat > "$TABLE";;
+esac
 """
 
 
@@ -59,8 +63,7 @@ def test_studies_start_one_after_the_other_and_go_on_after_the_runner_was_ended(
     assert "runs (pid" in shown
     assert "waits" in shown
     # The machine goes down: its study saves, and is the next to start.
-    pid = int(str(entries(folder)["first"]["pid"]))
-    runner = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    runner, pid = runner_of(folder, "first")
     os.kill(runner, signal.SIGTERM)
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the study has ended", WAIT_S)
     wait_until(lambda: entries(folder)["first"]["pid"] is None, "it waits again", WAIT_S)
@@ -70,29 +73,66 @@ def test_studies_start_one_after_the_other_and_go_on_after_the_runner_was_ended(
     assert folder.states("first.db") == folder.states("second.db") == ["COMPLETE"] * 4
 
 
-def test_cron_starts_the_queue_after_a_reboot_where_it_is_there(
+def runner_of(folder: StudyFolder, study: str) -> tuple[int, int]:
+    """The process that has started a study of the queue, and that of the study."""
+    wait_until(lambda: entries(folder)[study]["pid"] is not None, "it runs", WAIT_S)
+    pid = int(str(entries(folder)[study]["pid"]))
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), pid
+
+
+def has_no_runner(folder: StudyFolder) -> bool:
+    (state,) = Path(folder.env["XDG_STATE_HOME"]).glob("tuner/queue/*")
+    return not is_running(state)
+
+
+def test_cron_starts_the_queue_after_a_reboot_until_nothing_waits(
     folder: StudyFolder, tmp_path: Path
 ) -> None:
     program = folder.write("bin/crontab", CRONTAB)
     program.chmod(0o755)
     table = tmp_path / "table"
-    table.write_text("0 4 * * * backup\n")
+    other = f"@reboot env XDG_STATE_HOME={tmp_path}/other python -m tuner.queue # tuner queue"
+    table.write_text(f"0 4 * * * backup\n{other}\n")
     folder.env |= {"PATH": f"{program.parent}:/usr/bin:/bin", "TABLE": str(table)}
-    folder.study(study="small")
-
-    def has_ended() -> bool:
-        (state,) = Path(folder.env["XDG_STATE_HOME"]).glob("tuner/queue/*")
-        return not is_running(state)
-
-    for _ in range(2):
+    folder.write("gated.py", GATED)
+    folder.study(study="first", trial={"function": "gated:train"})
+    for n_kills in (1, 0):
         assert "cron starts it again after a reboot" in folder.tuner("queue", "study.yaml").out
-        wait_until(lambda: "waits" not in folder.tuner("queue").out, "it has run", WAIT_S)
-        wait_until(has_ended, "the queue's process has ended", WAIT_S)
-    lines = table.read_text().splitlines()
-    assert lines[0] == "0 4 * * * backup"
-    assert len(lines) == 2
-    assert lines[1].startswith("@reboot ")
-    assert "-m tuner.queue" in lines[1]
+        lines = table.read_text().splitlines()
+        assert lines[:2] == ["0 4 * * * backup", other]
+        assert len(lines) == 3
+        assert lines[2].startswith("@reboot ")
+        assert "-m tuner.queue" in lines[2]
+        for _ in range(n_kills):
+            # Its study goes on, and is not started a second time.
+            os.kill(runner_of(folder, "first")[0], signal.SIGKILL)
+            wait_until(lambda: has_no_runner(folder), "the queue's process is gone", WAIT_S)
+            assert "cron starts it again after a reboot" in folder.tuner("queue").out
+        folder.write("go", "")
+        wait_until(lambda: entries(folder)["first"]["exit_code"] is not None, "it ends", WAIT_S)
+        assert entries(folder)["first"]["exit_code"] == 0
+        wait_until(lambda: has_no_runner(folder), "the queue's process has ended", WAIT_S)
+        assert table.read_text().splitlines() == ["0 4 * * * backup", other]
+    assert folder.states("first.db") == ["COMPLETE"] * 4
+
+
+def test_removing_the_last_study_ends_the_start_after_a_reboot(
+    folder: StudyFolder, tmp_path: Path
+) -> None:
+    program = folder.write("bin/crontab", CRONTAB)
+    program.chmod(0o755)
+    table = tmp_path / "table"
+    folder.env |= {"PATH": f"{program.parent}:/usr/bin:/bin", "TABLE": str(table)}
+    folder.write("gated.py", GATED)
+    folder.study(study="first", trial={"function": "gated:train"})
+    # There is no table yet.
+    assert "cron starts it again after a reboot" in folder.tuner("queue", "study.yaml").out
+    runner, _ = runner_of(folder, "first")
+    os.kill(runner, signal.SIGTERM)
+    wait_until(lambda: has_no_runner(folder), "the queue's process has ended", WAIT_S)
+    assert "@reboot " in table.read_text()
+    assert "is empty" in folder.tuner("queue", "remove", "1").out
+    assert not table.exists()
 
 
 def test_words_that_are_none_and_files_that_are_wrong_put_nothing_into_the_queue(

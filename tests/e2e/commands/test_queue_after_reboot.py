@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.commands.test_queue import GATED, WAIT_S, entries
+from tests.e2e.commands.test_queue import GATED, WAIT_S, entries, has_no_runner, runner_of
 from tests.e2e.study_folder import StudyFolder, wait_until
 
 pytestmark = pytest.mark.slow
@@ -55,9 +55,7 @@ def test_cron_starts_what_ran_when_the_machine_went_down(
     folder.study(study="first", trial={"function": "gated:train"})
     added = folder.tuner("queue", "study.yaml", prefix=inside)
     assert "cron starts it again after a reboot" in added.out, added.text
-    wait_until(lambda: entries(folder)["first"]["pid"] is not None, "it runs", WAIT_S)
-    pid = int(str(entries(folder)["first"]["pid"]))
-    runner = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    runner, pid = runner_of(folder, "first")
     for each in (runner, pid):
         os.kill(each, signal.SIGKILL)
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "all is gone", WAIT_S)
@@ -65,6 +63,10 @@ def test_cron_starts_what_ran_when_the_machine_went_down(
     cron = subprocess.Popen([*inside, "cron", "-f"])
     try:
         wait_until(lambda: entries(folder)["first"]["exit_code"] == 0, "it has ended", WAIT_S)
+        wait_until(lambda: has_no_runner(folder), "the queue's process has ended", WAIT_S)
+        # At the next boot nothing is started.
+        table = subprocess.run([*inside, "crontab", "-l"], capture_output=True, text=True)
+        assert "no crontab for" in table.stderr
     finally:
         cron.terminate()
         cron.wait()
