@@ -11,6 +11,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import secrets
 import stat
 from collections import Counter
@@ -19,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
 from tuner.devices.locks import make_lock_folder
 from tuner.errors import DeviceError
@@ -26,8 +28,10 @@ from tuner.host.process_identity import pid_namespace
 
 PREFIX = "claim-"
 _MAX_BYTES = 256 * 1024
-#: One user's tuners beyond so many are not looked at: a flood of files must not stop all others.
+#: One user's files beyond so many, and bytes, are not looked at: a flood must not stop all others.
 _MOST_OF_A_USER = 64
+_MOST_BYTES_OF_A_USER = 1024 * 1024
+_MOST_WARNINGS = 20
 _MOST_DEVICES = 4096
 _MAX_TRIES = 5
 #: Shown for the owner of a file who has no user id in a user namespace (user_namespaces(7)).
@@ -37,6 +41,7 @@ _UNMAPPED = (
     "Users of this machine without a user id in this container count as one user without a "
     "guarantee. For exact shares start the container with the user ids of the machine."
 )
+_DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9:/#._-]{0,127}")
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -154,32 +159,56 @@ def read_claims(folder: Path) -> ClaimsRead:
         return ClaimsRead(claims=())
     claims: list[Claim] = []
     warnings: list[str] = []
-    n_of: Counter[int] = Counter()
+    limits = _Limits()
     try:
         for name in _names(folder_fd):
             try:
-                claim = _read(folder_fd, name)
+                claim = _read(folder_fd, name, limits)
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else str(error)
                 warnings.append(f"{folder / name} is no claim of a tuner: {reason}.")
                 continue
             if claim is not None:
-                n_of[claim.uid] += 1
-                if n_of[claim.uid] <= _MOST_OF_A_USER:
-                    claims.append(claim)
+                claims.append(claim)
                 if _is_unmapped(claim.uid):
                     warnings.append(_UNMAPPED)
     finally:
         os.close(folder_fd)
-    return ClaimsRead(claims=tuple(claims), warnings=tuple(warnings))
+    if len(warnings) > _MOST_WARNINGS:
+        warnings[_MOST_WARNINGS:] = [f"{folder} has further files that are no claims."]
+    return ClaimsRead(claims=tuple(claims), warnings=(*warnings, *limits.warnings()))
+
+
+class _Limits:
+    """How much of one user's files is looked at."""
+
+    def __init__(self) -> None:
+        self._n_files: Counter[int] = Counter()
+        self._n_bytes: Counter[int] = Counter()
+
+    def allows(self, found: os.stat_result) -> bool:
+        """Whether one more file of its owner is looked at."""
+        self._n_files[found.st_uid] += 1
+        self._n_bytes[found.st_uid] += min(found.st_size, _MAX_BYTES)
+        return not self._is_over(found.st_uid)
+
+    def _is_over(self, uid: int) -> bool:
+        return self._n_files[uid] > _MOST_OF_A_USER or self._n_bytes[uid] > _MOST_BYTES_OF_A_USER
+
+    def warnings(self) -> Iterator[str]:
+        for uid in filter(self._is_over, self._n_files):
+            yield (
+                f"User id {uid} has more claims than tuners have ({_MOST_OF_A_USER}, "
+                f"{_MOST_BYTES_OF_A_USER // 1024} KiB): further ones are not looked at."
+            )
 
 
 def _names(folder_fd: int) -> list[str]:
     return sorted(name for name in os.listdir(folder_fd) if name.startswith(PREFIX))
 
 
-def _read(folder_fd: int, name: str) -> Claim | None:
-    """The claim in a file; None where its tuner is dead.
+def _read(folder_fd: int, name: str, limits: _Limits) -> Claim | None:
+    """The claim in a file; None where its tuner is dead, or its user has too many.
 
     Raises:
         OSError: If it cannot be opened: it is a link, perhaps.
@@ -198,6 +227,8 @@ def _read(folder_fd: int, name: str) -> Claim | None:
             found = os.fstat(file)
             _check(found, name)
             if not _is_dead(file):
+                if not limits.allows(found):
+                    return None
                 return _parse(os.read(file, _MAX_BYTES + 1), name, found.st_uid)
         finally:
             os.close(file)
@@ -331,8 +362,15 @@ def _numbers(value: object, kind: type[int] | type[float]) -> dict[DeviceId, flo
     if not isinstance(value, dict) or len(value) > _MOST_DEVICES:
         raise TypeError
     if kind is int:
-        return {DeviceId(str(key)): _whole(each, 1, 10_000) for key, each in value.items()}
-    return {DeviceId(str(key)): _number(each) for key, each in value.items()}
+        return {_device_id(key): _whole(each, 1, WHOLE) for key, each in value.items()}
+    return {_device_id(key): _number(each) for key, each in value.items()}
+
+
+def _device_id(text: str) -> DeviceId:
+    # Shown to people: without line ends, and without what moves a terminal's cursor.
+    if not _DEVICE_ID.fullmatch(text):
+        raise ValueError(f"{text!r:.40} is not the id of a device")
+    return DeviceId(text)
 
 
 def _number(value: object) -> float:

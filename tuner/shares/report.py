@@ -16,7 +16,8 @@ from tuner.shares.decision import decide
 from tuner.shares.ledger import read_used
 from tuner.shares.people import Census, census, shown_name
 from tuner.shares.rules import ShareRules, local_time, own_uid, read_rules, rules_file
-from tuner.shares.seat import ask_of, folder_of, sizes_of
+from tuner.shares.seat import ask_of, folder_of
+from tuner.shares.sizes import sizes_of
 from tuner.shares.terms import Decision
 from tuner.shares.words import waits_text
 

@@ -20,7 +20,7 @@ from tuner.shares.ledger import Ledger
 from tuner.shares.people import census
 from tuner.shares.rules import ShareRules, local_time
 from tuner.shares.rules_watch import RulesWatch
-from tuner.shares.sizes import parts_of_device
+from tuner.shares.sizes import parts_of_device, sizes_of
 from tuner.shares.terms import Ask, Decision, Move, Standing
 from tuner.shares.words import keeper_text, move_text
 
@@ -79,6 +79,8 @@ class Seat:
         self._since_s = now_s()
         self._waits_since_s: float | None = None
         self._devices: dict[DeviceId, Device] = {}
+        #: Parts of the machine's devices, as this process sees them.
+        self._known: dict[DeviceId, int] = {}
         self._holds: dict[DeviceId, float] = {}
         self._leaving: frozenset[DeviceId] = frozenset()
         #: Given back since the last look: whose they are is decided anew.
@@ -123,6 +125,7 @@ class Seat:
         is_foreign: IsForeign | None = None,
         *,
         most: int | None = None,
+        seen: Iterable[Device] = (),
     ) -> None:
         """From now on these devices suit the study.
 
@@ -130,9 +133,11 @@ class Seat:
             devices: All that it could use, whoever has them.
             is_foreign: Asked for devices that no tuner has; None where the study minds nobody.
             most: How many it may have at a time; None for any number.
+            seen: Further devices of the machine, which do not suit it.
         """
         self._most = most
         self._devices = {device.id: device for device in devices}
+        self._known |= {each.id: parts_of_device(each) for each in (*seen, *self._devices.values())}
         self._is_foreign = is_foreign
 
     def note_held(self, device: Device) -> None:
@@ -284,7 +289,7 @@ class Seat:
 
     def _usable(self) -> dict[DeviceId, int]:
         """All devices that tuners know of, but those that foreign processes use."""
-        found = sizes_of(self._read.claims)
+        found = sizes_of(self._read.claims, self.rules.cpu_slots, self._known)
         if self._is_foreign is None:
             return found
         held = {device_id for claim in self._read.claims for device_id in claim.holds}
@@ -330,12 +335,3 @@ def ask_of(claim: Claim) -> Ask:
         unit=claim.unit,
         suits=frozenset(claim.suits),
     )
-
-
-def sizes_of(claims: Iterable[Claim]) -> dict[DeviceId, int]:
-    """The parts of each device that tuners name; of several sizes the first."""
-    found: dict[DeviceId, int] = {}
-    for claim in claims:
-        for device_id, parts in claim.suits.items():
-            found.setdefault(device_id, parts)
-    return found

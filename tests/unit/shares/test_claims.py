@@ -143,6 +143,9 @@ def test_rubbish_is_left_out_with_a_warning(folder: Path, content: bytes, reason
         {"holds": [1]},
         {"suits": {"GPU-0": 20_000}},
         {"suits": {"GPU-0": True}},
+        {"suits": {"GPU-0\x1b[2J": 1}},
+        {"holds": {"GPU-0\nGPU-1: root, by right": 1.0}},
+        {"suits": {"cpu:" + "9" * 5000: 1}},
         {"leaving": "GPU-0"},
         {"since_s": float("nan")},
         {"pid": 0},
@@ -211,9 +214,34 @@ def test_a_flood_of_one_user_s_claims_is_cut(folder: Path) -> None:
     claims = [OwnClaim(folder) for _ in range(70)]
     for each in claims:
         each.write(a_claim())
-    assert len(read_claims(folder).claims) == 64
+    read = read_claims(folder)
+    assert len(read.claims) == 64
+    (warning,) = read.warnings
+    assert warning.startswith(f"User id {os.getuid()} has more claims than tuners have (64, ")
     for each in claims:
         each.close()
+
+
+def test_a_user_s_large_claims_are_read_up_to_a_limit_together(folder: Path) -> None:
+    large = {DeviceId(f"cpu:{number:0120}"): 10_000 for number in range(1800)}
+    claims = [OwnClaim(folder) for _ in range(6)]
+    for each in claims:
+        each.write(a_claim(suits=large))
+    read = read_claims(folder)
+    assert len(read.claims) == 4
+    assert "further ones are not looked at" in read.warnings[0]
+    for each in claims:
+        each.close()
+
+
+def test_a_flood_of_rubbish_is_told_in_few_lines(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o1777)
+    for number in range(60):
+        (folder / f"claim-{number}").symlink_to("/etc/shadow")
+    warnings = read_claims(folder).warnings
+    assert len(warnings) == 21
+    assert warnings[-1] == f"{folder} has further files that are no claims."
 
 
 def test_a_folder_in_which_others_may_remove_a_claim_is_refused(folder: Path) -> None:

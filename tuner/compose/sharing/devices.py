@@ -112,7 +112,12 @@ def take_seat(
         return
     suited = suited_devices(request, probe, limits)
     minds = isinstance(request, AutoDevices)
-    seat.offer(suited, partial(_is_foreign, probe) if minds else None, most=limits.max_devices)
+    seat.offer(
+        suited,
+        partial(_is_foreign, probe) if minds else None,
+        most=limits.max_devices,
+        seen=probe.devices(),
+    )
     seat.look(wants=wants)
 
 
