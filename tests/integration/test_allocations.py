@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
+import pytest
 import sqlalchemy as sa
 
+from tests.contract.engines.fakes import FakeEngine
 from tests.integration.app.pages import opened, show_database
 from tests.integration.stored_studies import seeded
+from tests.servers import Server
+from tuner.compose.allocations import submission
+from tuner.config import load_study_file
+from tuner.config.sections.engine import NodeRange
 from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
 from tuner.queries.allocations import StoredAllocation, read_allocations
 from tuner.store.records.allocations import (
@@ -128,6 +135,54 @@ def test_a_refused_submission_leaves_nothing(url: str) -> None:
     with seeded.writing(url) as connection:
         forget_allocations(connection, study_id, [1])
     assert [each.number for each in stored(url, study_id)] == [0]
+
+
+class LocalEngine(FakeEngine):
+    """Its nodes are this machine, so that they reach the server of the tests."""
+
+    copies_files = False
+
+    def nodes_are_here(self) -> bool:
+        return True
+
+
+def test_scaling_down_ends_what_is_idle_first(
+    tmp_path: Path, postgresql: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, engine = postgresql.new_database(), LocalEngine(n_nodes=4)
+    monkeypatch.setattr(submission, "open_engine", lambda settings: engine)
+    (tmp_path / "program.py").write_text("def train(trial):\n    return trial.params['x']\n")
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        f"study: first\nstorage: {url}\ntrial: {{function: 'program:train'}}\n"
+        "search_space: {x: {type: float, low: 0, high: 1}}\nengine: {name: ssh}\n"
+    )
+    plan = submission.plan_submission(load_study_file(file, environ={}), None)
+    there = engine.submit(plan.order, range(5))
+    assert [each.state for each in there] == [RUNNING] * 4 + [PENDING]
+    seeded.add_first_study(url)
+    # Trials run in three of the four.
+    for trial, number in enumerate((0, 1, 3)):
+        own = OwnAllocation(engine=engine.name, name=there[number].name, number=number)
+        with seeded.writing(url) as connection:
+            row = begin_allocation(
+                connection,
+                seeded.study_id(connection, "first"),
+                own,
+                node="n",
+                n_devices=2,
+                by="me@n",
+                at=NOW,
+            )
+        dispatcher_id = seeded.add_dispatcher(url, "first", is_alive=True, allocation_id=row)
+        seeded.add_attempt(url, dispatcher_id, trial, outcome=None, number=9, device=10 + number)
+
+    def ended(most: int) -> tuple[str, ...]:
+        return submission.scale(plan, NodeRange(least=1, most=most)).ending
+
+    assert ended(4) == ("first-4",)
+    assert ended(3) == ("first-2",)
+    assert ended(1) == ("first-3", "first-1")
 
 
 def test_lines_and_table_for_a_terminal(url: str) -> None:

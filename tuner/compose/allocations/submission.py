@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +25,7 @@ from tuner.engines.code_snapshot import Snapshot, take_snapshot
 from tuner.engines.port import AllocationOrder, Engine, KnowsNodes
 from tuner.engines.registry import open_engine
 from tuner.errors import ConfigError, EngineError
+from tuner.queries.allocations import read_allocations
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.allocations import (
     Submission,
@@ -277,7 +278,7 @@ def refresh(
 
 
 def scale(plan: Plan, wanted: NodeRange) -> Change:
-    """Submits more allocations, or asks some to end: pending ones first, then the youngest.
+    """Submits more allocations, or asks some to end: those that wait first, then idle ones.
 
     Args:
         plan: Of the study.
@@ -291,8 +292,9 @@ def scale(plan: Plan, wanted: NodeRange) -> Change:
     if len(there) < wanted.least:
         plan.engine.check(plan.order)
         return submit_up_to(plan, wanted.least)
-    ending = [each.name for each in _least_needed(there)[: len(there) - wanted.most]]
-    return _end(plan, ending)
+    n_ending = max(0, len(there) - wanted.most)
+    ending = _least_needed(there, _n_trials(plan) if n_ending else {})[:n_ending]
+    return _end(plan, [each.name for each in ending if each.state is not AllocationState.ENDING])
 
 
 def _there(plan: Plan) -> list[Allocation]:
@@ -300,13 +302,34 @@ def _there(plan: Plan) -> list[Allocation]:
     return [each for each in every if not each.state.is_over]
 
 
-def _least_needed(there: Sequence[Allocation]) -> list[Allocation]:
-    """Pending ones first, the last submitted first of all; then the youngest."""
+def _n_trials(plan: Plan) -> dict[str, int]:
+    """How many trials run in each allocation that the database knows, by name."""
+    database = open_database(plan.config.storage, read_only=True)
+    try:
+        study_id = database.storage.get_study_id_from_name(plan.order.study)
+        with database.engine.connect() as connection:
+            stored = read_allocations(connection, study_id)
+    except KeyError:
+        return {}
+    finally:
+        database.close()
+    return {each.name: len(each.trials) for each in stored if each.engine == plan.engine.name}
+
+
+def _least_needed(there: Sequence[Allocation], n_trials: Mapping[str, int]) -> list[Allocation]:
+    """Those that end anyway; pending ones; then those with the fewest trials, the youngest first.
+
+    Args:
+        there: Allocations that are not over.
+        n_trials: Trials that run in each, by name.
+    """
     begin = datetime.min.replace(tzinfo=UTC)
     return sorted(
         there,
         key=lambda each: (
+            each.state is AllocationState.ENDING,
             each.state is AllocationState.PENDING,
+            -n_trials.get(each.name, 0),
             each.started_at or begin,
             each.number,
         ),

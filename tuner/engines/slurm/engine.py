@@ -26,7 +26,7 @@ _WITHOUT = (
     "Use tuner submit where Slurm's commands work, such as a login node, or print the script with "
     "--dry-run and apply it there."
 )
-_FIELDS = "%F|%K|%A|%T|%N|%S|%e|%r"
+_FIELDS = "%F|%K|%A|%T|%N|%S|%e|%k|%r"
 _STATES = {
     "PENDING": AllocationState.PENDING,
     "CONFIGURING": AllocationState.PENDING,
@@ -211,10 +211,12 @@ def _newest(text: str) -> tuple[Allocation, ...]:
 
 def _rows(text: str) -> Iterator[tuple[int, Allocation]]:
     for line in text.splitlines():
-        array, task, job, state, node, start, end, reason = line.split("|", 7)
+        array, task, job, state, node, start, end, comment, reason = line.split("|", 8)
         if not task.isdecimal():
             continue
         known = _STATES.get(state, AllocationState.ENDED)
+        if known is AllocationState.RUNNING and comment == RELEASED:
+            known = AllocationState.ENDING  # Its trials save.
         has_begun = known is not AllocationState.PENDING
         yield (
             int(job),
