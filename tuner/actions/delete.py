@@ -12,6 +12,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from tuner.actions.delete_objects import object_folders
 from tuner.actions.transfer.study_tables import study_tables
 from tuner.checkpoints.paths import StudyFiles
 from tuner.checkpoints.study_folder import NOTES, own_files
@@ -47,6 +48,8 @@ class Extent:
     files_id: str | None = None
     #: The same of the runs of its leaders.
     files_id_of_runs: str | None = None
+    #: Where its objects are in an object store, such as `s3://bucket/prefix/study-5f1c`.
+    object_folders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +99,19 @@ def measure(place: Place, here: ProcessIdentity, say: Callable[[str], None]) -> 
             attempts = count.where(AttemptRow.trial_id.in_(ids_of(stored.id)))
             n_attempts = connection.execute(attempts).scalar_one()
         runs = stored_studies(connection).get(confirmation_of(stored.name))
+        files_id = _files_id(connection, stored.id)
+        files_id_of_runs = None if runs is None else _files_id(connection, runs)
+        objects = object_folders(connection, stored.id, files_id)
+        if runs is not None:
+            objects += object_folders(connection, runs, files_id_of_runs)
         return Extent(
             study=stored,
             n_trials=n_trials,
             n_attempts=n_attempts,
             silent=silent,
-            files_id=_files_id(connection, stored.id),
-            files_id_of_runs=None if runs is None else _files_id(connection, runs),
+            files_id=files_id,
+            files_id_of_runs=files_id_of_runs,
+            object_folders=objects,
         )
 
 

@@ -244,7 +244,12 @@ def delete(
     source: Source = STUDY_FILE,
     study: Study = None,
     files: Annotated[
-        bool, typer.Option("--files", help="Also delete logs and checkpoints. Needs a study file.")
+        bool,
+        typer.Option(
+            "--files",
+            help="Also delete logs and checkpoints, here and in the object "
+            "store. Needs a study file.",
+        ),
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     debug: Debug = False,
@@ -252,6 +257,7 @@ def delete(
     """Deletes a study on which no dispatcher works."""
     with Edge(debug, **_EDGE_OF_DELETE):
         from tuner.actions import delete as verb
+        from tuner.actions.delete_objects import delete_objects, measure_objects
         from tuner.host.process_identity import own_process
         from tuner.queries.locate import find_place
         from tuner.terminal.changes import deleted_text, question
@@ -260,12 +266,16 @@ def delete(
         verb.check_is_named(place, with_files=files)
         extent = verb.measure(place, here, partial(print, file=sys.stderr))
         extent_of_files = verb.measure_files(place, extent) if files else None
+        folders = extent.object_folders if files else ()
+        objects = [measure_objects(folder, os.environ) for folder in folders]
         if not yes:
-            _confirm(question(extent, extent_of_files, place))
+            _confirm(question(extent, extent_of_files, place, objects))
         verb.delete_study(place, here, extent.silent)
         if extent_of_files is not None:
             verb.delete_files(extent_of_files)
-        _print(deleted_text(extent, extent_of_files, place))
+        for each in objects:
+            delete_objects(each, os.environ)
+        _print(deleted_text(extent, extent_of_files, place, objects))
 
 
 def _confirm(question: str) -> None:

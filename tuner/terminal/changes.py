@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from tuner.actions.delete import Extent, FilesExtent
+from tuner.actions.delete_objects import ObjectsExtent
 from tuner.actions.enqueue import Enqueued
 from tuner.actions.transfer.copy import Copied
 from tuner.checkpoints.paths import FOLDER_NAME, StudyFiles
@@ -51,25 +53,47 @@ def copied_text(done: Copied, target: Place, config: StudyConfig | None) -> str:
     return "\n".join(lines)
 
 
-def question(extent: Extent, files: FilesExtent | None, place: Place) -> str:
+def question(
+    extent: Extent,
+    files: FilesExtent | None,
+    place: Place,
+    objects: Sequence[ObjectsExtent] = (),
+) -> str:
     """What is to be confirmed."""
     text = (
         f"Delete study {extent.study.name!r} from {place.shown}: {_n(extent.n_trials, 'trial')}, "
         f"{_n(extent.n_attempts, 'attempt')}"
     )
-    if files is not None:
-        text += f", and {_files_text(files)} in {files.root}"
-    return f"{text}?"
+    return f"{text}{_with_files(files, objects)}?"
 
 
-def deleted_text(extent: Extent, files: FilesExtent | None, place: Place) -> str:
+def deleted_text(
+    extent: Extent,
+    files: FilesExtent | None,
+    place: Place,
+    objects: Sequence[ObjectsExtent] = (),
+) -> str:
     """What was deleted, and what becomes of the files that stay."""
-    rest = f", and {_files_text(files)} in {files.root}" if files is not None else ""
     text = (
         f"Deleted: study {extent.study.name!r}, {_n(extent.n_trials, 'trial')}, "
-        f"{_n(extent.n_attempts, 'attempt')}{rest}."
+        f"{_n(extent.n_attempts, 'attempt')}{_with_files(files, objects)}."
     )
-    return text if files is not None else f"{text}\n{_files_stay(extent, place)}"
+    if files is not None:
+        return text
+    lines = [text, _files_stay(extent, place)]
+    if extent.object_folders:
+        lines.append(
+            f"Its objects stay in {', '.join(extent.object_folders)}: checkpoints and logs. Remove "
+            "this folder with the store's own tools; with --files, tuner delete would have."
+        )
+    return "\n".join(lines)
+
+
+def _with_files(files: FilesExtent | None, objects: Sequence[ObjectsExtent]) -> str:
+    rest = f", and {_files_text(files)} in {files.root}" if files is not None else ""
+    return rest + "".join(
+        f", and {_n(len(each.keys), 'object')} in {each.folder}" for each in objects
+    )
 
 
 def _files_stay(extent: Extent, place: Place) -> str:

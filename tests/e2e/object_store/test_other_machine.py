@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from tests.e2e.study_folder import StudyFolder, wait_until
 from tests.object_stores import NewBucket
-from tuner.errors import EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
+from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
 pytestmark = pytest.mark.slow
 
@@ -142,3 +143,19 @@ def test_objects_of_trials_that_are_not_kept_go(
     assert "trial-0/attempt-1/step-8." in states[0]
     logs = [key for key in bucket.names() if key.endswith(".log")]
     assert len(logs) == 3
+    _objects_go_with_the_study(folder, bucket)
+
+
+def _objects_go_with_the_study(folder: StudyFolder, bucket: NewBucket) -> None:
+    others = "small-5f1c/trial-0/attempt-1/step-8.pt"
+    bucket.open().put(f"p/{others}", b"of another study")
+    words = ("delete", "study.yaml", "--study", "small", "--files")
+    asked = folder.tuner(*words)
+    assert re.search(rf"and 4 objects in {bucket.address.url}/small-[0-9a-f]+\?", asked.err)
+    folder.env["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1"
+    refused = folder.tuner(*words, "--yes")
+    assert refused.code == EXIT_BAD_INPUT
+    assert "cannot be listed: checkpoints.store s3://" in refused.err
+    folder.env |= bucket.environ
+    assert folder.tuner(*words, "--yes").code == 0
+    assert bucket.names() == [others, "tuner-access-check.txt"]

@@ -267,7 +267,9 @@ def add_attempt(
         )
 
 
-def add_upload(url: str, study: str, trial_number: int) -> None:
+def add_upload(
+    url: str, study: str, trial_number: int, *, uri: str = "s3://bucket/step-2.pt"
+) -> None:
     """The checkpoint of the first attempt of a trial is in an object store."""
     with writing(url) as connection:
         owner = trial_id(connection, study_id(connection, study), trial_number)
@@ -280,7 +282,7 @@ def add_upload(url: str, study: str, trial_number: int) -> None:
             kind=UploadKind.CHECKPOINT,
             step=2,
             name="step-2.pt",
-            uri="s3://bucket/step-2.pt",
+            uri=uri,
             size_bytes=2**33,
             saved_at=_stored(62),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +15,13 @@ from tests.integration.stored_studies.seeded import (
     add_dispatcher,
     add_first_study,
     add_study,
+    add_upload,
     dump,
     looking,
     n_rows,
     place,
+    study_id,
+    writing,
 )
 from tuner.actions.delete import (
     Extent,
@@ -31,7 +35,9 @@ from tuner.actions.delete import (
 from tuner.errors import EXIT_BAD_INPUT, ConfigError, StoreError
 from tuner.host.process_identity import own_process
 from tuner.queries.locate import StoredStudy, find_place
+from tuner.store.optuna_tables.statements import IDENTITY_ATTR, STUDY_ATTRS
 from tuner.store.records.dispatchers.starts import open_dispatchers
+from tuner.terminal.changes import deleted_text
 
 
 def add_ended_study(url: str, name: str) -> None:
@@ -84,6 +90,21 @@ def test_extent_is_told(url: str) -> None:
     add_ended_study(url, "first")
     extent = measure(place(url), own_process(), print)
     assert (extent.study.name, extent.n_trials, extent.n_attempts) == ("first", 1, 1)
+
+
+def test_objects_that_stay_are_named_and_those_of_another_study_are_not(url: str) -> None:
+    add_ended_study(url, "only")
+    with writing(url) as connection:
+        attr = {"key": IDENTITY_ATTR, "value_json": json.dumps({"id": "5f1c" * 8})}
+        owner = study_id(connection, "only")
+        connection.execute(sa.insert(STUDY_ATTRS).values(study_id=owner, **attr))
+    for folder in ("p/only-5f1c5f1c5f1c", "p/other-77aa77aa77aa"):
+        uri = f"s3://bucket/{folder}/trial-0/attempt-1/step-2.17f.pt"
+        add_upload(url, "only", 0, uri=uri)
+    extent = measure(place(url, "only"), own_process(), print)
+    assert extent.object_folders == ("s3://bucket/p/only-5f1c5f1c5f1c",)
+    said = deleted_text(extent, None, place(url, "only"))
+    assert "Its objects stay in s3://bucket/p/only-5f1c5f1c5f1c: checkpoints and logs." in said
 
 
 def test_study_of_optuna_alone_is_deleted(tmp_path: Path) -> None:
