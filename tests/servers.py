@@ -186,10 +186,8 @@ class Mariadb:
 @contextmanager
 def run_postgresql() -> Iterator[Postgresql]:
     """Starts PostgreSQL, and stops it at the end."""
-    programs = _postgresql_programs()
-    with _folder_of("postgres") as folder:
-        words = ("-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
-        _run([f"{programs}/initdb", "-D", f"{folder}/data", *words], folder, user="postgres")
+    with folder_of("postgres") as folder:
+        programs = make_cluster(folder)
         (folder / "data" / "pg_hba.conf").write_text(
             f"host all +secretive {_HOST}/32 scram-sha-256\nhost all all {_HOST}/32 trust\n"
         )
@@ -216,7 +214,7 @@ def run_mariadb(*, is_durable: bool = False) -> Iterator[Mariadb]:
     """
     program = _program("mariadbd", "/usr/sbin")
     install = _program("mariadb-install-db", "/usr/bin")
-    with _folder_of("root") as folder:
+    with folder_of("root") as folder:
         # Nothing here has to outlive a power cut: without these the tables take four seconds.
         words = (
             f"--datadir={folder}/data",
@@ -270,7 +268,8 @@ def wait_for(server: Postgresql | Mariadb) -> None:
 
 
 @contextmanager
-def _folder_of(user: str) -> Iterator[Path]:
+def folder_of(user: str) -> Iterator[Path]:
+    """A temporary folder that belongs to a user, where root may give it away."""
     folder = Path(tempfile.mkdtemp(prefix="tuner-server-"))
     try:
         if os.geteuid() == 0:
@@ -278,6 +277,14 @@ def _folder_of(user: str) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder)
+
+
+def make_cluster(folder: Path) -> Path:
+    """Lays out PostgreSQL's files in `data` of a folder; returns where its programs are."""
+    programs = _postgresql_programs()
+    words = ("-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync")
+    _run([f"{programs}/initdb", "-D", f"{folder}/data", *words], folder, user="postgres")
+    return programs
 
 
 def _run(command: Sequence[str], folder: Path, *, user: str) -> None:

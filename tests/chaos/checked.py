@@ -20,6 +20,13 @@ from typing import Any
 import optuna
 
 ENV_LOG = "CHAOS_STEP_LOG"
+#: Seconds of a step, where they are not STEP_S.
+ENV_STEP_S = "CHAOS_STEP_S"
+#: Number of the machine, in the place of its PID namespace: the kernel gives out the number of a
+#: namespace that is gone again.
+ENV_MACHINE = "CHAOS_MACHINE"
+#: Seconds since the epoch at which the monotonic clock was 0, where the wall clock is not right.
+ENV_EPOCH = "CHAOS_EPOCH"
 N_STEPS = 16
 SAVE_EVERY = 2
 STEP_S = 0.2
@@ -52,7 +59,7 @@ def train(trial: Any) -> float | None:
     with _group(trial):
         step, number = _resume(trial)
         while step < N_STEPS:
-            time.sleep(STEP_S)
+            time.sleep(float(os.environ.get(ENV_STEP_S, STEP_S)))
             _use_gpu()
             number = next_number(number, step, _count_ranks(trial))
             note(trial, "step", step)
@@ -88,11 +95,18 @@ def _leave(trial: Any, step: int, number: int) -> None:
 
 def note(trial: Any, what: str, step: int) -> None:
     """One line, in one write: other processes append to the same file."""
-    where = (os.getpid(), os.stat("/proc/self/ns/pid").st_ino)
-    words = (what, trial.number, trial.attempt_number, trial.rank, step, *where, time.time())
+    machine = os.environ.get(ENV_MACHINE) or os.stat("/proc/self/ns/pid").st_ino
+    where = (os.getpid(), machine)
+    words = (what, trial.number, trial.attempt_number, trial.rank, step, *where, now_s())
     log = os.open(os.environ[ENV_LOG], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(log, (" ".join(map(str, words)) + "\n").encode())
     os.close(log)
+
+
+def now_s() -> float:
+    """Seconds since the epoch, the same on all machines of a run."""
+    epoch = os.environ.get(ENV_EPOCH)
+    return time.time() if epoch is None else float(epoch) + time.monotonic()
 
 
 def _state(step: int, number: int) -> dict[str, Any]:

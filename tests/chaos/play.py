@@ -13,8 +13,6 @@ from tests.chaos.faults import FAULTS, RARE, Blow
 from tests.chaos.site import Site
 
 _POLL_S = 0.05
-#: Trials that a study is allowed at a time; when all are done, so many more.
-BATCH = 40
 _FIRST_TRIAL_S = 120.0
 _LAST_TRIAL_S = 420.0
 _RARELY_S = 300.0
@@ -51,12 +49,14 @@ class Play:
         database: On which they live.
         chance: Decides what happens, where and when.
         interval_s: Between two faults, on average.
+        batch: Trials that a study is allowed at a time; when all are done, so many more.
     """
 
     sites: Sequence[Site]
     database: Database
     chance: random.Random
     interval_s: float
+    batch: int = 40
     struck: list[Struck] = field(default_factory=list)
     #: Seconds since the epoch.
     began_at_s: float = 0.0
@@ -74,7 +74,7 @@ class Play:
         self._began_at_s = time.monotonic()
         self.began_at_s = time.time()
         for site in self.sites:
-            site.allow(BATCH)
+            site.allow(self.batch)
             site.start()
         self._await(self._have_all_begun, _FIRST_TRIAL_S, "a first trial of each study")
         self._strike_until(time.monotonic() + seconds)
@@ -88,14 +88,17 @@ class Play:
         next_at_s = 0.0
         while (now_s := time.monotonic()) < ends_at_s:
             self._undo()
-            for site in self.sites:
-                if site.keep():
-                    site.allow(site.n_trials + BATCH)
-                    site.start()
+            self._keep_all()
             if now_s >= next_at_s:
                 self._strike()
                 next_at_s = now_s + self.chance.uniform(0.3, 1.7) * self.interval_s
             time.sleep(_POLL_S)
+
+    def _keep_all(self) -> None:
+        for site in self.sites:
+            if site.keep():
+                site.allow(site.n_trials + self.batch)
+                site.start()
 
     def _strike(self) -> None:
         """The next kind that finds a victim; each has its turn before one comes again."""

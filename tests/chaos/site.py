@@ -51,6 +51,7 @@ class Site:
         has_own_disk: Whether its files are on a small disk, which can be filled.
         gpus: The stand-in GPUs; None for CPU slots.
         pruner: One of `PRUNERS`.
+        stop_grace: In which a trial has to save.
     """
 
     study: str
@@ -59,6 +60,7 @@ class Site:
     has_own_disk: bool
     gpus: NvmlStub | None = None
     pruner: str = "none"
+    stop_grace: str = "3s"
     n_trials: int = 0
     #: While its database is not there, and nobody types the command again.
     is_held: bool = False
@@ -124,7 +126,7 @@ class Site:
                 "resources": width,
                 "retries": RETRIES,
                 "stall_timeout": "6s",
-                "stop_grace": "3s",
+                "stop_grace": self.stop_grace,
             },
             search_space={
                 "x": {"type": "float", "low": 0, "high": 1},

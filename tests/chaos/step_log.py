@@ -22,7 +22,8 @@ class Line:
     """One thing that a process did.
 
     `what` is begun, from (resumed at that step), step, saved, left (as it was told) or post (the
-    last step is done). `pid` counts in the PID namespace `namespace`, an inode.
+    last step is done). `pid` counts in the PID namespace `namespace`, an inode, or the number of a
+    machine of `chaos.nodes`.
     """
 
     what: str
@@ -75,6 +76,23 @@ class StepLog:
         latest = {(line.trial, line.rank): line for line in begun}
         here = [replace(line, pid=pid_here(line)) for line in latest.values() if _is_recent(line)]
         return [line for line in here if _is_alive(line)]
+
+
+def without_late(lines: Iterable[Line]) -> list[Line]:
+    """Leaves out what an attempt did after a newer one of its trial had begun.
+
+    Where a machine is cut off from the database, but not from the folder, its attempt may train and
+    save until it hears that it was taken over. Nobody has acknowledged that.
+    """
+    newest: dict[tuple[int, int], tuple[int, int]] = {}
+    kept = []
+    for line in lines:
+        process = (line.namespace, line.pid)
+        if line.what == "begun":
+            newest[line.trial, line.rank] = process
+        if newest.get((line.trial, line.rank), process) == process:
+            kept.append(line)
+    return kept
 
 
 def find_repeated(lines: Iterable[Line], torn: Collection[tuple[int, int]] = ()) -> list[Repeated]:

@@ -13,6 +13,7 @@ import psutil
 
 from tests.chaos.blame import Cost, costs
 from tests.chaos.chaos import Result
+from tests.chaos.nodes.play import NodeResult
 from tuner.store.records.provenance import git_state, package_versions
 
 
@@ -52,7 +53,7 @@ def _row(title: str, cost: Cost) -> str:
     return f"| {title} | {cost.n} | {cost.n_attempts} | {cost.n_steps} | {cost.seconds:.1f} |"
 
 
-def write_json(result: Result, path: Path) -> None:
+def write_json(result: Result | NodeResult, path: Path) -> None:
     """Everything, with the machine and the versions."""
     content = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

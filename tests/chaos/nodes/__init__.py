@@ -1,0 +1,1 @@
+"""Machines that are namespaces of this one: their networks, dispatchers, database and faults."""

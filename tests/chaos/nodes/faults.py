@@ -1,0 +1,198 @@
+"""What is done to machines: each fault chooses one, and says how it is undone."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TypeAlias
+
+from tests.chaos.faults import Blow
+from tests.chaos.nodes.cluster import Cluster
+from tests.chaos.nodes.network import Space
+from tests.chaos.nodes.node import Node
+
+NodeFault: TypeAlias = Callable[[Cluster, random.Random], Blow]
+
+#: Longer than a dispatcher may be silent before others take its trials, and shorter.
+_LONG_S, _SHORT_S, _MOMENT_S = 90.0, 10.0, 5.0
+#: Others continue within that time.
+_ELSEWHERE_S = 80.0
+#: For a dispatcher that was cut off and hears that it was taken over.
+_MAY_END_S = 60.0
+_POLL_S = 0.05
+
+
+# -- power and processes -----------------------------------------------------------------------
+
+
+def lose_power(cluster: Cluster, chance: random.Random) -> Blow:
+    node = _choose(cluster, chance)
+    node.is_held = True
+    cluster.note_loss("power", node)
+    node.lose_power()
+    return Blow(victim=node.host, lasts_s=_ELSEWHERE_S, undo=partial(_release, node))
+
+
+def freeze(seconds: float, cluster: Cluster, chance: random.Random) -> Blow:
+    node = _choose(cluster, chance)
+    if seconds >= _LONG_S:
+        cluster.note_loss("frozen", node)
+    node.freeze()
+
+    def thaw() -> None:
+        node.thaw()
+        for keeper in cluster.keepers(node):
+            keeper.go_on()
+
+    return Blow(victim=node.host, lasts_s=seconds, undo=thaw)
+
+
+# -- the network -------------------------------------------------------------------------------
+
+
+def pull_cable(seconds: float, cluster: Cluster, chance: random.Random) -> Blow:
+    """Away from the database; the folder of the study is still shared."""
+    node = _choose(cluster, chance)
+    if seconds >= _LONG_S:
+        cluster.note_loss("cable", node)
+    node.is_held = True  # Who types the command meanwhile is only told that there is no database.
+    node.pull_cable()
+
+    def put_back() -> None:
+        node.put_cable_back()
+        _release(node)
+
+    return Blow(victim=node.host, lasts_s=seconds, undo=put_back)
+
+
+def pull_cable_for_good(cluster: Cluster, chance: random.Random) -> Blow:
+    """A machine that is never reached again, and is thrown away."""
+    node = _choose(cluster, chance)
+    cluster.note_loss("cable", node)
+    node.is_held = True
+    node.pull_cable()
+
+    def throw_away() -> None:
+        node.lose_power()
+        _release(node)
+
+    return Blow(victim=node.host, lasts_s=_LONG_S, undo=throw_away)
+
+
+def lose_one_way(lose: Callable[[Node], None], cluster: Cluster, chance: random.Random) -> Blow:
+    node = _choose(cluster, chance)
+    cluster.note_loss("one way", node)
+    node.is_held = True
+    lose(node)
+
+    def lose_nothing() -> None:
+        node.lose_nothing()
+        _release(node)
+
+    return Blow(victim=node.host, lasts_s=_LONG_S, undo=lose_nothing)
+
+
+# -- engines -----------------------------------------------------------------------------------
+
+
+def requeue_too_early(cluster: Cluster, chance: random.Random) -> Blow:
+    """The engine takes a node for lost and starts its allocation again, while all of it runs.
+
+    The new node has the host name and the GPUs of the old one.
+    """
+    node = _choose(cluster, chance)
+    cluster.note_loss("requeued", node)
+    old_address = node.address
+    node.pull_cable()
+    old = node.leave_behind()
+    left = [keeper.leave_behind() for keeper in cluster.keepers(node)]
+
+    def come_back() -> None:
+        cluster.network.put_back(old_address)
+        cluster.findings += _judge_left(old, [each for each in left if each is not None])
+        old.end()
+
+    return Blow(victim=node.host, lasts_s=_LONG_S, undo=come_back)
+
+
+def _judge_left(old: Space, dispatchers: list[subprocess.Popen[bytes]]) -> list[str]:
+    """Processes of an allocation that another one has replaced have to end by themselves."""
+    give_up_at_s = time.monotonic() + _MAY_END_S
+    for each in dispatchers:
+        with suppress(subprocess.TimeoutExpired):
+            each.wait(max(0.0, give_up_at_s - time.monotonic()))
+    while (pids := old.pids()) and time.monotonic() < give_up_at_s:
+        time.sleep(_POLL_S)
+    if not pids:
+        return []
+    return [f"{len(pids)} processes of an allocation that was replaced still run: {sorted(pids)}"]
+
+
+def preempt(grace_s: float, cluster: Cluster, chance: random.Random) -> Blow:
+    """SIGTERM to every process of a node; what is left after the grace is killed."""
+    node = _choose(cluster, chance)
+    cluster.note_loss(f"preempted, {grace_s:g} s", node)
+    node.is_held = True
+    node.space.signal(signal.SIGTERM)
+
+    def end() -> None:
+        node.lose_power()
+        _release(node)
+
+    if not grace_s:
+        node.lose_power()
+    return Blow(victim=node.host, lasts_s=grace_s, undo=end)
+
+
+def reach_time_limit(cluster: Cluster, chance: random.Random) -> Blow:
+    """The dispatcher alone has notice; all is killed while a trial saves."""
+    node = _choose(cluster, chance)
+    cluster.note_loss("time limit", node)
+    numbers = {(study, line.trial) for study, line in cluster.running(node)}
+    folders = [
+        site.files.checkpoints(number)
+        for site in cluster.sites
+        for study, number in numbers
+        if study == site.study
+    ]
+    node.is_held = True
+    for keeper in cluster.keepers(node):
+        keeper.signal(signal.SIGTERM)
+    give_up_at_s = time.monotonic() + _SHORT_S
+    names: list[str] = []
+    while not names and time.monotonic() < give_up_at_s:
+        names = [path.name for each in folders for path in each.glob("*.partial-*")]
+    node.lose_power()
+    saving = names[0] if names else "in no save"
+    return Blow(victim=f"{node.host}, {saving}", lasts_s=_MOMENT_S, undo=partial(_release, node))
+
+
+def _choose(cluster: Cluster, chance: random.Random) -> Node:
+    return chance.choice([node for node in cluster.nodes if node.is_on])
+
+
+def _release(node: Node) -> None:
+    """Somebody types the command again, on a machine that is switched on for it if need be."""
+    node.is_held = False
+
+
+FAULTS: Mapping[str, NodeFault] = {
+    "node: power lost": lose_power,
+    "node: frozen for 10 s": partial(freeze, _SHORT_S),
+    "node: frozen for 90 s": partial(freeze, _LONG_S),
+    "network: cable pulled for 5 s": partial(pull_cable, _MOMENT_S),
+    "network: cable pulled for 90 s": partial(pull_cable, _LONG_S),
+    "network: cable pulled for good": pull_cable_for_good,
+    "network: requests lost for 90 s": partial(lose_one_way, Node.lose_requests),
+    "network: answers lost for 90 s": partial(lose_one_way, Node.lose_answers),
+    "engine: requeued while it runs": requeue_too_early,
+    "engine: preempted, no grace": partial(preempt, 0.0),
+    "engine: preempted, 5 s of grace": partial(preempt, 5.0),
+    "engine: preempted, 30 s of grace": partial(preempt, 30.0),
+    "engine: time limit within a save": reach_time_limit,
+}
