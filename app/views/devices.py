@@ -50,6 +50,11 @@ _SPANS: dict[str, float | None] = {
 _OUTCOME, _TRIAL = "outcome", "trial"
 _UTILIZATION, _MEMORY = "utilization", "memory"
 
+_WRONG_RULES = (
+    "The rules by which this machine is divided among its users cannot be read. Run: "
+    "`tuner shares check`"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
@@ -175,7 +180,7 @@ def _now(leases: Leases, history: History, now: datetime) -> None:
 
 def _users(labels: Mapping[str, str]) -> None:
     """Who has which device of the dashboard's machine, a colour for each user."""
-    shares = machine_shares(os.environ)
+    shares = machine_shares(os.environ, lambda _: st.warning(_WRONG_RULES))
     if shares is None:
         return
     figure = users_figure(shares, labels)

@@ -12,7 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -306,7 +306,7 @@ def devices(
             print_allocations(allocations, study, as_json=as_json)
             return
         from tuner.devices.table import open_table
-        from tuner.shares.report import read_shares
+        from tuner.shares.report import read_good_shares
         from tuner.terminal.devices import show_devices, watch_devices
         from tuner.terminal.machine.shares import with_shares
 
@@ -314,8 +314,12 @@ def devices(
         console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
         with open_table(os.environ) as read:
 
+            @cache
+            def say(text: str) -> None:
+                print(text, file=sys.stderr, flush=True)
+
             def look() -> list[DeviceRow]:
-                return with_shares(read(), read_shares(os.environ))
+                return with_shares(read(), read_good_shares(os.environ, say))
 
             if watch:
                 watch_devices(console, look, interval_s=interval_s, as_json=as_json)

@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -106,15 +107,7 @@ class DeviceLocks:
 
     def locked_by(self, device: Device) -> int | None:
         """The process that has a device's lock as the kernel says it; None where it does not."""
-        try:
-            found = os.stat(self._folder / _file_name(device.id))
-            lines = Path("/proc/locks").read_text().splitlines()
-        except OSError:
-            return None
-        inode = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-        holders = (words[4] for line in lines if (words := line.split())[5:6] == [inode])
-        # It is 0 where the process is in another namespace.
-        return next((int(pid) for pid in holders if int(pid) > 0), None)
+        return lock_holders(self._folder, [device.id]).get(device.id)
 
     def release(self, device: Device) -> None:
         """Gives one claim back; nothing where it is not ours."""
@@ -142,6 +135,32 @@ class DeviceLocks:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def lock_holders(folder: Path, device_ids: Iterable[DeviceId]) -> dict[DeviceId, int]:
+    """The processes that have devices locked, as the kernel says it.
+
+    Left out are devices that no process has locked, and those locked from another PID namespace.
+    """
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return {}
+    # It is 0 where the process is in another namespace.
+    holders = {
+        words[5]: int(words[4])
+        for line in lines
+        if len(words := line.split()) > 5 and words[1] != "->"
+    }
+    found: dict[DeviceId, int] = {}
+    for device_id in device_ids:
+        with suppress(OSError):
+            file = os.stat(folder / _file_name(device_id), follow_symlinks=False)
+            device = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}"
+            pid = holders.get(f"{device}:{file.st_ino}", 0)
+            if pid > 0:
+                found[device_id] = pid
+    return found
 
 
 def _file_name(device_id: DeviceId) -> str:

@@ -97,22 +97,42 @@ class _Division:
             self._right[uid] += parts
             return self._right[uid]
 
-        self._fill(room, take)
+        self._fill(room, take, self._rank)
 
     def _fill_rest(self) -> None:
         def take(uid: int, _parts: int) -> float:
             return (self._part[uid] - self._right[uid]) / self._census.people[uid].weight
 
-        self._fill(self._room, take)
+        self._fill(self._room, take, self._rank_for_rest())
 
-    def _fill(self, room: Callable[[int], int], take: Callable[[int, int], float]) -> None:
+    def _rank_for_rest(self) -> dict[int, int]:
+        """Of users who share a guarantee the one who got less of it comes first.
+
+        Else the odd devices of guarantee and rest would go to the same user, and two devices
+        would change hands each turn where none has to.
+        """
+        ranks: dict[int, int] = {}
+        for account in set(map(self._account, self._asks_of)):
+            users = [uid for uid in self._asks_of if self._account(uid) == account]
+            places = sorted(self._rank[uid] for uid in users)
+            users.sort(key=lambda uid: (self._right[uid], self._rank[uid]))
+            ranks |= zip(users, places, strict=True)
+        return ranks
+
+    def _fill(
+        self,
+        room: Callable[[int], int],
+        take: Callable[[int, int], float],
+        ranks: Mapping[int, int],
+    ) -> None:
         """Gives a unit to the user with the lowest level, again and again.
 
         Args:
             room: What a user may get at most, in parts.
             take: Notes what a user got; gives the user's new level.
+            ranks: The order of users with equal levels.
         """
-        heap = [(0.0, self._rank[uid], uid) for uid in self._asks_of]
+        heap = [(0.0, ranks[uid], uid) for uid in self._asks_of]
         heapq.heapify(heap)
         open_asks = {uid: list(asks) for uid, asks in self._asks_of.items()}
         while heap and self._filling.free:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceId
+from tuner.devices.locks import lock_holders
 from tuner.errors import ConfigError
 from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, read_claims
 from tuner.shares.decision import decide
 from tuner.shares.ledger import read_used
-from tuner.shares.people import Census, census, shown_name
+from tuner.shares.people import Census, Person, census, shown_name
 from tuner.shares.rules import ShareRules, local_time, own_uid, read_rules, rules_file
 from tuner.shares.seat import ask_of, folder_of
 from tuner.shares.sizes import sizes_of
 from tuner.shares.terms import Decision
-from tuner.shares.words import waits_text
+from tuner.shares.words import accounts_of, waits_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,9 @@ class UserShare:
 
     user: str
     uid: int
+    #: Whose guarantee it is: the user's own name, a group (`@vision`), or `*` for all others.
+    account: str
+    #: To the account, of which there may be other users.
     guaranteed: float
     held: float
     #: Of these beyond the guarantee.
@@ -46,6 +50,7 @@ class HeldDevice:
 
     device_id: DeviceId
     user: str
+    uid: int
     pid: int
     is_borrowed: bool
     #: Whether its trial saves, since another user gets it.
@@ -59,6 +64,8 @@ class MachineShares:
     file: str
     users: tuple[UserShare, ...]
     devices: tuple[HeldDevice, ...]
+    #: By the rules of the moment: devices by user, group, or `*` for all others.
+    guaranteed: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -76,25 +83,58 @@ def read_shares(environ: Mapping[str, str], now_s: float | None = None) -> Machi
     return shares_of(rules.at(local_time(at_s)), path, at_s)
 
 
+def read_good_shares(
+    environ: Mapping[str, str], say: Callable[[str], object]
+) -> MachineShares | None:
+    """Like `read_shares`; where the rules file is wrong that is said, and nothing is divided."""
+    try:
+        return read_shares(environ)
+    except ConfigError as error:
+        say(f"shares: {error}")
+        return None
+
+
 def shares_of(rules: ShareRules, path: Path, now_s: float) -> MachineShares:
     """The same with rules of the moment."""
     folder = folder_of(rules)
     read = read_claims(folder)
+    claims, lies = _with_locks(read.claims, folder)
     used = read_used(folder, now_s)
-    uids = frozenset(claim.uid for claim in read.claims) | frozenset(used)
+    uids = frozenset(claim.uid for claim in claims) | frozenset(used)
     found = census(rules, uids)
-    decision = decide([ask_of(each) for each in read.claims], sizes_of(read.claims), found, now_s)
-    guarantees = _guarantees(found)
+    sizes = sizes_of(claims, rules.cpu_slots)
+    decision = decide(list(map(ask_of, claims)), sizes, found, now_s)
+    devices = held_devices(claims, found, sizes)
     users = [
-        _user(uid, read.claims, decision, guarantees[uid], used.get(uid, (0.0, 0.0)))
+        _user(found.people[uid], claims, decision, found, devices, used.get(uid, (0.0, 0.0)))
         for uid in sorted(uids)
     ]
     return MachineShares(
         file=str(path),
         users=tuple(users),
-        devices=tuple(_devices(read.claims, guarantees)),
-        warnings=read.warnings,
+        devices=tuple(each for each, _ in devices),
+        guaranteed=rules.guaranteed,
+        warnings=(*read.warnings, *lies),
     )
+
+
+def _with_locks(claims: Sequence[Claim], folder: Path) -> tuple[tuple[Claim, ...], list[str]]:
+    """Claims without the devices that another process keeps locked, and a sentence for each."""
+    holders = lock_holders(folder, {each for claim in claims for each in claim.holds})
+    found, lies = [], []
+    for claim in claims:
+        is_here = claim.pid_namespace == pid_namespace()
+        false = [
+            each for each in claim.holds if is_here and holders.get(each, claim.pid) != claim.pid
+        ]
+        lies += [
+            f"{shown_name(claim.uid)} (pid {claim.pid}) claims to have {each}, which process "
+            f"{holders[each]} keeps locked."
+            for each in false
+        ]
+        holds = {each: since_s for each, since_s in claim.holds.items() if each not in false}
+        found.append(replace(claim, holds=holds))
+    return tuple(found), lies
 
 
 def read_waits(
@@ -112,45 +152,44 @@ def read_waits(
         path = rules_file(environ)
         found = None if path is None or not pids else read_rules(path)
     except ConfigError:
-        return []  # `tuner shares check` says it.
+        return ["shares: the rules of this machine cannot be read. Run: tuner shares check"]
     if found is None:
         return []
     rules = found.at(local_time(at_s))
-    claims = read_claims(folder_of(rules)).claims
+    folder = folder_of(rules)
+    claims, _ = _with_locks(read_claims(folder).claims, folder)
     people = census(rules, frozenset(claim.uid for claim in claims))
-    decision = decide(list(map(ask_of, claims)), sizes_of(claims), people, at_s)
-    guarantees = _guarantees(people)
+    sizes = sizes_of(claims, rules.cpu_slots)
+    decision = decide(list(map(ask_of, claims)), sizes, people, at_s)
+    accounts = accounts_of(people, decision)
     texts = (
-        waits_text(each, claims, decision, guarantees, own_uid())
+        waits_text(each, claims, decision, accounts, own_uid())
         for each in claims
         if each.pid in pids and each.pid_namespace == pid_namespace()
     )
     return [f"waits: {text}" for text in texts if text]
 
 
-def _guarantees(found: Census) -> dict[int, int]:
-    """Parts that are guaranteed to each user's account."""
-    return {uid: found.guarantees.get(each.account, 0) for uid, each in found.people.items()}
-
-
 def _user(
-    uid: int,
-    claims: tuple[Claim, ...],
+    person: Person,
+    claims: Sequence[Claim],
     decision: Decision,
-    guaranteed: int,
+    found: Census,
+    devices: Sequence[tuple[HeldDevice, int]],
     used: tuple[float, float],
 ) -> UserShare:
-    own = [claim for claim in claims if claim.uid == uid]
+    own = [claim for claim in claims if claim.uid == person.uid]
     sizes = sizes_of(own)
     held = sum(sizes.get(device_id, WHOLE) for claim in own for device_id in claim.holds)
     waits = sum(max(0, claim.wants - len(claim.holds)) for claim in own)
-    standing = decision.standings.get(uid)
+    standing = decision.standings.get(person.uid)
     return UserShare(
-        user=shown_name(uid),
-        uid=uid,
-        guaranteed=guaranteed / WHOLE,
+        user=shown_name(person.uid),
+        uid=person.uid,
+        account=person.account,
+        guaranteed=found.guarantees.get(person.account, 0) / WHOLE,
         held=held / WHOLE,
-        borrowed=max(0, held - guaranteed) / WHOLE,
+        borrowed=sum(parts for each, parts in devices if each.uid == person.uid) / WHOLE,
         part=(standing.part if standing else 0) / WHOLE,
         waits_for=float(waits),
         day_device_hours=used[0],
@@ -158,25 +197,31 @@ def _user(
     )
 
 
-def _devices(claims: tuple[Claim, ...], guarantees: Mapping[int, int]) -> list[HeldDevice]:
-    """The devices that a user got first are those by right."""
-    sizes = sizes_of(claims)
-    left = dict(guarantees)
+def held_devices(
+    claims: Sequence[Claim], found: Census, sizes: Mapping[DeviceId, int]
+) -> list[tuple[HeldDevice, int]]:
+    """Each device that a tuner holds, and how many parts of it are borrowed.
+
+    The devices that the users of an account got first are those by right.
+    """
+    left = dict(found.guarantees)
     held = (
         (since_s, device_id, claim)
         for claim in claims
         for device_id, since_s in claim.holds.items()
     )
-    found = []
+    devices = []
     for _, device_id, claim in sorted(held, key=lambda each: each[:2]):
-        left[claim.uid] -= sizes.get(device_id, WHOLE)
-        found.append(
-            HeldDevice(
-                device_id=device_id,
-                user=shown_name(claim.uid),
-                pid=claim.pid,
-                is_borrowed=left[claim.uid] < 0,
-                is_leaving=device_id in claim.leaving,
-            )
+        account, parts = found.people[claim.uid].account, sizes.get(device_id, WHOLE)
+        borrowed = parts - min(parts, left.get(account, 0))
+        left[account] = left.get(account, 0) - parts + borrowed
+        device = HeldDevice(
+            device_id=device_id,
+            user=shown_name(claim.uid),
+            uid=claim.uid,
+            pid=claim.pid,
+            is_borrowed=borrowed > 0,
+            is_leaving=device_id in claim.leaving,
         )
-    return sorted(found, key=lambda each: each.device_id)
+        devices.append((device, borrowed))
+    return sorted(devices, key=lambda each: each[0].device_id)

@@ -22,7 +22,7 @@ from tuner.shares.rules import ShareRules, local_time
 from tuner.shares.rules_watch import RulesWatch
 from tuner.shares.sizes import parts_of_device, sizes_of
 from tuner.shares.terms import Ask, Decision, Move, Standing
-from tuner.shares.words import keeper_text, move_text
+from tuner.shares.words import Account, accounts_of, keeper_text, move_text
 
 #: Of the device-hours of its user.
 _WRITE_USED_EVERY_S = 30.0
@@ -237,8 +237,7 @@ class Seat:
         allotted = self._decision.allotted.get(self._own.name, frozenset())
         if keeper is None and len(allotted) >= self.wanted:
             return "no trial of the study needs it now"
-        people = {claim.name: claim.uid for claim in self.claims}
-        return keeper_text(keeper, self._decision, people, self._guarantees())
+        return keeper_text(keeper, self._decision, self._accounts())
 
     @property
     def waits_for(self) -> str:
@@ -266,14 +265,11 @@ class Seat:
 
     def _reason(self, move: Move) -> str:
         people = {claim.name: claim.uid for claim in self.claims}
-        return move_text(move, self._decision, people, self._guarantees())
+        return move_text(move, self._decision, people, self._accounts())
 
-    def _guarantees(self) -> Mapping[int, int]:
-        """Parts that are guaranteed to each user's account."""
+    def _accounts(self) -> Mapping[int, Account]:
         found = census(self.rules, frozenset(claim.uid for claim in self.claims))
-        return {
-            uid: found.guarantees.get(person.account, 0) for uid, person in found.people.items()
-        }
+        return accounts_of(found, self._decision)
 
     def _keeper(self, device_id: DeviceId) -> Claim | None:
         others = [claim for claim in self.claims if claim.name != self._own.name]

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tuner.devices.allocation.width import WHOLE
 from tuner.shares.claims import Claim
-from tuner.shares.people import shown_name
+from tuner.shares.people import Census, shown_name
+from tuner.shares.rules import EVERYBODY
 from tuner.shares.terms import Decision, Move, Standing
 
 _NO_USE = ": no trial of this study needs it now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """The guarantee that a user has, perhaps together with others. Amounts are in parts."""
+
+    name: str
+    guaranteed: int = 0
+    #: By all its users.
+    held: int = 0
+    n_users: int = 1
+
+
+def accounts_of(census: Census, decision: Decision) -> dict[int, Account]:
+    """The account of each user who takes part."""
+    held: Counter[str] = Counter()
+    n_users: Counter[str] = Counter()
+    for uid, person in census.people.items():
+        n_users[person.account] += 1
+        held[person.account] += decision.standings.get(uid, Standing()).held
+    return {
+        uid: Account(
+            name=person.account,
+            guaranteed=census.guarantees.get(person.account, 0),
+            held=held[person.account],
+            n_users=n_users[person.account],
+        )
+        for uid, person in census.people.items()
+    }
 
 
 def amount_text(parts: int) -> str:
@@ -17,28 +49,22 @@ def amount_text(parts: int) -> str:
     return f"{round(parts / WHOLE, 2):g}"
 
 
-def keeper_text(
-    keeper: Claim | None,
-    decision: Decision,
-    people: Mapping[str, int],
-    guarantees: Mapping[int, int],
-) -> str:
+def keeper_text(keeper: Claim | None, decision: Decision, accounts: Mapping[int, Account]) -> str:
     """Why this tuner does not have a device.
 
     Args:
         keeper: Who has it or is to have it; None for nobody.
         decision: The present one.
-        people: The user of each claim.
-        guarantees: Parts guaranteed to each user's account.
+        accounts: By user.
     """
     if keeper is None:
         return "it is beyond the part of your user"
     name = shown_name(keeper.uid)
-    return f"{name} has it (pid {keeper.pid}; {_standing(keeper.uid, decision, guarantees)})"
+    return f"{name} has it (pid {keeper.pid}; {_standing(keeper.uid, decision, accounts)})"
 
 
 def move_text(
-    move: Move, decision: Decision, people: Mapping[str, int], guarantees: Mapping[int, int]
+    move: Move, decision: Decision, people: Mapping[str, int], accounts: Mapping[int, Account]
 ) -> str:
     """For whom a device is given back, and why."""
     if move.taker is None:
@@ -50,7 +76,7 @@ def move_text(
         return f"{own}{why}"
     name = shown_name(taker)
     if move.is_by_right:
-        return f"given back to {name}, who has {_standing(taker, decision, guarantees)}"
+        return f"given back to {name}, who has {_standing(taker, decision, accounts)}"
     if move.is_spare:
         return f"given back to {name}{_NO_USE}"
     theirs, yours = decision.standings[taker], decision.standings[giver]
@@ -62,7 +88,11 @@ def move_text(
 
 
 def waits_text(
-    own: Claim, claims: Sequence[Claim], decision: Decision, guarantees: Mapping[int, int], uid: int
+    own: Claim,
+    claims: Sequence[Claim],
+    decision: Decision,
+    accounts: Mapping[int, Account],
+    uid: int,
 ) -> str:
     """What a study waits for: `ann has 1 of 2 guaranteed, you borrow 1 that ann asked back`.
 
@@ -70,7 +100,7 @@ def waits_text(
         own: The claim of the study.
         claims: Of all tuners of the machine.
         decision: The present one.
-        guarantees: Parts guaranteed to each user's account.
+        accounts: By user.
         uid: The user who reads it.
 
     Returns:
@@ -84,7 +114,7 @@ def waits_text(
         if claim.name != own.name and _has_of(claim, own, decision)
     }
     said = [
-        f"{shown_name(each)} has {_standing(each, decision, guarantees)}"
+        f"{shown_name(each)} has {_standing(each, decision, accounts)}"
         for each in holding
         if each != own.uid
     ]
@@ -113,11 +143,24 @@ def _has_of(claim: Claim, own: Claim, decision: Decision) -> bool:
     return bool({*claim.holds, *decision.allotted.get(claim.name, ())} & set(own.suits))
 
 
-def _standing(uid: int, decision: Decision, guarantees: Mapping[int, int]) -> str:
+def _standing(uid: int, decision: Decision, accounts: Mapping[int, Account]) -> str:
     held = decision.standings[uid].held if uid in decision.standings else 0
-    guaranteed = guarantees.get(uid, 0)
-    if guaranteed:
-        borrowed = max(0, held - guaranteed)
-        more = f" and borrows {amount_text(borrowed)}" if borrowed else ""
-        return f"{amount_text(min(held, guaranteed))} of {amount_text(guaranteed)} guaranteed{more}"
-    return f"{amount_text(held)}, none of them guaranteed"
+    account = accounts.get(uid, Account(name=EVERYBODY))
+    if not account.guaranteed:
+        return f"{amount_text(held)}, none of them guaranteed"
+    guaranteed = _of_guaranteed(account)
+    if account.n_users == 1:
+        return guaranteed
+    return f"{amount_text(held)} ({account_text(account.name)}: {guaranteed})"
+
+
+def _of_guaranteed(account: Account) -> str:
+    borrowed = max(0, account.held - account.guaranteed)
+    more = f" and borrows {amount_text(borrowed)}" if borrowed else ""
+    by_right = amount_text(min(account.held, account.guaranteed))
+    return f"{by_right} of {amount_text(account.guaranteed)} guaranteed{more}"
+
+
+def account_text(name: str) -> str:
+    """Whose guarantee it is: `ann`, `@vision`, `all others`."""
+    return "all others" if name == EVERYBODY else name

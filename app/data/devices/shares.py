@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from tuner.errors import ConfigError
-from tuner.shares.report import MachineShares, read_shares
+from tuner.shares.report import MachineShares, read_good_shares
+from tuner.shares.words import account_text
 
 
-def machine_shares(environ: Mapping[str, str]) -> MachineShares | None:
-    """None where nothing is divided, no tuner has a device, or the rules cannot be read."""
-    try:
-        shares = read_shares(environ)
-    except ConfigError:
-        return None
+def machine_shares(
+    environ: Mapping[str, str], say: Callable[[str], object]
+) -> MachineShares | None:
+    """None where nothing is divided, no tuner has a device, or the rules are wrong."""
+    shares = read_good_shares(environ, say)
     return shares if shares is not None and shares.users else None
 
 
@@ -23,6 +22,7 @@ def users_table(shares: MachineShares) -> dict[str, list[object]]:
     return {
         "user": [each.user for each in users],
         "guaranteed": [each.guaranteed for each in users],
+        "to": [account_text(each.account) if each.guaranteed else "" for each in users],
         "has": [each.held for each in users],
         "borrows": [each.borrowed for each in users],
         "waits for": [each.waits_for for each in users],

@@ -81,6 +81,14 @@ def test_a_guarantee_of_a_group_is_for_its_members_together() -> None:
     }
 
 
+def test_an_odd_guarantee_of_a_group_makes_no_device_change_hands_each_turn() -> None:
+    people = {uid: Person(uid=uid, account="@vision") for uid in (1, 2)}
+    census = Census(people=people, guarantees={"@vision": 5 * WHOLE})
+    for turn in range(4):
+        found = decide([ask(1, 8), ask(2, 8)], whole(8), census, turn * census.hold_s)
+        assert counts(found) == {"claim-1": 4, "claim-2": 4}
+
+
 def test_nobody_has_more_than_the_most_for_a_user_also_who_had() -> None:
     census = census_of([ANN], most=3)
     decision = decide([ask(ANN, 8, holds=ids(5))], whole(8), census, 1.0)

@@ -83,6 +83,28 @@ def test_guarantees_are_met_and_no_device_is_idle_while_somebody_wants_it(
     assert sum(found.values()) == min(N_DEVICES, sum(each.wants for each in asks))
 
 
+@given(machines(), st.lists(st.sampled_from(["@a", "@b", "*"]), min_size=6, max_size=6))
+@settings(max_examples=60)
+def test_guarantees_of_groups_are_met_for_their_members_together(
+    machine: tuple[list[Ask], Census], accounts: list[str]
+) -> None:
+    asks, census = machine
+    people = {
+        uid: replace(census.people[uid], account=account)
+        for uid, account in zip(UIDS, accounts, strict=True)
+    }
+    guaranteed = {"@a": 3 * WHOLE, "@b": 4 * WHOLE, "*": WHOLE}
+    shared = replace(census, people=people, guarantees=guaranteed)
+    for turn in range(3):
+        decision = decide(asks, whole(N_DEVICES), shared, LONG_AGO + turn * census.hold_s)
+        found = amounts(decision, asks)
+        for account, parts in guaranteed.items():
+            members = [uid for uid in UIDS if people[uid].account == account]
+            due = min(parts // WHOLE, sum(wanted(asks, uid) for uid in members))
+            assert sum(found[uid] for uid in members) >= due
+        assert sum(found.values()) == min(N_DEVICES, sum(each.wants for each in asks))
+
+
 @given(machines(is_wide=True, is_mixed=True))
 @settings(max_examples=40)
 def test_each_device_is_allotted_once_to_a_tuner_that_can_use_it_and_whole_trials_only(

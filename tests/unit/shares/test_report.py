@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -19,9 +21,16 @@ from tuner.host.process_identity import pid_namespace
 from tuner.shares.claims import Claim, OwnClaim
 from tuner.shares.decision import decide
 from tuner.shares.ledger import Ledger, read_used
-from tuner.shares.report import HeldDevice, MachineShares, read_shares, read_waits
+from tuner.shares.people import Census, Person
+from tuner.shares.report import (
+    HeldDevice,
+    MachineShares,
+    held_devices,
+    read_shares,
+    read_waits,
+)
 from tuner.shares.seat import ask_of
-from tuner.shares.words import move_text, waits_text
+from tuner.shares.words import accounts_of, move_text, waits_text
 from tuner.terminal.machine.shares import shares_text, with_shares
 
 HOUR_S = 3600.0
@@ -64,6 +73,7 @@ def test_each_user_s_part_and_each_device_is_told(tmp_path: Path, environ: dict[
         shares = read_shares(environ, NOW_S)
         assert shares is not None
         (user,) = shares.users
+        assert user.account == str(os.getuid())
         assert (user.guaranteed, user.held, user.borrowed) == (1, 2, 1)
         assert (user.part, user.waits_for) == (3, 1)
         by_id = {each.device_id: each for each in shares.devices}
@@ -76,6 +86,55 @@ def test_each_user_s_part_and_each_device_is_told(tmp_path: Path, environ: dict[
     empty = read_shares(environ, NOW_S)
     assert empty is not None
     assert "No tuner has claimed" in shares_text(empty)
+
+
+def test_a_guarantee_of_a_group_is_counted_once_for_all_its_members() -> None:
+    claims = [a_claim(70007, 1, 1, 3), a_claim(70008, 2, 2, 3)]
+    people = {uid: Person(uid=uid, account="@vision") for uid in (70007, 70008)}
+    found = Census(people=people, guarantees={"@vision": 2 * WHOLE})
+    decision = decide([ask_of(each) for each in claims], whole_of(claims), found, 1e6)
+    accounts = accounts_of(found, decision)
+    assert waits_text(claims[0], claims, decision, accounts, 70007).startswith(
+        "user id 70008 has 2 (@vision: 2 of 2 guaranteed and borrows 1), you have 1, "
+    )
+
+
+def test_devices_of_a_group_are_by_right_up_to_its_guarantee() -> None:
+    claims = [a_claim(70007, 1, 1, 3), a_claim(70008, 2, 2, 3)]
+    people = {uid: Person(uid=uid, account="@vision") for uid in (70007, 70008)}
+    found = Census(people=people, guarantees={"@vision": round(1.5 * WHOLE)})
+    devices = held_devices(claims, found, whole_of(claims))
+    assert [(each.is_borrowed, parts / WHOLE) for each, parts in devices] == [
+        (False, 0),
+        (True, 0.5),
+        (True, 1),
+    ]
+
+
+LOCK = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_device_that_another_process_keeps_locked_is_not_that_of_the_claim(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    with closing(claim(tmp_path)):
+        command = [sys.executable, "-c", LOCK, str(tmp_path / "claims" / GPUS[0])]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            shares = read_shares(environ, NOW_S)
+            other.kill()
+    assert shares is not None
+    assert [each.device_id for each in shares.devices] == [GPUS[1]]
+    assert f"claims to have {GPUS[0]}, which process {other.pid} keeps locked." in shares_text(
+        shares
+    )
 
 
 def test_devices_name_the_user_who_holds_them(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -146,9 +205,11 @@ def test_links_to_other_files_are_not_hours(tmp_path: Path) -> None:
 
 def test_the_figure_has_a_colour_for_each_user_and_hatches_what_is_borrowed() -> None:
     held = [
-        HeldDevice(device_id=GPUS[0], user="ann", pid=1, is_borrowed=False, is_leaving=False),
-        HeldDevice(device_id=GPUS[1], user="bob", pid=2, is_borrowed=True, is_leaving=True),
-        HeldDevice(device_id=GPUS[2], user="ann", pid=1, is_borrowed=True, is_leaving=False),
+        HeldDevice(
+            device_id=GPUS[0], user="ann", uid=1, pid=1, is_borrowed=False, is_leaving=False
+        ),
+        HeldDevice(device_id=GPUS[1], user="bob", uid=2, pid=2, is_borrowed=True, is_leaving=True),
+        HeldDevice(device_id=GPUS[2], user="ann", uid=1, pid=1, is_borrowed=True, is_leaving=False),
     ]
     shares = MachineShares(file="shares.yaml", users=(), devices=tuple(held))
     figure = users_figure(shares, {GPUS[0]: "GPU 0"})
@@ -166,14 +227,17 @@ def test_the_figure_has_a_colour_for_each_user_and_hatches_what_is_borrowed() ->
 def test_the_dashboard_shows_users_and_nothing_where_there_are_none_or_rules_are_broken(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
-    assert machine_shares(environ) is None
+    said: list[str] = []
+    assert machine_shares(environ, said.append) is None
     with closing(claim(tmp_path)):
-        shares = machine_shares(environ)
+        shares = machine_shares(environ, said.append)
         assert shares is not None
         table = users_table(shares)
         assert (table["has"], table["borrows"], table["guaranteed"]) == ([2], [1], [1])
+        assert said == []
         Path(environ["TUNER_SHARES"]).write_text("{")
-        assert machine_shares(environ) is None
+        assert machine_shares(environ, said.append) is None
+        assert "shares.yaml: line 1" in said[0]
 
 
 def a_claim(uid: int, pid: int, holds: int, wants: int, leaving: int = 0) -> Claim:
@@ -228,14 +292,14 @@ def test_what_a_study_waits_for_names_who_has_it_and_what_was_asked_back(
     sizes = whole_of(claims)
     decision = decide([ask_of(each) for each in claims], sizes, census, 1e6)
     own = next(each for each in claims if each.uid == 70008)
-    assert waits_text(own, claims, decision, {70007: 2 * WHOLE, 70008: 0}, reader) == text
+    assert waits_text(own, claims, decision, accounts_of(census, decision), reader) == text
 
 
 def whole_of(claims: list[Claim]) -> dict[DeviceId, int]:
     return {device_id: WHOLE for each in claims for device_id in each.suits}
 
 
-def test_only_dispatchers_of_this_machine_are_looked_up_and_broken_rules_say_nothing(
+def test_only_dispatchers_of_this_machine_are_looked_up_and_broken_rules_are_named(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     with closing(claim(tmp_path)):
@@ -243,7 +307,8 @@ def test_only_dispatchers_of_this_machine_are_looked_up_and_broken_rules_say_not
         assert line == "waits: you have 2, your part is 3"
         assert read_waits(environ, {os.getpid() + 1}, NOW_S) == []
         Path(environ["TUNER_SHARES"]).write_text("{")
-        assert read_waits(environ, {os.getpid()}, NOW_S) == []
+        (line,) = read_waits(environ, {os.getpid()}, NOW_S)
+        assert line == "shares: the rules of this machine cannot be read. Run: tuner shares check"
     assert read_waits({"TUNER_SHARES": str(tmp_path / "absent")}, {os.getpid()}) == []
 
 

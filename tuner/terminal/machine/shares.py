@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tuner.devices.device import gpu_of_share, share_number
 from tuner.devices.table import DeviceRow
-from tuner.shares.report import HeldDevice, MachineShares
+from tuner.shares.report import HeldDevice, MachineShares, UserShare
+from tuner.shares.words import account_text
 from tuner.terminal.tables import table
 
 _HEADER = ("user", "guaranteed", "has", "borrows", "waits for", "part now", "day", "week")
@@ -16,13 +17,16 @@ _HEADER = ("user", "guaranteed", "has", "borrows", "waits for", "part now", "day
 def shares_text(shares: MachineShares) -> str:
     """A line for each user, and one for each device; hours are device-hours."""
     lines = [f"rules: {shares.file}"]
+    if shares.guaranteed:
+        listed = (f"{account_text(name)} {_amount(n)}" for name, n in shares.guaranteed.items())
+        lines.append(f"guaranteed now: {', '.join(listed)}")
     if not shares.users:
         lines.append("No tuner has claimed a device of this machine.")
     else:
         rows = [
             (
                 each.user,
-                _amount(each.guaranteed),
+                _guaranteed(each),
                 _amount(each.held),
                 _amount(each.borrowed),
                 _amount(each.waits_for),
@@ -35,6 +39,12 @@ def shares_text(shares: MachineShares) -> str:
         lines.append(table(_HEADER, rows))
     lines += [f"{each.device_id}: {held_text(each)}" for each in shares.devices]
     return "\n".join([*lines, *shares.warnings])
+
+
+def _guaranteed(user: UserShare) -> str:
+    is_own = user.account in (user.user, str(user.uid))
+    of = "" if is_own or not user.guaranteed else f" ({account_text(user.account)})"
+    return _amount(user.guaranteed) + of
 
 
 def held_text(device: HeldDevice) -> str:

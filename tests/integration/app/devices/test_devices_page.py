@@ -166,3 +166,7 @@ def test_users_of_a_machine_that_is_divided_have_a_colour_each(
     assert users["data"][0]["name"] == shown_name(os.getuid())
     (table,) = [each.value for each in test.dataframe if "borrows" in each.value]
     assert list(table["has"]) == list(table["borrows"]) == [1.0]
+    assert not test.warning
+    rules.write_text("{")
+    (warning,) = opened("devices").warning
+    assert "tuner shares check" in warning.value
