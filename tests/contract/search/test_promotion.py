@@ -15,7 +15,8 @@ from tuner.config import Direction
 from tuner.domain.messages import Action
 from tuner.search.asked_trial import AskedTrial
 from tuner.search.pruners.asha import AshaPruner
-from tuner.search.pruners.hyperband import AsyncHyperbandPruner
+from tuner.search.pruners.hyperband import FIRST_RUNG_KEY, AsyncHyperbandPruner
+from tuner.search.rungs.table import RUNG_KEY
 from tuner.search.study import StudySearch
 
 
@@ -169,6 +170,101 @@ def test_a_trial_that_others_were_quicker_to_resume_is_left_to_them(tmp_path: Pa
         assert resumed is not None
         assert ours.resume() is None
         assert ours.scheduler.paused == {1, 2}
+
+
+def test_where_others_took_a_trial_it_waits_no_more(tmp_path: Path) -> None:
+    with searches(new_database(tmp_path), AshaPruner, n=2) as (ours, theirs):
+        for value in (0.9, 0.5, 0.4):
+            paused(theirs, value)
+        flush(theirs)
+        ours.sync()
+        assert ours.scheduler.paused == {0, 1, 2}
+        theirs.resume()
+        flush(theirs)
+        ours.sync()
+        assert ours.scheduler.paused == {1, 2}
+
+
+def test_a_study_lacks_no_winner_while_one_trains(tmp_path: Path) -> None:
+    with searching(tmp_path, AshaPruner) as search:
+        paused(search, 0.5)
+        running = asked(search)
+        assert not search.lacks_a_winner
+        search.prune(running.trial_id)
+        assert search.lacks_a_winner
+
+
+def test_who_stops_pausing_lets_the_best_of_few_pass(tmp_path: Path) -> None:
+    """Where trials end at rungs, none waits for two others."""
+    with searching(tmp_path, AshaPruner) as search:
+        assert reported(search, 0.5)[0] is Action.PAUSE
+        search.stop_instead_of_pausing()
+        assert reported(search, 0.6) == (Action.CONTINUE, "")
+        limit = "the limit of the best 1 in 3 of the 3 trials at this rung"
+        reason = f"at rung 0 (step 1), accuracy 0.4 is below 0.6, {limit}"
+        assert reported(search, 0.4) == (Action.PRUNE, reason)
+
+
+@pytest.mark.parametrize(
+    ("mode", "action", "where", "rungs"),
+    [
+        ("stop", Action.PRUNE, "rung 0 (step 1)", [0]),
+        ("promote", Action.PAUSE, "rung 1 (step 3)", [0, 1]),
+    ],
+)
+def test_a_first_report_beyond_two_rungs(
+    tmp_path: Path, mode: str, action: Action, where: str, rungs: list[int]
+) -> None:
+    """Who may end is judged at each; who waits, waits at the highest alone."""
+    with searching(tmp_path, lambda: AshaPruner(1, mode=mode)) as search:
+        for value in (0.9, 0.8, 0.7):
+            first = asked(search)
+            search.report(first.trial_id, 3, {"accuracy": value})
+        late = asked(search)
+        decision = search.report(late.trial_id, 4, {"accuracy": 0.1})
+        assert decision.action is action
+        assert where in decision.reason
+        stored = search.study.get_trials()[late.number].system_attrs
+    assert sorted(int(key[-1]) for key in stored if key.startswith(RUNG_KEY)) == rungs
+
+
+def test_brackets_are_drawn_once_a_trial_has_completed(tmp_path: Path) -> None:
+    """Until then nobody knows where the last one begins: the first trial trains to its end."""
+    with searching(tmp_path, lambda: AsyncHyperbandPruner(mode="stop")) as search:
+        first = asked(search)
+        for step in range(1, 10):
+            assert search.report(first.trial_id, step, {"accuracy": 0.5}).action is Action.CONTINUE
+        begun = asked(search)
+        search.report(begun.trial_id, 1, {"accuracy": 0.5})
+        search.complete(first.trial_id, {"accuracy": 0.5})
+        for _ in range(30):
+            trial = asked(search)
+            search.report(trial.trial_id, 1, {"accuracy": 0.5})
+        firsts = [each.system_attrs[FIRST_RUNG_KEY] for each in search.study.get_trials()]
+    assert firsts[:2] == [0, 1]
+    # 9 steps: brackets from steps 1 and 3, and one whose trials are compared at no rung.
+    assert set(firsts[2:]) == {0, 1, 3}
+
+
+def test_a_bracket_of_another_pruner_is_drawn_anew(tmp_path: Path) -> None:
+    """A study that goes on with other settings compares its trials at the new rungs alone."""
+    url = new_database(tmp_path)
+    with searches(url, lambda: AsyncHyperbandPruner(2, 16, 2)) as (search,):
+        trials = [asked(search) for _ in range(12)]
+        for trial in trials:
+            search.report(trial.trial_id, 2, {"accuracy": 0.5})
+        flush(search)
+        assert brackets_of(search) >= {2, 4}
+    with searches(url, lambda: AsyncHyperbandPruner(3, 27, 3)) as (search,):
+        for trial in trials:
+            decision = search.report(trial.trial_id, 3, {"accuracy": 0.4})
+            assert decision.action is Action.CONTINUE or "from step 3, " in decision.reason
+        assert {3, 9} <= brackets_of(search) <= {0, 3, 9}
+
+
+def brackets_of(search: StudySearch) -> set[int]:
+    """The steps where they begin."""
+    return {each.system_attrs[FIRST_RUNG_KEY] for each in search.study.get_trials()}
 
 
 def flush(search: StudySearch) -> None:

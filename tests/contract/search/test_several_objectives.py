@@ -19,7 +19,9 @@ from tuner.search.asked_trial import AskedTrial
 from tuner.search.pruners.asha import AshaPruner
 from tuner.search.pruners.hyperband import AsyncHyperbandPruner
 from tuner.search.study import StudySearch
+from tuner.search.trial_attributes.vector_curve import LAST_STEP_KEY
 from tuner.store.connection.database import open_database
+from tuner.store.optuna_tables.pauses import PAUSED_KEY
 
 OBJECTIVES = {"accuracy": Direction.MAXIMIZE, "latency_ms": Direction.MINIMIZE}
 N_TRIALS, N_STEPS = 24, 9
@@ -234,3 +236,21 @@ def test_no_other_pruner_is_asked(url: str) -> None:
 
     with searching(url, NopPruner) as search:
         assert reported(search, 0.9, 1.0)[0] is Action.CONTINUE
+
+
+def test_the_last_step_is_kept_where_no_curve_has_it(url: str) -> None:
+    """Optuna stores no report of several objectives: where a trial waits, or ended, is noted."""
+    with searching(url, AshaPruner) as search:
+        ends = []
+        for number, last_step in enumerate((3, 5, 2)):
+            asked = search.ask()
+            assert asked is not None
+            for step in range(1, last_step + 1):
+                decision = search.report(asked.trial_id, step, values_of(0))
+            ends.append((asked.trial_id, decision.action, number))
+        search.pause(ends[0][0])
+        search.complete(ends[1][0], values_of(0))
+        search.prune(ends[2][0])
+        stored = [each.system_attrs for each in search.study.get_trials()]
+    assert stored[0][PAUSED_KEY] == 3
+    assert [each.get(LAST_STEP_KEY) for each in stored] == [None, 5, None]
