@@ -104,10 +104,11 @@ def test_the_slow_one_of_two_that_are_alike_waits() -> None:
     for number, lr in rates.items():
         train(table, number, lr, rung=2)
         table.pace.take_in(number, Measured(of_step=1.0, of_start=1.0))
-    assert table.leader() == 3
-    table.pace.take_in(3, Measured(of_step=60.0, of_start=1.0))
+    quick = table.leader()
+    assert quick in (3, 4)  # Rounding, which differs between processors, says which.
+    table.pace.take_in(quick, Measured(of_step=60.0, of_start=1.0))
     table.unpause(0)  # Something has happened since.
-    assert table.leader() == 4
+    assert table.leader() == (4 if quick == 3 else 3)
 
 
 def test_a_new_trial_begins_as_often_as_it_beats_the_best_that_waits() -> None:
