@@ -28,7 +28,6 @@ _MEANT = {
     "num_trials": "budget.trials",
     "num_samples": "budget.trials",
     "run_cap": "budget.trials",
-    "timeout": "budget.time",
     "direction": "objectives",
     "directions": "objectives",
     "metric": "objectives",
@@ -46,7 +45,6 @@ _MEANT = {
     "scheduler": "pruner",
     "program": "trial.command",
     "script": "trial.command",
-    "gpus": "devices",
     "gpu": "devices",
     "db": "storage",
     "seed": "sampler",
@@ -54,6 +52,10 @@ _MEANT = {
     "n_jobs": "devices",
     "max_concurrent_trials": "devices",
     "database": "storage",
+}
+_TWO_MEANINGS = {
+    "timeout": "'budget.time' (of the study) or 'trial.timeout' (of each attempt)",
+    "gpus": "'devices' (all that the study may use) or 'trial.resources.gpus' (of each trial)",
 }
 #: What to write where a mapping is wanted, from the value that was given.
 _AS_MAPPING = {
@@ -140,12 +142,14 @@ def _unknown(key: str, keys: Keys) -> Mistake:
     parent, _, name = key.rpartition(".")
     meant = (
         (_PATTERNS.get(name) if parent == "trial.metrics" else None)
-        or _elsewhere(name, keys)
         or (_MEANT.get(name) if not parent else None)
+        or _elsewhere(name, keys)
         or _nearest(name, parent, keys)
     )
     known = ", ".join(join_key(parent, each) for each in keys.get(parent, ()))
     hint = f"Did you mean '{meant}'?" if meant else f"Known keys: {known}."
+    if not parent and name in _TWO_MEANINGS:
+        hint = f"Did you mean {_TWO_MEANINGS[name]}?"
     if meant in _EXAMPLES and not parent:
         hint += f" Write {_EXAMPLES[meant]}"
     elif name in ("seed", "random_state") and not parent:

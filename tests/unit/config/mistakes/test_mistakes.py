@@ -56,8 +56,19 @@ KEYS = [
     ),
     pytest.param(
         SMALL + "timeout: 1h",
-        "unknown key 'timeout'. Did you mean 'trial.timeout'?",
+        "unknown key 'timeout'. Did you mean 'budget.time' (of the study) or 'trial.timeout' "
+        "(of each attempt)?",
+        id="key-of-two-other-mappings",
+    ),
+    pytest.param(
+        SMALL + "retries: 3",
+        "unknown key 'retries'. Did you mean 'trial.retries'?",
         id="key-of-another-mapping",
+    ),
+    pytest.param(
+        SMALL + "name: digits",
+        "unknown key 'name'. Did you mean 'study'?",
+        id="name-of-the-study",
     ),
     pytest.param(
         SMALL + "budget: {zzz: 1}",
