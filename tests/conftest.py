@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.collection import has_no_chosen_test
 from tests.databases import mariadb, new_url, postgresql, url
 from tests.object_stores import bucket, store_server
 
@@ -20,6 +22,11 @@ settings.register_profile(
 )
 if not os.environ.get("CI"):
     settings.load_profile("without a clock")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out a module of which no test is chosen; None leaves the others to pytest."""
+    return has_no_chosen_test(collection_path, config.option.markexpr) or None
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import fully_shard
 from torch.utils.data import IterableDataset, TensorDataset
 
 from tests.integration.trials.ranks import environment_of_rank, run_ranks, values_of
@@ -169,6 +168,8 @@ def test_wrapped_model_averages_gradients_and_keeps_its_names(tmp_path: Path) ->
 
 def _shard(trial: TrialContext) -> tuple[dict[str, Any], tuple[int, ...]]:
     with ddp.group(trial):
+        from torch.distributed.fsdp import fully_shard  # Takes a second, in each rank.
+
         model = fully_shard(_model())
         part = next(model.parameters()).to_local()
         return ddp.state_of(model), tuple(part.shape)
