@@ -12,7 +12,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +48,6 @@ from tuner.terminal.output import lasting_output
 if TYPE_CHECKING:
     from tuner.compose.allocations.lent import Lent
     from tuner.compose.winner_run import WinnerRun
-    from tuner.devices.table import DeviceRow
 
 DEFAULT_FILE = Path("study.yaml")
 _WIDTH_OF_A_FILE = 240
@@ -306,21 +305,13 @@ def devices(
             print_allocations(allocations, study, as_json=as_json)
             return
         from tuner.devices.table import open_table
-        from tuner.shares.report import read_good_shares
         from tuner.terminal.devices import show_devices, watch_devices
-        from tuner.terminal.machine.shares import with_shares
+        from tuner.terminal.machine.shares import rows_with_shares
 
         # A UUID that is broken over lines cannot be copied or searched for.
         console = Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_FILE)
         with open_table(os.environ) as read:
-
-            @cache
-            def say(text: str) -> None:
-                print(text, file=sys.stderr, flush=True)
-
-            def look() -> list[DeviceRow]:
-                return with_shares(read(), read_good_shares(os.environ, say))
-
+            look = rows_with_shares(read, os.environ, partial(print, file=sys.stderr, flush=True))
             if watch:
                 watch_devices(console, look, interval_s=interval_s, as_json=as_json)
             else:

@@ -31,7 +31,7 @@ from tuner.shares.report import (
 )
 from tuner.shares.seat import ask_of
 from tuner.shares.words import accounts_of, move_text, waits_text
-from tuner.terminal.machine.shares import shares_text, with_shares
+from tuner.terminal.machine.shares import rows_with_shares, shares_text, with_shares
 
 HOUR_S = 3600.0
 NOW_S = 500_000 * HOUR_S
@@ -145,6 +145,11 @@ def test_devices_name_the_user_who_holds_them(tmp_path: Path, environ: dict[str,
     assert "another tuner" not in told[0].holders
     assert told[2] == rows[2]
     assert with_shares(rows, None) == rows
+    Path(environ["TUNER_SHARES"]).write_text("{")
+    said: list[str] = []
+    look = rows_with_shares(lambda: rows, environ, said.append)
+    assert (look(), look()) == (rows, rows)
+    assert [line[:8] for line in said] == ["shares: "]
 
 
 def row(device_id: DeviceId, holders: str) -> DeviceRow:

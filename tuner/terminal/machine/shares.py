@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from tuner.devices.device import gpu_of_share, share_number
 from tuner.devices.table import DeviceRow
-from tuner.shares.report import HeldDevice, MachineShares, UserShare
+from tuner.shares.report import HeldDevice, MachineShares, UserShare, read_good_shares
 from tuner.shares.words import account_text
 from tuner.terminal.tables import table
 
@@ -52,6 +53,22 @@ def held_text(device: HeldDevice) -> str:
     how = "borrowed" if device.is_borrowed else "by right"
     leaving = ", given back soon" if device.is_leaving else ""
     return f"{device.user}, {how}{leaving} (pid {device.pid})"
+
+
+def rows_with_shares(
+    read: Callable[[], Sequence[DeviceRow]],
+    environ: Mapping[str, str],
+    say: Callable[[str], object],
+) -> Callable[[], list[DeviceRow]]:
+    """Reads devices with their users.
+
+    Args:
+        read: Reads the devices.
+        environ: The process's environment.
+        say: Tells people, once, that the rules of the machine are wrong.
+    """
+    say_once = cache(say)
+    return lambda: with_shares(read(), read_good_shares(environ, say_once))
 
 
 def with_shares(rows: Sequence[DeviceRow], shares: MachineShares | None) -> list[DeviceRow]:
