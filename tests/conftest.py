@@ -12,9 +12,22 @@ from hypothesis import HealthCheck, settings
 
 from tests.collection import has_no_chosen_test
 from tests.databases import mariadb, new_url, postgresql, url
+from tests.engines.ray_cluster import ray_server
+from tests.engines.slurm_cluster import slurm_server
+from tests.engines.ssh_server import ssh_server
 from tests.object_stores import bucket, store_server
 
-__all__ = ["bucket", "mariadb", "new_url", "postgresql", "store_server", "url"]
+__all__ = [
+    "bucket",
+    "mariadb",
+    "new_url",
+    "postgresql",
+    "ray_server",
+    "slurm_server",
+    "ssh_server",
+    "store_server",
+    "url",
+]
 
 # Hypothesis fails examples that take longer than 0.2 s; in CI it does not, and takes the same ones.
 settings.register_profile(

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.contract.engines.fakes import FakeEngine
-from tests.engines.ray_cluster import N_NODES, SETTINGS, RayCluster, ray_server
-from tests.engines.slurm_cluster import SlurmCluster, slurm_server
-from tests.engines.ssh_server import HOSTS, SshServer, ssh_server
+from tests.engines.ray_cluster import N_NODES, SETTINGS, TEST_LASTS_S, RayCluster
+from tests.engines.slurm_cluster import SlurmCluster
+from tests.engines.ssh_server import HOSTS, SshServer
 from tuner.config.sections.engine import EngineConfig, EngineName, RayConfig, SshConfig
 from tuner.domain.allocation import Allocation
 from tuner.engines.port import AllocationOrder, Engine
@@ -26,8 +26,6 @@ from tuner.engines.ssh.engine import SshEngine
 
 if TYPE_CHECKING:
     from tests.engines.kubernetes_server import KubernetesServer
-
-__all__ = ["ray_server", "slurm_server", "ssh_server"]
 
 WAIT_S = 60.0
 #: Stands in for `python -m tuner.run`: it says where it runs, and ends when it is asked to.
@@ -129,8 +127,10 @@ BENCHES = [
     "fake",
     pytest.param("slurm", marks=[pytest.mark.slow, pytest.mark.engines]),
     pytest.param("ssh", marks=[pytest.mark.slow, pytest.mark.engines]),
-    # By night, as tests/e2e/engines/test_ray.py.
-    pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.engines, pytest.mark.nightly]),
+    pytest.param(
+        "ray",
+        marks=[pytest.mark.slow, pytest.mark.engines, pytest.mark.timeout(TEST_LASTS_S)],
+    ),
     pytest.param("kubernetes", marks=[pytest.mark.slow, pytest.mark.engines]),
 ]
 

@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.study_folder import REPOSITORY, StudyFolder
-from tests.engines.ray_cluster import SETTINGS, RayCluster, ray_server
-from tests.engines.slurm_cluster import SlurmCluster, slurm_server
-from tests.engines.ssh_server import ssh_server
+from tests.engines.ray_cluster import SETTINGS, RayCluster
+from tests.engines.slurm_cluster import SlurmCluster
 from tests.servers import Server
-
-__all__ = ["ray_server", "slurm_server", "ssh_server"]
 
 #: Trains step by step, writes down each step with where, and waits at a step until `go` is there.
 STEPS = """

@@ -13,7 +13,7 @@ from tests.e2e.engines.test_ray import write_study as write_ray_study
 from tests.e2e.engines.test_slurm import write_study as write_slurm_study
 from tests.e2e.engines.test_ssh import write_study as write_ssh_study
 from tests.e2e.study_folder import REPOSITORY, StudyFolder, wait_until
-from tests.engines.ray_cluster import RayCluster
+from tests.engines.ray_cluster import TEST_LASTS_S, RayCluster
 from tests.engines.ssh_server import SshServer
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow]
@@ -35,7 +35,7 @@ def follow(folder: StudyFolder, section: str, steps_log: Path) -> dict[str, str]
         assert done.code == 0, (words, done.text)
         said[words[1]] = done.out
         if words[1] == "submit" and "--dry-run" not in words:
-            wait_until(lambda: (3, 3) in steps_of(steps_log), "four trials wait at step 3")
+            wait_until(lambda: (3, 3) in steps_of(steps_log), "four trials wait at step 3", 150)
     return said
 
 
@@ -56,7 +56,7 @@ def test_ssh(engine_folder: StudyFolder, ssh_server: SshServer, steps_log: Path)
     assert "Asked to end" in said["cancel"]
 
 
-@pytest.mark.nightly  # As test_ray.py.
+@pytest.mark.timeout(TEST_LASTS_S)
 def test_ray(ray_folder: StudyFolder, ray_server: RayCluster, steps_log: Path) -> None:
     write_ray_study(ray_folder, ray_server, trials=6)
     said = follow(ray_folder, "Ray", steps_log)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.engines.conftest import setup_of, steps_of, write_forecast_study
-from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.engines.ray_cluster import RayCluster
+from tests.e2e.study_folder import StudyFolder
+from tests.e2e.study_folder import wait_until as wait_until_soon
+from tests.engines.ray_cluster import TEST_LASTS_S, RayCluster
 from tuner.errors import EXIT_BAD_INPUT
 
-# By night until they were run beside all others: each process of the tests starts a cluster.
-pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(TEST_LASTS_S)]
+
+# Three nodes start on as many processors as the other tests leave.
+wait_until = partial(wait_until_soon, timeout_s=150)
 
 
 def write_study(
