@@ -13,8 +13,6 @@ The helpers use `torch.distributed`, and can be mixed with it.
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sized
 from datetime import timedelta
@@ -29,7 +27,7 @@ from torch.distributed.distributed_c10d import Store
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from tuner.trials.context import TrialContext
-from tuner.trials.rendezvous import is_on_this_host, store_of_ranks
+from tuner.trials.rendezvous import store_of_ranks, use_loopback_interface
 
 __all__ = ["AdvancingSampler", "group", "loader", "mean", "state_of", "unwrap", "wrap"]
 
@@ -37,7 +35,6 @@ _T = TypeVar("_T")
 
 #: How long a rank waits for the others at the end, and for its connections to close.
 LEAVE_TIMEOUT_S = 5.0
-_LOOPBACK_INTERFACE = {"linux": "lo", "darwin": "lo0"}
 _ALL_LEFT = "tuner/all_left"
 
 
@@ -76,8 +73,19 @@ def group(
         if has_failed:
             _at_most(LEAVE_TIMEOUT_S, _abort)
         else:
-            _wait_for_all(store, trial)
-            _at_most(LEAVE_TIMEOUT_S, dist.destroy_process_group)
+            leave(store, trial.world_size)
+
+
+def leave(store: Store, world_size: int) -> None:
+    """Leaves the process group together with the other ranks. Takes a few seconds at most.
+
+    Args:
+        store: Where the ranks have met.
+        world_size: Number of ranks.
+    """
+    _wait_for_all(store, world_size)
+    if dist.is_initialized():
+        _at_most(LEAVE_TIMEOUT_S, dist.destroy_process_group)
 
 
 def mean(value: float | torch.Tensor, trial: TrialContext) -> float:
@@ -94,8 +102,8 @@ def _join(trial: TrialContext, backend: str | None, timeout_s: float | None) -> 
     is_on_gpu = trial.device.type == "cuda"
     if is_on_gpu:
         torch.cuda.set_device(trial.device)
-    elif is_on_this_host() and sys.platform in _LOOPBACK_INTERFACE:
-        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK_INTERFACE[sys.platform])
+    else:
+        use_loopback_interface()
     timeout = None if timeout_s is None else timedelta(seconds=timeout_s)
     store = store_of_ranks(
         trial.rank, trial.world_size, timeout or distributed_c10d.default_pg_timeout
@@ -111,10 +119,10 @@ def _join(trial: TrialContext, backend: str | None, timeout_s: float | None) -> 
     return store
 
 
-def _wait_for_all(store: Store, trial: TrialContext) -> None:
+def _wait_for_all(store: Store, world_size: int) -> None:
     """Nobody leaves before all are done: a connection that is closed looks like a crash."""
     with contextlib.suppress(dist.DistError):
-        if store.add("tuner/n_left", 1) == trial.world_size:
+        if store.add("tuner/n_left", 1) == world_size:
             store.set(_ALL_LEFT, "")
         store.wait([_ALL_LEFT], timedelta(seconds=LEAVE_TIMEOUT_S))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from torch.distributed.distributed_c10d import Store
 from torch.distributed.rendezvous import rendezvous
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_LOOPBACK_INTERFACE: Final = {"linux": "lo", "darwin": "lo0"}
 _ENV_PORT: Final = "MASTER_PORT"
 _ENV_MPI_FOLDER: Final = "PMIX_SERVER_TMPDIR"
 _PORT_FILE: Final = "tuner-rendezvous-port"
@@ -28,6 +30,12 @@ _POLL_S: Final = 0.02
 def is_on_this_host() -> bool:
     """Whether the ranks meet on this machine."""
     return os.environ.get("MASTER_ADDR", _LOOPBACK[0]) in _LOOPBACK
+
+
+def use_loopback_interface() -> None:
+    """Lets gloo listen on no other interface if all ranks are on this machine."""
+    if is_on_this_host() and sys.platform in _LOOPBACK_INTERFACE:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", _LOOPBACK_INTERFACE[sys.platform])
 
 
 def store_of_ranks(rank: int, world_size: int, timeout: timedelta) -> Store:

@@ -59,7 +59,13 @@ from tuner.devices.selection import GpuProbe, Selection, select_devices
 from tuner.devices.usage.readings import Telemetry
 from tuner.errors import ConfigError, DeviceError
 from tuner.frameworks.optuna_programs.execution import OptunaProgram
-from tuner.frameworks.optuna_programs.variables import ENV_ARGUMENTS, ENV_PROGRAM, OBJECTIVE_MODULE
+from tuner.frameworks.optuna_programs.scan import has_shared_trials
+from tuner.frameworks.optuna_programs.variables import (
+    ENV_ARGUMENTS,
+    ENV_PROGRAM,
+    OBJECTIVE_MODULE,
+    RANKS_MODULE,
+)
 from tuner.launch.descriptors import check_descriptors
 from tuner.launch.plan import (
     OPENMP_THREADS,
@@ -295,8 +301,9 @@ def program_of(config: StudyConfig) -> Program:
         )
     assert trial.function is not None, "the configuration has a function or a command"
     module, _, function = trial.function.partition(":")
-    if optuna_program_of(trial.function) is not None:
-        module, function = OBJECTIVE_MODULE, "objective"
+    if path := optuna_program_of(trial.function):
+        has_ranks = has_shared_trials(config.folder / path)
+        module, function = RANKS_MODULE if has_ranks else OBJECTIVE_MODULE, "objective"
     return FunctionProgram(
         module=module, function=function, environment=trial.env, space=define_by_run
     )

@@ -67,6 +67,7 @@ MACHINERY = frozenset(
         _TUNER / "launch" / "local_host" / "entry.py",
         _TUNER / "trials" / "worker" / "function_worker.py",
         _TUNER / "trials" / "worker" / "command_worker.py",
+        _TUNER / "frameworks" / "optuna_programs" / "evaluation.py",
         _TUNER / "frameworks" / "optuna_programs" / "execution.py",
         _TUNER / "frameworks" / "optuna_programs" / "record.py",
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
 import yaml
 
@@ -60,39 +58,6 @@ print("best is", study.best_value)
 """
 
 
-# In the shape of Optuna's public examples pytorch_distributed_simple and _spawn.
-RANKS_OF_ITS_OWN = """
-import os
-import optuna
-import torch
-import torch.distributed as dist
-
-
-def objective(single_trial):
-    trial = optuna.integration.TorchDistributedTrial(single_trial)
-    total = torch.tensor([trial.suggest_float("x", 0.0, 1.0)])
-    dist.all_reduce(total)
-    trial.report(total.item(), 0)
-    return total.item()
-
-
-if __name__ == "__main__":
-    os.environ["RANK"] = os.environ["OMPI_COMM_WORLD_RANK"]
-    dist.init_process_group("gloo")
-    if dist.get_rank() == 0:
-        study = optuna.create_study(direction="maximize")
-        study.optimize(objective, n_trials=2)
-    else:
-        for _ in range(2):
-            objective(None)
-"""
-OWN_RANKS = (
-    "line 9: TorchDistributedTrial is for ranks that the program starts itself, around "
-    "study.optimize. Here the tuner starts the ranks, and each gets the trial. Make objective "
-    "a function of the trial alone, remove TorchDistributedTrial, and put `with ddp.group(trial):` "
-    "(from tuner import ddp) around the training. Then write a study file with trial: {function: "
-    "train:objective, parallel: ddp, resources: {gpus: 2}}"
-)
 _FROM_ITS_LINE = '(most recent call last):\n  File "{folder}/train.py", line 2, in <module>'
 
 
@@ -180,7 +145,6 @@ def test_a_dry_run_starts_nothing(study_folder: StudyFolder) -> None:
             "line 4: study.optimize runs in a process that the program starts",
         ),
         ("import optuna\nstudy = (\n", "SyntaxError"),
-        (RANKS_OF_ITS_OWN, f"train.py: {OWN_RANKS}"),
         (f"import optuna\nimport missing_package\n{UNGUARDED}", f"Traceback {_FROM_ITS_LINE}"),
     ],
 )
@@ -192,28 +156,6 @@ def test_a_program_that_cannot_be_tuned_is_refused(
     assert ended.code == EXIT_BAD_INPUT, ended.text
     assert message.replace("{folder}", str(study_folder.path)) in ended.err
     assert study_folder.files() == {"train.py", "forecast.py"}
-
-
-def test_ranks_of_a_program_are_tuned_as_the_message_says(study_folder: StudyFolder) -> None:
-    shared = "trial = optuna.integration.TorchDistributedTrial(single_trial)"
-    before, rest = RANKS_OF_ITS_OWN.split(f"    {shared}\n")
-    training, main = rest.split("\n\n\n", maxsplit=1)
-    edited = (
-        f"{before}    with ddp.group(trial):\n{textwrap.indent(training, '    ')}\n\n\n{main}"
-    ).replace("single_trial", "trial")
-    study_folder.write("train.py", f"from tuner import ddp\n{edited}")
-    study_folder.study(
-        trial={"function": "train:objective", "parallel": "ddp", "resources": {"cpus": 2}},
-        objectives={"total": "maximize"},
-        search_space=None,
-        budget={"trials": 1},
-    )
-    ended = study_folder.tune()
-    assert ended.code == EXIT_BUDGET_REACHED, ended.text
-    ((x, total),) = study_folder.rows(
-        "select param_value, value from trial_params join trial_values using (trial_id)"
-    )
-    assert total == pytest.approx(2 * x)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tuner.frameworks.optuna_programs.scan import FoundCall, find_calls, mentions_optuna
+from tuner.frameworks.optuna_programs.scan import (
+    FoundCall,
+    find_calls,
+    has_shared_trials,
+    mentions_optuna,
+)
 
 
 @pytest.fixture
@@ -66,6 +71,21 @@ def test_a_study_in_another_process_is_known(program: Path, start: str) -> None:
         f"{start}\n",
     )
     assert calls[-1].is_in_other_process is (start != "work(0)")
+    assert calls[-1].is_spawned is ("Process" not in start)
+
+
+@pytest.mark.parametrize(
+    ("text", "are_shared"),
+    [
+        ("import optuna\ntrial = optuna.integration.TorchDistributedTrial(trial)\n", True),
+        ("from optuna_integration import TorchDistributedTrial as T\n", False),
+        ("import optuna\n# TorchDistributedTrial(trial)\n", False),
+        ("import optuna\nTorchDistributedTrial(\n", False),
+    ],
+)
+def test_shared_trials_are_known(program: Path, text: str, are_shared: bool) -> None:
+    program.write_text(text)
+    assert has_shared_trials(program) is are_shared
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,8 @@ from tuner.config.storage_url import masked_url
 from tuner.errors import ConfigError
 from tuner.frameworks.optuna_programs.scan import (
     OPTIMIZE,
-    SHARED_TRIAL,
     find_calls,
-    find_shared_trial,
+    has_shared_trials,
     mentions_optuna,
 )
 from tuner.frameworks.optuna_programs.translation import Translation
@@ -178,8 +177,10 @@ def _refuse_what_cannot_be_read(file: Path) -> None:
         problem = "there is no such file. Give a study file, or a program that uses Optuna."
         raise ConfigError(problem, file=str(file))
     _refuse_other_programs(file)
-    _refuse_ranks_of_its_own(file)
+    has_ranks = has_shared_trials(file)
     for call in find_calls(file):
+        if has_ranks and call.is_spawned:
+            continue
         if call.name == OPTIMIZE and call.is_in_other_process:
             raise ConfigError(
                 f"line {call.line}: study.optimize runs in a process that the program starts "
@@ -202,19 +203,6 @@ def _refuse_other_programs(file: Path) -> None:
     )
 
 
-def _refuse_ranks_of_its_own(file: Path) -> None:
-    if found := find_shared_trial(file):
-        raise ConfigError(
-            f"line {found.line}: {SHARED_TRIAL} is for ranks that the program starts itself, "
-            "around study.optimize. Here the tuner starts the ranks, and each gets the trial. Make "
-            f"{found.function} a function of the trial alone, remove {SHARED_TRIAL}, and put `with "
-            "ddp.group(trial):` (from tuner import ddp) around the training. Then write a study "
-            f"file with trial: {{function: {file.stem}:{found.function}, parallel: ddp, resources: "
-            "{gpus: 2}}",
-            file=str(file),
-        )
-
-
 def _refuse_to_overwrite(target: Path, program: Path) -> None:
     if target.exists() and _MARK not in target.read_text(encoding="utf-8", errors="replace"):
         raise ConfigError(
@@ -233,7 +221,7 @@ def _record(file: Path, arguments: Sequence[str]) -> Translation:
     finally:
         os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as pipe, process:
-        text = pipe.read()
+        text = pipe.readline()  # Processes that the program has started may hold the pipe open.
     if not text:
         problem = f"ended with exit code {process.returncode} before it called study.optimize."
         raise ConfigError(problem, file=str(file))

@@ -6,12 +6,17 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from tuner.frameworks.optuna_programs.interception import Interception, OptimizeCall, Reached
+from tuner.frameworks.optuna_programs.scan import has_shared_trials
+
+if TYPE_CHECKING:
+    from tuner.frameworks.optuna_programs.meeting import Meeting
 
 _MAIN = "__main__"
 
@@ -44,6 +49,8 @@ class Loaded:
     call: OptimizeCall
     interception: Interception
     module: ModuleType
+    #: Devices of a trial whose ranks share it, such as `{gpus: 2}`; None for other programs.
+    devices_of_ranks: Mapping[str, int] | None = None
 
     def set_up(self) -> None:
         """Makes this process look like one that was started with the program."""
@@ -63,8 +70,9 @@ def load(program: OptunaProgram) -> Loaded:
     """
     interception = Interception()
     module = main_module(program)
+    meeting = meeting_alone(program)
     try:
-        with interception.active(), in_folder(program.folder):
+        with interception.active(), active(meeting), in_folder(program.folder):
             run(program, module)
     except Reached:
         pass
@@ -74,7 +82,27 @@ def load(program: OptunaProgram) -> Loaded:
             raise
     if interception.call is None:
         raise NotReached
-    return Loaded(program=program, call=interception.call, interception=interception, module=module)
+    return Loaded(
+        program=program,
+        call=interception.call,
+        interception=interception,
+        module=module,
+        devices_of_ranks=meeting.devices if meeting else None,
+    )
+
+
+def meeting_alone(program: OptunaProgram) -> Meeting | None:
+    """Where the ranks of a program meet if this process is the only one; None without ranks."""
+    if not has_shared_trials(program.path):
+        return None
+    from tuner.frameworks.optuna_programs.meeting import Meeting  # torch takes seconds
+
+    return Meeting(0, 1, is_alone=True)
+
+
+def active(meeting: Meeting | None) -> AbstractContextManager[None]:
+    """Lets the ranks of a program meet inside of the block."""
+    return meeting.active() if meeting else nullcontext()
 
 
 def main_module(program: OptunaProgram) -> ModuleType:

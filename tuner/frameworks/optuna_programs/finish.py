@@ -12,7 +12,13 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from tuner.frameworks.optuna_programs.execution import OptunaProgram, main_module, run
+from tuner.frameworks.optuna_programs.execution import (
+    OptunaProgram,
+    active,
+    main_module,
+    meeting_alone,
+    run,
+)
 from tuner.frameworks.optuna_programs.interception import FinishedStudy, Reached, finishing
 from tuner.launch.request import ENV_STORAGE
 from tuner.store.connection.optuna_storage import open_storage
@@ -24,7 +30,7 @@ def main(words: Sequence[str]) -> None:
     study = FinishedStudy(name, open_storage(os.environ.pop(ENV_STORAGE)))
     program = OptunaProgram(path=Path(path), arguments=tuple(arguments), folder=Path.cwd())
     try:
-        with finishing(study, int(place)):
+        with finishing(study, int(place)), active(meeting_alone(program)):
             run(program, main_module(program))
     except Reached as reached:
         line = _line_of(program, reached)

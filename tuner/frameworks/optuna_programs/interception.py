@@ -69,6 +69,9 @@ class Interception:
         """The arguments of the constructor of a sampler, a pruner or a storage."""
         return next((found for each, found in self._made if each is made), None)
 
+    def reached(self, call: OptimizeCall) -> None:
+        """Called at the first `study.optimize`, before the program ends there."""
+
     @contextmanager
     def active(self) -> Iterator[None]:
         """Replaces the functions of Optuna inside of the block."""
@@ -97,6 +100,7 @@ class Interception:
             if self.call is None:
                 given = {k: v for k, v in bound.arguments.items() if k != "self"}
                 self.call = OptimizeCall(study=study, arguments=given)
+                self.reached(self.call)
             raise Reached
 
         return optimize

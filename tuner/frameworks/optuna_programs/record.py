@@ -6,6 +6,7 @@ python -m tuner.frameworks.optuna_programs.record FILE_DESCRIPTOR train.py [ARGU
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import sys
 from collections.abc import Sequence
@@ -18,13 +19,16 @@ from tuner.launch.failure_diagnosis import user_traceback
 
 
 def main(words: Sequence[str]) -> int:
-    """Writes `[problem, translation]` as JSON; one of them is empty."""
+    """Writes `[problem, translation]` as a line of JSON; one of them is empty."""
     fd, path, *arguments = words
     program = OptunaProgram(path=Path(path), arguments=tuple(arguments), folder=Path.cwd())
     problem, text = _record(program)
     sys.stdout.flush()
     with os.fdopen(int(fd), "w", encoding="utf-8") as pipe:
-        json.dump([problem, text], pipe)
+        print(json.dumps([problem, text]), file=pipe)
+    # Those of the program, such as a manager's, would stay behind.
+    for child in multiprocessing.active_children():
+        child.terminate()
     return 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 OPTIMIZE = "optimize"
-SHARED_TRIAL = "TorchDistributedTrial"
+_SHARED_TRIAL = "TorchDistributedTrial"
 _CREATE = ("create_study", "load_study")
 _METHODS = (OPTIMIZE, "enqueue_trial", "add_trial", "add_trials")
 _LIMIT_BYTES = 1 << 20
@@ -30,16 +30,10 @@ class FoundCall:
     is_run_by_import: bool
     #: Whether a function contains it that is the target of another process.
     is_in_other_process: bool
+    #: Whether `mp.spawn` starts all of these processes.
+    is_spawned: bool
     #: The `with` blocks around it, the outermost first: what each enters, with its line.
     blocks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedTrial:
-    """A call of `TorchDistributedTrial`, and the function that it is in."""
-
-    line: int
-    function: str
 
 
 def find_calls(path: Path) -> list[FoundCall]:
@@ -50,7 +44,7 @@ def find_calls(path: Path) -> list[FoundCall]:
     """
     tree = _parse(path)
     studies = set(_names_of_studies(tree))
-    targets = set(_targets(tree))
+    targets = dict(_targets(tree))
     return [
         _found(node, parents, targets)
         for node, parents in _walk(tree, ())
@@ -58,17 +52,14 @@ def find_calls(path: Path) -> list[FoundCall]:
     ]
 
 
-def find_shared_trial(path: Path) -> SharedTrial | None:
-    """Finds Optuna's `TorchDistributedTrial`, with which the ranks of a program share a trial.
+def has_shared_trials(path: Path) -> bool:
+    """Whether a program calls Optuna's `TorchDistributedTrial`, with which ranks share a trial.
 
     Args:
-        path: A Python file. One that cannot be read has none.
+        path: A Python file. One that cannot be read does not.
     """
-    for node, parents in _walk(_parse(path), ()):
-        if isinstance(node, ast.Call) and _last_name(node) == SHARED_TRIAL:
-            around = [each.name for each in parents if isinstance(each, ast.FunctionDef)]
-            return SharedTrial(line=node.lineno, function=around[0] if around else "objective")
-    return None
+    nodes = ast.walk(_parse(path))
+    return any(isinstance(node, ast.Call) and _last_name(node) == _SHARED_TRIAL for node in nodes)
 
 
 def mentions_optuna(path: Path) -> bool:
@@ -139,14 +130,17 @@ def _names_of_studies(tree: ast.Module) -> Iterator[str]:
             yield ast.unparse(node.target)
 
 
-def _targets(tree: ast.Module) -> Iterator[str]:
-    """Names of functions that other processes run."""
+def _targets(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+    """Names of functions that other processes run, and whether `mp.spawn` starts them."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        if _last_name(node) == "spawn" and node.args:
-            yield ast.unparse(node.args[0])
-        yield from (ast.unparse(each.value) for each in node.keywords if each.arg == "target")
+        if _last_name(node) == "spawn":
+            functions = [*node.args[:1], *(k.value for k in node.keywords if k.arg == "fn")]
+            yield from ((ast.unparse(each), True) for each in functions)
+        for keyword in node.keywords:
+            if keyword.arg == "target":
+                yield ast.unparse(keyword.value), False
 
 
 def _walk(
@@ -157,7 +151,7 @@ def _walk(
         yield from _walk(child, (*parents, node))
 
 
-def _found(node: ast.Call, parents: tuple[ast.AST, ...], targets: set[str]) -> FoundCall:
+def _found(node: ast.Call, parents: tuple[ast.AST, ...], targets: Mapping[str, bool]) -> FoundCall:
     functions = [
         each
         for each in parents
@@ -171,7 +165,8 @@ def _found(node: ast.Call, parents: tuple[ast.AST, ...], targets: set[str]) -> F
         text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...)",
         arguments={each.arg: ast.unparse(each.value) for each in node.keywords if each.arg},
         is_run_by_import=not functions and not any(map(_is_main_guard, parents)),
-        is_in_other_process=bool(names & targets),
+        is_in_other_process=bool(names & set(targets)),
+        is_spawned=all(targets[each] for each in names & set(targets)),
         blocks=tuple(_blocks(parents)),
     )
 

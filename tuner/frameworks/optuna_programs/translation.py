@@ -71,6 +71,7 @@ class _Translator:
         self._path = loaded.program.path
         self._interception = loaded.interception
         self._call = loaded.call.arguments
+        self._devices_of_ranks = loaded.devices_of_ranks
         self._study = loaded.call.study
         created = self._interception.created(self._study)
         self._created: Mapping[str, Any] = created.arguments if created else {}
@@ -86,6 +87,7 @@ class _Translator:
         self._read_search("pruner", PRUNERS.classes, {"NopPruner": "none"})
         storage = self._read_storage()
         self._read_budget()
+        self._read_ranks()
         self._read_others()
         enqueued = self._read_trials()
         if self._trial:
@@ -208,6 +210,15 @@ class _Translator:
             self._used.append(f"timeout={timeout_s}")
         if budget:
             self._values["budget"] = budget
+
+    def _read_ranks(self) -> None:
+        if self._devices_of_ranks is None:
+            return
+        ((key, n_ranks),) = self._devices_of_ranks.items()
+        if n_ranks > 1:
+            self._trial |= {"parallel": "ddp", "resources": {key: n_ranks}}
+        ranks = f"{n_ranks} rank{'s' if n_ranks > 1 else ''} per trial (trial.resources.{key})"
+        self._used.append(f"TorchDistributedTrial, {ranks}")
 
     def _read_others(self) -> None:
         n_jobs = self._call.get("n_jobs", 1)

@@ -6,6 +6,8 @@ from typing import Final
 
 #: Its import runs the program up to `study.optimize`; it has the function `objective`.
 OBJECTIVE_MODULE: Final = "tuner.frameworks.optuna_programs.objective"
+#: The same for a program whose ranks share a trial: each rank runs it from its first line.
+RANKS_MODULE: Final = "tuner.frameworks.optuna_programs.ranks"
 
 #: The program, for the processes of trials.
 ENV_PROGRAM: Final = "TUNER_OPTUNA_PROGRAM"

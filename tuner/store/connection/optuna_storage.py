@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from optuna.storages import BaseStorage, get_storage
@@ -19,12 +20,15 @@ def open_storage(url: str) -> BaseStorage:
         StoreError: If it is malformed, or has tables of another Optuna.
     """
     storage = get_storage(optuna_backend(parse_url(url), makes_tables=False))
-    keep = storage.set_trial_system_attr
     # In memory Optuna takes arrays, such as the scores of a cross-validation; JSON holds lists.
     storage.set_trial_system_attr = (  # type: ignore[method-assign]
-        lambda trial_id, key, value: keep(trial_id, key, _plain(value))
+        partial(_set_plain_attr, storage)
     )
     return storage
+
+
+def _set_plain_attr(storage: BaseStorage, trial_id: int, key: str, value: Any) -> None:
+    type(storage).set_trial_system_attr(storage, trial_id, key, _plain(value))
 
 
 def _plain(value: Any) -> Any:
