@@ -1,1 +1,1 @@
-"""The loop of one dispatcher, and the parts that it is made of; `dispatcher` is where to begin."""
+"""The dispatcher's loop and its parts. Start reading at `dispatcher`."""

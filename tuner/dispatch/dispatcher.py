@@ -1,7 +1,7 @@
-"""The dispatcher's loop: it reads events, starts trials, and writes and shows what happened.
+"""The dispatcher's loop: reads events, starts trials, and records and shows what happened.
 
-One thread owns all state. `tick` is a list of short steps, none of which waits; time comes in as
-an argument. `parts` builds what the steps call.
+One thread owns all state. `tick` is a list of short steps, none of which blocks; time is an
+argument. `parts` builds what the steps call.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ from tuner.store.records.dispatchers.silence import STALE_AFTER_S
 _log = logging.getLogger(__name__)
 
 _TICK_S = 0.25
-#: While a GPU's memory is awaited it is looked at this often.
+#: Interval in seconds at which a GPU is checked while its memory is being freed.
 _CLEARING_TICK_S = 0.05
-#: Of an outage: a minute after this dispatcher's last sign of life, others take its trials over.
+#: Length of a database outage in seconds after which trials are saved: other dispatchers take
+#: trials
+#: over one minute after this dispatcher's last heartbeat.
 _CUT_OFF_AFTER_S = STALE_AFTER_S - BEAT_EVERY_S
 
 
@@ -44,7 +46,7 @@ class Dispatcher:
     """Runs one study on the devices of one host.
 
     Args:
-        setup: What it works with.
+        setup: The objects that it works with.
     """
 
     def __init__(self, setup: DispatcherSetup) -> None:
@@ -87,15 +89,16 @@ class Dispatcher:
 
     @property
     def device_s(self) -> float:
-        """Seconds for which attempts of this start held devices, each device by itself."""
+        """Device-seconds held by attempts of this start; each device counts separately."""
         return self._spending.device_s
 
     def run(self, events: Events) -> Result:
-        """Works until the budget is reached or the user ends it, and every attempt is over.
+        """Runs until the budget is reached or the user stops it, and all attempts have ended.
 
         Raises:
-            StoreError: If the database refuses, or does not answer at the end and the user does
-                not want to wait for it.
+            StoreError: If the database refuses a write, or does not answer at the end and the user
+                stops
+                waiting for it.
             DeviceError: If no device is left.
         """
         happened: Sequence[Event] = ()
@@ -122,7 +125,7 @@ class Dispatcher:
         return self._end.result()
 
     def _finish_uploads(self, objects: ObjectStore, events: Events) -> None:
-        """Others may wait for what is uploaded: they must see that this dispatcher is alive."""
+        """Finishes uploads. Heartbeats continue: other dispatchers may wait for an upload."""
 
         def is_told_to_end(patience_s: float) -> bool:
             happened = events.drain(patience_s)
@@ -139,7 +142,7 @@ class Dispatcher:
             self._say(note)
 
     def keep_house(self) -> None:
-        """After `run`: removes the checkpoints that the study does not keep."""
+        """Removes the checkpoints that the study does not keep; called after `run`."""
         if self._housekeeping is None:
             return
         self._housekeeping.finish()
@@ -151,7 +154,7 @@ class Dispatcher:
             _log.warning("Removed checkpoints were not recorded in the database: %s", error)
 
     def tick(self, now: Instant, happened: Iterable[Event]) -> None:
-        """One round: read events, act on them, write records, show progress."""
+        """One iteration: reads events, acts on them, writes records, shows progress."""
         self._handle(now, happened)
         self._allocation.note(now, is_busy=bool(self._live))
         self._early_stop.look_at_deadline(now)
@@ -198,7 +201,7 @@ class Dispatcher:
                     assert_never(event)
 
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
-        """The devices of an attempt are free again."""
+        """Finishes an attempt whose devices are free."""
         move(self._recorder, live, AttemptState.FINISHED, now)
         self._asking.ended(now.monotonic_s - live.leased_at_s)
         if live.outcome is Outcome.COMPLETED:
@@ -248,9 +251,11 @@ class Dispatcher:
                 self._saving.forget(number)
 
     def _leave_to_others(self, now: Instant) -> None:
-        """Lets trials save and end before other dispatchers start further attempts of them.
+        """Lets trials save and end before other dispatchers retry them.
 
-        The others take this dispatcher for dead, and may share its folder of checkpoints.
+        After missed heartbeats the others count this dispatcher as dead; they may share its
+        checkpoint
+        folder.
         """
         if self._outage.lasts_s(now) < _CUT_OFF_AFTER_S or not self._others.places:
             return
@@ -277,7 +282,7 @@ class Dispatcher:
         )
 
     def _is_fetching(self) -> bool:
-        """Whether a trial goes on here as soon as its checkpoint is fetched."""
+        """Whether a trial will continue here once its checkpoint is fetched."""
         if self._objects is None or not self._objects.restores.trial_ids:
             return False
         return not self._end.why_no_more(self._clock.now(), is_new_trial=False)
@@ -324,5 +329,5 @@ class Dispatcher:
         )
 
     def _patience_s(self) -> float:
-        """How long to wait for news, in seconds."""
+        """Seconds to wait for events."""
         return _CLEARING_TICK_S if self._live.clearing else _TICK_S

@@ -1,4 +1,4 @@
-"""Stops a study before its own end: Ctrl-C, a command, a lost file, a program that cannot work."""
+"""Stops a study early: Ctrl-C, a command, a lost database file, a program that cannot work."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tuner.host.clock import Instant
 
 
 class EarlyStop:
-    """Stops a study: running attempts end or save, and nothing starts any more.
+    """Stops a study: running attempts end or save, and no further attempt starts.
 
     Args:
-        end: Notes that the study is stopped.
-        conclusion: Ends attempts that have not been launched.
-        stopping: Asks running attempts to end.
-        rescue: Finds out whether the database file is still there.
-        telling: Tells people.
+        end: Records that the study is stopped.
+        conclusion: Concludes attempts that were not launched.
+        stopping: Stops running attempts.
+        rescue: Checks whether the database file still exists.
+        telling: Shows notices to the user.
         attempts: The attempts that hold devices.
-        grace_s: Time that attempts have to end or save, for the message.
-        allocation: When the engine takes the node back.
+        grace_s: Seconds that attempts have to end or save, for the message.
+        allocation: Knows when the engine reclaims the node.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class EarlyStop:
         self._n_signals = 0
 
     def signalled(self, now: Instant, number: int) -> None:
-        """SIGINT or SIGTERM. In an allocation SIGTERM is the engine's, which may repeat it."""
+        """Handles SIGINT and SIGTERM. An engine may send SIGTERM more than once."""
         if number != signal.SIGTERM or not self._allocation.is_lent:
             self.interrupt(now)
         elif not self._end.is_stopping:
             self._leave(now, "the engine ends the allocation")
 
     def look_at_deadline(self, now: Instant) -> None:
-        """Lets trials save where the end of the allocation is near."""
+        """Lets trials save shortly before the allocation's time limit."""
         if self._allocation.must_save(now) and not self._end.is_stopping:
             self._leave(now, "the allocation is at its time limit")
 
@@ -72,7 +72,7 @@ class EarlyStop:
         self.begin(now, StopCause.NOTICE, reason, text)
 
     def interrupt(self, now: Instant) -> None:
-        """Ctrl-C: the first lets trials end or save, the second kills them."""
+        """Handles Ctrl-C: the first lets trials end or save, the second kills them."""
         self._n_signals += 1
         if self._n_signals == 1:
             text = (
@@ -88,10 +88,10 @@ class EarlyStop:
         """Stops the study.
 
         Args:
-            now: The present.
-            cause: Why.
-            reason: The same, as the study's record has it.
-            text: The message that is shown.
+            now: The current time.
+            cause: Why it stops.
+            reason: The cause as text, for the study's record.
+            text: The message to show.
         """
         self._end.stop(cause, reason)
         self._say(text)
@@ -102,20 +102,20 @@ class EarlyStop:
             self._stopping.tell(live, now)
 
     def conclude(self, now: Instant, live: LiveAttempt, ending: Ending, rank: int = 0) -> None:
-        """Ends an attempt, and the study if its program cannot work.
+        """Concludes an attempt, and stops the study if its program cannot work.
 
         Args:
-            now: The present.
-            live: An attempt whose processes are gone.
-            ending: How it ended.
-            rank: Whose log tells why.
+            now: The current time.
+            live: An attempt with all processes gone.
+            ending: Its ending.
+            rank: The rank whose log explains the ending.
         """
         hopeless = self._conclusion.conclude(now, live, ending, rank)
         if hopeless:
             self.begin(now, StopCause.HOPELESS, HOPELESS_REASON, hopeless)
 
     def look_for_file(self, now: Instant) -> bool:
-        """Stops the study where its database file is gone; says whether it was found to be."""
+        """Stops the study if its database file is gone; returns whether it is."""
         told = self._rescue.look(now)
         if told and self._end.is_stopping:
             self._say(told)

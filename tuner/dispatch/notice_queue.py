@@ -1,4 +1,4 @@
-"""What the dispatcher has to tell people, until it may be told."""
+"""Queue of notices to the user."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tuner.dispatch.notices import Notice, Said, Snapshot, View
 
 
 class NoticeQueue:
-    """Keeps notices back until the database knows what they say.
+    """Holds notices back until the database has recorded their content.
 
     Args:
-        view: Who watches.
-        started_at_s: On the monotonic clock.
+        view: Shows notices.
+        started_at_s: When the dispatcher started (monotonic seconds).
     """
 
     def __init__(self, view: View, started_at_s: float) -> None:
@@ -22,15 +22,15 @@ class NoticeQueue:
 
     @property
     def has_news(self) -> bool:
-        """Whether something is to be told."""
+        """Whether notices are queued."""
         return bool(self._notices)
 
     def say(self, text: str) -> None:
-        """Something that concerns the whole study, and is no matter of the database."""
+        """Queues a message about the whole study that does not wait for the database."""
         self._notices.append(Said(text=text))
 
     def add(self, notice: Notice) -> None:
-        """Something that happened, and is told once it is written."""
+        """Queues a notice that is shown once its content is recorded."""
         self._notices.append(notice)
 
     def tell(
@@ -41,13 +41,13 @@ class NoticeQueue:
         is_written: bool,
         is_last: bool = False,
     ) -> None:
-        """Shows what may be told, and now and then how everything stands.
+        """Shows queued notices, and progress at the view's refresh interval.
 
         Args:
-            now_s: The present, on the monotonic clock.
-            take: Finds out how everything stands.
-            is_written: Whether the database knows of all that happened.
-            is_last: Whether this dispatcher tells nothing after this.
+            now_s: The current monotonic time in seconds.
+            take: Takes a snapshot of the study.
+            is_written: Whether the database has recorded all events.
+            is_last: Whether this is the last call.
         """
         kept: list[Notice] = []
         for notice in self._notices:

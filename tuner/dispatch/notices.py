@@ -1,4 +1,4 @@
-"""What the dispatcher tells people: things that happened, and how everything stands."""
+"""Notices and progress snapshots that the dispatcher shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuner.search_spaces import ParamValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """An attempt has its devices and its process."""
+    """An attempt has devices and a process."""
 
     attempt: Attempt
     devices: tuple[str, ...]
@@ -22,11 +22,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """An attempt has ended, and the database knows."""
+    """An attempt has ended, and the database has recorded it."""
 
     attempt: Attempt
     ending: Ending
-    #: Present where it is the best trial now.
+    #: Whether it is the best trial now.
     is_best: bool
     will_retry: bool
     log_path: str
@@ -35,7 +35,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Something that concerns the whole study."""
+    """A message about the whole study."""
 
     text: str
 
@@ -45,7 +45,7 @@ Notice: TypeAlias = Started | Ended | Said
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningTrial:
-    """What a device is doing now."""
+    """What a device is running now."""
 
     number: int
     attempt_number: int
@@ -59,48 +59,49 @@ class RunningTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserShare:
-    """The devices of this user on a machine that is divided among its users."""
+    """This user's devices on a machine that is divided among users."""
 
     held: float
-    #: Of the part: what the guarantee gives.
+    #: The part of the share that is guaranteed.
     by_right: float
-    #: What the user may have now.
+    #: The share that the user may hold now.
     part: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """How the study stands."""
+    """Progress of a study."""
 
     n_completed: int
     n_pruned: int
     n_failed: int
     n_waiting: int
-    #: Trials that were started, those of earlier starts included.
+    #: Trials started, including those of earlier starts.
     n_begun: int
     n_trials: int | None
     running: tuple[RunningTrial, ...]
     idle_devices: tuple[str, ...]
-    #: Devices that somebody else uses, with who does.
+    #: Devices in use by other users, with the user of each.
     left_to_others: Mapping[str, str]
     best: BestTrial | None
     elapsed_s: float
-    #: Share of the limit that is nearest its end, finished trials counted; None without a limit.
+    #: Fraction used of the limit that is closest to its end, by finished trials; None without a
+    #: limit.
     fraction: float | None
-    #: Estimated from the pace so far; None where there is nothing to estimate from.
+    #: Estimated seconds left, from the pace so far; None without enough data.
     left_s: float | None
     is_stopping: bool
-    #: Trials that stand at a rung until it is their turn.
+    #: Trials paused at a rung.
     n_paused: int = 0
-    #: Why devices of ours stand idle, by label.
+    #: Why this study's devices are idle, by label.
     idle_causes: Mapping[str, str] = field(default_factory=dict)
-    #: Trials that wait for a device here, or for whoever works on the study.
+    #: Trials that wait for a device here, or for any dispatcher of the study.
     n_queued: int = 0
-    #: Since the last commit.
+    #: Seconds since the last commit.
     store_lag_s: float = 0.0
-    #: Values that were reported and are not in the database yet.
+    #: Reported values that are not in the database yet.
     n_unsaved_reports: int = 0
-    #: None where the machine is not divided among its users.
+    #: None if the machine is not divided among users.
     share: UserShare | None = None
 
     @property
@@ -109,11 +110,11 @@ class Snapshot:
 
 
 class View(Protocol):
-    """Shows people what happens."""
+    """Shows notices and progress."""
 
     @property
     def refresh_every_s(self) -> float:
-        """How old what it shows may be; 0 for a refresh in every round of the loop."""
+        """Refresh interval in seconds; 0 refreshes in each iteration of the loop."""
 
     def show(self, notice: Notice) -> None: ...
 

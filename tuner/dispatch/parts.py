@@ -1,4 +1,4 @@
-"""The parts of a dispatcher, built from what the dispatcher is given."""
+"""Builds the parts of a dispatcher from its setup."""
 
 from __future__ import annotations
 
@@ -53,26 +53,26 @@ from tuner.store.records.recorder import Recorder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatcherSetup:
-    """What a dispatcher works with.
+    """The objects that a dispatcher works with.
 
     Args:
-        search: The study: what to try next, and which trials to stop.
-        recorder: Where everything that happens is written.
+        search: The study: suggests trials and decides which to stop.
+        recorder: Writes all records.
         launcher: Starts and ends workers.
-        channel: Where workers report.
-        leasing: Hands out devices.
-        plan: What all attempts share.
+        channel: The channel to which workers report.
+        leasing: Leases devices to trials.
+        plan: Settings that all attempts share.
         terms: Budget and time limits.
         view: Shows notices and progress.
         clock: The time.
-        activity: What attempts do; None if it is not measured.
+        activity: Measures the activity of attempts; None if it is not measured.
         housekeeping: Removes checkpoints that the study does not keep; None keeps all.
         saving: Records checkpoints in the database; None records none.
         reselection: Chooses other devices for `tuner set devices=`; None if they are fixed.
-        sampler: Reads the telemetry of devices; None reads none.
-        folders: Keeps the files of trials apart; None if trials have none.
-        seat: The place among other users' tuners; None where the machine is not divided.
-        objects: Checkpoints in an object store; None if the study has none.
+        sampler: Reads device telemetry; None reads none.
+        folders: Keeps the files of trials apart; None if trials have no files.
+        seat: This dispatcher's place among other users' tuners; None if the machine is not divided.
+        objects: Checkpoints in an object store; None if the study has no store.
     """
 
     search: StudySearch
@@ -95,10 +95,10 @@ class DispatcherSetup:
 
 
 class DispatcherParts:
-    """Builds the parts and connects them.
+    """Builds and connects the parts.
 
     Args:
-        setup: What the dispatcher is given.
+        setup: The objects that the dispatcher works with.
     """
 
     def __init__(self, setup: DispatcherSetup) -> None:
@@ -336,7 +336,7 @@ class DispatcherParts:
 
 
 def prepare_search(setup: DispatcherSetup) -> None:
-    """Tells the search where states are, and which trials fit on the devices here."""
+    """Gives the search the paths of checkpoints, and which trials fit on the devices here."""
     folders, recorder = setup.folders, setup.recorder
     begun_at = partial(_begun_at, folders, recorder) if folders else None
     uploads = recorder.uploads if setup.objects else None

@@ -1,4 +1,4 @@
-"""How a study stands, gathered for people from the parts that know."""
+"""Builds a progress snapshot of a study."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tuner.search.study import StudySearch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreState:
-    """How far the database is behind."""
+    """How far the database lags behind."""
 
-    #: Since the last commit.
+    #: Seconds since the last commit.
     lag_s: float
     n_unsaved_reports: int
 
@@ -40,19 +40,20 @@ def take_snapshot(
     idle: Mapping[DeviceId, IdleCause],
     share: UserShare | None = None,
 ) -> Snapshot:
-    """
+    """Builds a snapshot.
+
     Args:
         search: The study.
         live: Attempts that hold devices.
         leasing: The devices.
-        budget: What the study may spend.
-        spent: What it has spent.
-        now: The present.
-        started_at_s: When this dispatcher started, on the monotonic clock.
-        is_stopping: Whether the user has asked for an end.
-        store: What the database does not know yet.
-        idle: Why devices stand idle.
-        share: What the user has of the machine; None where it is not divided.
+        budget: The study's budget.
+        spent: What is spent of it.
+        now: The current time.
+        started_at_s: When this dispatcher started (monotonic seconds).
+        is_stopping: Whether the user has stopped the study.
+        store: What is not in the database yet.
+        idle: Why devices are idle.
+        share: The user's share of the machine; None if it is not divided.
     """
     counts = search.counts.by_state()
     n_finished = sum(n for state, n in counts.items() if state.is_finished())

@@ -1,4 +1,4 @@
-"""Whether a study is over, and why."""
+"""Decides whether a study is over, and why."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tuner.store.records.recorder import Recorder
 
 
 class StopCause(Enum):
-    """Why a study is stopped before its own end."""
+    """Why a study is stopped early."""
 
     INTERRUPTED = auto()
     COMMANDED = auto()
     DATABASE_FILE_LOST = auto()
     #: The first attempts all failed in the same way.
     HOPELESS = auto()
-    #: The engine takes the node back.
+    #: The engine reclaims the node.
     NOTICE = auto()
-    #: The allocation is not wanted any more; the study goes on elsewhere.
+    #: The allocation is no longer needed; the study continues elsewhere.
     RELEASED = auto()
 
 
@@ -44,18 +44,18 @@ _LEAVES = {
 
 
 class StudyEnd:
-    """Says whether further trials may start, and whether the study is over.
+    """Decides whether further trials may start, and whether the study is over.
 
     Args:
         search: The study.
-        recorder: Writes what is known before an error.
-        leasing: The devices, and the trials that wait for them.
+        recorder: Writes pending records before an error is raised.
+        leasing: The devices, and the queue of trials for them.
         spending: The budget.
-        stranding: Trials that fit on the devices of no dispatcher.
+        stranding: Finds trials that fit on the devices of no dispatcher.
         others: The other dispatchers.
         outage: Whether the database answers.
         room: Whether the disk has room.
-        allocation: When the engine takes the node back.
+        allocation: Knows when the engine reclaims the node.
     """
 
     def __init__(
@@ -83,19 +83,19 @@ class StudyEnd:
         self._leave: Leave | None = None
         self._cause: StopCause | None = None
         self._stop_reason = ""
-        #: Why no more trials start, while those that run finish.
+        #: Why no more trials start, while running trials finish.
         self._close_reason = ""
-        #: Why the study ended, for people; empty while it has not.
+        #: Why the study ended, as text; empty while it runs.
         self.reason = ""
 
     @property
     def is_stopping(self) -> bool:
-        """Whether no trial starts any more and running trials are to end."""
+        """Whether no trial starts any more and running trials are being stopped."""
         return self._cause is not None
 
     @property
     def is_hopeless(self) -> bool:
-        """Whether the program fails whatever its parameters are."""
+        """Whether the program fails for any parameters."""
         return self._cause is StopCause.HOPELESS
 
     @property
@@ -104,20 +104,20 @@ class StudyEnd:
         return self.is_stopping or bool(self._stranding.reason) or self._leave is not None
 
     def stop(self, cause: StopCause, reason: str) -> None:
-        """Notes that the study is stopped before its own end.
+        """Records that the study is stopped early.
 
         Args:
             cause: Why.
-            reason: The same for people.
+            reason: The cause as text.
         """
         self._cause = cause
         self._stop_reason = self.reason = reason
 
     def close(self, reason: str) -> None:
-        """Lets no more trials start; running trials finish.
+        """Closes the study for new trials; running trials finish.
 
         Args:
-            reason: The same for people.
+            reason: Why, as text.
         """
         self._close_reason = self._close_reason or reason
 
@@ -133,7 +133,7 @@ class StudyEnd:
         return f"budget reached: {reached}" if reached else ""
 
     def put_back(self, trials: Iterable[AskedTrial]) -> None:
-        """Returns trials to the study that were to go on here, for a later start."""
+        """Returns trials that were to continue here to the study, for a later start."""
         for asked in trials:
             self._search.put_back(asked.trial_id)
 
@@ -143,12 +143,12 @@ class StudyEnd:
             self._search.put_back(candidate.asked.trial_id)
 
     def is_reached(self, now: Instant, *, found_nothing: bool, is_paused: bool) -> bool:
-        """Whether the dispatcher may end, asked while no attempt runs.
+        """Whether the dispatcher may end; called while no attempt runs.
 
         Args:
-            now: The present.
+            now: The current time.
             found_nothing: Whether the search had no trial for a free device.
-            is_paused: Whether somebody has paused the study.
+            is_paused: Whether a user has paused the study.
 
         Raises:
             DeviceError: If no device is left that a trial could run on.
@@ -174,7 +174,7 @@ class StudyEnd:
         return not must_wait and not self._search.lacks_a_winner
 
     def _leaves(self, now: Instant) -> bool:
-        """Whether the dispatcher leaves its allocation, though the study may go on."""
+        """Whether the dispatcher leaves its allocation while the study may continue."""
         if self.is_stopping:
             return False
         if self._allocation.why_no_more(now):
@@ -194,7 +194,7 @@ class StudyEnd:
         return error
 
     def _has_stranded(self, now: Instant, *, found_nothing: bool) -> bool:
-        """Whether only trials are left that no dispatcher of the study has enough devices for."""
+        """Whether the only trials left need more devices than any dispatcher of the study has."""
         is_idle = found_nothing and not self._leasing.n_waiting
         with self._outage.watch(now):
             if self._stranding.look(now, is_idle=is_idle and not self._room.is_awaited):
@@ -202,7 +202,7 @@ class StudyEnd:
         return bool(self.reason)
 
     def result(self) -> Result:
-        """How the study stood when the dispatcher ended."""
+        """The study's result when the dispatcher ends."""
         counts = self._search.counts
         leave = self._leave
         if self._cause is not None and self._allocation.is_lent:

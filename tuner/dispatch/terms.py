@@ -1,4 +1,4 @@
-"""On what terms the dispatcher works, and what it has to say at the end."""
+"""The dispatcher's settings and its result."""
 
 from __future__ import annotations
 
@@ -10,81 +10,81 @@ from tuner.domain.budget import Budget
 
 
 class Leave(Enum):
-    """Why a dispatcher leaves its allocation before the end of the study."""
+    """Why a dispatcher leaves its allocation before the study's end."""
 
-    #: The engine takes the node back: the dispatcher is to be started again.
+    #: The engine reclaims the node: the dispatcher is to be started again.
     NOTICE = auto()
-    #: Nothing is left for it to do.
+    #: It has nothing left to do.
     IDLE = auto()
-    #: The study was stopped, or the allocation is not wanted any more.
+    #: The study was stopped, or the allocation is no longer needed.
     COMMAND = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationTerms:
-    """What an engine lends."""
+    """An allocation from an engine."""
 
-    #: For people, such as `slurm 4711_3`.
+    #: A label to show, such as `slurm 4711_3`.
     place: str
-    #: Time without a trial after which the allocation is given back, in seconds.
+    #: Seconds without a trial after which the allocation is returned.
     idle_s: float
-    #: Trials save so many seconds before the deadline.
+    #: Seconds before the deadline at which trials save.
     notice_s: float
-    #: In UTC, with a time zone. None: no limit.
+    #: In UTC, with a time zone; None for no limit.
     deadline: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """On what terms attempts run."""
+    """Limits for attempts."""
 
     budget: Budget
     retries: int = 0
-    #: Of one attempt, from its worker's hello; None for no limit.
+    #: Seconds for one attempt, from its worker's hello; None for no limit.
     timeout_s: float | None = None
-    #: Whether a trial that takes longer completes with what it has reported.
+    #: Whether a trial that times out completes with its reported values.
     completes_on_timeout: bool = False
-    #: A trial completes at its first report of this step or a later one; None for no such step.
+    #: A trial completes at its first report of this step or a later one; None for no limit.
     max_steps: int | None = None
-    #: Whether the best report is a trial's value, and not the last one.
+    #: Whether the best report, instead of the last, is a trial's value.
     best_report_counts: bool = False
-    #: In which an attempt neither reports nor works; None for no limit.
+    #: Seconds that an attempt may neither report nor work; None for no limit.
     stall_timeout_s: float | None = None
-    #: From being told to end to SIGTERM, and from there to SIGKILL.
+    #: Seconds from the verdict to stop until SIGTERM, and from SIGTERM until SIGKILL.
     stop_grace_s: float = 10.0
-    #: From launch to the worker's hello.
+    #: Seconds from launch to the worker's hello.
     launch_timeout_s: float = 120.0
-    #: Whether trials continue on more devices when nothing else is left for these to do.
+    #: Whether trials continue on more devices when no trials are queued.
     widens: bool = False
-    #: Whether one device gives the same trials again, because the study file names a seed.
+    #: Whether trials on one device are reproducible, because the study file sets a seed.
     is_repeatable: bool = False
-    #: Reports wait at most this long for the database; a crash loses no more of them.
+    #: Maximum seconds until a report is committed; a crash loses no more than that.
     commit_every_s: float = 0.5
-    #: None on a machine of the user's own.
+    #: None outside an engine.
     allocation: AllocationTerms | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How the study stood when the dispatcher ended."""
+    """The study's result when the dispatcher ends."""
 
     is_interrupted: bool
-    #: Whether it ended because the program fails whatever its parameters are.
+    #: Whether it ended because the program fails for any parameters.
     is_hopeless: bool = False
-    #: Whether trials wait that no dispatcher of the study has enough devices for.
+    #: Whether queued trials need more devices than any dispatcher of the study has.
     is_stranded: bool = False
-    #: The budget that was reached, or what else ended the study; for people.
+    #: The budget that was reached, or what else ended the study, as text.
     reason: str
     n_completed: int
     n_pruned: int
     n_failed: int
-    #: They go on at the next start.
+    #: Paused trials, which continue at the next start.
     n_paused: int = 0
-    #: Why it left its allocation; None where it did not, or runs in none.
+    #: Why it left its allocation; None if it did not, or has none.
     leave: Leave | None = None
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the study has not come to its own end."""
+        """Whether the study ended early."""
         is_stopped = self.is_interrupted or self.is_hopeless or self.is_stranded
         return is_stopped or self.leave is not None

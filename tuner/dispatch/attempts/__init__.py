@@ -1,1 +1,1 @@
-"""One attempt: its launch, its messages, its end, and whether it is retried."""
+"""One attempt: launch, messages, ending and retries."""

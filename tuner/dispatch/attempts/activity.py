@@ -1,4 +1,4 @@
-"""Whether an attempt does anything: processor time of its processes, utilization of its GPUs."""
+"""Detects whether an attempt is working, from CPU time of its processes and GPU utilization."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from tuner.devices.device import DeviceKind
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.domain.attempt import AttemptId
 
-#: Of one core. An idle interpreter with the threads of torch takes far less.
+#: Share of one core. An idle interpreter with torch's threads uses far less.
 _BUSY_SHARE = 0.02
 
 
 class Activity:
-    """Looks at the processes and the devices of attempts.
+    """Reads CPU time and GPU utilization of attempts.
 
     Args:
         watch: Reads devices.
-        now_s: The monotonic clock.
+        now_s: The monotonic clock, in seconds.
     """
 
     def __init__(self, watch: DeviceWatch, now_s: Callable[[], float]) -> None:
         self._watch = watch
         self._now_s = now_s
-        #: By attempt: when it was looked at, and the processor seconds that it had taken by then.
+        #: By attempt: when it was last read (monotonic seconds), and its CPU time in seconds by
+        #: then.
         self._before: dict[AttemptId, tuple[float, float]] = {}
 
     def is_working(self, live: LiveAttempt) -> bool:
-        """Whether it did something since the last question; at the first one it counts as so."""
+        """Whether an attempt used CPU or GPU since the last call; true on the first call."""
         now_s, taken_s = self._now_s(), sum(map(_processor_s, live.pids))
         before = self._before.get(live.attempt.id)
         self._before[live.attempt.id] = (now_s, taken_s)
@@ -41,7 +42,7 @@ class Activity:
         return used_s > _BUSY_SHARE * passed_s or self._uses_a_gpu(live)
 
     def forget(self, attempt_id: AttemptId) -> None:
-        """The attempt is over."""
+        """Drops the readings of an attempt that has ended."""
         self._before.pop(attempt_id, None)
 
     def _uses_a_gpu(self, live: LiveAttempt) -> bool:
@@ -53,7 +54,7 @@ class Activity:
 
 
 def _processor_s(pid: int) -> float:
-    """Seconds that a process and all below it have taken; 0 where it is gone."""
+    """CPU time of a process and its descendants, in seconds; 0 if the process is gone."""
     try:
         process = psutil.Process(pid)
         times = [each.cpu_times() for each in [process, *process.children(recursive=True)]]

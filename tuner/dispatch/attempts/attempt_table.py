@@ -1,6 +1,6 @@
-"""The attempts of this dispatcher that hold devices: the one place that has them.
+"""The table of this dispatcher's attempts that hold devices.
 
-Which of them are not launched yet, run or are over is read from each attempt's own state.
+Whether an attempt waits for its launch, runs or has ended is read from its own state.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tuner.domain.attempt import AttemptId, AttemptState
 
 
 class AttemptTable(Mapping[AttemptId, LiveAttempt]):
-    """Attempts by id, in the order in which they got their devices."""
+    """Attempts by id, in the order in which their devices were leased."""
 
     def __init__(self) -> None:
         self._attempts: dict[AttemptId, LiveAttempt] = {}
@@ -27,26 +27,26 @@ class AttemptTable(Mapping[AttemptId, LiveAttempt]):
         return len(self._attempts)
 
     def add(self, live: LiveAttempt) -> None:
-        """Adds an attempt that has just got its devices."""
+        """Adds an attempt whose devices were just leased."""
         self._attempts[live.attempt.id] = live
 
     def remove(self, live: LiveAttempt) -> None:
-        """Removes an attempt whose devices are free again."""
+        """Removes an attempt whose devices are free."""
         del self._attempts[live.attempt.id]
 
     @property
     def next_to_launch(self) -> LiveAttempt | None:
-        """The first attempt without a process that is not over; None if all are launched."""
+        """The first attempt that has no process yet; None if all are launched."""
         return next((live for live in self.active if live.attempt.pid is None), None)
 
     @property
     def active(self) -> list[LiveAttempt]:
-        """Attempts that are not over."""
+        """Attempts that have not ended."""
         return [live for live in self._attempts.values() if not _is_over(live)]
 
     @property
     def clearing(self) -> list[LiveAttempt]:
-        """Attempts that are over and whose devices are not free yet."""
+        """Attempts that have ended and whose devices are not free yet."""
         return [live for live in self._attempts.values() if _is_over(live)]
 
 

@@ -1,4 +1,4 @@
-"""From a grant of devices to the processes of an attempt."""
+"""Launches the processes of an attempt on its leased devices."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tuner.store.schema.statements import in_utc
 
 
 class AttemptStart:
-    """Records that a trial has its devices, and starts its processes once that is written.
+    """Records a lease, and launches the attempt's processes once the record is written.
 
     Args:
-        recorder: Where leases are written.
+        recorder: Writes leases.
         launcher: Starts processes.
-        channel: Where they will report.
-        leasing: Hears what was started.
-        plan: What all attempts share.
-        timeout_s: From launch to the worker's hello.
-        folders: Marks the folder of a trial as its own; None where nobody writes there.
+        channel: The channel to which workers report.
+        leasing: Is notified of launches.
+        plan: Settings that all attempts share.
+        timeout_s: Seconds from launch to the worker's hello.
+        folders: Marks a trial's folder as its own; None if trials write no files.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class AttemptStart:
         self._folders = folders
 
     def intend(self, now: Instant, grant: Grant) -> LiveAttempt:
-        """Notes that a trial has its devices; nothing is launched before that is written down."""
+        """Records the intent to launch a trial; the launch waits until this is written."""
         asked, number = grant.candidate.asked, grant.candidate.attempt_number
         attempt = Attempt(
             trial_id=asked.trial_id,
@@ -72,7 +72,7 @@ class AttemptStart:
         )
 
     def launch(self, now: Instant, live: LiveAttempt) -> Ending | None:
-        """Starts the processes of an attempt; gives its ending where that could not be done."""
+        """Launches the processes of an attempt; returns an ending if this fails."""
         log = self.log_of(live.attempt)
         live.wait_for(Step.TIME_OUT, now.monotonic_s + self._timeout_s)
         try:
@@ -104,5 +104,5 @@ class AttemptStart:
         self._folders.begin(attempt.trial_number, begins_at, live.params)
 
     def log_of(self, attempt: Attempt, rank: int = 0) -> Path:
-        """Where the output of one rank of an attempt goes."""
+        """Path of the log of one rank."""
         return self._plan.files.log(attempt.trial_number, attempt.number, rank)

@@ -1,4 +1,4 @@
-"""The state of an attempt that holds devices: its ranks, deadlines, last report, last action."""
+"""State of an attempt that holds devices: ranks, deadlines, last report, last action."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tuner.launch.failure_diagnosis import (
 from tuner.launch.inbox import SourceId
 from tuner.search_spaces import ParamValue
 
-#: For the ranks whose peer has failed: to fail by themselves, and from SIGTERM to SIGKILL.
+#: Seconds for the peers of a failed rank to fail by themselves, and from SIGTERM to SIGKILL.
 _FAILED_GROUP_GRACE_S = 2.0
 
-#: What is told stays, until something stronger is.
+#: An action is replaced only by a stronger one.
 _STRENGTHS: Mapping[Action, int] = {
     Action.CONTINUE: 0,
     Action.PAUSE: 1,
@@ -31,12 +31,12 @@ _STRENGTHS: Mapping[Action, int] = {
     Action.STOP: 3,
 }
 
-#: Reports from which the time of a step is told.
+#: Reports needed to measure the time per step.
 _N_PACED = 4
 
 
 class Step(Enum):
-    """What happens to an attempt when its deadline passes."""
+    """Action taken when an attempt's deadline passes."""
 
     TIME_OUT = "time_out"
     TERMINATE = "terminate"
@@ -49,20 +49,20 @@ class Rank:
 
     number: int = 0
     pid: int | None = None
-    #: The connection of its worker; None before its hello.
+    #: The worker's connection; None before its hello.
     source: SourceId | None = None
     finished: Finished | None = None
-    #: When it said its first and its last word, in UTC.
+    #: When its first and its last message arrived, in UTC.
     began_at: datetime | None = None
     finished_at: datetime | None = None
-    #: None while it runs.
+    #: None while the process runs.
     exit_code: int | None = None
-    #: Whether it was ended because what started it died.
+    #: Whether the process ended because its parent died.
     is_lost: bool = False
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether somebody else than we asked it to end."""
+        """Whether the process was ended from outside the tuner."""
         said = self.finished
         if said is None:
             return False
@@ -70,7 +70,7 @@ class Rank:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it brought itself to a bad end; one that only lost its peers did too."""
+        """Whether the rank failed, including after the loss of a peer."""
         if self.finished is not None:
             return self.finished.outcome.is_failure
         return bool(self.exit_code)
@@ -78,57 +78,57 @@ class Rank:
 
 @dataclass(slots=True, kw_only=True)
 class LiveAttempt:
-    """One attempt between its lease and the release of its devices."""
+    """One attempt, from its lease to the release of its devices."""
 
     attempt: Attempt
     grant: Grant
     params: Mapping[str, ParamValue]
     #: Its processes, rank 0 first.
     ranks: list[Rank] = field(default_factory=lambda: [Rank()])
-    #: Numbers of the ranks that failed, in the order in which that became known.
+    #: Failed ranks, in the order in which the failures became known.
     failures: list[int] = field(default_factory=list)
-    #: Those whose end was somebody else's doing; it may have been that of the others, too.
+    #: Ranks that were ended from outside; other ranks may have been, too.
     cancelled: list[int] = field(default_factory=list)
-    #: Those that ended well, and not by our signal.
+    #: Ranks that exited without an error and without a signal from the tuner.
     departed: list[int] = field(default_factory=list)
-    #: What ranks did that had not ended with the others; empty where all did.
+    #: Describes the ranks that did not end with the others; empty if all did.
     hang: str = ""
     leased_at_s: float
     n_oom_kills: int = 0
-    #: When it reported last, or was seen to work (monotonic); None before that.
+    #: When it last reported or was seen to work (monotonic seconds); None before that.
     heard_at_s: float | None = None
-    #: The next thing to do should nothing happen until `deadline_s` (monotonic).
+    #: When `deadline_step` is carried out unless something happens first (monotonic seconds).
     deadline_s: float | None = None
     deadline_step: Step | None = None
-    #: What it was told: an end stays, whatever it reports until it hears of it.
+    #: The action sent to the attempt. An action that ends it stays, whatever is reported meanwhile.
     told: Action = Action.CONTINUE
-    #: What its program was told when it asked last, or when it was sent SIGTERM for a verdict.
+    #: The action that the program last received, by a verdict or with a SIGTERM.
     heeds: Action = Action.CONTINUE
-    #: Whether it had been told to pause before it was told to stop: it may hear either.
+    #: Whether it was to pause before it was to stop: the program may have received either.
     is_pausing: bool = False
     told_reason: str = ""
-    #: Whether its processes were sent SIGTERM or SIGKILL: their exit codes tell nothing then.
+    #: Whether SIGTERM or SIGKILL was sent to its processes: their exit codes then mean nothing.
     is_signalled: bool = False
-    #: Why we end it, where we do.
+    #: Why the tuner ends it, if it does.
     stop_cause: Cause | None = None
-    #: What rank 0 made of its last verdict; for a rank that comes late.
+    #: Rank 0's decision on its last verdict, for a rank that arrives late.
     decided: Decided | None = None
-    #: Whether it was resumed and counts its steps from the beginning: they say nothing then.
+    #: Whether it was resumed but counts its steps from the beginning: its steps are then ignored.
     is_miscounting: bool = False
-    #: Its first report: which step, and when it was heard (monotonic).
+    #: Its first report: the step, and when it arrived (monotonic seconds).
     first_step: int | None = None
     first_heard_at_s: float = 0.0
     last_step: int | None = None
     last_values: Mapping[str, float] = field(default_factory=dict)
-    #: Whether the wait for its devices' memory was mentioned.
+    #: Whether the wait for its devices' memory was shown.
     is_wait_noted: bool = False
-    #: As many devices shall the trial have from the next attempt on, for which this one ends.
+    #: Number of devices for the trial's next attempt, if this attempt ends to be widened.
     widens_to: int | None = None
-    #: Until then its processes are gone (monotonic), whatever grace they have otherwise.
+    #: When its processes are killed at the latest (monotonic seconds), whatever their grace period.
     killed_by_s: float | None = None
 
     def tell(self, action: Action, reason: str) -> None:
-        """Takes in what it is to be told; an end that was told before is not taken back."""
+        """Sets the action to send; an action that ends the attempt is never taken back."""
         if _STRENGTHS[action] > _STRENGTHS[self.told]:
             self.told, self.told_reason = action, reason
 
@@ -137,7 +137,7 @@ class LiveAttempt:
 
     @property
     def may_be_told(self) -> bool:
-        """Whether it runs, and neither ends by itself nor was asked to."""
+        """Whether it runs and is neither ending nor being stopped."""
         is_over = self.attempt.state is AttemptState.CLEARING or self.finished is not None
         return self.stop_cause is None and not is_over
 
@@ -147,12 +147,12 @@ class LiveAttempt:
 
     @property
     def finished(self) -> Finished | None:
-        """What rank 0 said at its end."""
+        """Rank 0's final message."""
         return self.ranks[0].finished
 
     @property
     def pace_s(self) -> float | None:
-        """Seconds that it takes for a step; None before it has reported a few."""
+        """Seconds per step; None before a few reports."""
         if self.first_step is None or self.last_step is None or self.heard_at_s is None:
             return None
         n_steps = self.last_step - self.first_step
@@ -162,11 +162,11 @@ class LiveAttempt:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How it ended; None while it has not."""
+        """Its outcome; None while it runs."""
         return self.attempt.ending.outcome if self.attempt.ending else None
 
     def held_s(self, now: Instant) -> float:
-        """Device-seconds so far; a share of a device counts as much as it is."""
+        """Device-seconds so far; a share of a device counts in proportion."""
         return (now.monotonic_s - self.leased_at_s) * self.grant.lease.n_devices_held
 
     @property
@@ -175,18 +175,18 @@ class LiveAttempt:
 
     @property
     def torch_peak_bytes(self) -> int | None:
-        """The most that torch took of any one GPU, as far as its ranks said."""
+        """Peak torch memory on any one GPU, in bytes, as reported by its ranks."""
         said = [rank.finished.peak_memory_bytes for rank in self.ranks if rank.finished]
         return max((each for each in said if each is not None), default=None)
 
     @property
     def began_at(self) -> datetime:
-        """When the last of its ranks was there; not before the lease, whatever they said."""
+        """When its last rank was ready; never before the lease, whatever the ranks report."""
         said = [rank.began_at for rank in self.ranks if rank.began_at is not None]
         return max([self.attempt.leased_at, *said])
 
     def ended_at(self, now: Instant) -> datetime:
-        """When its last rank said that it was done, or the present where we had to end one."""
+        """When its last rank reported its end; the current time if the tuner ended a rank."""
         said = [rank.finished_at for rank in self.ranks]
         if self.is_signalled or None in said:
             return now.utc
@@ -198,7 +198,7 @@ class LiveAttempt:
         return [rank for rank in self.ranks if rank.exit_code is None]
 
     def note_end(self, rank: Rank) -> None:
-        """A rank said its last word, or its process is gone, and not by our signal."""
+        """Records a rank that sent its final message or exited without our signal."""
         if (rank.is_cancelled or rank.is_lost) and rank.number not in self.cancelled:
             self.cancelled.append(rank.number)
         if rank.has_failed and rank.number not in self.failures and not self.hang:
@@ -208,18 +208,18 @@ class LiveAttempt:
             self.departed.append(rank.number)
 
     def grace_s(self, stop_grace_s: float) -> float:
-        """How long its processes have to end; after a failure there is nothing left to save."""
+        """Seconds that its processes have to end; few after a failure: nothing is saved."""
         return min(stop_grace_s, _FAILED_GROUP_GRACE_S) if self.failures else stop_grace_s
 
     def expect_exits(self, now_s: float, stop_grace_s: float) -> None:
-        """A rank said its last word or is gone: none may keep the devices for long."""
+        """Sets the deadline for the remaining ranks once a rank has finished or exited."""
         at_s = now_s + self.grace_s(stop_grace_s)
         if self.deadline_step is Step.TERMINATE and self.deadline_s is not None:
             at_s = min(at_s, self.deadline_s)
         self.wait_for(Step.TERMINATE, at_s)
 
     def note_hang(self, stop_grace_s: float) -> None:
-        """Some ranks have ended well, and others go on as if they had not."""
+        """Records that some ranks have ended and others still run."""
         ended = [rank.number for rank in self.ranks if rank.finished or rank.exit_code == 0]
         left = [rank.number for rank in self.running_ranks if rank.number not in ended]
         if ended and left and not self.failures and self.stop_cause is None:
@@ -230,9 +230,9 @@ class LiveAttempt:
             )
 
     def telling_rank(self, output_of: Callable[[int], str]) -> int:
-        """The rank whose end is that of the attempt: the first that failed by itself, else 0.
+        """The rank that determines the attempt's ending: the first that failed by itself, else 0.
 
-        A rank that lost a peer may say so before the peer's own end is known.
+        A rank that lost a peer may report this before the peer's own ending is known.
         """
         is_ended_by_us = self.stop_cause is not None or self.heeds in ENDS_EARLY
         said = self.finished
@@ -243,9 +243,9 @@ class LiveAttempt:
         return next(iter(by_themselves or self.cancelled or absent or self.failures), 0)
 
     def absent_ranks(self, output_of: Callable[[int], str]) -> list[int]:
-        """The ranks that all failures are due to, though these ranks did not fail.
+        """The ranks that caused all failures without failing themselves.
 
-        They had left, or did not come to a collective in which others waited until its timeout.
+        They had left, or did not enter a collective in which others waited until its timeout.
         """
         if not self.failures or not all(self._is_of_others(n, output_of) for n in self.failures):
             return []
@@ -259,7 +259,7 @@ class LiveAttempt:
         return is_lost_peer(text) or has_waited_in_vain(text)
 
     def text_of(self, number: int, output_of: Callable[[int], str]) -> str:
-        """What a rank said at its end, or printed."""
+        """A rank's final message, or its log output."""
         said = self.ranks[number].finished
         return said.detail if said is not None else output_of(number)
 

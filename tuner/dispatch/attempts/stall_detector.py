@@ -1,4 +1,4 @@
-"""Attempts that neither report nor work: their processes are there, and nothing happens."""
+"""Detects stalled attempts, which neither report nor use CPU or GPU."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from tuner.dispatch.attempts.live_attempt import LiveAttempt
 from tuner.domain.attempt import AttemptState
 
-#: How many looks there are before an attempt counts as stalled: work may come in bursts.
+#: Checks without activity before an attempt counts as stalled: work may come in bursts.
 _N_LOOKS = 10
 _MIN_LOOK_EVERY_S = 0.5
 _MAX_LOOK_EVERY_S = 30.0
-#: A look that comes so much later than it was due: the dispatcher itself stood still.
+#: If a check is late by this factor, the dispatcher itself was suspended.
 _LATE = 3
 
 
 class Stalls:
-    """Watches the attempts that run.
+    """Detects stalls of running attempts.
 
     Args:
-        limit_s: How long one may neither report nor work; None for as long as it likes.
-        is_working: Whether the processes or the devices of an attempt have done something since
-            the last question.
+        limit_s: Seconds that an attempt may neither report nor work; None for no limit.
+        is_working: Whether an attempt's processes or devices were active since the last call.
     """
 
     def __init__(self, limit_s: float | None, is_working: Callable[[LiveAttempt], bool]) -> None:
@@ -32,11 +31,11 @@ class Stalls:
         self._looked_at_s: float | None = None
 
     def find(self, attempts: Iterable[LiveAttempt], now_s: float) -> Iterator[LiveAttempt]:
-        """Those that have been still for too long.
+        """Yields the attempts that have stalled.
 
         Args:
-            attempts: All that hold devices.
-            now_s: On the monotonic clock.
+            attempts: All attempts that hold devices.
+            now_s: The monotonic time in seconds.
         """
         passed_s = self._look_every_s if self._looked_at_s is None else now_s - self._looked_at_s
         if self.limit_s is None or passed_s < self._look_every_s:

@@ -1,4 +1,4 @@
-"""How attempts are brought to an end: told to stop, then SIGTERM, then SIGKILL, each in time."""
+"""Stops attempts: a verdict first, then SIGTERM, then SIGKILL, each with a deadline."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tuner.host.clock import Instant
 from tuner.launch.protocols import Channel, Launcher
 from tuner.store.records.recorder import Recorder
 
-#: Ends at which a trial saves and goes on later.
+#: Causes after which a trial saves and continues later.
 _SAVED_FOR = (Cause.INTERRUPTED, Cause.SIGNAL)
 
 
 class AttemptStop:
-    """Ends attempts that are to end. Each step has a deadline; none waits.
+    """Stops attempts. Each step has a deadline; none blocks.
 
     Args:
-        recorder: Where states are written.
+        recorder: Writes states.
         launcher: Signals processes.
-        channel: Where workers are told.
+        channel: Sends verdicts to workers.
         terms: Time limits.
-        stalls: Finds attempts that do nothing any more.
+        stalls: Detects stalled attempts.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class AttemptStop:
         cause: Cause = Cause.INTERRUPTED,
         reason: str = "The study was stopped.",
     ) -> None:
-        """Asks an attempt to end or save by itself, before it is made to."""
+        """Requests that an attempt ends or saves by itself, before it is signalled."""
         if live.widens_to is not None:
             # It shall not go on any more.
             live.widens_to, live.stop_cause, live.told_reason = None, cause, reason
@@ -67,7 +67,7 @@ class AttemptStop:
             move(self._recorder, live, AttemptState.STOPPING, now)
 
     def request_end(self, live: LiveAttempt, now: Instant) -> None:
-        """Somebody else than this dispatcher asked a process of an attempt to end."""
+        """Stops an attempt of which a process received SIGTERM from outside the tuner."""
         is_ending = live.told in ENDS_EARLY or live.stop_cause is not None
         if not is_ending and live.attempt.state is not AttemptState.CLEARING:
             self.tell(live, now, Cause.SIGNAL, "SIGTERM from outside.")
@@ -75,7 +75,7 @@ class AttemptStop:
     def request_widening(
         self, live: LiveAttempt, now: Instant, n_devices: int, reason: str
     ) -> None:
-        """Asks an attempt to save and end, so that its trial continues on so many devices."""
+        """Requests that an attempt saves and ends, to continue on `n_devices` devices."""
         self.tell(live, now, reason=reason)
         live.widens_to = n_devices
 
@@ -88,14 +88,14 @@ class AttemptStop:
         grace_s: float,
         n_devices: int | None = None,
     ) -> None:
-        """Asks an attempt to save and end, since its devices are another user's.
+        """Requests that an attempt saves and ends, to return its devices to another user.
 
         Args:
             live: The attempt.
-            now: The present.
-            reason: For people.
-            grace_s: Its processes are gone by then.
-            n_devices: With how many devices its trial continues at once; None where it waits.
+            now: The current time.
+            reason: Shown to the user.
+            grace_s: Seconds after which its processes are killed.
+            n_devices: Number of devices on which the trial continues at once; None to queue it.
         """
         if live.stop_cause is None and live.finished is None:
             self.tell(live, now, reason=reason)
@@ -105,13 +105,13 @@ class AttemptStop:
             live.wait_for(Step.TERMINATE, live.killed_by_s - last_s)
 
     def kill(self, live: LiveAttempt, now: Instant) -> None:
-        """Ends an attempt at once."""
+        """Kills an attempt at once."""
         self.tell(live, now)
         live.is_signalled = True
         self._launcher.kill(live.attempt.id)
 
     def enforce_deadlines(self, attempts: Sequence[LiveAttempt], now: Instant) -> None:
-        """Does what is due: attempts that stall, take too long, or did not end when told."""
+        """Enforces deadlines on attempts that stalled, timed out or did not end when requested."""
         for live in self._stalls.find(attempts, now.monotonic_s):
             live.stop_cause = Cause.STALLED
             live.told_reason = (

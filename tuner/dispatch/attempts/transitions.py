@@ -1,4 +1,4 @@
-"""The moves of an attempt from state to state, each recorded."""
+"""State transitions of an attempt, each recorded."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ def move(
     params: Mapping[str, ParamValue] | None = None,
     at: datetime | None = None,
 ) -> None:
-    """
+    """Moves an attempt to its next state and records it.
+
     Args:
-        recorder: Who writes it down.
+        recorder: Writes the transition.
         live: The attempt.
         to: Its next state.
-        now: The present.
-        params: Those that the trial turned out to have, where the attempt has ended.
-        at: When it moved, in UTC, where that became known only now.
+        now: The current time.
+        params: The trial's parameters, if the attempt has ended.
+        at: When it moved, in UTC, if this became known only now.
 
     Raises:
-        InvalidTransition: If there is no such move.
+        InvalidTransition: If this transition does not exist.
     """
     live.attempt = advance(live.attempt, to, at=at or now.utc)
     recorder.moved(live.attempt, at=now.utc, params=params)

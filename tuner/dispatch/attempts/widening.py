@@ -1,4 +1,4 @@
-"""Trials that continue on more devices once nothing else is left for these to do (`widen`)."""
+"""Continues trials on more devices when no trials are queued (`widen`)."""
 
 from __future__ import annotations
 
@@ -23,41 +23,41 @@ WIDENED = "widened"
 """Name of the event."""
 
 _LOOK_EVERY_S = 1.0
-#: Twice the devices are 1.74 times as fast: what is believed before one was widened.
+#: Assumed scaling before any trial was widened: twice the devices are 1.74 times as fast.
 _SCALING = 0.8
-#: With less than this (twice the devices are 1.11 times as fast) no trial is widened any more.
+#: Below this scaling (twice the devices are 1.11 times as fast), widening stops.
 _LEAST_SCALING = 0.15
-#: What is gained has to be so many times what the restart takes: both are estimates.
+#: The estimated gain must exceed the restart cost by this factor: both are estimates.
 _LEAST_GAIN = 2.0
-#: An attempt has lasted so many times as long as its start took before it is ended for a wider one.
+#: An attempt must have run this many times its start time before it is widened.
 _LEAST_RUN = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How a trial gets on with the devices that it has."""
+    """Estimated remaining time of a trial on its current devices."""
 
-    #: Until its end.
+    #: Seconds until its end.
     left_s: float
-    #: To start it again, and to come where it was when it last saved.
+    #: Seconds to restart it and to repeat the steps since its last checkpoint.
     restart_s: float
 
     def gain_s(self, ratio: float, scaling: float) -> float:
-        """How much sooner it ends with so many times the devices, the restart apart."""
+        """Seconds saved with `ratio` times the devices, without the restart cost."""
         return self.left_s * (1.0 - math.pow(ratio, -scaling))
 
     def pays(self, ratio: float, scaling: float) -> bool:
-        """Whether that is worth the restart."""
+        """Whether the gain is worth the restart."""
         return self.gain_s(ratio, scaling) >= _LEAST_GAIN * self.restart_s
 
     def wide_s(self, ratio: float, scaling: float) -> float:
-        """Until its end, were it widened now."""
+        """Seconds until its end if it were widened now."""
         return self.restart_s + self.left_s - self.gain_s(ratio, scaling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Before:
-    """What an attempt was that was ended for a wider one."""
+    """State of an attempt that was ended to be widened."""
 
     n_devices: int
     pace_s: float
@@ -66,20 +66,22 @@ class _Before:
 
 
 class Widener:
-    """Ends attempts whose trials continue on more devices.
+    """Ends attempts so that their trials continue on more devices.
 
-    Whether that pays is estimated: from the time that a step of the trial takes, from where the
-    completed trials of the study ended, and from how long the attempt took to its first report.
-    Once a trial was widened, its pace tells how much faster others may become; where it is hardly
-    faster, could not start, or begins again, no other one is widened.
+    The gain is estimated from the trial's time per step, from the last steps of the study's
+    completed
+    trials, and from the attempt's time to its first report. The pace of a widened trial updates the
+    estimated scaling. If widening does not speed it up, or the trial cannot start or restarts from
+    its
+    first step, widening stops.
 
     Args:
-        search: Knows how many steps trials have.
+        search: Knows the number of steps of trials.
         leasing: Knows which devices are idle.
         stopping: Ends attempts.
-        recorder: Where it is noted.
-        files: Where checkpoints are.
-        say: Tells people.
+        recorder: Records events.
+        files: Paths of checkpoints.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -102,23 +104,23 @@ class Widener:
         self._is_off = False
         self._has_told_of_checkpoints = False
         self._scaling = _SCALING
-        #: By trial; those that have been looked at since are gone.
+        #: By trial; entries are removed once evaluated.
         self._before: dict[int, _Before] = {}
 
     def is_due(self, now: Instant) -> bool:
-        """Whether it is worth a look."""
+        """Whether the next check is due."""
         return not self._is_off and now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S
 
     def poll(
         self, now: Instant, lives: Collection[LiveAttempt], budget: Budget, spent: Spent
     ) -> None:
-        """Where nothing waits for the devices that are idle: ends attempts for wider ones.
+        """Ends attempts to widen their trials when no trials are queued for the idle devices.
 
         Args:
-            now: The present.
+            now: The current time.
             lives: All attempts that hold devices.
-            budget: Of the study.
-            spent: Of it.
+            budget: The study's budget.
+            spent: What is spent of it.
         """
         self._looked_at_s = now.monotonic_s
         self._learn(lives)
@@ -132,7 +134,7 @@ class Widener:
                 self._widen(now, live, n_devices)
 
     def has_spoilt(self, live: LiveAttempt, ending: Ending) -> bool:
-        """Whether a trial could not go on for having been widened: that costs it no retry."""
+        """Whether a trial failed because it was widened: this costs no retry."""
         is_wider = live.grant.candidate.n_devices is not None
         is_its_own = ending.outcome.is_failure and ending.cause not in FREE_CAUSES
         if not (is_wider and is_its_own and live.last_step is None):
@@ -149,7 +151,7 @@ class Widener:
     def _courses(
         self, now: Instant, lives: Collection[LiveAttempt]
     ) -> Mapping[int, tuple[LiveAttempt, Course]]:
-        """Of those that may be widened, by trial."""
+        """Attempts that may be widened, with their estimates, by trial."""
         n_steps = self._search.n_steps
         if n_steps is None:
             return {}
@@ -161,7 +163,7 @@ class Widener:
         return found
 
     def _course(self, now: Instant, live: LiveAttempt, n_steps: float) -> Course | None:
-        """None where it cannot be told yet, or where it has nothing to go on from."""
+        """The estimate; None if it is too early or there is no checkpoint to continue from."""
         pace_s = live.pace_s
         start_s = live.first_heard_at_s - live.leased_at_s
         is_rested = now.monotonic_s - live.leased_at_s >= _LEAST_RUN * start_s
@@ -181,7 +183,7 @@ class Widener:
     def _share(
         self, courses: Mapping[int, tuple[LiveAttempt, Course]], promised: int
     ) -> Sequence[tuple[LiveAttempt, int]]:
-        """The idle devices in turn, but for those promised, first to those with most to do."""
+        """Assigns idle devices that are not reserved, first to the attempts with most time left."""
         if not courses:
             return []
         anyone = next(iter(courses.values()))[0].grant.candidate
@@ -222,7 +224,7 @@ class Widener:
         self._stopping.request_widening(live, now, n_devices, reason)
 
     def _learn(self, lives: Collection[LiveAttempt]) -> None:
-        """What came of those that were widened."""
+        """Evaluates the trials that were widened."""
         for live in lives:
             before = self._before.get(live.attempt.trial_id)
             is_wider = live.grant.candidate.n_devices is not None

@@ -1,4 +1,4 @@
-"""What workers say, and what they are told."""
+"""Messages from workers, and the replies."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _COUNTS_ANEW = (
 
 
 class Talk:
-    """Hears the messages of the attempts that hold devices, and answers them.
+    """Processes messages from workers and replies with verdicts.
 
     Args:
         search: The study, which judges reports.
-        recorder: Where metrics and states are written.
-        channel: Where workers report.
-        leasing: Is told that a trial is at work.
-        plan: What all attempts share.
+        recorder: Writes metrics and states.
+        channel: The channel to the workers.
+        leasing: Is notified when a trial starts working.
+        plan: Settings that all attempts share.
         terms: Time limits.
-        outage: Where a pruner cannot read what it needs.
-        stop: Lets no more trials start; it is told why.
-        say: Tells people.
+        outage: Used when a pruner cannot read from the database.
+        stop: Stops the start of trials, with a reason.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Talk:
         self._stop = stop
         self._say = say
         self._remarked: set[messages.RemarkTopic] = set()
-        #: Parameters whose ranges in code were compared.
+        #: Parameters whose ranges in code were compared with the study file's.
         self._compared: set[str] = set()
         #: Trials that sent names which cannot be stored.
         self._told_of_names: set[int] = set()
@@ -76,12 +76,13 @@ class Talk:
     def handle(
         self, now: Instant, live: LiveAttempt, source: SourceId, message: messages.FromWorker
     ) -> None:
-        """
+        """Processes one message.
+
         Args:
-            now: The present.
-            live: Whose message it is.
-            source: The connection that it came by.
-            message: What was said.
+            now: The current time.
+            live: The attempt that sent it.
+            source: The connection that it arrived on.
+            message: The message.
         """
         match message:
             case messages.Hello():
@@ -176,13 +177,13 @@ class Talk:
             self._recorder.metrics(live.attempt.id, report.step, stored)
 
     def _pass_on(self, live: LiveAttempt, remark: messages.Remark) -> None:
-        """People hear it of the first trial: the program is that of all of them."""
+        """Shows a remark once, for the first trial: all trials run the same program."""
         if remark.topic not in self._remarked:
             self._remarked.add(remark.topic)
             self._say(f"Trial {live.attempt.trial_number}: {readable(remark.text)}")
 
     def _compare(self, live: LiveAttempt, found: messages.RangeInCode) -> None:
-        """Says once of each parameter that the study file overrules the range in code."""
+        """Reports once per parameter that the study file overrides the range in code."""
         if found.name in self._compared:
             return
         self._compared.add(found.name)
@@ -200,9 +201,9 @@ class Talk:
             )
 
     def _is_storable(self, live: LiveAttempt, name: str, limit: int = messages.MAX_KEY) -> bool:
-        """Whether a name that a program sent can be written; people are told once for each trial.
+        """Whether a name from a program can be stored; shows one message per trial if not.
 
-        Our own programs refuse such names; one that does not must not end the study.
+        The tuner's own client refuses such names; other programs must not end the study with them.
         """
         problem = messages.name_problem(name, limit)
         if problem and live.attempt.trial_id not in self._told_of_names:
@@ -211,7 +212,7 @@ class Talk:
         return not problem
 
     def _check_count(self, live: LiveAttempt, step: int) -> None:
-        """At the first report of an attempt: whether its steps go on where they should."""
+        """Checks at an attempt's first report that its steps continue where they should."""
         trial_id = live.attempt.trial_id
         if self._search.scheduler.restarts_steps(trial_id, step):
             live.is_miscounting = True
@@ -248,7 +249,7 @@ class Talk:
         )
 
     def _answer(self, live: LiveAttempt, source: SourceId, step: int) -> None:
-        """The verdict goes to whoever reported; commands of other ranks end with rank 0's."""
+        """Sends the verdict to the reporting rank; commands of other ranks end with rank 0's."""
         verdict = verdict_on(live, step)
         self._channel.send(source, verdict)
         if verdict.action is not Action.CONTINUE and source == live.ranks[0].source:
@@ -296,7 +297,7 @@ class Talk:
 
 
 def verdict_on(live: LiveAttempt, step: int) -> messages.Verdict:
-    """What an attempt is told at a step; -1 for at once."""
+    """The verdict for an attempt at a step; step -1 means at once."""
     return messages.Verdict(
         attempt_id=live.attempt.id, step=step, action=live.told, reason=live.told_reason
     )

@@ -1,1 +1,1 @@
-"""Checkpoints in an object store: what is uploaded, fetched and removed, and in which order."""
+"""Checkpoints in an object store: the order of uploads, downloads and removals."""

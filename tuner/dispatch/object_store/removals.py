@@ -1,4 +1,4 @@
-"""Removes objects that a study does not keep: by the same rule as on disk."""
+"""Removes objects that a study does not keep, by the same rule as on disk."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 class Removals:
-    """Decides which checkpoints go, and removes the objects that no row has any more.
+    """Decides which checkpoints to remove, and removes objects that no row refers to.
 
     Args:
-        transfers: The process that does it.
-        records: What stores have.
+        transfers: The transfer process.
+        records: Records of stored objects.
         keys: Names of objects.
         search: The study.
         rule: What is kept.
-        say: Tells people.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -53,20 +53,20 @@ class Removals:
         self._ended = EndedTrials(search.study)
         self._looked_at_s: float | None = None
         self._n_ended = -1
-        #: By id of the order.
+        #: By id of the request.
         self._sent: dict[int, str] = {}
-        #: Addresses that cannot be removed by this dispatcher.
+        #: URIs that this dispatcher cannot remove.
         self._stuck: set[str] = set()
         self._removed: list[str] = []
         self._is_over = False
 
     @property
     def n_left(self) -> int:
-        """Removals without an answer."""
+        """Number of removals without a reply."""
         return len(self._sent)
 
     def poll(self, now_s: float, *, is_last: bool = False) -> None:
-        """Looks for what may go, now and then.
+        """Checks for objects to remove, at intervals.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -84,7 +84,7 @@ class Removals:
                 self._send(uri)
 
     def hear(self, answer: Answer) -> None:
-        """How an order has ended, if it was one of these."""
+        """Handles the reply to a request, if it is a removal."""
         uri = self._sent.pop(answer.id, None)
         if uri is None:
             return

@@ -1,4 +1,4 @@
-"""Trials that go on from a checkpoint in the store: fetched before they get devices."""
+"""Fetches checkpoints from the object store before their trials get devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.checkpoints.scan import look
 from tuner.search.asked_trial import AskedTrial
 from tuner.store.records.upload_rows import StoredUpload, UploadRecords
 
-#: While a dispatcher is alive that saved a newer checkpoint, its upload is awaited so long.
+#: Maximum seconds to wait for an upload by a live dispatcher that has saved a newer checkpoint.
 _LONGEST_WAIT_S = 60.0
 _LOOK_EVERY_S = 1.0
 _N_TRIES = 6
@@ -34,11 +34,11 @@ class Restores:
     """Fetches checkpoints that are newer in the store than on this disk.
 
     Args:
-        transfers: The process that does it.
-        records: What stores have acknowledged.
+        transfers: The transfer process.
+        records: Records of uploaded objects.
         keys: Names of objects.
-        files: Where checkpoints go.
-        say: Tells people.
+        files: Paths of checkpoints.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -59,16 +59,16 @@ class Restores:
 
     @property
     def trial_ids(self) -> list[int]:
-        """Trials that are not given out again yet."""
+        """Trials that have not been handed out again yet."""
         return [*(each.asked.trial_id for each in self._waits), *(a.trial_id for a in self._ready)]
 
     @property
     def n_waiting(self) -> int:
-        """Trials whose checkpoint is not here yet."""
+        """Number of trials whose checkpoint is not here yet."""
         return len(self._waits)
 
     def is_needed(self, asked: AskedTrial) -> bool:
-        """Whether a trial has a newer checkpoint in the store, or soon, than here.
+        """Whether the store has, or will soon have, a newer checkpoint of a trial than this disk.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -77,7 +77,7 @@ class Restores:
         return stored is not None or is_awaited
 
     def begin(self, asked: AskedTrial, now_s: float) -> None:
-        """Fetches the checkpoint of a trial, whose folder is ready."""
+        """Starts to fetch a trial's checkpoint; its folder must be ready."""
         self._waits.append(_Wait(asked=asked, began_at_s=now_s))
 
     def take_ready(self) -> AskedTrial | None:
@@ -85,14 +85,14 @@ class Restores:
         return self._ready.popleft() if self._ready else None
 
     def take_all(self) -> list[AskedTrial]:
-        """No trial waits any more; gives those that did."""
+        """Empties the queue; returns its trials."""
         left = [*(each.asked for each in self._waits), *self._ready]
         self._waits.clear()
         self._ready.clear()
         return left
 
     def poll(self, now_s: float) -> None:
-        """Looks again for checkpoints that were not there.
+        """Checks again for checkpoints that were missing.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -103,7 +103,7 @@ class Restores:
                 self._look(wait, now_s)
 
     def hear(self, answer: Answer, now_s: float) -> None:
-        """How an order has ended, if it was one of these."""
+        """Handles the reply to a request, if it is a download."""
         wait = next((each for each in self._waits if each.order == answer.id), None)
         if wait is None:
             return
@@ -146,7 +146,7 @@ class Restores:
         self._ready.append(wait.asked)
 
     def _find(self, asked: AskedTrial) -> tuple[StoredUpload | None, bool]:
-        """The newest in the store if it is newer than those here; whether a newer one may come."""
+        """The newest upload if newer than all local checkpoints; whether another may follow."""
         folder = self._files.checkpoints(asked.number)
         here = max((each.saved_at for each in look(folder).values()), default=None)
         uploads = self._records.of_trial(asked.trial_id)

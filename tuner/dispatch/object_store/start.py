@@ -1,4 +1,4 @@
-"""The object store of a start: checked before anything runs, then given to each dispatcher."""
+"""The object store of a start: checked before anything runs, then shared by all dispatchers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tuner.launch.protocols import Guard
 from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 
-#: Below the prefix: written at each start, to see whether anything can be.
+#: Object below the prefix that is written at each start, to check access.
 _PROBE = "tuner-access-check.txt"
 _PROBE_TEXT = "Written by the tuner to check access. It can be deleted.\n"
-#: A store that answers nothing by then is tried again while trials run.
+#: Seconds; a store that has not replied by then is retried while trials run.
 _PROBE_S = 20.0
 _POLL_S = 0.2
 
@@ -33,15 +33,15 @@ _POLL_S = 0.2
 def open_transfers(
     config: StudyConfig, guard: Guard, say: Callable[[str], None]
 ) -> Iterator[Transfers | None]:
-    """Starts the process that uploads, and checks that the store takes objects.
+    """Starts the transfer process, and checks that the store accepts objects.
 
     Args:
         config: The study.
-        guard: Ends the process should the dispatcher die.
-        say: Tells people.
+        guard: Ends the process if the dispatcher dies.
+        say: Shows a message to the user.
 
     Raises:
-        ConfigError: If the bucket is not there, or refuses.
+        ConfigError: If the bucket does not exist, or refuses access.
     """
     address = config.checkpoints.store
     if address is None:
@@ -73,7 +73,7 @@ def object_store_of(
     rule: RetentionRule,
     clock: Clock,
 ) -> ObjectStore | None:
-    """For one dispatcher; None where the study has none."""
+    """The object store for one dispatcher; None if the study has none."""
     address = config.checkpoints.store
     if address is None or transfers is None:
         return None
@@ -90,7 +90,7 @@ def object_store_of(
 
 
 def _probe(transfers: Transfers, address: StoreAddress) -> Answer | None:
-    """None where nothing is heard in time."""
+    """The reply of the store; None if it does not reply in time."""
     key = f"{address.prefix}/{_PROBE}" if address.prefix else _PROBE
     order = transfers.send(Work.CHECK, key, _PROBE_TEXT)
     give_up_at_s = time.monotonic() + _PROBE_S

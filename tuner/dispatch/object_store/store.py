@@ -1,4 +1,4 @@
-"""The object store of a study, as the dispatcher's loop uses it: only `finish` waits."""
+"""The object store of a study, as the dispatcher's loop uses it. Only `finish` blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tuner.store.records.recorder import Recorder
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-#: At the end of a study, without a single success.
+#: Seconds without an upload at the end of a study after which it stops waiting.
 _PATIENCE_S = 60.0
 
 
@@ -32,13 +32,13 @@ class ObjectStore:
     """Uploads, fetches and removes checkpoints of one study.
 
     Args:
-        transfers: The process that does it.
+        transfers: The transfer process.
         keys: Names of objects.
         files: Paths of the study's files.
         recorder: Has the records.
         search: The study.
-        rule: What is kept of trials that have ended.
-        n_newest: How many checkpoints of one trial are kept.
+        rule: What is kept of ended trials.
+        n_newest: Number of checkpoints kept per trial.
         clock: The time.
     """
 
@@ -59,7 +59,7 @@ class ObjectStore:
         self._files = files
         self._clock = clock
         self._recorder = recorder
-        #: What people should know, until somebody can tell them.
+        #: Messages to the user that are not shown yet.
         self._notes: list[str] = []
         say, records = self._notes.append, recorder.uploads
         self._uploads = Uploads(transfers, records, keys, n_newest, say)
@@ -68,15 +68,15 @@ class ObjectStore:
         self._has_begun = False
 
     def saved(self, attempt: Attempt, state: SavedState) -> None:
-        """A checkpoint was seen on disk."""
+        """Queues a checkpoint that was found on disk."""
         self._uploads.offer(attempt, state)
 
     def over(self, attempt: Attempt) -> None:
-        """An attempt has ended."""
+        """Queues the logs of an attempt that has ended."""
         self._uploads.offer_logs(attempt, self._files)
 
     def poll(self, now: Instant) -> list[str]:
-        """Hears what the process has done, and gives it more; gives what people should know.
+        """Handles replies and sends new requests; returns messages to show.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -92,14 +92,15 @@ class ObjectStore:
         return self._take_notes()
 
     def finish(self, grace_s: float | None, is_told_to_end: Callable[[float], bool]) -> list[str]:
-        """Uploads what is left, after the last attempt has ended.
+        """Finishes uploads after the last attempt has ended.
 
         Args:
-            grace_s: How long at most; None for as long as uploads succeed.
-            is_told_to_end: Lets so many seconds pass; gives whether the user wants an end at once.
+            grace_s: Maximum time in seconds; None for as long as uploads succeed.
+            is_told_to_end: Waits for this many seconds; returns whether the user wants an immediate
+                end.
 
         Returns:
-            What people should know.
+            Messages to show.
         """
         began_s = moved_at_s = self._clock.now().monotonic_s
         n_left = self._uploads.n_left
@@ -116,7 +117,7 @@ class ObjectStore:
         return self._take_notes()
 
     def _is_busy(self, *, is_last: bool) -> bool:
-        """Moves on, and says whether something is left to be done."""
+        """Polls once; returns whether work is left."""
         now_s = self._clock.now().monotonic_s
         self._hear(now_s)
         try:

@@ -1,7 +1,7 @@
-"""The queue of uploads: the newest checkpoint of each trial, then the logs of ended attempts.
+"""Queue of uploads: the newest checkpoint of each trial, then the logs of ended attempts.
 
-It is kept in memory. After a crash the next start finds in the database what was saved on this
-host and never acknowledged.
+The queue is in memory. After a crash, the next start finds in the database the checkpoints that
+were saved on this host and never acknowledged.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _log = logging.getLogger(__name__)
 
 _AT_ONCE = 2
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0
-#: What cannot be read on this disk is not tried more often.
+#: Attempts to read a file on this disk.
 _N_TRIES = 3
 
-#: Inode, time and size: two names of one file have the same.
+#: Inode, mtime and size; equal for two names of one file.
 Identity = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadJob:
-    """A checkpoint or log that a store does not have yet."""
+    """A checkpoint or log that is not in a store yet."""
 
     trial_id: int
     attempt: int
@@ -46,12 +46,12 @@ class UploadJob:
     size_bytes: int
     saved_at: datetime
     written_at_ns: int
-    #: None of a log.
+    #: None for a log.
     identity: Identity | None = None
     n_failed: int = 0
 
     def recorded_as(self, uri: str) -> NewUpload:
-        """What the database gets."""
+        """The database record of the upload."""
         stored = StoredUpload(
             step=self.step,
             name=self.path.name,
@@ -65,14 +65,14 @@ class UploadJob:
 
 
 class Uploads:
-    """What one dispatcher uploads.
+    """Uploads the checkpoints and logs of one dispatcher.
 
     Args:
-        transfers: The process that does it.
-        records: What stores have acknowledged.
+        transfers: The transfer process.
+        records: Records of uploaded objects.
         keys: Names of objects.
-        n_newest: How many checkpoints of a trial are kept.
-        say: Tells people.
+        n_newest: Number of checkpoints kept per trial.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class Uploads:
         self._keys = keys
         self._n_newest = n_newest
         self._say = say
-        #: By trial: the newest one that is not sent.
+        #: By trial: the newest checkpoint that is not sent.
         self._states: dict[int, UploadJob] = {}
         self._logs: deque[UploadJob] = deque()
-        #: By id of the order.
+        #: By id of the request.
         self._sent: dict[int, UploadJob] = {}
-        #: Acknowledged, and not in the database yet.
+        #: Acknowledged but not recorded in the database yet.
         self._acknowledged: list[tuple[UploadJob, str]] = []
-        #: By trial: names and times of the checkpoints that the store has.
+        #: By trial: names and times of the checkpoints in the store.
         self._known: dict[int, set[tuple[str, datetime]]] = {}
         self._uris: dict[Identity, str] = {}
         self._pause_s = _FIRST_PAUSE_S
@@ -104,23 +104,23 @@ class Uploads:
 
     @property
     def n_left(self) -> int:
-        """What is not acknowledged and recorded."""
+        """Number of files that are not both acknowledged and recorded."""
         n_queued = len(self._states) + len(self._logs)
         return n_queued + len(self._sent) + len(self._acknowledged)
 
     @property
     def n_states_left(self) -> int:
-        """The number of checkpoints among them."""
+        """Number of checkpoints among them."""
         sent = (job.kind is UploadKind.CHECKPOINT for job in self._sent.values())
         done = (job.kind is UploadKind.CHECKPOINT for job, _ in self._acknowledged)
         return len(self._states) + sum(sent) + sum(done)
 
     def offer(self, attempt: Attempt, state: SavedState) -> None:
-        """A checkpoint was seen on disk; an older one of the trial that waits is left out."""
+        """Queues a checkpoint found on disk; replaces an older queued one of the trial."""
         self._offer(attempt.trial_id, attempt.trial_number, attempt.number, state)
 
     def offer_again(self, host: str, files: StudyFiles) -> None:
-        """What an earlier start on this host saved and never had acknowledged.
+        """Queues what an earlier start on this host saved and never had acknowledged.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -135,7 +135,7 @@ class Uploads:
                 self._offer(each.trial_id, each.trial_number, each.attempt, state)
 
     def offer_logs(self, attempt: Attempt, files: StudyFiles) -> None:
-        """An attempt has ended, and its logs do not change any more."""
+        """Queues the logs of an ended attempt, which no longer change."""
         for rank in files.ranks_of(attempt.trial_number, attempt.number):
             path = files.log(attempt.trial_number, attempt.number, rank)
             try:
@@ -157,10 +157,10 @@ class Uploads:
             )
 
     def poll(self, now_s: float) -> None:
-        """Records what was acknowledged, and sends what is next.
+        """Records acknowledged uploads, and sends the next ones.
 
         Raises:
-            Unavailable: If the database does not answer now; nothing is forgotten then.
+            Unavailable: If the database does not answer now; then nothing is lost.
         """
         self._record()
         while len(self._sent) < _AT_ONCE and now_s >= self._again_at_s:
@@ -177,7 +177,7 @@ class Uploads:
             self._sent[order] = job
 
     def hear(self, answer: Answer, now_s: float) -> None:
-        """How an order has ended, if it was one of these."""
+        """Handles the reply to a request, if it is an upload."""
         job = self._sent.pop(answer.id, None)
         if job is None or answer.is_gone:
             return
@@ -209,7 +209,7 @@ class Uploads:
         )
 
     def _next(self) -> UploadJob | None:
-        """The checkpoint that has waited longest; a log where there is none."""
+        """The checkpoint that has waited longest; else a log."""
         under_way = {job.identity for job in self._sent.values()}
         for trial_id, job in list(self._states.items()):
             if (job.path.name, job.saved_at) in self._known_of(trial_id):
@@ -230,7 +230,7 @@ class Uploads:
         return self._known[trial_id]
 
     def _refer(self, job: UploadJob, uri: str) -> None:
-        """A copy of a checkpoint that the store has: one object, two rows."""
+        """Records a second row for an object whose content the store already has."""
         if self._records.refer(job.recorded_as(uri)):
             self._note_known(job)
             return

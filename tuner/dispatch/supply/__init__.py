@@ -1,1 +1,1 @@
-"""Where the next trial comes from: budget, prefetch, leases, grants."""
+"""Supply of trials: budget, prefetch, leases and grants."""

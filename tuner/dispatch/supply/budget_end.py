@@ -1,9 +1,9 @@
-"""The end of a budget of time: what is left of it is not enough for one more trial.
+"""The end of a time budget: too little is left for one more trial.
 
-A new trial starts if half of those that ended took no longer than what is left, pruned ones
-included: where two of three are pruned early, nearly all of the time can be used. What a pruned
-trial takes says nothing of one that has been promoted already: the best paused trial has a share of
-a whole training left, as completed trials took.
+A new trial starts if half of the ended trials, including pruned ones, took no longer than the time
+left: where two of three trials are pruned early, nearly all of the time can be used. A promoted
+trial is compared with completed trials instead: the best paused trial needs the rest of a whole
+training.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from collections.abc import Iterable, Sequence
 from tuner.domain.attempt import ENDED_WELL, Outcome
 from tuner.domain.budget import N_TYPICAL, Budget, EndedUses, Spent, TrialUse, typical_use
 
-#: A trial whose attempt has ended so may go on.
+#: Outcomes after which a trial may have a further attempt.
 _MAY_GO_ON = frozenset({Outcome.PAUSED, Outcome.CANCELLED, Outcome.LOST})
 
 
 class BudgetEnd:
-    """Knows how long trials take, and whether one more fits into what is left.
+    """Estimates how long trials take, and whether one more fits into the rest of the budget.
 
     Args:
-        known: What trials took that ended before this start.
+        known: What trials that ended before this start have taken.
     """
 
     def __init__(self, known: EndedUses) -> None:
         self._completed = deque(known.completed, maxlen=N_TYPICAL)
         self._ended = deque(known.ended, maxlen=N_TYPICAL)
-        #: Of trials that have had attempts and are not over.
+        #: Usage of trials that have had attempts and are not over.
         self._open: dict[int, TrialUse] = {}
-        #: Device-seconds of attempts, however they ended.
+        #: Device-seconds of attempts, whatever their outcome.
         self._attempts_s: deque[float] = deque(maxlen=N_TYPICAL)
 
     def ended(self, trial_id: int, outcome: Outcome | None, use: TrialUse) -> None:
-        """An attempt is over and has given its devices back."""
+        """Adds an attempt that has ended and released its devices."""
         before = self._open.pop(trial_id, TrialUse())
         whole = TrialUse(time_s=before.time_s + use.time_s, device_s=before.device_s + use.device_s)
         self._attempts_s.append(use.device_s)
@@ -49,13 +49,13 @@ class BudgetEnd:
     def too_little(
         self, budget: Budget, spent: Spent, held_s: Iterable[float], *, times: float = 1.0
     ) -> str | None:
-        """Why a trial that begins now could not end in time, for people; None where it can.
+        """Why a trial that starts now could not end in time, as text; None if it can.
 
         Args:
-            budget: Of the study.
-            spent: What it has spent.
-            held_s: Device-seconds of each attempt that runs. What these take yet is not left.
-            times: As often as a trial takes has to be left.
+            budget: The study's budget.
+            spent: What is spent of it.
+            held_s: Device-seconds of each running attempt. What these still need is not available.
+            times: Number of consecutive trials that must fit.
         """
         trials = list(self._ended)
         return self._too_little(budget, spent, held_s, typical_use(trials), times)
@@ -63,7 +63,7 @@ class BudgetEnd:
     def too_little_for(
         self, share: float, budget: Budget, spent: Spent, held_s: Iterable[float]
     ) -> str | None:
-        """The same of a trial that has so much of a whole training left."""
+        """Like `too_little`, for a trial with this share of a whole training left."""
         trials = list(self._completed)
         return self._too_little(budget, spent, held_s, typical_use(trials), share)
 
@@ -84,6 +84,6 @@ class BudgetEnd:
 
 
 def _left_of(held_s: float, attempts_s: Sequence[float]) -> float:
-    """What an attempt takes yet, in the mean of those that took longer than it has so far."""
+    """Expected device-seconds left: the mean of longer attempts, less its own so far."""
     longer = [each for each in attempts_s if each > held_s]
     return statistics.fmean(longer) - held_s if longer else 0.0

@@ -1,4 +1,4 @@
-"""What the study has spent, and whether one more trial fits into what is left."""
+"""Tracks what the study has spent, and whether one more trial fits into the rest."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tuner.store.records.recorder import Recorder
 
 
 class BudgetTracker:
-    """Adds up, over all starts and all dispatchers of the study.
+    """Adds up the spending of all starts and dispatchers of the study.
 
     Args:
-        budget: Of the study; somebody may change it.
-        search: Its trials.
-        recorder: Knows what earlier starts and other dispatchers have spent.
-        usage: Knows what the devices of this one take.
+        budget: The study's budget, which a command may change.
+        search: The study's trials.
+        recorder: Has the spending of earlier starts and other dispatchers.
+        usage: Has the energy use of this dispatcher's devices.
         live: The attempts that hold devices now.
         started_at: When this start began.
-        say: Tells people.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class BudgetTracker:
         say: Callable[[str], None],
     ) -> None:
         self.budget = budget
-        #: For which attempts of this start that are over have held devices, each by itself.
+        #: Device-seconds held by ended attempts of this start; each device counts separately.
         self.device_s = 0.0
         self._search = search
         self._recorder = recorder
@@ -51,13 +51,13 @@ class BudgetTracker:
         self._is_closing_said = False
 
     def ended(self, live: LiveAttempt, now: Instant) -> None:
-        """An attempt is over and has given its devices back."""
+        """Adds an attempt that has ended and released its devices."""
         use = TrialUse(time_s=now.monotonic_s - live.leased_at_s, device_s=live.held_s(now))
         self.device_s += use.device_s
         self._closing.ended(live.attempt.trial_id, live.outcome, use)
 
     def spent(self, now: Instant) -> Spent:
-        """By now, what runs included."""
+        """What is spent by now, including running attempts."""
         held_s = 0.0 if self.budget.device_hours is None else sum(self._held_s(now))
         return Spent(
             trials=self._search.counts.n_begun,
@@ -67,11 +67,11 @@ class BudgetTracker:
         )
 
     def why_no_more(self, now: Instant, *, is_new_trial: bool) -> str | None:
-        """Why nothing starts any more, for people; None while something may.
+        """Why no trial may start, as text; None if one may.
 
         Args:
-            now: The present.
-            is_new_trial: False for one more attempt of a trial that has begun.
+            now: The current time.
+            is_new_trial: False for a further attempt of a trial that has started.
         """
         spent = self.spent(now)
         reached = self.budget.reached(spent, is_new_trial=is_new_trial)
@@ -84,12 +84,12 @@ class BudgetTracker:
         return reason
 
     def has_room_for_new(self, now: Instant, *, times: float = 1.0) -> bool:
-        """Whether what is left is enough for as many new trials, one after the other."""
+        """Whether the rest of the budget fits `times` new trials, one after the other."""
         held_s = self._held_s(now)
         return not self._closing.too_little(self.budget, self.spent(now), held_s, times=times)
 
     def leader_fits(self, now: Instant) -> bool:
-        """Whether what is left, too little for a new trial, is enough for the best that waits."""
+        """Whether the rest, too little for a new trial, fits the best paused trial."""
         share = self._search.scheduler.leader_share_left
         spent = self.spent(now)
         if share is None or self.budget.reached(spent, is_new_trial=False):

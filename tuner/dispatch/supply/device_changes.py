@@ -1,4 +1,4 @@
-"""Other devices for a study while it runs (`tuner set devices=[0,1]`)."""
+"""Changes a study's devices while it runs (`tuner set devices=[0,1]`)."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tuner.store.records.recorder import Recorder
 
 
 class Refused(TunerError):
-    """What was asked for cannot be had; nothing has changed."""
+    """The requested devices are not available; nothing has changed."""
 
 
 class DeviceChanges:
-    """Gives the study what somebody asks for.
+    """Changes the devices of the study.
 
     Args:
-        reselection: Chooses and claims devices; None where the devices are fixed.
-        leasing: Hands them out.
-        recorder: Knows their records.
+        reselection: Chooses and claims devices; None if the devices are fixed.
+        leasing: Leases devices to trials.
+        recorder: Has the device records.
     """
 
     def __init__(
@@ -30,17 +30,17 @@ class DeviceChanges:
         self._recorder = recorder
 
     def carry_out(self, value: Json) -> str:
-        """Devices that are dropped get no trial from now on, and are given back once they are free.
+        """Applies a change. Removed devices get no further trial and are returned when free.
 
         Args:
-            value: As `devices` of a study file.
+            value: As `devices` in a study file.
 
         Returns:
-            What has changed, for people.
+            What has changed, as text.
 
         Raises:
             Refused: With the reason.
-            Unavailable: If the database does not answer now; nothing has changed then.
+            Unavailable: If the database does not answer now; then nothing has changed.
         """
         if self._reselection is None:
             raise Refused("The devices of this study cannot be changed.")

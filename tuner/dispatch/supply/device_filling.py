@@ -1,4 +1,4 @@
-"""Gives free devices to trials and launches their attempts."""
+"""Leases free devices to trials and launches their attempts."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _MANY = 4096
 
 
 class DeviceFilling:
-    """Starts trials on the devices that are free.
+    """Starts trials on free devices.
 
     Args:
         search: The study.
-        leasing: The devices, and the trials that wait for them.
-        asking: Gets the next trial.
+        leasing: The devices, and the queue of trials for them.
+        asking: Supplies the next trial.
         launching: Launches attempts.
-        widening: Restarts attempts on more devices; None if none are.
+        widening: Restarts attempts on more devices; None if `widen` is off.
         stranding: Names trials that do not fit here.
         spending: The budget.
         orders: Whether the study is paused.
         room: Whether the disk has room.
-        usage: Is told that devices are used.
-        telling: Tells people.
+        usage: Is notified of device use.
+        telling: Shows notices to the user.
         end: Whether trials may start.
         early_stop: Ends attempts that could not be launched.
         clock: The time.
@@ -86,11 +86,11 @@ class DeviceFilling:
         self._gathering = GatheringNote(telling.say)
 
     def fill(self, now: Instant, write: Callable[[Instant], None]) -> None:
-        """Starts what can start now.
+        """Starts all trials that can start now.
 
         Args:
-            now: The present.
-            write: Writes all records; an attempt is launched once the database knows of it.
+            now: The current time.
+            write: Writes all records; an attempt is launched only after its record is written.
 
         Raises:
             StoreError: If the database cannot be used.
@@ -111,7 +111,7 @@ class DeviceFilling:
         self._leasing.supply.notes.clear()
 
     def n_startable(self, now: Instant) -> int:
-        """How many trials could start now if there were devices for them, some waiting included."""
+        """Trials that could start now given enough devices, including some queued ones."""
         if not self._may_start(now):
             return 0
         n_waiting = self._leasing.n_waiting + self._search.counts.n_waiting
@@ -160,7 +160,7 @@ class DeviceFilling:
             self._telling.add(started)
 
     def _leave_to_wider(self, candidates: Sequence[Candidate]) -> None:
-        """Trials that can never run here wait for a dispatcher that has enough devices."""
+        """Puts back trials that can never run here, for a dispatcher with enough devices."""
         for candidate in candidates:
             self._search.put_back(candidate.asked.trial_id)
         if candidates:

@@ -1,4 +1,4 @@
-"""The devices that a dispatcher can hand out now: which ones leave, and which come back."""
+"""The devices that a dispatcher can lease out now: removals and returns."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from tuner.devices.packing.learned import Sharing
 from tuner.devices.reselection import Reselected
 
 _LOOK_EVERY_S = 5.0
-#: Where users share the machine, a device of theirs must not stand idle for longer than a second.
+#: On a shared machine, a user's device must not be idle for longer than a second.
 _LOOK_AT_SHARES_EVERY_S = 0.5
 
 
 class DeviceSupply:
-    """Takes devices out of the pool that are lost, broken or used by others, and puts them back.
+    """Removes lost, broken and taken devices from the pool, and adds them again later.
 
     Args:
         pool: The devices.
         watch: Reads them.
-        standby: Looks for other users of the devices; None if the study takes its devices
-            whoever uses them.
+        standby: Detects other users of the devices; None if the study ignores other users.
         sharing: What was learned about trials that share GPUs; None if the study file sets it.
-        quarantine: Keeps devices apart that look broken, and tests them.
+        quarantine: Isolates devices that look broken, and tests them.
     """
 
     def __init__(
@@ -46,35 +45,36 @@ class DeviceSupply:
         self._sharing = sharing
         self._quarantine = quarantine or Quarantine()
         self._looked_at_s = self._now_s = 0.0
-        #: Dropped, with attempts on them; called when the last attempt has released the device.
+        #: Removed devices that attempts still hold; called when the last attempt has released the
+        #: device.
         self._leaving: dict[DeviceId, Callable[[], None]] = {}
-        #: Devices that are another user's share, with whose; None where nobody shares.
+        #: Devices in other users' shares, with the user; None if the machine is not shared.
         self._shares: Mapping[DeviceId, str] | None = None
-        #: Messages for the user; whoever shows them clears the list.
+        #: Messages for the user; the caller that shows them clears the list.
         self.notes: list[str] = []
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Those that trials get, or would but for a fault."""
+        """Devices that trials get, including faulty ones."""
         others = {device.id for device in self._standby.devices} if self._standby else set()
         return tuple(device for device in self.pool.devices if device.id not in others)
 
     @property
     def may_take_up_more(self) -> bool:
-        """Whether devices that others use may become free."""
+        """Whether devices in use by others may become free."""
         return self._standby is not None and bool(self._standby.devices)
 
     @property
     def may_grow(self) -> bool:
-        """Whether a device may come back that can't be handed out now.
+        """Whether a device that cannot be leased out now may return.
 
-        A device that fell off the bus mostly needs a reboot, so that one is not expected back.
+        A device that fell off the bus usually needs a reboot, so its return is not expected.
         """
         may_heal = any(each.id not in self.watch.lost for each in self._quarantine.devices)
         return self.may_take_up_more or may_heal
 
     def keep_apart(self, devices: Sequence[Device], reason: str, now_s: float) -> None:
-        """Hands devices out no more until a test shows that they work."""
+        """Quarantines devices until they pass a test."""
         for device in devices:
             if device in self.pool.devices and device.kind is not DeviceKind.CPU:
                 self.pool.set_aside(device)
@@ -85,14 +85,14 @@ class DeviceSupply:
                 )
 
     def close(self) -> None:
-        """Ends tests of devices that run."""
+        """Ends running device tests."""
         self._quarantine.close()
 
     def look(self, now_s: float) -> bool:
-        """Looks for devices that came or went, as often as that is worth it.
+        """Checks for lost and returned devices, at most once per interval.
 
         Returns:
-            Whether a device is back that was lost: a trial may fit now that was too wide.
+            Whether a lost device is back: trials that were too wide may fit now.
         """
         is_one_back = False
         self._now_s = now_s
@@ -107,7 +107,7 @@ class DeviceSupply:
         return is_one_back
 
     def _welcome_back(self, device: Device) -> bool:
-        """One that was lost has passed its test; says whether the driver sees it, too."""
+        """Readmits a device that passed its test; returns whether the driver sees it, too."""
         if self.watch.is_back(device):
             self.pool.add(device)
             self.notes.append(f"{device.label} is back, has passed its test and gets trials again.")
@@ -117,7 +117,7 @@ class DeviceSupply:
         return False
 
     def give_back(self) -> None:
-        """Gives back dropped devices that no attempt holds any more."""
+        """Returns removed devices that no attempt holds any more."""
         if not self._leaving:
             return
         held = {device.id for lease in self.pool.leases for device in lease.devices}
@@ -125,11 +125,11 @@ class DeviceSupply:
             self._leaving.pop(device_id)()
 
     def change(self, chosen: Reselected, give_back: Callable[[Device], None]) -> None:
-        """The study has other devices from now on. What runs goes on to its end.
+        """Replaces the study's devices. Running attempts finish.
 
         Args:
-            chosen: Those that it has, and what else is needed.
-            give_back: Is told of each device that it had, once nothing is on it any more.
+            chosen: The new devices, and what else is needed.
+            give_back: Called with each removed device once nothing runs on it.
         """
         wanted = {device.id: device for device in chosen.selection.devices}
         for device in self.pool.devices:
@@ -162,7 +162,7 @@ class DeviceSupply:
 
     @property
     def standby_devices(self) -> tuple[Device, ...]:
-        """Devices that the study may have and has not at the moment."""
+        """Devices that the study may use but does not have now."""
         return self._standby.devices if self._standby else ()
 
     def is_apart(self, device: Device) -> bool:
@@ -170,31 +170,31 @@ class DeviceSupply:
         return self._quarantine.holds(device)
 
     def reserve(self, device: Device) -> None:
-        """No trial starts on a device any more, because it is given back."""
+        """Reserves a device, which is being returned: no further trial starts on it."""
         self.pool.set_aside(device)
 
     def lend(self, device: Device, reason: str) -> None:
-        """A device is another user's from now on; nothing of the study is on it.
+        """Hands a reserved, empty device over to another user.
 
         Args:
-            device: One that was reserved.
-            reason: Why, for people.
+            device: The device.
+            reason: Why, as text.
         """
         if self._standby is not None and device in self.pool.devices:
             self._standby.add(device, reason)
 
     def keep(self, device: Device) -> None:
-        """A device that was reserved need not be given back."""
+        """Cancels a reservation: the device stays here."""
         if device in self.pool.devices and not self._quarantine.holds(device):
             self.pool.restore(device)
 
     def note_shares(self, shares: Mapping[DeviceId, str]) -> None:
-        """Which devices other users have by the rules of the machine, and why."""
+        """Sets the devices that other users have by the machine's share rules, with the reasons."""
         self._shares = shares
         self._looked_at_s = -_LOOK_EVERY_S
 
     def is_taken(self, device: Device) -> bool:
-        """Whether another user has begun to use a device; if so, takes it out of the pool."""
+        """Whether another user has started to use a device; if so, removes it from the pool."""
         reason = self._standby.is_taken(device) if self._standby else None
         if self._standby is None or reason is None:
             return False
@@ -204,7 +204,7 @@ class DeviceSupply:
         return True
 
     def _take_up(self, now_s: float) -> None:
-        """Looks, now and then, whether devices that others used are free."""
+        """Checks at intervals whether devices in use by others are free."""
         every_s = _LOOK_EVERY_S if self._shares is None else _LOOK_AT_SHARES_EVERY_S
         if self._standby is None or now_s - self._looked_at_s < every_s:
             return
@@ -219,7 +219,7 @@ class DeviceSupply:
 
     @property
     def left_to_others(self) -> Mapping[str, str]:
-        """Devices of the study that others use now, by label, with who does."""
+        """Devices of the study in use by others, by label, with the user of each."""
         if self._standby is None:
             return {}
         reasons = {**self._standby.reasons, **(self._shares or {})}
@@ -227,7 +227,7 @@ class DeviceSupply:
 
     @property
     def idle(self) -> dict[DeviceId, IdleCause | None]:
-        """Devices that no attempt holds, with what is the matter with each; None for nothing."""
+        """Devices that no attempt holds, each with its fault, or None."""
         pool = self.pool
         found: dict[DeviceId, IdleCause | None] = {device.id: None for device in pool.free}
         apart = (device for device in pool.aside if not pool.leases_on(device))
@@ -240,7 +240,7 @@ class DeviceSupply:
         return found | dict.fromkeys(self.watch.lost, IdleCause.LOST)
 
     def withdraw_lost(self) -> None:
-        """Takes lost devices out of the pool."""
+        """Removes lost devices from the pool."""
         if not self.watch.lost:
             return
         for device in self.pool.devices:

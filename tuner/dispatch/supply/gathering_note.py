@@ -1,4 +1,4 @@
-"""Says for which trial devices are kept free, and for how long."""
+"""Shows for which trial devices are kept free, and for how long."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from tuner.devices.allocation.gathering import Gathering
 from tuner.dispatch.supply.grants import Candidate
 from tuner.domain.attempt import AttemptId
 
-#: A wait that is expected to be shorter is not worth a line.
+#: Shorter expected waits, in seconds, are not shown.
 MIN_LEFT_S = 60.0
 
 
 class GatheringNote:
-    """Tells the user once for each attempt that devices are gathered for.
+    """Shows one message per attempt for which devices are kept free.
 
     Args:
-        say: Tells the user.
+        say: Shows a message to the user.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -24,9 +24,10 @@ class GatheringNote:
         self._told_of: AttemptId | None = None
 
     def poll(self, gathering: tuple[Candidate, Gathering] | None) -> None:
-        """
+        """Shows a message if the trial has not been announced yet.
+
         Args:
-            gathering: The trial that devices are kept for now, and the devices.
+            gathering: The trial for which devices are kept free, and these devices.
         """
         if gathering is None:
             return

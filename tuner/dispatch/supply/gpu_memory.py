@@ -1,4 +1,4 @@
-"""What attempts really take of their GPUs: whether one more fits, and what it will need."""
+"""Measured GPU memory of attempts: whether one more fits, and what it will need."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tuner.dispatch.supply.grants import Grant
 from tuner.domain.attempt import AttemptId, Outcome
 
 _MEASURE_EVERY_S = 1.0
-#: By then a program has done all that it does in each step.
+#: Reports after which a program has done all that it does in each step.
 _REPORTS_TO_KNOW = 2
 
 
 class GpuMemory:
-    """Measures the attempts that hold devices, and lets more join them by what they take.
+    """Measures attempts that hold devices, and decides which more may share these.
 
     Args:
         pool: The devices, with the leases on them.
         watch: Reads them.
-        sharing: What was learned of trials that share GPUs; None where the study file says what
-            they take.
+        sharing: What was learned about trials that share GPUs; None if the study file sets their
+            memory.
         session_of: The session of a process.
     """
 
@@ -51,28 +51,28 @@ class GpuMemory:
         self._sharing = sharing
         self._session_of = session_of
         self._grants: dict[AttemptId, Grant] = {}
-        #: Memory in use on a GPU before the first of ours came.
+        #: Memory in use on a GPU, in bytes, before the first attempt of this dispatcher.
         self._idle_bytes: dict[DeviceId, int | None] = {}
         self._measured_at_s = 0.0
 
     def on(self, device: Device) -> list[Grant]:
-        """What attempts have of a device."""
+        """The grants on a device."""
         leases = self._pool.leases_on(device)
         found = (self._grants.get(AttemptId(lease.attempt_id)) for lease in leases)
         return [grant for grant in found if grant is not None]
 
     def note_idle(self, device: Device, status: DeviceStatus) -> None:
-        """A GPU is about to be used, and nobody of ours does yet."""
+        """Records the memory in use on a GPU before the first attempt on it."""
         self._idle_bytes[device.id] = unclaimed_bytes(status, own_pids=frozenset())
 
     def add(self, grant: Grant) -> None:
-        """An attempt got its devices."""
+        """Adds an attempt that got its devices."""
         for neighbour in self.on(grant.devices[0]):
             grant.has_had_company = neighbour.has_had_company = True
         self._grants[grant.candidate.attempt_id] = grant
 
     def remove(self, grant: Grant) -> None:
-        """Its devices are free of it."""
+        """Removes an attempt that has released its devices."""
         del self._grants[grant.candidate.attempt_id]
 
     def admits(
@@ -82,7 +82,7 @@ class GpuMemory:
         status: DeviceStatus,
         neighbours: Sequence[Grant],
     ) -> bool:
-        """Whether a trial fits beside others, by the memory that is really free."""
+        """Whether a trial fits on a device with others, by measured free memory."""
         need_bytes = expected_bytes(parts_on(width, device) or WHOLE, device)
         room = room_bytes(
             status,
@@ -112,19 +112,19 @@ class GpuMemory:
             return pid  # Gone, or not ours.
 
     def launched(self, grant: Grant, pids: frozenset[int], now_s: float) -> None:
-        """The attempt's processes were started."""
+        """Records that an attempt's processes were launched."""
         grant.pids = pids
         if self._sharing is not None:
             self._sharing.packing.started(grant.devices[0].id, grant.candidate.attempt_id, now_s)
 
     def reported(self, grant: Grant, now_s: float) -> None:
-        """The attempt sent a report."""
+        """Records a report of an attempt."""
         grant.n_reports += 1
         if self._sharing is not None:
             self._sharing.packing.reported(grant.devices[0].id, grant.candidate.attempt_id, now_s)
 
     def measure(self, now_s: float) -> None:
-        """Looks, every second, at how much memory each attempt takes of its GPUs."""
+        """Measures the GPU memory of each attempt, once per second."""
         if now_s - self._measured_at_s < _MEASURE_EVERY_S:
             return
         self._measured_at_s = now_s
@@ -145,7 +145,7 @@ class GpuMemory:
             self._make_room(grant)
 
     def _make_room(self, grant: Grant) -> None:
-        """Under `auto` a device is shared once its only trial has shown what it takes."""
+        """With `auto`, opens a device for sharing once its only trial has shown its memory use."""
         is_known = grant.n_reports >= _REPORTS_TO_KNOW and grant.peak_bytes is not None
         if self._sharing is None or not is_known or not grant.lease.is_whole:
             return
@@ -160,13 +160,13 @@ class GpuMemory:
             grant.baselines = {}
 
     def ended(self, grant: Grant, outcome: Outcome, torch_bytes: int | None, now_s: float) -> None:
-        """The attempt's processes are gone.
+        """Records the peak memory of an attempt whose processes are gone.
 
         Args:
-            grant: What it held.
-            outcome: How it ended.
-            torch_bytes: The peak that torch reported.
-            now_s: The present.
+            grant: Its devices.
+            outcome: Its outcome.
+            torch_bytes: The peak that torch reported, in bytes.
+            now_s: The current monotonic time in seconds.
         """
         if torch_bytes is not None:
             grant.peak_bytes = max(grant.peak_bytes or 0, torch_bytes + CUDA_CONTEXT_BYTES)
@@ -186,7 +186,7 @@ class GpuMemory:
 
 
 def expected_bytes(parts: int, device: Device) -> int | None:
-    """What a lease on parts of a device stands for; None where the device does not tell."""
+    """Bytes that a lease on parts of a device reserves; None if the device reports none."""
     if device.memory_bytes is None or parts == WHOLE:
         return device.memory_bytes
     return promised_bytes(parts, device.memory_bytes)
@@ -198,9 +198,9 @@ def baselines_of(
     """Memory in use on each device before an attempt is launched, in bytes.
 
     Args:
-        lease: The devices of the attempt. If they are shared there is no baseline: what other
-            attempts use changes at any time.
-        statuses: What was read of the devices.
+        lease: The attempt's devices. Shared devices have no baseline, because other attempts change
+            their usage at any time.
+        statuses: Readings of the devices.
     """
     if not lease.is_whole:
         return {}

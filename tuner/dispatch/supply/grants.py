@@ -1,4 +1,4 @@
-"""A trial that waits for devices, and what it gets."""
+"""Queued trials and the devices granted to them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tuner.search.asked_trial import AskedTrial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A trial that waits for devices."""
+    """A trial in the queue for devices."""
 
     asked: AskedTrial
     attempt_number: int
-    #: Whether it shares its devices with nobody: it ran out of memory before.
+    #: Whether it must not share its devices, because it ran out of memory before.
     is_alone: bool = False
-    #: Where it ran out of memory: it gets other devices, if such are free.
+    #: Devices on which it ran out of memory: it gets others if these are free.
     avoid: frozenset[DeviceId] = frozenset()
-    #: What it takes where it was widened; None for what the study file says.
+    #: Number of devices if it is widened; None for the study file's value.
     n_devices: int | None = None
 
     @property
@@ -31,20 +31,20 @@ class Candidate:
 
 @dataclass(slots=True, kw_only=True)
 class Grant:
-    """The devices that one attempt got, and what it makes of them."""
+    """The devices of one attempt, and its use of them."""
 
     candidate: Candidate
     lease: Lease
-    #: What it is expected to take of its GPU at its peak; None where it has all of it.
+    #: Expected peak memory on its GPU, in bytes; None if it has the whole GPU.
     expected_bytes: int | None = None
-    #: Its ranks, each the head of a session.
+    #: Process ids of its ranks, each a session leader.
     pids: frozenset[int] = frozenset()
     n_reports: int = 0
-    #: The most that it was seen to take of any one GPU.
+    #: Highest memory use seen on any one GPU, in bytes.
     peak_bytes: int | None = None
-    #: Whether another attempt was ever on its device at the same time.
+    #: Whether another attempt ever ran on its device at the same time.
     has_had_company: bool = False
-    #: Memory in use on each of its GPUs before the launch; none where it shares one.
+    #: Memory in use on each of its GPUs before the launch, in bytes; empty if it shares one.
     baselines: Mapping[DeviceId, int | None] = field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Who gets which devices next: the trials that wait, by width and by real memory."""
+"""Leases devices to queued trials, by width and by measured memory."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ from tuner.dispatch.supply.gpu_memory import GpuMemory, baselines_of, expected_b
 from tuner.dispatch.supply.grants import Candidate, Grant
 from tuner.domain.attempt import Outcome
 
-#: Trials that are asked for ahead, to find one that is narrow enough for what is free.
+#: Trials requested ahead, to find one that is narrow enough for the free devices.
 LOOKAHEAD = 8
 
 
 class Leasing:
-    """Hands devices to trials, in turn and by width.
+    """Leases devices to trials, in queue order and by width.
 
     Args:
         pool: The devices.
         watch: Reads them.
         rule: How wide a trial is.
-        widths: All that a trial may have.
-        standby: Looks for others on our devices, and for devices that they left; None where the
-            study takes its devices whoever uses them.
-        memory: What attempts really take of their GPUs.
-        sharing: What was learned of trials that share GPUs; None where the file says how wide
-            they are.
-        quarantine: Keeps devices apart that look broken, and tests them.
+        widths: All widths that trials may have.
+        standby: Detects other users on the devices, and devices that they have left; None if the
+            study
+            ignores other users.
+        memory: Measures the GPU memory of attempts.
+        sharing: What was learned about trials that share GPUs; None if the study file sets their
+            width.
+        quarantine: Isolates devices that look broken, and tests them.
     """
 
     def __init__(
@@ -71,13 +72,13 @@ class Leasing:
         self._widths = tuple(widths)
         self._sharing = sharing
         self._memory = memory
-        #: Which devices can be handed out, and what is the matter with the others.
+        #: Which devices can be leased out, and the faults of the others.
         self.supply = DeviceSupply(
             pool=pool, watch=watch, standby=standby, sharing=sharing, quarantine=quarantine
         )
         self._now_s = 0.0
         self._line = WaitingLine[Candidate](durations=Durations(lambda: self._now_s))
-        #: Of the GPUs that were looked at for the present decision.
+        #: Readings of GPUs for the current decision.
         self._statuses: dict[DeviceId, DeviceStatus] = {}
 
     # -- who is next -------------------------------------------------------------------------
@@ -92,23 +93,23 @@ class Leasing:
         return tuple(self._line)
 
     def put(self, candidate: Candidate, *, is_first: bool = False) -> None:
-        """Lets a trial wait for devices."""
+        """Adds a trial to the queue."""
         self._line.put(candidate, self._width_of(candidate), is_first=is_first)
 
     def take_all(self) -> list[Candidate]:
-        """No trial waits any more; gives those that did."""
+        """Empties the queue; returns its trials."""
         return self._line.take_all()
 
     @property
     def may_have_room(self) -> bool:
-        """Whether `next` has anything to look for: mostly all devices are at work."""
+        """Whether `next` may find a trial to start; mostly all devices are busy."""
         return bool(self._line) or self._wants_more()
 
     def next(self, ask: Callable[[], Candidate | None]) -> Grant | None:
-        """The next trial that may start now, with its devices.
+        """The next trial that can start now, with its devices.
 
         Args:
-            ask: Gives a further trial; None where there is none.
+            ask: Supplies a further trial; None if there is none.
         """
         self._statuses.clear()
         while True:
@@ -126,19 +127,21 @@ class Leasing:
     # -- trials that are widened -------------------------------------------------------------
 
     def wider(self, n_devices: int) -> int | None:
-        """How many devices a trial may go on with that has so many; None where no more."""
+        """The next larger number of devices for a trial with `n_devices`; None if there is none."""
         return wider(self._rule, self._widths, n_devices)
 
     @property
     def n_devices_at_least(self) -> int:
-        """The devices of the narrowest trial."""
+        """Number of devices of the narrowest trial."""
         return min(map(n_devices_of, self._widths), default=1)
 
     def n_devices_for_more(self, n_trials: int) -> int:
-        """How many devices more so many trials could use, with what is free on those at work.
+        """How many more devices `n_trials` trials could use, beyond free parts of devices in use.
 
-        Of large and small devices as few as would do: if these are small ones, more are asked for
-        once they are there. Else a trial for a share would take a whole GPU of another user.
+        If devices differ in size, the smallest sufficient number is returned; more are requested
+        later if
+        the new devices are small. Otherwise a trial for a share would take a whole GPU of another
+        user.
         """
         shares = [each for each in self._widths if not isinstance(each, Devices)]
         if not shares or isinstance(self._rule, LearnedWidth):
@@ -151,7 +154,7 @@ class Leasing:
         return math.ceil(max(0, n_trials - room) / on_each)
 
     def narrowed_to(self, candidate: Candidate, n_devices: int) -> int | None:
-        """With how many of so many devices a widened trial goes on; None where with none."""
+        """On how many of `n_devices` devices a widened trial continues; None if too few."""
         n = n_devices_of(self._width_of(replace(candidate, n_devices=None)))
         if n > n_devices:
             return None
@@ -161,16 +164,16 @@ class Leasing:
 
     @property
     def owes_devices(self) -> bool:
-        """Whether a trial waits that was ended for a wider attempt."""
+        """Whether a trial is queued whose attempt was ended to widen it."""
         return any(each.n_devices is not None for each in self._line)
 
     def n_idle_for(self, candidate: Candidate) -> int:
-        """Devices that a trial could have beside its own; looks at them as before a start."""
+        """Number of free devices that a trial could use; reads them as before a start."""
         self._statuses.clear()
         return sum(self._may_use(candidate, device) for device in self.pool.free)
 
     def settle_for_less(self) -> bool:
-        """A trial that was to be widened takes what there is, where that is less by now.
+        """Reduces queued widened trials to the devices that are free, if these are fewer by now.
 
         Returns:
             Whether there is such a trial.
@@ -197,7 +200,7 @@ class Leasing:
 
     @property
     def may_look_ahead(self) -> bool:
-        """Whether a trial may be asked for now that starts when devices are free again."""
+        """Whether a trial may be requested ahead, to start when devices become free."""
         # The width of one that is learned is better told later.
         return not self._line and not isinstance(self._rule, LearnedWidth)
 
@@ -205,7 +208,7 @@ class Leasing:
         """Whether a trial with these parameters fits on the devices here once they are free.
 
         Args:
-            params: Of a trial. Without the one that says how wide it is, it may fit.
+            params: A trial's parameters. True if the one that sets its width is missing.
         """
         if self.supply.may_take_up_more or isinstance(self._rule, LearnedWidth):
             return True
@@ -216,7 +219,7 @@ class Leasing:
         return self.pool.can_ever_fit(width)
 
     def n_devices_for(self, params: Mapping[str, object]) -> int:
-        """How many devices a trial with these parameters takes; 1 where that is not known."""
+        """Number of devices for a trial with these parameters; 1 if unknown."""
         if isinstance(self._rule, LearnedWidth):
             return 1
         try:
@@ -225,7 +228,7 @@ class Leasing:
             return 1
 
     def unplaceable(self) -> list[Candidate]:
-        """Trials that are wider than all that is left of the devices; they wait no more."""
+        """Removes and returns queued trials that are wider than all remaining devices."""
         if self.supply.may_take_up_more:
             return []
         return self._line.unplaceable(self.pool)
@@ -236,7 +239,7 @@ class Leasing:
         return not self.supply.may_grow and not any(map(self.pool.can_ever_fit, self._widths))
 
     def _wants_more(self) -> bool:
-        """Trials of one width are asked for when there is room; of several some are ahead."""
+        """Whether to request a trial: for free devices if all are equally wide, else some ahead."""
         if isinstance(self._rule, LearnedWidth):
             return not self._line and any(map(self._may_share, self.pool.devices))
         n_ahead = 1 if isinstance(self._rule, FixedWidth) else LOOKAHEAD
@@ -270,43 +273,43 @@ class Leasing:
     # -- devices -----------------------------------------------------------------------------
 
     def find_unclear(self, grant: Grant, pids: frozenset[int]) -> Device | None:
-        """A device that still holds something of an attempt whose processes are gone."""
+        """A device that still has memory or processes of an attempt whose processes are gone."""
         unclear = self.watch.find_unclear(grant.devices, grant.baselines, pids)
         self.supply.withdraw_lost()
         return unclear
 
     def launched(self, grant: Grant, pids: frozenset[int], now_s: float) -> None:
-        """The attempt's processes were started."""
+        """Records that an attempt's processes were launched."""
         self._memory.launched(grant, pids, now_s)
 
     def reported(self, grant: Grant, now_s: float) -> None:
-        """The attempt sent a report."""
+        """Records a report of an attempt."""
         self._memory.reported(grant, now_s)
 
     def ended(self, grant: Grant, outcome: Outcome, torch_bytes: int | None, now_s: float) -> None:
-        """Its processes are gone (`GpuMemory.ended`)."""
+        """Records the end of an attempt's processes (`GpuMemory.ended`)."""
         self._now_s = now_s
         self._memory.ended(grant, outcome, torch_bytes, now_s)
 
     def look(self, now_s: float) -> bool:
-        """Measures the memory of attempts, and looks for devices that came or went.
+        """Measures the memory of attempts, and checks for lost and returned devices.
 
         Returns:
-            Whether a device is back that was lost: a trial may fit now that was too wide.
+            Whether a lost device is back: trials that were too wide may fit now.
         """
         self._now_s = now_s
         self._memory.measure(now_s)
         return self.supply.look(now_s)
 
     def release(self, grant: Grant) -> None:
-        """The attempt has ended and its devices are clear."""
+        """Releases the devices of an attempt that has ended."""
         self.pool.release(grant.lease)
         self._line.ended(grant.lease)
         self._memory.remove(grant)
         self.supply.give_back()
 
     def _may_use(self, candidate: Candidate, device: Device) -> bool:
-        """Looks at a GPU before it is handed out: it must be there, not taken, and have room."""
+        """Reads a GPU before it is leased: it must be present, free and have room."""
         if device.id in candidate.avoid and self._fits_elsewhere(candidate):
             return False
         if device.kind is DeviceKind.CPU:
@@ -324,20 +327,20 @@ class Leasing:
         return self._memory.admits(self._width_of(candidate), device, status, neighbours)
 
     def _fits_elsewhere(self, candidate: Candidate) -> bool:
-        """Whether it need not wait for other devices than those that it would rather avoid."""
+        """Whether a trial fits without the devices that it should avoid."""
         return self.pool.fits(self._width_of(candidate), avoid=candidate.avoid)
 
     @property
     def gathering(self) -> tuple[Candidate, Gathering] | None:
-        """The trial that devices are kept free for, and the devices; None where none are."""
+        """The trial for which devices are kept free, and these devices; None if there is none."""
         return self._line.gathering(self.pool)
 
     @property
     def is_gathering(self) -> bool:
-        """Whether the devices that are free are too few for the next trial."""
+        """Whether too few devices are free for the next trial."""
         return bool(self._line) or not self._line.has_room_for(self.pool, self._widths)
 
 
 def _most_parts(widths: Sequence[Width], device: Device) -> int:
-    """Parts of a device that the widest trial takes; all of it where that is not known."""
+    """Parts of a device that the widest trial takes; all of it if unknown."""
     return max((parts_on(each, device) or WHOLE for each in widths), default=WHOLE)

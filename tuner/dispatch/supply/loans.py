@@ -1,7 +1,7 @@
-"""Loans on a machine that is divided among its users: devices that others have a right to go back.
+"""Returns devices to other users on a machine that is divided among users.
 
-A trial on a device that is given back saves, ends as an interrupted one, and continues later where
-there is room. It costs no retry.
+A trial on a returned device saves, ends as interrupted, and continues later where there is room.
+This costs no retry.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ LOOK_EVERY_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Return:
-    """A device on its way back."""
+    """A device that is being returned."""
 
     device: Device
     reason: str
 
 
 class Loans:
-    """Gives devices back, one by one: those that cost least first.
+    """Returns devices one by one, those that cost least first.
 
     Args:
-        seat: The place of this dispatcher among the tuners of the machine.
+        seat: This dispatcher's place among the tuners of the machine.
         leasing: Its devices.
         stopping: Ends attempts.
-        recorder: Where it is noted.
-        files: Where checkpoints are.
-        say: Tells people.
+        recorder: Records events.
+        files: Paths of checkpoints.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Loans:
 
     @property
     def share(self) -> UserShare:
-        """What the user of this dispatcher has, by the last decision."""
+        """The user's share, by the last decision."""
         standing = self._seat.standing
         return UserShare(
             held=standing.held / WHOLE,
@@ -78,16 +78,16 @@ class Loans:
         )
 
     def set_priority(self, priority: int) -> None:
-        """The study's priority among those of its user from now on, 0 to 100."""
+        """Sets the study's priority among the user's studies, 0 to 100."""
         self._seat.priority = priority
 
     def poll(
         self, now: Instant, lives: Collection[LiveAttempt], count_startable: Callable[[], int]
     ) -> None:
-        """Claims what the study can use, and gives back what others have a right to.
+        """Claims the devices that the study can use, and returns those due to others.
 
         Args:
-            now: The present.
+            now: The current time.
             lives: All attempts that hold devices.
             count_startable: Counts further trials that the study could start now.
         """
@@ -109,7 +109,7 @@ class Loans:
         self._seat.notes.clear()
 
     def _wants(self, lives: Collection[LiveAttempt], n_startable: int) -> int:
-        """Devices that are at work and stay so, and one more unit for each trial that may start."""
+        """Devices in use that are not being returned, plus one unit per trial that may start."""
         staying = {
             device.id
             for live in lives
@@ -131,7 +131,7 @@ class Loans:
     def _cost(
         self, device: Device, lives: Collection[LiveAttempt], now: Instant
     ) -> tuple[bool, float, int]:
-        """Seconds of unsaved work on a device; trials without a checkpoint cost more than any."""
+        """Seconds of unsaved work on a device; trials without a checkpoint cost most."""
         at_work = [each for each in lives if device in each.grant.devices and each.may_be_told]
         unsaved_s = [self._unsaved_s(each, now) for each in at_work]
         has_none = any(each is None for each in unsaved_s)
@@ -142,7 +142,7 @@ class Loans:
         return has_none, cost_s, device.index
 
     def _unsaved_s(self, live: LiveAttempt, now: Instant) -> float | None:
-        """Since its newest checkpoint; None where it has none."""
+        """Seconds since its newest checkpoint; None without a checkpoint."""
         saved = newest_whole(self._files.checkpoints(live.attempt.trial_number))
         if saved is None:
             return None
@@ -171,21 +171,21 @@ class Loans:
             )
 
     def _narrower(self, live: LiveAttempt) -> int | None:
-        """With how many devices a trial goes on that was widened; None where it waits whole."""
+        """On how many devices a widened trial continues; None if it is queued instead."""
         if live.grant.candidate.n_devices is None:
             return None
         left = [each for each in live.grant.devices if each.id not in self._returns]
         return self._leasing.narrowed_to(live.grant.candidate, len(left))
 
     def _finish(self, now: Instant) -> None:
-        """Lets go of devices that nothing runs on any more."""
+        """Hands over devices on which nothing runs any more."""
         held = {device.id for lease in self._leasing.pool.leases for device in lease.devices}
         for device_id in [each for each in self._returns if each not in held]:
             back = self._returns.pop(device_id)
             self._leasing.supply.lend(back.device, back.reason)
 
     def _cancel(self, n_due: int) -> None:
-        """Whoever asked has gone: what is still free of trials, or ends later, stays here."""
+        """Keeps devices whose return is no longer requested."""
         surplus: Sequence[DeviceId] = list(self._returns)[n_due:]
         for device_id in surplus:
             self._leasing.supply.keep(self._returns.pop(device_id).device)

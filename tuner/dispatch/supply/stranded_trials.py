@@ -1,4 +1,4 @@
-"""Finds out that only trials are left which no dispatcher of the study has enough devices for."""
+"""Detects that the only trials left need more devices than any dispatcher of the study has."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tuner.dispatch.upkeep.peers import Others
 from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 
-#: A dispatcher with more devices may be about to join.
+#: Seconds to wait for a dispatcher with more devices to join.
 STRANDED_AFTER_S = 10.0
 _STRANDED = "the trials that are left need more devices than any dispatcher has"
 _N_LISTED = 5
 
 
 class StrandedTrials:
-    """Watches trials that wait and do not fit on the devices of this dispatcher.
+    """Watches queued trials that do not fit on the devices of this dispatcher.
 
     Args:
         search: The study.
         leasing: The devices here.
         others: The other dispatchers.
-        say: Tells people.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class StrandedTrials:
         self._say = say
         self._since_s: float | None = None
         self._is_wait_said = False
-        #: Why the study cannot go on; empty while it may.
+        #: Why the study cannot continue; empty while it can.
         self.reason = ""
 
     def look(self, now: Instant, *, is_idle: bool) -> bool:
-        """Whether the study cannot go on: asked while nothing runs here.
+        """Whether the study cannot continue; called while nothing runs here.
 
         Args:
-            now: The present.
+            now: The current time.
             is_idle: Whether nothing can be started here.
 
         Raises:
@@ -69,7 +69,7 @@ class StrandedTrials:
         return True
 
     def too_wide_text(self, numbers: Sequence[int]) -> str:
-        """For people: these trials were put back because they do not fit here."""
+        """The message for trials that were put back because they do not fit here."""
         trials = f"Trial {numbers[0]} is" if len(numbers) == 1 else f"Trials {_listed(numbers)} are"
         n_devices = len(self._leasing.supply.devices)
         plural = "" if n_devices == 1 else "s"

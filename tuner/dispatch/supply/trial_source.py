@@ -1,4 +1,4 @@
-"""Asks the search for the next trial: for a device that is free, or ahead of time."""
+"""Requests the next trial from the search, for a free device or ahead of time."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from tuner.search.asked_trial import AskedTrial
 from tuner.search.study import StudySearch
 from tuner.store.records.dispatchers.peers import Fleet
 
-#: Suggestions that do not fit here and wait, beside one for each trial that was begun. So many in a
-#: row are next to never all too wide where some may fit.
+#: Limit of queued suggestions that do not fit here, in addition to one per started trial. If some
+#: trials may fit, this many in a row are almost never all too wide.
 MOST_TOO_WIDE = 32
 
 
 class WhyNoMore(Protocol):
     def __call__(self, now: Instant, *, is_new_trial: bool) -> str:
-        """Why nothing starts any more; empty while something may."""
+        """Why no trial may start; empty if one may."""
 
 
 class TrialSource:
-    """Gives trials to whoever has devices for them.
+    """Supplies trials for free devices.
 
     Args:
-        search: Whom to ask.
+        search: The study.
         settling: Knows what earlier attempts of a trial have left.
-        spending: Knows what is left of the budget.
-        leasing: The devices, and who waits for them.
-        fleet: Who else works on the study.
-        usage: Is told how long devices waited for an answer.
+        spending: The rest of the budget.
+        leasing: The devices, and the queue for them.
+        fleet: The other dispatchers of the study.
+        usage: Records how long devices waited for a suggestion.
         live: The attempts that hold devices now.
-        clock: The time; asking takes some.
-        why_no_more: Whether the study goes on.
+        clock: The time; a suggestion takes some.
+        why_no_more: Whether the study may start trials.
         is_repeatable: Whether trials on one device must not depend on measured times.
-        restores: Fetches checkpoints of trials from an object store; None where there is none.
+        restores: Fetches checkpoints from an object store; None if there is none.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class TrialSource:
         self._restores = restores
         self._foresight = Foresight()
         self._is_making_suggestion = False
-        #: Whether there was nothing for a device that was free.
+        #: Whether there was no trial for a free device.
         self.found_nothing = False
 
     def ended(self, lasted_s: float) -> None:
-        """An attempt has held its devices for so long."""
+        """Adds the time that an attempt held its devices, in seconds."""
         self._foresight.ended(lasted_s)
 
     def now(self, now: Instant) -> Candidate | None:
-        """For a device that is free; None where nothing is to start on it."""
+        """A trial for a free device; None if none may start."""
         began = self._clock.now()
         candidate = self._ask(now)
         waiting = [device.id for device in self._leasing.pool.free]
@@ -95,7 +95,7 @@ class TrialSource:
         return candidate
 
     def ahead(self, now: Instant) -> Candidate | None:
-        """For the device that is free next, where devices would wait for an answer."""
+        """A trial for the device that becomes free next, if devices would wait for a suggestion."""
         n_devices = len(self._leasing.pool.devices)
         if not self._live or not self._leasing.may_look_ahead:
             return None
@@ -145,7 +145,7 @@ class TrialSource:
         return candidate
 
     def _fetches(self, asked: AskedTrial, now: Instant) -> bool:
-        """Begins to fetch a checkpoint that is not here; says whether there is one."""
+        """Starts to fetch a checkpoint that is missing here; returns whether there is one."""
         if self._restores is None:
             return False
         if asked.is_new and not self._search.is_copy(asked.trial_id):
@@ -157,16 +157,16 @@ class TrialSource:
         return True
 
     def _leaves_enough_to_wider(self) -> bool:
-        """Whether so many suggestions that do not fit here wait that no more are made.
+        """Whether the limit of queued suggestions that do not fit here is reached.
 
-        They wait for dispatchers with more devices, and would fill the study without them.
+        They wait for dispatchers with more devices. Without a limit they would fill the study.
         """
         if not self._search.counts.n_waiting or self._search.has_waiting:
             return False
         return len(self._search.left_to_others()) >= MOST_TOO_WIDE + self._search.counts.n_begun
 
     def _leaves_last_ones(self, n_devices: int) -> bool:
-        """Whether so few trials are left that other dispatchers may have a device for them."""
+        """Whether so few trials are left that other dispatchers may have devices for them."""
         n_trials = self._spending.budget.trials
         if n_trials is None or not self._fleet.others:
             return False

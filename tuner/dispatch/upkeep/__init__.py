@@ -1,1 +1,1 @@
-"""What runs beside the trials: outages, other dispatchers, commands, telemetry, checkpoints."""
+"""Background work: outages, other dispatchers, commands, telemetry, checkpoints."""

@@ -10,17 +10,17 @@ from datetime import timedelta
 from tuner.dispatch.terms import AllocationTerms
 from tuner.host.clock import Instant
 
-#: What trials need before an end is judged by so many, the newest.
+#: Number of newest trials from which the time that a trial needs is estimated.
 _N_KNOWN = 20
 
 
 class AllocationTime:
-    """Tells when no trial should start any more, when trials must save, and when to leave.
+    """Decides when trials may no longer start, when they must save, and when to leave.
 
     Args:
-        terms: What the engine lends; None on a machine of the user's own.
-        started_at: When this dispatcher began.
-        first_save_s: Seconds from the launch to the first state of each trial here that has saved.
+        terms: The allocation; None outside an engine.
+        started_at: When this dispatcher started.
+        first_save_s: Seconds from launch to first checkpoint, for each trial here that has saved.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class AllocationTime:
         return self._terms is not None
 
     def ended(self, lasted_s: float) -> None:
-        """Notes that an attempt has completed after so many seconds."""
+        """Adds the duration of a completed attempt, in seconds."""
         self._durations_s.append(lasted_s)
 
     def note(self, now: Instant, *, is_busy: bool) -> None:
-        """Notes whether a trial runs now."""
+        """Records whether a trial runs now."""
         if is_busy:
             self._busy_at_s = now.monotonic_s
 
     def why_no_more(self, now: Instant) -> str:
-        """Why no trial starts any more; empty while one could save before the end."""
+        """Why no trial may start; empty if one could save before the allocation ends."""
         left_s = self._left_s(now)
         if left_s is None or self._terms is None or left_s > self._needed_s:
             return ""
@@ -64,7 +64,7 @@ class AllocationTime:
         return left_s is not None and left_s <= self._notice_s
 
     def why_idle(self, now: Instant) -> str:
-        """Why the allocation is given back; empty while it is used."""
+        """Why the allocation is returned; empty while it is used."""
         if self._terms is None or now.monotonic_s - self._busy_at_s < self._terms.idle_s:
             return ""
         return f"no trial to run for {self._terms.idle_s:g} s"
@@ -75,7 +75,7 @@ class AllocationTime:
 
     @property
     def _needed_s(self) -> float:
-        """What a trial that starts now needs until it has something to show for it."""
+        """Seconds that a trial started now needs until its first checkpoint."""
         known = self._first_save_s() or self._durations_s
         return self._notice_s + (statistics.median(known) if known else 0.0)
 

@@ -1,4 +1,4 @@
-"""Removes the checkpoints that a study does not keep, beside the dispatcher's loop."""
+"""Removes the checkpoints that a study does not keep, outside the dispatcher's loop."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-#: Where trials end all the time.
+#: Minimum interval in seconds while trials end continuously.
 _AT_MOST_EVERY_S = 1.0
-#: Trials that run save as well.
+#: Maximum interval in seconds: running trials save as well.
 _AT_LEAST_EVERY_S = 10.0
-#: At the end of a study; what is left is removed at its next start.
+#: Seconds at the end of a study; the rest is removed at its next start.
 _LAST_WAIT_S = 30.0
 _ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 class Sweeper:
-    """Measures the checkpoints of a study's trials and removes those that go.
+    """Measures the checkpoints of a study's trials and removes those that are not kept.
 
     Args:
-        files: Where they are.
+        files: Paths of the checkpoints.
         rule: What is kept.
-        is_own: Whether the folder of a trial, by number, holds the files of that trial. A database
-            that is restored from a backup gives numbers again.
+        is_own: Whether the folder of a trial, by number, holds that trial's files. A database
+            restored
+            from a backup assigns numbers again.
     """
 
     def __init__(
@@ -55,20 +56,20 @@ class Sweeper:
         self._files = files
         self._rule = rule
         self._is_own = is_own
-        #: Of trials that had ended when they were measured: nobody writes there any more.
+        #: Sizes for trials that had ended when measured: these no longer change.
         self._final_sizes: dict[int, int] = {}
-        #: Of trials whose checkpoints cannot be removed, or whose folder belongs to another trial.
+        #: Trials whose checkpoints cannot be removed, or whose folder belongs to another trial.
         self._stuck: set[int] = set()
-        #: Numbers of trials whose checkpoints were removed; whoever tells of them takes them away.
+        #: Numbers of trials whose checkpoints were removed; the consumer takes them off the queue.
         self.removed: SimpleQueue[int] = SimpleQueue()
         self._is_over = False
         self._has_begun = False
 
     def sweep(self, ended: Iterable[EndedTrial]) -> list[str]:
-        """Looks once and removes; gives what people should know.
+        """Sweeps once; returns messages to show.
 
         Args:
-            ended: Trials that are over, and are known as such in the database.
+            ended: Trials that are over according to the database.
         """
         if not self._has_begun:
             self._has_begun = True
@@ -116,7 +117,7 @@ class Sweeper:
         self.removed.put(number)
 
     def _remove_leftovers(self) -> None:
-        """Of a dispatcher that was killed while it removed."""
+        """Removes what a dispatcher left that was killed while it removed checkpoints."""
         for number in self._files.trials():
             shutil.rmtree(self._files.removed_checkpoints(number), ignore_errors=True)
 
@@ -130,13 +131,13 @@ class Sweeper:
 
 
 class SweepThread:
-    """Lets a sweeper work in a thread, when a trial has ended and as running ones save.
+    """Runs a sweeper in a thread, when a trial has ended and at intervals.
 
     Args:
         search: The study.
-        files: Where its trials' files are.
+        files: Paths of its trials' files.
         rule: What is kept.
-        recorder: Knows when trials began.
+        recorder: Knows when trials started.
     """
 
     def __init__(
@@ -157,10 +158,11 @@ class SweepThread:
         self._has_failed = False
 
     def poll(self, now: Instant) -> list[str]:
-        """Begins to sweep where it is time; gives what people should know.
+        """Starts a sweep if it is due; returns messages to show.
 
-        To be called when all that happened is in the database: where a trial is over here only,
-        a crash would let it run again, and its checkpoint be missed.
+        Call it only when the database has recorded everything: a trial that is over only here would
+        run
+        again after a crash, without its checkpoint.
         """
         if self._is_due(now) and not self._search.unsaved():
             self._swept_at_s = now.monotonic_s
@@ -255,7 +257,7 @@ def _taken(queue: SimpleQueue[T]) -> Iterator[T]:
 
 
 def _sizes(folder: Path) -> Iterator[int]:
-    """Of the files below a folder; what is gone meanwhile is not counted."""
+    """Sizes of the files below a folder; files that vanish meanwhile are skipped."""
     for parent, _, names in os.walk(folder):
         for name in names:
             try:

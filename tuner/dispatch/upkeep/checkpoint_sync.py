@@ -1,4 +1,4 @@
-"""Tells the database what trials have saved, from looks at the disk beside the loop."""
+"""Records checkpoints in the database, from scans of the disk outside the loop."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tuner.store.records.recorder import Recorder
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0
-#: First states whose time is known.
+#: Number of first checkpoints whose times are kept.
 _N_FIRST = 20
-#: At the end of a study, for a disk that does not answer.
+#: Seconds to wait at the end of a study for a disk that does not respond.
 _LAST_WAIT_S = 10.0
 
 
 class CheckpointSync:
-    """Looks at the checkpoints of the trials that run, and once more when an attempt has ended.
+    """Scans the checkpoints of running trials, and once more when an attempt has ended.
 
     Args:
-        files: Where they are.
-        recorder: Is told of them.
-        objects: Uploads them; None where nothing does.
+        files: Paths of the checkpoints.
+        recorder: Records them.
+        objects: Uploads them; None if there is no object store.
     """
 
     def __init__(
@@ -43,23 +43,23 @@ class CheckpointSync:
         self._files = files
         self._recorder = recorder
         self._objects = objects
-        #: By trial number: what is known to be there.
+        #: Recorded checkpoints, by trial number.
         self._known: dict[int, dict[str, SavedState]] = {}
-        #: Trials that are over and have none left: what an older look has found there is gone.
+        #: Ended trials without checkpoints: results of earlier scans of them are outdated.
         self._emptied: set[int] = set()
-        #: To be looked at next beside those that run, by trial number.
+        #: Attempts to scan next in addition to running ones, by trial number.
         self._attempts: dict[int, Attempt] = {}
-        #: Their processes are gone.
+        #: Attempts whose processes are gone.
         self._over: list[Attempt] = []
         self._seen: SimpleQueue[tuple[Attempt, dict[str, SavedState]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looked_at_s: float | None = None
-        #: Seconds from the launch to the first state, of each attempt that has saved.
+        #: Seconds from launch to first checkpoint, for each attempt that has saved.
         self.first_save_s: deque[float] = deque(maxlen=_N_FIRST)
         self._have_saved: set[AttemptId] = set()
 
     def poll(self, now: Instant, running: Callable[[], Iterable[Attempt]]) -> None:
-        """Notes what the last look has found, and begins another one where it is time."""
+        """Records the result of the last scan, and starts another if it is due."""
         self._note()
         is_due = self._looked_at_s is None or now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S
         if is_due and not self._is_busy:
@@ -69,11 +69,11 @@ class CheckpointSync:
             self._begin()
 
     def ended(self, attempt: Attempt) -> None:
-        """It is to be looked at once more."""
+        """Schedules one more scan of an attempt."""
         self._attempts[attempt.trial_number] = attempt
 
     def settles(self, attempt: Attempt) -> None:
-        """Its trial waits again: who claims it must see in the database that a state is awaited."""
+        """Records checkpoints before a trial is requeued: its next owner must see a due upload."""
         if self._objects is None:
             return
         with contextlib.suppress(OSError):
@@ -81,17 +81,17 @@ class CheckpointSync:
             self._note()
 
     def over(self, attempt: Attempt) -> None:
-        """Its processes are gone: what they left half-written is removed."""
+        """Removes incomplete files of an attempt whose processes are gone."""
         if self._objects is not None:
             self._objects.over(attempt)
         self._over.append(attempt)
         self.ended(attempt)
 
     def resume(self, trial_id: int, trial_number: int) -> str:
-        """Before a trial is run again: whether what it has saved is here.
+        """Checks before a trial runs again whether its newest checkpoint is here.
 
         Returns:
-            What people should know; empty where it goes on from its newest state, or has none.
+            A message to show; empty if the trial continues from its newest checkpoint, or has none.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -119,14 +119,14 @@ class CheckpointSync:
         return ""
 
     def finish(self) -> None:
-        """Looks once more, at the end of a study."""
+        """Scans once more, at the end of a study."""
         if self._has_joined():
             self._begin()
             self._has_joined()
         self._note()
 
     def forget(self, trial_number: int) -> None:
-        """The checkpoints of a trial that has ended were removed."""
+        """Forgets the removed checkpoints of an ended trial."""
         self._known.pop(trial_number, None)
         self._emptied.add(trial_number)
         folder = str(self._files.checkpoints(trial_number))
@@ -158,7 +158,7 @@ class CheckpointSync:
                 self._seen.put((attempt, found))
 
     def _remove_leftovers(self, attempt: Attempt) -> None:
-        """Those of other attempts only at the trial's end: a host that is cut off may run one."""
+        """Removes other attempts' files only at the trial's end: a fenced host may run one."""
         outcome = attempt.ending.outcome if attempt.ending is not None else None
         is_last = outcome in (Outcome.COMPLETED, Outcome.PRUNED)
         folder = self._files.checkpoints(attempt.trial_number)

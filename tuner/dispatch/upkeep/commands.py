@@ -1,4 +1,4 @@
-"""What people ask of a running study, and whether it is paused."""
+"""Commands to a running study, and whether it is paused."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _LOOK_EVERY_S = 2.0
 
 
 class Orders:
-    """Hears commands, as often as that is worth it.
+    """Reads commands at intervals.
 
     Args:
-        commands: To the study.
-        say: Tells people.
+        commands: Commands to the study.
+        say: Shows a message to the user.
     """
 
     def __init__(self, commands: Commands, say: Callable[[str], None]) -> None:
         self._commands = commands
         self._looked_at_s = 0.0
-        #: Read, and not yet carried out.
+        #: Read but not carried out yet.
         self._line: deque[Command] = deque()
-        #: Who has paused the study, `user@host`; empty while it runs.
+        #: The user who paused the study, `user@host`; empty if it is not paused.
         self.paused_by = commands.paused_by
         if self.paused_by:
             say(f"The study is paused (by {self.paused_by}): no trial starts until `tuner resume`.")
 
     def poll(self, now: Instant) -> Iterator[Command]:
-        """What was asked for since the last time; that it is paused or not is noted here.
+        """Yields new commands; pausing and resuming are applied here.
 
-        A command that its hearer raises an error from is given once more the next time.
+        If the caller raises an error while it handles a command, the next call yields it again.
         """
         if now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S:
             self._looked_at_s = now.monotonic_s
@@ -50,7 +50,7 @@ class Orders:
 
 
 def changed(budget: Budget, command: Command) -> Budget:
-    """A budget with what `tuner set` asks for; who asks has checked it."""
+    """A budget with the changes of `tuner set`; the sender has validated them."""
     limits = {key.removeprefix("budget."): value for key, value in command.arguments.items()}
     known = {
         "trials": "trials",
@@ -62,7 +62,7 @@ def changed(budget: Budget, command: Command) -> Budget:
 
 
 def told(command: Command) -> str:
-    """A command as people and records are told of it."""
+    """A command as text, for the user and the records."""
     match command.order:
         case Order.PAUSE:
             what = "Paused: no trial starts until `tuner resume`, running trials continue"
@@ -82,6 +82,6 @@ def told(command: Command) -> str:
 
 
 def refusal_text(command: Command, reason: str) -> str:
-    """The same of one that cannot be carried out."""
+    """The text for a command that cannot be carried out."""
     wanted = ", ".join(f"{key}={value}" for key, value in command.arguments.items())
     return f"Not changed: {wanted} (asked for by {command.asked_by}). {reason}"

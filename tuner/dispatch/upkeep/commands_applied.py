@@ -27,18 +27,18 @@ class CommandsApplied:
 
     Args:
         orders: Reads commands.
-        recorder: Writes what was done.
+        recorder: Records what was done.
         spending: The budget, which `set` changes.
-        device_changes: Other devices, which `set devices=` chooses.
+        device_changes: Applies `set devices=`.
         leasing: The devices.
-        usage: Looks at the devices.
+        usage: Reads the devices.
         others: Whether other dispatchers' devices are counted.
-        stopping: Ends single trials.
+        stopping: Stops single trials.
         early_stop: Stops the study.
         end: Whether the study is stopping already.
-        telling: Tells people.
+        telling: Shows notices to the user.
         attempts: The attempts that hold devices.
-        loans: Knows the study's priority among its user's; None where the machine is not divided.
+        loans: The study's priority among its user's studies; None if the machine is not divided.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class CommandsApplied:
         self._loans = loans
 
     def poll(self, now: Instant) -> None:
-        """Applies the commands that have arrived, when a look is due.
+        """Applies new commands, at intervals.
 
         Raises:
             StoreError: If the database cannot be used.
@@ -116,7 +116,8 @@ class CommandsApplied:
         self._say(detail)
 
     def _change_devices(self, now: Instant, command: Command) -> str:
-        """
+        """Changes the study's devices.
+
         Raises:
             Refused: With the reason.
         """

@@ -1,4 +1,4 @@
-"""A database that does not answer: how long, what waits for it, and what people are told."""
+"""Database outages: duration, pending writes and messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.host.clock import Instant
 from tuner.store.connection.transactions import Unavailable
 from tuner.store.records.recorder import Recorder
 
-#: Shorter ones are not worth a word.
+#: Shorter outages, in seconds, are not shown.
 _SAID_AFTER_S = 5.0
 _SAID_EVERY_S = 60.0
 _TRY_EVERY_S = 1.0
@@ -20,11 +20,11 @@ _TRY_EVERY_S = 1.0
 class Outage:
     """Whether the database of a study answers.
 
-    While it doesn't, training goes on and what is to be written waits; nothing new is begun.
+    During an outage training continues, writes are queued, and nothing new starts.
 
     Args:
-        recorder: Where that waits.
-        say: Tells people, at once.
+        recorder: Queues the writes.
+        say: Shows a message to the user at once.
     """
 
     def __init__(self, recorder: Recorder, say: Callable[[str], None]) -> None:
@@ -40,28 +40,28 @@ class Outage:
         return self._since_s is not None
 
     def lasts_s(self, now: Instant) -> float:
-        """For how long already, seconds; 0 while the database answers."""
+        """Seconds since the outage began; 0 while the database answers."""
         return 0.0 if self._since_s is None else now.monotonic_s - self._since_s
 
     def may_be_over(self, now: Instant) -> bool:
-        """Whether it is time to try again."""
+        """Whether the next retry is due."""
         if now.monotonic_s - self._tried_at_s < _TRY_EVERY_S or not self._recorder.is_reachable:
             return False
         self._tried_at_s = now.monotonic_s
         return True
 
     def watch(self, now: Instant) -> _Watch:
-        """Ends what is done within where the database does not answer; it is done again later."""
+        """Context that is left when the database does not answer; the work is repeated later."""
         return _Watch(self, now)
 
     def begin(self, now: Instant, error: Unavailable) -> None:
-        """The database did not answer."""
+        """Records that the database did not answer."""
         self._reason = str(error)
         if self._since_s is None:
             self._since_s = now.monotonic_s
 
     def end(self, now: Instant) -> None:
-        """Everything that waited is written."""
+        """Ends the outage; all queued writes are done."""
         if self._said_at_s is not None:
             lasted = f"The database can be written again, after {self.lasts_s(now):.0f} s."
             dropped = self._recorder.n_dropped_reports
@@ -71,7 +71,7 @@ class Outage:
         self._since_s = self._said_at_s = None
 
     def tell(self, now: Instant) -> None:
-        """Says how it is, now and then."""
+        """Shows the state of the outage, at intervals."""
         if self.lasts_s(now) < _SAID_AFTER_S:
             return
         if self._said_at_s is None or now.monotonic_s - self._said_at_s >= _SAID_EVERY_S:
@@ -84,7 +84,7 @@ class Outage:
             )
 
     def give_up(self, unsaved: Sequence[str]) -> StoreError:
-        """What to raise where nobody wants to wait any more.
+        """The error to raise when the wait for the database ends without success.
 
         Args:
             unsaved: Trials whose end is not in the database, with their values.
@@ -98,7 +98,7 @@ class Outage:
 
 
 class _Watch:
-    """Not a generator with `contextmanager`: one is entered for each report."""
+    """Context manager. Not a generator with `contextmanager`: one is entered for each report."""
 
     def __init__(self, outage: Outage, now: Instant) -> None:
         self._outage = outage

@@ -1,7 +1,7 @@
-"""A database file that is deleted or replaced while a study runs: its content goes into another.
+"""Rescues the data of a database file that is deleted or replaced while a study runs.
 
-An open SQLite file takes every transaction after it is gone, and nothing of it is kept. The study
-ends then: its trials save, everything goes into a new file, and the exit code says that it failed.
+SQLite accepts transactions on an open file that is gone, and they are lost. The study therefore
+ends: its trials save, everything is written to a new file, and the exit code reports a failure.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _LOOK_EVERY_S = 1.0
 
 
 class Rescue:
-    """Looks whether the database file is the open one, and keeps what is known where it is not.
+    """Checks whether the database file is the open one, and saves its data elsewhere if not.
 
     Args:
-        recorder: Writes to that file.
+        recorder: Writes to the file.
         search: The study, whose trials are in memory.
     """
 
@@ -47,15 +47,15 @@ class Rescue:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether nothing can be written any more until the study's end."""
+        """Whether nothing more can be written until the study's end."""
         return self.is_lost and self._copy is None
 
     def is_due(self, now: Instant) -> bool:
-        """Whether it is time for a look."""
+        """Whether the next check is due."""
         return now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S
 
     def look(self, now: Instant) -> str:
-        """What to tell people, where the file turns out to be lost; else empty."""
+        """The message to show if the file is lost; else empty."""
         self._looked_at_s = now.monotonic_s
         if self.is_lost:
             return ""
@@ -71,7 +71,7 @@ class Rescue:
         )
 
     def end(self) -> None:
-        """At the end of a study, once everything is written that can be.
+        """Finishes at the end of a study, after the last write.
 
         Raises:
             StoreError: If the file is lost, with the name of the new one.
@@ -91,7 +91,7 @@ class Rescue:
         )
 
     def _write_trials(self) -> Path | None:
-        """Writes the study and its trials from memory; None where no file can be written."""
+        """Writes the study and its trials from memory; None if no file can be written."""
         lost = path_of(self._recorder.url)
         for place in places_for_copies(lost) if lost is not None else ():
             with suppress(OSError, StoreError):

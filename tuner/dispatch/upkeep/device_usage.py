@@ -1,4 +1,4 @@
-"""What devices do and why they stand idle: from the sampler and the loop to the record."""
+"""Records device usage and the causes of idle time, from the sampler and the loop."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tuner.store.records.recorder import Recorder
 
 _HAND_OVER_EVERY_S = 5.0
 _ROLL_UP_EVERY_S = 60.0
-#: While there is more of it.
+#: Seconds until the next roll-up while old samples are left.
 _ROLL_UP_NEXT_S = 2.0
 
 
 class Usage:
-    """Keeps the record of what devices do.
+    """Records device usage.
 
     Args:
-        recorder: Where it is written.
-        sampler: Looks at devices; None where nobody does.
+        recorder: Writes the records.
+        sampler: Reads devices; None if telemetry is off.
     """
 
     def __init__(self, recorder: Recorder, sampler: Sampler | None) -> None:
@@ -35,11 +35,11 @@ class Usage:
         self._idle = IdleLog()
         self._handed_over_at_s: float | None = None
         self._roll_up_at_s: float | None = None
-        #: Of each attempt of this start, on each of its devices.
+        #: By attempt of this start and device, in millijoules.
         self._energy_mj: dict[tuple[AttemptId, DeviceId], int] = {}
-        #: Whether devices were given or taken since the sampler was told who has them.
+        #: Whether leases have changed since the sampler was last updated.
         self.has_changed = False
-        #: Why devices stand idle now.
+        #: Why devices are idle now.
         self.causes: Mapping[DeviceId, IdleCause] = {}
 
     def note(
@@ -49,12 +49,12 @@ class Usage:
         idle: Mapping[DeviceId, IdleCause | None],
         study: StudyFacts,
     ) -> None:
-        """How it stands at the end of a round of the loop.
+        """Records the state at the end of one iteration of the loop.
 
         Args:
-            now: The present.
+            now: The current time.
             live: All attempts that hold devices.
-            idle: The devices that none of them holds, with what is the matter with each.
+            idle: The devices that no attempt holds, each with its fault, or None.
             study: What keeps trials from starting.
         """
         of_the_study = why_idle(None, study)
@@ -70,22 +70,22 @@ class Usage:
 
     @property
     def energy_kwh(self) -> float:
-        """Of the attempts of this start, some seconds old."""
+        """Energy used by the attempts of this start; some seconds old."""
         return sum(self._energy_mj.values()) / MJ_PER_KWH
 
     def look_at(self, devices: Sequence[Device]) -> None:
-        """The study has other devices from now on."""
+        """Replaces the devices to read."""
         if self._sampler is not None:
             self._sampler.look_at(devices)
 
     def spent(
         self, cause: IdleCause, since: Instant, until: Instant, devices: Iterable[DeviceId]
     ) -> None:
-        """Devices stood idle for a time that is over."""
+        """Adds a past idle time of devices."""
         self._idle.spent(cause, since.utc, until.utc, devices)
 
     def poll(self, now: Instant) -> None:
-        """Hands over what was seen, and makes old samples fewer, as often as that is worth it.
+        """Passes readings to the recorder and rolls up old samples, at intervals.
 
         Raises:
             StoreError: If the database cannot be used.
@@ -102,7 +102,7 @@ class Usage:
                 self._roll_up_at_s = now_s + _ROLL_UP_NEXT_S
 
     def hand_over(self) -> None:
-        """Gives the recorder all that was seen so far."""
+        """Passes all readings so far to the recorder."""
         for span in self._idle.take():
             self._recorder.usage.idle(span)
         if self._sampler is None:

@@ -1,4 +1,4 @@
-"""A disk with no room: trials that met it are tried again, and none starts until there is some."""
+"""Full disks: failed trials are retried, and no trial starts until there is room."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from tuner.devices.occupancy import size_text
 from tuner.domain.attempt import Ending, Outcome
 from tuner.launch.failure_diagnosis import is_disk_full, is_quota_reached, is_shared_memory_full
 
-#: More than was free when a trial found no room, at least.
+#: Bytes that must be free in addition to what was free when a trial found the disk full.
 _MARGIN_BYTES = 1024**2
 _MARGIN_SHARE = 0.1
-#: After that one more try, and after twice that the next: it may have been another disk, or room
-#: again before anybody looked.
+#: Seconds until a retry even without free space, doubled each time: another disk may have been
+#: full,
+#: or files may have been removed in between.
 _FIRST_WAIT_S = 5.0
 _LONGEST_WAIT_S = 300.0
-#: With so much free where the study's files are, another file system may be the full one.
+#: With this many bytes free on the study's disk, another file system may be the full one.
 _AMPLE_BYTES = 1024**3
-#: Attempts of one trial that met a full disk where ours looked so; what they wrote may have been
-#: removed before anybody looked.
+#: Attempts of one trial that may report a full disk while the study's disk has room: files may have
+#: been removed in between.
 _N_DOUBTFUL = 3
-#: Ends the text of a failure that was for want of room elsewhere.
+#: Ends the text of a failure due to another full file system.
 _ELSEWHERE = "(not a full disk of the study)"
 _SHARED_MEMORY_HINT = (
     "The shared memory of the machine or container, /dev/shm, was full: use fewer workers in "
@@ -38,7 +39,7 @@ _OTHER_HINT = (
 
 
 def met_full_disk(ending: Ending) -> bool:
-    """Whether an attempt failed for want of room on a disk."""
+    """Whether an attempt failed because a disk was full."""
     detail = ending.detail
     if not ending.outcome.is_failure or is_shared_memory_full(detail):
         return False
@@ -46,12 +47,12 @@ def met_full_disk(ending: Ending) -> bool:
 
 
 class Room:
-    """Whether trials may start, as far as the disk of their logs and checkpoints goes.
+    """Whether the disk of logs and checkpoints has room for trials to start.
 
     Args:
-        folder: On that disk.
-        say: Tells people.
-        free_bytes_of: How much is free where a folder is.
+        folder: A folder on that disk.
+        say: Shows a message to the user.
+        free_bytes_of: Returns the free bytes on a folder's disk.
     """
 
     def __init__(
@@ -63,18 +64,19 @@ class Room:
         self._folder = folder
         self._say = say
         self._free_bytes_of = free_bytes_of
-        #: By trial: how often it found no room while there was plenty here.
+        #: By trial: full-disk failures while this disk had room.
         self._n_doubtful: Counter[int] = Counter()
         self._wanted_bytes = 0
         self._wait_s = _FIRST_WAIT_S
-        #: When to try again in any case; None while there is room.
+        #: When to retry in any case (monotonic seconds); None while there is room.
         self._again_at_s: float | None = None
 
     def judged(self, trial_id: int, ending: Ending) -> Ending:
-        """The ending, with a hint where another file system than that of the study was full.
+        """The ending, with a hint if another file system than the study's was full.
 
-        `/dev/shm` is known by the program's words. What else recurs for one trial while there is
-        plenty of room here is a failure of the trial, too: waiting would never end.
+        `/dev/shm` is recognised from the program's output. Other failures that recur for one trial
+        while
+        this disk has room count as failures of the trial: a wait would never end.
         """
         if ending.outcome.is_failure and is_shared_memory_full(ending.detail):
             return _hinted(ending, _SHARED_MEMORY_HINT)
@@ -89,7 +91,7 @@ class Room:
         return _hinted(ending, _OTHER_HINT.format(free=size_text(free_bytes)))
 
     def note(self, ending: Ending, now_s: float) -> bool:
-        """Whether an attempt failed because the disk was full; no trial starts for a while then."""
+        """Whether an attempt failed because the disk was full; if so, trials wait for room."""
         if not met_full_disk(ending):
             if ending.outcome is Outcome.COMPLETED:
                 self._wait_s = _FIRST_WAIT_S
@@ -108,7 +110,7 @@ class Room:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether no trial starts for want of it, as of the last look."""
+        """Whether trials wait for room, as of the last check."""
         return self._again_at_s is not None
 
     def is_there(self, now_s: float) -> bool:

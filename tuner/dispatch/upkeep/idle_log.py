@@ -1,4 +1,4 @@
-"""Which cause a device has that no attempt holds, and the log of such times."""
+"""Causes of idle devices, and the log of idle times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tuner.devices.idle_causes import IdleCause, IdleSpan
 class StudyFacts:
     """What keeps a study from starting trials."""
 
-    #: Nothing is left to do.
+    #: No trials are left.
     is_over: bool = False
     is_paused: bool = False
     is_database_away: bool = False
@@ -27,8 +27,8 @@ def why_idle(own: IdleCause | None, study: StudyFacts) -> IdleCause:
     """The cause for a device that no attempt holds.
 
     Args:
-        own: What is the matter with the device itself: TAKEN, QUARANTINED or LOST.
-        study: How the study stands.
+        own: The device's own fault (TAKEN, QUARANTINED or LOST), or None.
+        study: The state of the study.
     """
     if own is not None:
         return own
@@ -51,23 +51,23 @@ class _Open:
 
 
 class IdleLog:
-    """Remembers when devices stood idle, and why, until somebody writes it down.
+    """Collects idle times of devices, with causes, until they are written.
 
-    What has no length is not remembered.
+    Times of length 0 are dropped.
     """
 
     def __init__(self) -> None:
         self._open: dict[DeviceId, _Open] = {}
-        #: What stands open, as it was noted last; None where that was changed since.
+        #: Causes of open spans as last noted; None if changed since.
         self._noted: Mapping[DeviceId, IdleCause] | None = None
-        #: Until then all that stands open has lasted at least.
+        #: All open spans have lasted at least until then.
         self._noted_at: datetime | None = None
         self._past: list[IdleSpan] = []
-        #: Of each device, until when everything is accounted for.
+        #: By device: the time until which everything is accounted for.
         self._told_until: dict[DeviceId, datetime] = {}
 
     def note(self, at: datetime, causes: Mapping[DeviceId, IdleCause]) -> None:
-        """How it stands from now on: all devices that are idle, each with its cause."""
+        """Sets the devices that are idle from now on, each with its cause."""
         if causes != self._noted:
             self._change(at, causes)
             self._noted = causes
@@ -76,7 +76,7 @@ class IdleLog:
     def spent(
         self, cause: IdleCause, since: datetime, until: datetime, devices: Iterable[DeviceId]
     ) -> None:
-        """Devices stood idle for a time that is over."""
+        """Adds a past idle time of devices."""
         if until <= since:
             return
         self._noted = None
@@ -91,7 +91,7 @@ class IdleLog:
                 self._told_until[device_id] = until
 
     def take(self) -> list[IdleSpan]:
-        """What was not taken before; what lasts is given again and again, with a later end."""
+        """New spans since the last call; an open span is returned each time, with a later end."""
         taken, self._past = self._past, []
         for device_id, span in self._open.items():
             if self._noted_at is not None and self._noted_at > span.began_at:

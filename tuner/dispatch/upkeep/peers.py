@@ -1,4 +1,4 @@
-"""The other dispatchers of a study: what they have done, and whether they are alive."""
+"""Tracks the study's other dispatchers: their results, and whether they are alive."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tuner.host.clock import Instant
 from tuner.search.study import StudySearch
 from tuner.store.records.dispatchers.peers import Fleet
 
-#: A trial is compared with what others reported so long ago, at most, and half a second.
+#: Interval in seconds at which the results of other dispatchers are read.
 _SYNC_EVERY_S = 1.0
 _LOOK_EVERY_S = 5.0
 
 
 class Others:
-    """Takes in what others report, and takes up what those that died have left.
+    """Reads what other dispatchers report, and requeues the trials of dead ones.
 
     Args:
         search: The study.
-        fleet: Who else works on it.
-        say: Tells people.
-        now: The present.
-        counts_devices: Whether what others spend is to be known (for a budget of device-hours).
+        fleet: The other dispatchers.
+        say: Shows a message to the user.
+        now: The current time.
+        counts_devices: Whether to count their device-hours (for a budget of device-hours).
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class Others:
         self._is_uncounted = False
 
     def poll(self, now: Instant) -> None:
-        """Looks at them as often as that is worth it."""
+        """Reads the other dispatchers' state, at intervals."""
         if now.monotonic_s - self._looked_at_s >= _LOOK_EVERY_S:
             self._look(now)
         elif now.monotonic_s - self._synced_at_s >= _SYNC_EVERY_S:
             self._sync(now)
 
     def count_devices(self, is_wanted: bool) -> None:
-        """From now on what others spend is to be known, or need not be."""
+        """Sets whether the device-hours of other dispatchers are counted."""
         if is_wanted and not self._counts_devices:
             # Also of those that have come and gone meanwhile.
             self._is_uncounted = True
@@ -60,7 +60,7 @@ class Others:
         self._counts_devices = is_wanted
 
     def must_be_waited_for(self, now: Instant) -> bool:
-        """Whether trials run elsewhere that would have to be run here, should they be lost."""
+        """Whether trials run elsewhere that would be retried here if they were lost."""
         if not self._n_elsewhere:
             return False
         # Who runs them may have joined since the last look.
@@ -78,7 +78,7 @@ class Others:
         return True
 
     def may_run(self, n_devices: int, now: Instant) -> bool:
-        """Whether another dispatcher has so many devices, or trials run elsewhere."""
+        """Whether another dispatcher has `n_devices` devices, or trials run elsewhere."""
         if not self._fleet.others or now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
             self._look(now)
         if not self._fleet.others:
@@ -87,12 +87,12 @@ class Others:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where the other dispatchers work that were there at the last look, for people."""
+        """Hosts of the other dispatchers at the last check, as text."""
         return self._fleet.others
 
     @property
     def _n_elsewhere(self) -> int:
-        """Trials that run, while none runs here."""
+        """Number of running trials, while none runs here."""
         return self._search.counts.by_state()[TrialState.RUNNING]
 
     def _look(self, now: Instant) -> None:

@@ -1,4 +1,4 @@
-"""Writes records in time: while the study runs, after an outage, and at the end."""
+"""Commits records: at intervals, after an outage, and at the end."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tuner.search.study import StudySearch
 from tuner.store.records.recorder import Recorder
 
 BEAT_EVERY_S = 10.0
-#: After Ctrl-C, for a database that does not answer.
+#: Seconds to wait after Ctrl-C for a database that does not answer.
 _LAST_WAIT_S = 30.0
 _PAUSE_S = 0.25
 
 
 class RecordWriter:
-    """Commits records, and keeps the heartbeat of this dispatcher.
+    """Commits records, and sends this dispatcher's heartbeat.
 
     Args:
         recorder: The records.
-        search: The study, for what is unsaved when the user gives up.
-        leasing: The devices, which the heartbeat names.
+        search: The study, for what is unsaved if the user stops waiting.
+        leasing: The devices, which the heartbeat lists.
         outage: Whether the database answers.
-        rescue: Whether the database file is still there.
+        rescue: Whether the database file still exists.
         early_stop: Stops the study if the file is gone.
         end: Whether the study is stopping.
-        telling: Shows notices once the database has what they say.
+        telling: Shows notices once their content is recorded.
         clock: The time.
-        commit_every_s: The longest time in seconds that reports wait.
+        commit_every_s: Maximum seconds until a report is committed.
         started_at: When the dispatcher started.
     """
 
@@ -72,13 +72,13 @@ class RecordWriter:
         return now.monotonic_s - self._committed_at_s
 
     def beat(self, now: Instant) -> None:
-        """Writes the heartbeat when it is due."""
+        """Sends the heartbeat if it is due."""
         if now.monotonic_s - self._beat_at_s >= BEAT_EVERY_S:
             self._beat_at_s = now.monotonic_s
             self._recorder.beat(now.utc, self._leasing.supply.devices)
 
     def write_due(self, now: Instant) -> None:
-        """Commits when reports have waited long enough, or notices wait to be shown."""
+        """Commits if the commit interval has passed or notices wait to be shown."""
         # What people are told must be in the database first.
         if self.lag_s(now) >= self._commit_every_s or self._telling.has_news:
             self.write(now)
@@ -89,10 +89,10 @@ class RecordWriter:
         self._committed_at_s = now.monotonic_s
 
     def recover(self, now: Instant, trials_at_work: Iterable[int]) -> bool:
-        """After an outage: writes all that waited, if the database answers again.
+        """Writes everything that was queued during an outage, if the database answers again.
 
         Args:
-            now: The present.
+            now: The current time.
             trials_at_work: Ids of the trials that run here or wait for a device.
         """
         if not self._outage.may_be_over(now):
@@ -103,14 +103,14 @@ class RecordWriter:
         return True
 
     def write_last(self, events: Events, show: Callable[[Instant], None]) -> None:
-        """The last commit. After Ctrl-C it waits for the database for a limited time.
+        """Commits for the last time. After Ctrl-C, the wait for the database is limited.
 
         Args:
-            events: Where Ctrl-C arrives.
-            show: Shows how the study stands.
+            events: Delivers Ctrl-C.
+            show: Shows the state of the study.
 
         Raises:
-            StoreError: If the database does not answer and the user does not want to wait.
+            StoreError: If the database does not answer and the user stops waiting.
         """
         give_up_at_s = self._clock.now().monotonic_s + _LAST_WAIT_S
         while True:

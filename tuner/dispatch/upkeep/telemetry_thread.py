@@ -1,7 +1,7 @@
-"""Looks at every device again and again, in a thread that nobody waits for.
+"""Samples all devices in a thread, without blocking the loop.
 
-The loop says who holds what, by a reference that is put in the place of the last one, and takes
-the sums away from time to time. The thread does nothing else than read and add.
+The loop replaces the reference to the current leases, and collects the sums at intervals. The
+thread only reads and adds.
 """
 
 from __future__ import annotations
@@ -20,48 +20,50 @@ from tuner.host.clock import Clock, Instant
 
 _log = logging.getLogger(__name__)
 
-#: For the look that is under way at the end.
+#: Seconds to wait at the end for a reading in progress.
 _CLOSE_S = 10.0
-#: A look stands for the time since the last one, but not for a night in which the machine slept.
+#: A reading counts for the time since the last one, up to this many intervals: the machine may have
+#: been suspended.
 _LONGEST_SPAN = 5
-#: Of all devices, while nobody takes them: ten minutes of eight.
+#: Maximum number of samples, of all devices, before they are collected: ten minutes for eight
+#: devices.
 _MOST_WAITING = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What was seen of a device within one second."""
+    """Readings of one device within one second."""
 
     device_id: DeviceId
-    #: Since the epoch.
+    #: Seconds since the epoch.
     start_s: int
     tally: Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """What was seen since the last time that somebody asked."""
+    """Readings since the last collection."""
 
     devices: Sequence[Sample] = ()
-    #: All that is known of each attempt that was seen, from its beginning.
+    #: Totals of each attempt in these readings, since its start.
     attempts: Mapping[tuple[AttemptId, DeviceId], Tally] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.devices or self.attempts)
 
 
-#: Opens a way to read devices; None where the driver refuses.
+#: Opens telemetry for devices; None if the driver refuses.
 OpenTelemetry = Callable[[Sequence[Device]], Telemetry | None]
 
 
 class Sampler:
-    """Reads devices, and charges what they do to who holds them.
+    """Reads devices, and attributes their usage to the attempts that hold them.
 
     Args:
-        open_telemetry: Called by whoever looks first, and when the devices change.
-        devices: Which.
+        open_telemetry: Called by the thread that reads first, and when the devices change.
+        devices: The devices.
         clock: The time.
-        every_s: From one look to the next.
+        every_s: Sampling interval in seconds.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Sampler:
     ) -> None:
         self._open_telemetry = open_telemetry
         self._devices = tuple(devices)
-        #: With the devices that it was opened for.
+        #: With the devices for which it was opened.
         self._telemetry: tuple[tuple[Device, ...], Telemetry | None] = ((), None)
         self._clock = clock
         self._every_s = every_s
@@ -82,7 +84,7 @@ class Sampler:
         self._lock = threading.Lock()
         self._looked_at_s: float | None = None
         self._second = 0
-        #: Of the present second, which more looks may fall into.
+        #: Readings of the current second, which is not complete.
         self._present: dict[DeviceId, Tally] = {}
         self._past: deque[Sample] = deque(maxlen=_MOST_WAITING)
         self._attempts: dict[tuple[AttemptId, DeviceId], Tally] = {}
@@ -91,20 +93,20 @@ class Sampler:
         self._thread: threading.Thread | None = None
 
     def hold(self, holdings: Sequence[Holding]) -> None:
-        """Who holds what from now on."""
+        """Sets the current leases."""
         self._holdings = tuple(holdings)
 
     def look_at(self, devices: Sequence[Device]) -> None:
-        """Which devices are read from now on."""
+        """Replaces the devices to read."""
         self._devices = tuple(devices)
 
     def start(self) -> None:
-        """Looks from now on, until `close`."""
+        """Starts sampling, until `close`."""
         self._thread = threading.Thread(target=self._work, name="sampling", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Looks no more. Safe to call twice."""
+        """Stops sampling. Safe to call twice."""
         self._is_closing.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
@@ -116,7 +118,7 @@ class Sampler:
             self._telemetry[1].close()
 
     def look(self, now: Instant) -> None:
-        """One look at all devices."""
+        """Reads all devices once."""
         holdings = self._holdings
         sessions: dict[DeviceId, frozenset[int]] = {}
         for each in holdings:
@@ -139,7 +141,7 @@ class Sampler:
         return {} if telemetry is None else telemetry.read(sessions, now_s)
 
     def take(self) -> Samples:
-        """What was seen since the last time, but for the second that is not over."""
+        """Readings since the last call, without the current second."""
         with self._lock:
             devices = tuple(self._past)
             self._past.clear()

@@ -1,1 +1,1 @@
-"""What follows when an attempt ends: the trial's outcome, a retry, devices that are free again."""
+"""The end of an attempt: the trial's outcome, a retry, and the release of its devices."""

@@ -1,4 +1,4 @@
-"""How an attempt ended: its outcome, from exit codes, messages of its ranks, and their output."""
+"""Derives the ending of an attempt from exit codes, rank messages and log output."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ def ending_of(
     output_of: Callable[[int], str],
     n_oom_kills: int,
 ) -> tuple[int, Ending]:
-    """How an attempt ended, from what it said, what it was told and how its processes exited.
-
-    Gives also the rank whose end it is, which is that of the first rank that failed.
+    """Derives the ending of an attempt from its messages, its verdicts and its exit codes.
 
     Args:
-        live: The attempt, whose processes are all gone.
-        objectives: What a completed attempt must have a value for.
-        output_of: Gives the last lines of a rank's log.
-        n_oom_kills: How often the kernel has killed for want of memory, ever.
+        live: The attempt, with all processes gone.
+        objectives: Objectives for which a completed attempt must report a value.
+        output_of: Reads the last lines of a rank's log.
+        n_oom_kills: Number of processes that the kernel's OOM killer has ended so far.
+
+    Returns:
+        The rank that explains the ending (the first that failed, else 0), and the ending.
     """
     number = live.telling_rank(output_of)
     rank = live.ranks[number]
@@ -93,21 +94,21 @@ def _ending_of_rank(
 
 
 def _has_ended_early(live: LiveAttempt, said: Finished) -> bool:
-    """Whether a script that reports by itself ended because it heard that it shall."""
+    """Whether a self-reporting script ended early because of a verdict."""
     if said.values:
         return False
     return live.heeds in ENDS_EARLY or (live.heeds is Action.STOP and live.stop_cause is not None)
 
 
 def _hung(live: LiveAttempt, ending: Ending) -> Ending:
-    """A result that rank 0 gave is one, whatever the others did after it."""
+    """Keeps a result that rank 0 sent even if other ranks hung afterwards."""
     if ending.outcome in (Outcome.COMPLETED, Outcome.PRUNED) or live.stop_cause is not None:
         return replace(ending, detail=f"{ending.detail}\n{live.hang}".strip())
     return Ending(outcome=Outcome.FAILED, cause=Cause.RANKS, detail=live.hang)
 
 
 def _absent(live: LiveAttempt, output_of: Callable[[int], str]) -> Ending:
-    """Some ranks left or hung; the errors of the others are only what follows from that."""
+    """The ending when ranks left or hung; the errors of the other ranks are a consequence."""
     absent, first = live.absent_ranks(output_of), live.failures[0]
     named, waiting = named_ranks(absent).capitalize(), named_ranks(sorted(live.failures))
     if live.departed:
@@ -123,12 +124,12 @@ def _absent(live: LiveAttempt, output_of: Callable[[int], str]) -> Ending:
 
 
 def completed(values: Mapping[str, float], objectives: Sequence[str], output: str) -> Ending:
-    """How a program ended that gave some values.
+    """The ending of a program that reported values.
 
     Args:
         values: The values, by objective.
-        objectives: What must have a value.
-        output: What to add to the message that one is missing.
+        objectives: Objectives that need a value.
+        output: Log output to add to the message about a missing value.
     """
     missing = ", ".join(name for name in objectives if name not in values)
     if missing:

@@ -1,4 +1,4 @@
-"""What follows when an attempt has ended: its outcome, its devices, a retry, a notice."""
+"""Concludes an attempt: outcome, device release, retry and notification."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Conclusion:
     Args:
         search: The study.
         recorder: Writes the states of attempts.
-        channel: Drops the connections of workers.
-        leasing: Learns from how attempts ended on their devices.
-        launching: Knows where logs are.
-        settling: Decides what becomes of the trial.
-        widening: Knows which attempts were restarted on more devices; None if none are.
+        channel: Closes the connections of workers.
+        leasing: Is given the ending of an attempt, with its devices.
+        launching: Has the paths of logs.
+        settling: Decides the trial's outcome.
+        widening: Knows the attempts restarted on more devices; None if `widen` is off.
         room: Knows whether the disk was full.
-        telling: Tells people.
+        telling: Notifies the user.
         end: Whether the study is stopping.
         attempts: The attempts that hold devices.
-        stop_grace_s: Seconds that the other ranks have after the first one ended.
+        stop_grace_s: Seconds that the other ranks have to end after the first rank has ended.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class Conclusion:
     def note_exit(
         self, now: Instant, exited: WorkerExited
     ) -> tuple[LiveAttempt, Ending, int] | None:
-        """Takes in that a process has exited.
+        """Records that a process has exited.
 
         Returns:
-            The attempt, how it ended and the rank that tells why, once its last process is gone.
+            Once the last process is gone: the attempt, its ending, and the rank that explains it.
         """
         live = self._attempts[exited.attempt_id]
         rank = live.ranks[exited.rank]
@@ -104,13 +104,13 @@ class Conclusion:
         return live, ending, number
 
     def conclude(self, now: Instant, live: LiveAttempt, ending: Ending, rank: int = 0) -> str:
-        """Settles an attempt that is over, and its trial; its devices are awaited.
+        """Settles an ended attempt and its trial; the devices are released later.
 
         Args:
-            now: The present.
+            now: The current time.
             live: The attempt.
-            ending: How it ended.
-            rank: Whose log tells why.
+            ending: Its ending.
+            rank: The rank whose log explains the ending.
 
         Returns:
             A message if the study cannot succeed and must stop; else empty.
@@ -168,7 +168,7 @@ class Conclusion:
         return is_row and not has_hope and not self._end.is_stopping
 
     def _is_ours(self, live: LiveAttempt, ending: Ending, *, has_room: bool) -> bool:
-        """Whether the program had no part in how the attempt ended."""
+        """Whether the program did not cause this ending."""
         is_told = ending.outcome is Outcome.CANCELLED and self._end.is_stopping
         is_spoilt = self._widening is not None and self._widening.has_spoilt(live, ending)
         return is_spoilt or is_told or not has_room or ending.outcome is Outcome.LOST

@@ -1,4 +1,4 @@
-"""Devices of attempts that are over, until the memory that these held is back."""
+"""Holds the devices of ended attempts until their memory is free."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NOTE_AFTER_S = 30.0
 
 
 class DeviceRelease:
-    """Finds out when the devices of attempts that are over can be used again.
+    """Checks when the devices of ended attempts can be leased again.
 
     Args:
         attempts: The attempts that hold devices.
-        leasing: Knows what devices hold.
-        say: Shows a message.
+        leasing: Knows the memory in use on devices.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class DeviceRelease:
         self._say = say
 
     def clear(self, now: Instant) -> list[LiveAttempt]:
-        """Attempts that are over and whose devices have their memory back."""
+        """Ended attempts whose device memory is free again."""
         return [live for live in self._attempts.clearing if self._is_clear(live, now)]
 
     def _is_clear(self, live: LiveAttempt, now: Instant) -> bool:

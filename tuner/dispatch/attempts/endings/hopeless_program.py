@@ -1,4 +1,4 @@
-"""A program that cannot work: its first attempts all fail in the same way."""
+"""Detects a program that cannot work: its first attempts all fail in the same way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tuner.launch.failure_diagnosis import ENDED_ITSELF
 from tuner.launch.hints import HINT
 from tuner.store.records.broken_program import PROGRAM_CAUSES
 
-#: So many failures alike, and nothing else, and the next one is no surprise.
+#: Consecutive failures of the same kind, before any success, after which the study stops.
 N_ALIKE = 3
 
 # What differs between two failures of one kind: numbers, addresses, paths of a trial's own.
@@ -17,10 +17,10 @@ _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(\.\d+)?|/\S+")
 
 
 class Streak:
-    """Notes how attempts end, until one ends well.
+    """Counts consecutive failures of the same kind until an attempt succeeds.
 
     Args:
-        is_over: Whether the study has had a trial that ended well before.
+        is_over: Whether a trial of the study has already ended without a failure.
     """
 
     def __init__(self, *, is_over: bool) -> None:
@@ -29,7 +29,7 @@ class Streak:
         self._n_alike = 0
 
     def note(self, ending: Ending) -> bool:
-        """Takes in how an attempt ended; says whether it ends a hopeless row, so far."""
+        """Counts an ending; returns whether the program is hopeless by now."""
         if self._is_over or ending.outcome in (Outcome.CANCELLED, Outcome.LOST):
             return False
         if ending.cause not in PROGRAM_CAUSES or not ending.outcome.is_failure:
@@ -44,9 +44,9 @@ class Streak:
 
 
 def said_last(ending: Ending) -> str:
-    """The line that tells most: a traceback has its exception at the end.
+    """The line of a failure text that explains most, such as the exception of a traceback.
 
-    What a program without a result printed last is no reason; what was looked for is.
+    For a program without a result, this is what was looked for, not its last output.
     """
     lines = [line.strip() for line in ending.detail.splitlines() if line.strip()]
     lines = [line for line in lines if not line.startswith(HINT)] or lines

@@ -1,4 +1,4 @@
-"""Ends a trial whose attempts are lost again and again without progress."""
+"""Fails a trial whose attempts are lost repeatedly without progress."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tuner.store.connection.transactions import Unavailable
 from tuner.store.records.attempt_history import explain_last, last_metric_step, lost_in_a_row
 from tuner.store.records.recorder import Recorder
 
-#: A lost attempt says nothing of its program: the machine, the dispatcher or the fork server is
-#: gone. So many in a row, each of which had begun and none of which came further than the one
-#: before, are more than restarts and preemptions explain: the trial itself takes its machine down.
+#: Consecutive lost attempts without progress after which the trial fails. A lost attempt alone does
+#: not blame the program (the machine, the dispatcher or the fork server is gone), but this many are
+#: more than restarts and preemptions explain: the trial itself ends its machine.
 MOST_IN_VAIN = 20
-#: Files that are still being written.
+#: Names of incomplete files.
 _PARTIAL = re.compile(r"^\.|partial|tmp")
 
 
 class LostAttempts:
-    """Counts the attempts of a trial that were lost since it last made progress.
+    """Counts a trial's lost attempts since its last progress.
 
     Progress is a larger step, reported or saved, or a newer file that the program saved itself.
-    Attempts that were lost before they began do not count.
+    Attempts that were lost before they started do not count.
 
     Args:
-        search: The study, which holds curves and marks.
-        recorder: Knows how attempts have ended.
-        files: Where checkpoints are.
+        search: The study, with curves and progress marks.
+        recorder: Has the endings of earlier attempts.
+        files: Paths of checkpoints.
     """
 
     def __init__(self, *, search: StudySearch, recorder: Recorder, files: StudyFiles) -> None:
@@ -39,11 +39,11 @@ class LostAttempts:
         self._given_up: set[int] = set()
 
     def has_given_up(self, trial_id: int) -> bool:
-        """Whether a trial is to get no more attempt."""
+        """Whether a trial gets no further attempt."""
         return trial_id in self._given_up
 
     def why_over_before(self, trial_id: int, trial_number: int, attempt: int) -> str:
-        """Before one more attempt: why there is none. Notes that with the last attempt.
+        """Why a trial gets no further attempt; the reason is also recorded with its last attempt.
 
         Args:
             trial_id: Id of the trial.
@@ -51,7 +51,7 @@ class LostAttempts:
             attempt: Number of its last attempt.
 
         Returns:
-            A sentence; empty where the trial may go on.
+            A sentence; empty if the trial may run again.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -62,7 +62,7 @@ class LostAttempts:
         return why
 
     def why_over_after(self, trial_id: int, trial_number: int, attempt: int) -> str:
-        """The same after an attempt whose end as lost is not written yet."""
+        """Like `why_over_before`, for a lost attempt whose ending is not written yet."""
         try:
             return self._why_over(trial_id, trial_number, attempt, n_now=1)
         except Unavailable:

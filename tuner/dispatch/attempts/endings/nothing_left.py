@@ -1,8 +1,8 @@
-"""Trials that were resumed and had nothing left to do.
+"""Resumed trials that had no step left to run.
 
-The training had ended before: Ctrl-C came while the program did something after its last step, or
-the pruner paused the trial at its last step. The program then loads its checkpoint, finds itself
-done, and gives no value.
+The training had ended before: Ctrl-C arrived during work after the last step, or the pruner paused
+the trial at its last step. The program then loads its checkpoint, has nothing to do, and reports
+no value.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _UNSET_NAME = re.compile(r"^(?:UnboundLocalError|NameError): ", re.MULTILINE)
 
 
 class NothingLeft:
-    """Takes the last value that such a trial reported, or lets it start without its checkpoint.
+    """Completes such a trial with its last reported value, or restarts it without its checkpoint.
 
     Args:
         search: The study.
-        recorder: Knows how earlier attempts have ended.
-        files: Where checkpoints are.
-        say: Tells people.
+        recorder: Has the endings of earlier attempts.
+        files: Paths of checkpoints.
+        say: Shows a message to the user.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class NothingLeft:
         self._say = say
 
     def judge(self, live: LiveAttempt, ending: Ending) -> Ending:
-        """How the attempt ended, if it had nothing left to do; else its ending as it is.
+        """The corrected ending if the attempt had nothing left to do; else `ending` unchanged.
 
         Args:
             live: The attempt.
-            ending: How it ended, as far as the attempt itself tells.
+            ending: The ending derived from the attempt alone.
         """
         attempt = live.attempt
         if attempt.number == 1 or live.last_step is not None or live.hang:
@@ -71,7 +71,7 @@ class NothingLeft:
         return self._without_checkpoint(live, ending)
 
     def note(self, live: LiveAttempt, ending: Ending) -> None:
-        """Keeps the last report of a trial that may go on, for a later attempt of it."""
+        """Stores the last report of an unfinished trial, for its next attempt."""
         is_over = ending.outcome in (Outcome.COMPLETED, Outcome.PRUNED)
         if is_over or live.last_step is None or live.is_miscounting:
             return
@@ -80,7 +80,7 @@ class NothingLeft:
         self._search.last_reports.record(attempt.trial_id, last)
 
     def _is_end(self, live: LiveAttempt, last: LastReport) -> bool:
-        """Whether nothing came after a report, and its step may be the last of the training."""
+        """Whether a report was the trial's last and may be at the training's last step."""
         n_steps = self._search.n_steps
         if n_steps is not None and last.step < n_steps:
             return False
@@ -95,9 +95,9 @@ class NothingLeft:
             return False
 
     def _had_no_step(self, live: LiveAttempt, ending: Ending) -> bool:
-        """Whether a program failed for want of a variable that only a step sets.
+        """Whether a program failed because a variable that only a step sets was unset.
 
-        One that failed in that way after its steps too has another mistake.
+        If an earlier attempt failed in the same way after its steps, the cause is another one.
         """
         if not _lacks_variable(ending):
             return False
@@ -108,7 +108,7 @@ class NothingLeft:
         return not any(map(_lacks_variable, earlier))
 
     def _without_checkpoint(self, live: LiveAttempt, ending: Ending) -> Ending:
-        """Lets a trial start once more from its first step, at no cost of a retry."""
+        """Restarts a trial from its first step, without using a retry."""
         attempt = live.attempt
         number = attempt.trial_number
         if not self._has_files(number) or not self._search.last_reports.start_over_once(
@@ -131,7 +131,7 @@ class NothingLeft:
         )
 
     def _has_files(self, trial_number: int) -> bool:
-        """Whether there is a checkpoint, in whatever format."""
+        """Whether a checkpoint exists, in any format."""
         try:
             return any(self._files.checkpoints(trial_number).iterdir())
         except OSError:
@@ -139,13 +139,13 @@ class NothingLeft:
 
 
 def _gave_nothing(live: LiveAttempt, ending: Ending) -> bool:
-    """Whether a program ended well without a value."""
+    """Whether a program exited without an error and without a value."""
     said = live.finished
     is_well = said is not None and said.outcome is Outcome.COMPLETED and not said.values
     return is_well and ending.outcome is Outcome.FAILED and ending.cause is Cause.NO_RESULT
 
 
 def _lacks_variable(ending: Ending) -> bool:
-    """Whether a program failed for a variable that was not set."""
+    """Whether a program failed because a variable was unset."""
     is_own = ending.cause in (Cause.EXCEPTION, Cause.EXIT_CODE)
     return is_own and _UNSET_NAME.search(ending.detail) is not None

@@ -1,4 +1,4 @@
-"""Which trial gets one more attempt after a bad end."""
+"""Decides which trial is retried after a failed attempt."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Sequence
 
 from tuner.domain.attempt import Attempt, Cause, Ending, Outcome
 
-#: Of one trial, through no fault of its program; there may be something else behind so many.
+#: Free retries per trial for failures that the program did not cause; more suggest another cause.
 _MAX_FREE = 3
-#: They say nothing of the program.
+#: Causes outside the program.
 FREE_CAUSES = (Cause.PORT_TAKEN, Cause.DEVICE_FAULT)
 
 
 class Retries:
-    """Counts what failed attempts cost their trials.
+    """Counts failed attempts against the retries of their trials.
 
     Args:
-        n_allowed: How often a trial that failed by itself is tried again.
+        n_allowed: Retries of a trial that failed by itself.
     """
 
     def __init__(self, n_allowed: int) -> None:
         self._n_allowed = n_allowed
-        #: By trial: attempts whose end was none of the program's doing.
+        #: By trial: attempts that ended for a cause outside the program.
         self._n_free: Counter[int] = Counter()
-        #: By trial: attempts that failed by themselves, also before this start.
+        #: By trial: attempts that failed by themselves, including those before this start.
         self._n_failed: Counter[int] = Counter()
-        #: Trials that ran out of memory, also before this start.
+        #: Trials that ran out of memory, including those before this start.
         self._ran_out: set[int] = set()
 
     def recall(self, trial_id: int, endings: Sequence[Ending]) -> None:
-        """Takes in how a trial has ended before. What was lost or cancelled costs it nothing.
+        """Counts the earlier endings of a trial. Lost and cancelled attempts cost no retry.
 
         Args:
-            trial_id: One that waited.
-            endings: Of its attempts, by whatever dispatcher.
+            trial_id: A trial in the queue.
+            endings: Endings of its attempts, by any dispatcher.
         """
         n_failed = sum(map(_is_counted, endings))
         # What happened last may not be written yet.
@@ -43,12 +43,13 @@ class Retries:
             self._ran_out.add(trial_id)
 
     def grant(self, attempt: Attempt, ending: Ending, *, is_ours: bool = False) -> bool:
-        """Whether a failed attempt is followed by another one, which is counted then.
+        """Whether a failed attempt is retried; counts the retry.
 
         Args:
-            attempt: The one that failed.
-            ending: How.
-            is_ours: Whether that says nothing of the trial: it is tried until it has ended.
+            attempt: The failed attempt.
+            ending: Its ending.
+            is_ours: Whether the tuner or the machine caused the failure: such retries are
+                unlimited.
         """
         if is_ours or _is_second_start(ending):
             return True
@@ -66,11 +67,11 @@ class Retries:
         return self._n_failed[attempt.trial_id] <= self._n_allowed
 
     def needs_room(self, trial_id: int) -> bool:
-        """Whether a trial shares its devices with nobody: it ran out of memory before."""
+        """Whether a trial needs devices of its own because it ran out of memory before."""
         return trial_id in self._ran_out
 
     def _grant_room(self, trial_id: int) -> bool:
-        """Once it may have been for others' sake; with devices of its own it was not."""
+        """Allows one retry on devices of its own: other trials may have used the memory."""
         if trial_id in self._ran_out:
             return False
         self._ran_out.add(trial_id)
@@ -78,7 +79,7 @@ class Retries:
 
 
 def _is_second_start(ending: Ending) -> bool:
-    """Whether the attempt had nothing left to do; a trial starts without its checkpoint once."""
+    """Whether the attempt had nothing left to do; a trial restarts without its checkpoint once."""
     return ending.outcome is Outcome.CANCELLED and ending.cause is Cause.NO_RESULT
 
 

@@ -1,4 +1,4 @@
-"""What the end of an attempt means for its trial: it is over, pauses, or gets one more attempt."""
+"""Turns the ending of an attempt into the trial's state: over, paused or queued for a retry."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from tuner.store.records.recorder import Recorder
 
 
 class TrialOutcomes:
-    """Tells the study how its trials ended, and lets those that may try again wait for devices.
+    """Records trial outcomes in the study and queues retries.
 
     Args:
         search: The study.
-        recorder: Knows of earlier attempts.
-        leasing: Where trials wait for devices.
-        files: Where checkpoints are.
-        terms: How often a trial may try again, and what counts as its value.
-        saving: Knows whether a state of another machine is here; None where nobody looks.
-        say: Tells people.
-        folders: Keeps files of other trials away; None where there are none.
+        recorder: Has earlier attempts.
+        leasing: The queue of trials that wait for devices.
+        files: Paths of checkpoints.
+        terms: Retries, and what counts as a trial's value.
+        saving: Knows whether a checkpoint of another machine is present; None if this is not
+            checked.
+        say: Shows a message to the user.
+        folders: Removes other trials' files from trial folders; None if there are no folders.
     """
 
     def __init__(
@@ -64,10 +65,10 @@ class TrialOutcomes:
         self._nothing_left = NothingLeft(search=search, recorder=recorder, files=files, say=say)
 
     def candidate(self, asked: AskedTrial) -> Candidate | None:
-        """A trial that was asked for, with what its earlier attempts left.
+        """Builds a queue entry for a trial, with what its earlier attempts left.
 
         Returns:
-            None where it has failed instead, because too many of its attempts were lost.
+            None if the trial has failed instead, because too many of its attempts were lost.
         """
         n_before = 0 if asked.is_new else self._recorder.history.attempts_of(asked.trial_id)
         self._prepare_folder(asked, n_before)
@@ -92,7 +93,7 @@ class TrialOutcomes:
         )
 
     def prepare_to_fetch(self, asked: AskedTrial) -> None:
-        """Before a checkpoint is fetched from an object store: its folder is that of the trial."""
+        """Prepares the trial's folder before a checkpoint is fetched from an object store."""
         if asked.is_new:
             self._search.scheduler.hand_over(asked.trial_id)
         self._prepare_folder(asked, 0 if asked.is_new else 1, fills=True)
@@ -106,7 +107,7 @@ class TrialOutcomes:
         return bool(why)
 
     def _prepare_folder(self, asked: AskedTrial, n_before: int, *, fills: bool = False) -> None:
-        """Before anything is looked for in a trial's folder: what is there must be its own."""
+        """Makes sure that all files in a trial's folder are its own, before any is read."""
         if self._folders is None:
             return
         begun_at = self._recorder.history.begun_at(asked.trial_id) if n_before else None
@@ -115,7 +116,7 @@ class TrialOutcomes:
             self._say(note)
 
     def ending_of_trial(self, live: LiveAttempt, ending: Ending) -> Ending:
-        """How an attempt ended, with what its trial has done before, and may do later."""
+        """The ending of an attempt, given the trial's earlier attempts and remaining retries."""
         ending = self._completed_by_limit(live, ending)
         ending = self._paused_or_pruned(live, self._nothing_left.judge(live, ending))
         ending = self._with_best_report(live, ending)
@@ -125,7 +126,7 @@ class TrialOutcomes:
         return ending
 
     def _completed_by_limit(self, live: LiveAttempt, ending: Ending) -> Ending:
-        """A program that the study file ends at a step, or after a time, has a result by then."""
+        """Completes a program that the study file ends at a step or after a time."""
         is_at_last_step = (
             live.told is Action.COMPLETE
             and ending.outcome is Outcome.PRUNED
@@ -158,7 +159,7 @@ class TrialOutcomes:
         return replace(ending, outcome=Outcome.FAILED, detail=detail)
 
     def _paused_or_pruned(self, live: LiveAttempt, ending: Ending) -> Ending:
-        """One that was told to pause has ended as a pruned one does, and may go on later."""
+        """Turns a pruned ending into a paused one if the verdict was to pause."""
         if live.widens_to is not None and ending.cause is Cause.INTERRUPTED:
             return Ending(outcome=Outcome.PAUSED, detail=live.told_reason)
         was_told = live.told is Action.PAUSE or live.is_pausing
@@ -184,17 +185,17 @@ class TrialOutcomes:
         may_retry: bool,
         is_stopping: bool,
     ) -> bool:
-        """Tells the study.
+        """Records the trial's outcome in the study.
 
         Args:
             live: The attempt.
-            ending: How it ended.
-            is_ours: Whether it failed for no fault of its own.
-            may_retry: Whether any trial may try again.
-            is_stopping: Whether nothing starts any more: who may try again waits for a later start.
+            ending: Its ending.
+            is_ours: Whether the cause is outside the program.
+            may_retry: Whether retries are allowed at all.
+            is_stopping: Whether the study is stopping: a retry then stays queued for a later start.
 
         Returns:
-            Whether the trial gets one more attempt now.
+            Whether the trial is retried now.
         """
         attempt = live.attempt
         if self._saving is not None:
@@ -224,7 +225,7 @@ class TrialOutcomes:
         return False
 
     def tell_of_members(self) -> None:
-        """Says what has become of members of a population, and that the sampler failed."""
+        """Shows what happened to members of a population, and failures of the sampler."""
         for note in [*self._search.study.guard.take_notes(), *self._search.scheduler.take_notes()]:
             self._say(note)
 
@@ -236,7 +237,7 @@ class TrialOutcomes:
         return not is_stopping
 
     def go_on_wider(self, live: LiveAttempt, *, is_stopping: bool) -> None:
-        """An attempt was ended for a wider one, and its devices are free."""
+        """Queues a trial whose attempt ended so that it continues on more devices."""
         if is_stopping:
             self._search.put_back(live.attempt.trial_id)
             return
