@@ -12,7 +12,6 @@ lost: then ends alone count.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -126,7 +125,7 @@ class SliceTable(RungTable):
     # -- who continues -------------------------------------------------------------------------
 
     def standing(self, number: int, rung: int) -> SliceStanding:
-        entry = (self._losses[number][rung], number)
+        entry = (self._losses.at(number, rung), number)
         came = self._rungs[rung].came
         can_wait = not self.is_final
         mine = best = math.nan
@@ -140,7 +139,7 @@ class SliceTable(RungTable):
         return SliceStanding(
             rung=rung,
             loss=entry[0],
-            place=bisect_left(came, entry),
+            place=came.place_of(entry),
             n_came=len(came),
             bar=math.nan,
             goes_on=mine > best if self._is_enough else not can_wait,
@@ -259,9 +258,9 @@ class SliceTable(RungTable):
 
     def _chosen(self, limit: int, wanted: Collection[int]) -> list[int]:
         """Trials that stand for all: of those that came to each rung some, from best to worst."""
-        if sum(map(len, self._losses.values())) <= limit:
+        if self._losses.n_losses <= limit:
             return list(self._losses)
-        chosen = dict.fromkeys(number for number in self._losses if number in wanted)
+        chosen = dict.fromkeys(number for number in sorted(wanted) if number in self._losses)
         n_points = sum(len(self._losses[number]) for number in chosen)
         for rung in reversed(range(len(self._rungs))):
             came = self._rungs[rung].came

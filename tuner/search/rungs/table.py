@@ -8,11 +8,11 @@ System for Massively Parallel Hyperparameter Tuning", MLSys 2020, arXiv:1810.059
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TypeAlias
+
+from tuner.search.rungs.entries import Entries, Entry, RungLosses
 
 RUNG_KEY = "completed_rung_"
 """Attribute of a trial, followed by a rung: its value there. Optuna's own pruner has it too."""
@@ -24,16 +24,12 @@ def rung_key(rung: int) -> str:
     return f"{RUNG_KEY}{rung}"
 
 
-Entry: TypeAlias = tuple[float, int]
-"""Loss, the smaller the better, and number of a trial."""
-
-
 @dataclass(slots=True)
 class _Rung:
     #: Of each trial that came here, in order.
-    came: list[Entry] = field(default_factory=list)
+    came: Entries = field(default_factory=Entries)
     #: Those of them that wait here.
-    paused: list[Entry] = field(default_factory=list)
+    paused: Entries = field(default_factory=Entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +67,7 @@ class RungTable:
         #: Every trial passes these.
         self.open_rungs: Set[int] = frozenset()
         self._rungs: list[_Rung] = []
-        #: By trial number: its loss at each rung that it came to.
-        self._losses: dict[int, tuple[float, ...]] = {}
+        self._losses = RungLosses()
         self._paused: dict[int, int] = {}
 
     def step_of(self, rung: int) -> int:
@@ -87,11 +82,11 @@ class RungTable:
 
     def rung_of(self, number: int) -> int:
         """The highest rung that a trial came to; -1 for none."""
-        return len(self._losses.get(number, ())) - 1
+        return self._losses.n_rungs(number) - 1
 
     def loss_of(self, number: int, rung: int) -> float:
         """What a trial came to a rung with."""
-        return self._losses[number][rung]
+        return self._losses.at(number, rung)
 
     def come(self, number: int, rung: int, loss: float) -> list[int]:
         """A trial has come to a rung; what it skipped on the way counts as come to with the same.
@@ -104,33 +99,30 @@ class RungTable:
         Returns:
             The rungs that are new to it.
         """
-        losses = self._losses.get(number, ())
-        new = list(range(len(losses), rung + 1))
+        new = list(range(self._losses.n_rungs(number), rung + 1))
         for each in new:
             while len(self._rungs) <= each:
                 self._rungs.append(_Rung())
-            insort(self._rungs[each].came, (loss, number))
-        if new:
-            self._losses[number] = losses + (loss,) * len(new)
+            self._rungs[each].came.add((loss, number))
+            self._losses.add(number, loss)
         return new
 
     def standing(self, number: int, rung: int) -> Standing:
         """How a trial stands among those that came to a rung, itself among them."""
-        entry = (self._losses[number][rung], number)
+        entry = (self._losses.at(number, rung), number)
         return self._standing(rung, entry)
 
     def pause(self, number: int) -> None:
         """The trial waits at its highest rung."""
         if number not in self._paused and (rung := self.rung_of(number)) >= 0:
             self._paused[number] = rung
-            insort(self._rungs[rung].paused, (self._losses[number][rung], number))
+            self._rungs[rung].paused.add((self._losses.at(number, rung), number))
 
     def unpause(self, number: int) -> None:
         """The trial waits no more: it runs again, or is over."""
         rung = self._paused.pop(number, None)
         if rung is not None:
-            paused = self._rungs[rung].paused
-            del paused[bisect_left(paused, (self._losses[number][rung], number))]
+            self._rungs[rung].paused.remove((self._losses.at(number, rung), number))
 
     @property
     def paused(self) -> Set[int]:
@@ -169,7 +161,7 @@ class RungTable:
 
     def _standing(self, rung: int, entry: Entry) -> Standing:
         came = self._rungs[rung].came
-        place = bisect_left(came, entry)
+        place = came.place_of(entry)
         n_going = self._n_going(len(came))
         bar = came[n_going - 1][0] if n_going else math.nan
         return Standing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Container, Iterable
@@ -38,7 +39,8 @@ class HeldStudy:
         #: By trial id.
         self.unfinished: dict[int, FrozenTrial] = {}
         self._ended_trials = EndedTrials()
-        self._completed_places: dict[int, int] = {}
+        #: Of each completed trial its place there, by number; -1 for those that are not.
+        self._completed_places = array("q")
         self._ended: dict[TrialState, list[FrozenTrial]] = {state: [] for state in _ENDED}
         for trial in trials:
             self.put(trial)
@@ -83,8 +85,12 @@ class HeldStudy:
 
     def _add_completed(self, trial: FrozenTrial) -> None:
         # One that was given to Optuna as complete may be read before it is known whole.
-        place = self._completed_places.setdefault(trial.number, len(self.completed))
-        if place == len(self.completed):
+        places = self._completed_places
+        if (missing := trial.number + 1 - len(places)) > 0:
+            places.extend([-1] * missing)
+        place = places[trial.number]
+        if place < 0:
+            places[trial.number] = len(self.completed)
             self.completed.append(trial)
         else:
             self.completed[place] = trial
