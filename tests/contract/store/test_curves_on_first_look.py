@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from random import Random
+from typing import cast
 
 import optuna
 import pytest
@@ -39,6 +40,7 @@ STRANGE = (math.nan, math.inf, -math.inf)
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuner.store.optuna_tables.curves.reads.BATCH_SIZE", 7)
+    monkeypatch.setattr("tuner.store.optuna_tables.curves.memory.BATCH_SIZE", 7)
     assert lazy_curve.BATCH_SIZE > 7
 
 
@@ -175,6 +177,64 @@ def test_a_look_at_a_trial_that_was_deleted_meanwhile_says_so(url: str) -> None:
         RDBStorage(url).delete_study(study_id)
         with pytest.raises(KeyError, match="the trial was deleted"):
             len(trials[0].intermediate_values)
+
+
+def in_memory(trials: Iterable[FrozenTrial]) -> int:
+    """How many values of curves are in memory."""
+    curves = [cast(lazy_curve.Curve, trial.intermediate_values) for trial in trials]
+    return sum(len(curve) for curve in curves if curve.is_in_memory)
+
+
+def test_curves_that_were_looked_at_leave_the_memory_and_are_read_again(url: str) -> None:
+    with stored_study(url) as storage:
+        storage._curves._limit = 100
+        study_id = storage.get_study_id_from_name("s")
+        trials = storage.get_all_trials(study_id, deepcopy=False)
+        theirs = RDBStorage(url).get_all_trials(study_id)
+        for _ in range(2):
+            for ours, expected in zip(trials, theirs, strict=True):
+                assert ours.intermediate_values == lazy_curve.Curve.of(expected.intermediate_values)
+            assert 0 < in_memory(trials) <= 100
+        assert sum(len(each.intermediate_values) for each in theirs) > 200
+
+
+def test_curves_of_trials_that_ended_here_leave_the_memory_once_they_are_written(url: str) -> None:
+    with closing(open_database(url)) as database:
+        storage = database.storage
+        storage._curves._limit = 20
+        study = optuna.create_study(study_name="s", storage=storage)
+        expected = {}
+        for number in range(14):
+            trial = study.ask()
+            for step in range(5):
+                trial.report(number + step / 10, step)
+            expected[number] = {step: number + step / 10 for step in range(5)}
+            study.tell(trial, 1.0)
+        trials = study.get_trials(deepcopy=False)
+        waiting = len(storage._pending.curves)
+        assert in_memory(trials) == 70
+        assert waiting
+        storage.flush()
+        assert in_memory(trials) == 35
+        for trial in trials:
+            assert trial.intermediate_values == expected[trial.number]
+        assert in_memory(trials) <= 40
+
+
+def test_curves_of_trials_that_ended_in_memory_alone_stay_there(url: str) -> None:
+    with closing(open_database(url)) as database:
+        storage = database.storage
+        storage._curves._limit = 20
+        study = optuna.create_study(study_name="s", storage=storage)
+        storage.stay_in_memory()
+        for _ in range(14):
+            trial = study.ask()
+            for step in range(5):
+                trial.report(step, step)
+            study.tell(trial, 1.0)
+        storage.take_pending()
+        storage.forget_taken()
+        assert in_memory(study.get_trials(deepcopy=False)) == 70
 
 
 PRUNERS: dict[str, Callable[[], BasePruner]] = {

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tuner.search.rungs.entries import Entry
 from tuner.search.rungs.fronts import Fronts, Losses, Places
-from tuner.search.rungs.table import Entry, RungTable, Standing
+from tuner.search.rungs.table import RungTable, Standing
 
 
 class ParetoTable(RungTable):

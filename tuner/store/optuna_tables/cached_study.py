@@ -49,8 +49,8 @@ class HeldStudy:
     def newest(self) -> FrozenTrial | None:
         return self.trials[-1] if self.trials else None
 
-    def put(self, trial: FrozenTrial) -> None:
-        """Takes in a trial with the next number, or one as it is by now."""
+    def put(self, trial: FrozenTrial) -> FrozenTrial:
+        """Takes in a trial with the next number, or one as it is by now; gives what is held."""
         if trial.state.is_finished():
             trial = self._ended_trials.shrink(trial)
         if trial.number == len(self.trials):
@@ -59,7 +59,7 @@ class HeldStudy:
             # One report more, most often.
             self.trials[trial.number] = self.unfinished[trial_id_of(trial)] = trial
             self.distributions.update(trial.distributions)
-            return
+            return trial
         else:
             self._forget(self.trials[trial.number])
             self.trials[trial.number] = trial
@@ -71,6 +71,7 @@ class HeldStudy:
                 self._add_completed(trial)
         else:
             self.unfinished[trial_id_of(trial)] = trial
+        return trial
 
     def of_states(self, states: Container[TrialState]) -> list[FrozenTrial]:
         """Trials in one of these states, by number."""

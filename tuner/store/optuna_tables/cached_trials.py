@@ -14,7 +14,9 @@ from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables import writes
 from tuner.store.optuna_tables.cached_study import HeldStudy, may_have_moved
 from tuner.store.optuna_tables.change_stamp import FileStamp, file_stamp
-from tuner.store.optuna_tables.reads import read_heads, read_trials
+from tuner.store.optuna_tables.curves.memory import CurveMemory
+from tuner.store.optuna_tables.curves.reads import ended_curves, without_collector
+from tuner.store.optuna_tables.reads import read_heads, read_study, read_trials
 from tuner.store.optuna_tables.study_calls import StudyCalls
 from tuner.store.optuna_tables.trial_places import TrialPlaces
 
@@ -31,6 +33,7 @@ class HeldTrials(StudyCalls):
         super().__init__(make_backend, access)
         self._studies: dict[int, HeldStudy] = {}
         self._places = TrialPlaces()
+        self._curves = CurveMemory(ended_curves(access.run))
         #: Of the last look at each study.
         self._stamps: dict[int, FileStamp | None] = {}
 
@@ -106,10 +109,12 @@ class HeldTrials(StudyCalls):
         return self._studies[study_id]
 
     def _load(self, study_id: int) -> None:
-        read = self._access.run
-        trials = read(lambda c: read_trials(c, study_id, later=read))
-        self._studies[study_id] = HeldStudy(trials)
-        self._places.put_all(study_id, trials)
+        def read(connection: sa.Connection) -> HeldStudy:
+            with without_collector():
+                return HeldStudy(read_study(connection, study_id, self._curves))
+
+        self._studies[study_id] = study = self._access.run(read)
+        self._places.put_all(study_id, study.trials)
 
     def _place(self, trial_id: int) -> tuple[int, int]:
         found = self._places.find(trial_id)
@@ -129,8 +134,10 @@ class HeldTrials(StudyCalls):
         return _copy(trial)
 
     def _put(self, study_id: int, trial: FrozenTrial) -> None:
-        self._studies[study_id].put(trial)
+        kept = self._studies[study_id].put(trial)
         self._places.put(study_id, trial)
+        if kept.state.is_finished():
+            self._curves.add_ended(trial_id_of(kept), kept.intermediate_values)
 
     def _read_changes(
         self, study_id: int, *, own: Collection[int], unwritten: Set[int]

@@ -18,10 +18,9 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.store.optuna_tables.curves.lazy_curve import Curve, compact
+from tuner.store.optuna_tables.curves.memory import CurveMemory
 from tuner.store.optuna_tables.curves.reads import (
     NOT_FINITE,
-    Reader,
-    curves_for_later,
     fetched,
     read_curves,
     without_collector,
@@ -36,6 +35,8 @@ from tuner.store.optuna_tables.statements import (
 
 #: Of one `IN (...)`; SQLite takes 32,766 parameters, and a plan for many is slow elsewhere.
 _MAX_IDS = 500
+#: Optuna's objects take some kilobytes each before they are made small.
+_TRIALS_AT_ONCE = 5000
 
 
 class TrialHead(NamedTuple):
@@ -56,6 +57,7 @@ _HEADS = sa.select(
 _NEWER_HEADS = _HEADS.where(
     TRIALS.c.study_id == sa.bindparam("b_study_id"), TRIALS.c.trial_id > sa.bindparam("b_after")
 )
+_NEXT_HEADS = _NEWER_HEADS.order_by(TRIALS.c.trial_id).limit(_TRIALS_AT_ONCE)
 _NAMED_HEADS = _HEADS.where(
     TRIALS.c.study_id == sa.bindparam("b_study_id"),
     TRIALS.c.trial_id.in_(sa.bindparam("b_ids", expanding=True)),
@@ -70,19 +72,21 @@ def read_heads(
     found = list(connection.execute(_NEWER_HEADS, newer))
     for ids in _chunks(sorted(of)):
         found += connection.execute(_NAMED_HEADS, {"b_study_id": study_id, "b_ids": ids})
-    return [
-        TrialHead(row.trial_id, row.number, row.state, _local(row[3]), _local(row[4]))
-        for row in found
-    ]
+    return [_head(row) for row in found]
+
+
+def _next_heads(connection: sa.Connection, study_id: int, *, after_id: int) -> list[TrialHead]:
+    newer = {"b_study_id": study_id, "b_after": after_id}
+    return [_head(row) for row in connection.execute(_NEXT_HEADS, newer)]
+
+
+def _head(row: Any) -> TrialHead:
+    return TrialHead(row.trial_id, row.number, row.state, _local(row[3]), _local(row[4]))
 
 
 @without_collector()
 def read_trials(
-    connection: sa.Connection,
-    study_id: int,
-    heads: Collection[TrialHead] | None = None,
-    *,
-    later: Reader | None = None,
+    connection: sa.Connection, study_id: int, heads: Collection[TrialHead] | None = None
 ) -> list[FrozenTrial]:
     """Whole trials, by number; those that have ended have a `Curve` for a dict of reports.
 
@@ -90,16 +94,34 @@ def read_trials(
         connection: Of the database.
         study_id: Of the study.
         heads: Which trials; None for all of the study.
-        later: Reads the curves of trials that have ended once one of them is looked at. They are
-            most of a study's rows, and few samplers ever look. None to read all of them now.
     """
     ids = None if heads is None else [head.trial_id for head in heads]
     if heads is None:
         heads = read_heads(connection, study_id)
     heads = sorted(heads, key=lambda head: head.number)
-    curves = _read_curves(connection, heads, later)
+    curves = read_curves(connection, [head.trial_id for head in heads])
     parts = _Parts(connection, study_id, ids)
     return [parts.trial(head, curves.get(head.trial_id)) for head in heads]
+
+
+def read_study(
+    connection: sa.Connection, study_id: int, later: CurveMemory
+) -> Iterator[FrozenTrial]:
+    """All trials of a study, by number, some thousand in memory at a time.
+
+    Args:
+        connection: Of the database.
+        study_id: Of the study.
+        later: Where the curves of trials that have ended are read to, once one of them is looked
+            at. They are most of a study's rows, and few samplers ever look.
+    """
+    last_id = 0  # Ids rise with numbers.
+    while heads := _next_heads(connection, study_id, after_id=last_id):
+        last_id = heads[-1].trial_id
+        ids = range(heads[0].trial_id, last_id + 1)
+        curves, parts = _read_curves(connection, heads, later), _Parts(connection, study_id, ids)
+        for head in heads:
+            yield parts.trial(head, curves.get(head.trial_id))
 
 
 def read_new(connection: sa.Connection, study_id: int, *, after_id: int) -> list[FrozenTrial]:
@@ -132,10 +154,8 @@ def _bare(head: TrialHead) -> FrozenTrial:
 
 
 def _read_curves(
-    connection: sa.Connection, heads: Sequence[TrialHead], later: Reader | None
+    connection: sa.Connection, heads: Sequence[TrialHead], later: CurveMemory
 ) -> Mapping[int, Curve]:
-    if later is None:
-        return read_curves(connection, [head.trial_id for head in heads])
     of_state: defaultdict[TrialState, list[int]] = defaultdict(list)
     for head in heads:
         of_state[head.state].append(head.trial_id)
@@ -143,12 +163,18 @@ def _read_curves(
     # A batch has one state: pruners look at completed trials, TPE at pruned ones.
     for state, ids in of_state.items():
         is_later = state.is_finished()
-        curves |= curves_for_later(later, ids) if is_later else read_curves(connection, ids)
+        curves |= later.unread(ids) if is_later else read_curves(connection, ids)
     return curves
 
 
 class _Parts:
-    """All rows that belong to some trials, but for their curves."""
+    """All rows that belong to some trials, but for their curves.
+
+    Args:
+        connection: Of the database.
+        study_id: Of the study.
+        ids: Which trials, or within which range; None for all of the study.
+    """
 
     def __init__(self, connection: sa.Connection, study_id: int, ids: Sequence[int] | None) -> None:
         self._connection = connection
@@ -215,9 +241,12 @@ class _Parts:
                 yield from rows
 
     def _chosen(self, query: sa.Select[Any], table: sa.Table) -> Iterable[sa.Select[Any]]:
-        if self._ids is None:
+        if self._ids is None or isinstance(self._ids, range):
             of_study = sa.select(TRIALS.c.trial_id).where(TRIALS.c.study_id == self._study_id)
-            return [query.where(table.c.trial_id.in_(of_study))]
+            query = query.where(table.c.trial_id.in_(of_study))
+            if self._ids is not None:
+                query = query.where(table.c.trial_id.between(self._ids[0], self._ids[-1]))
+            return [query]
         return [query.where(table.c.trial_id.in_(ids)) for ids in _chunks(self._ids)]
 
 

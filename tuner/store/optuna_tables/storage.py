@@ -125,6 +125,7 @@ class BufferedStorage(HeldTrials):
 
     def forget_taken(self) -> None:
         self._taken = optuna_rows.PendingRows()
+        self._forget_written_curves()
 
     def unwritten_ends(self) -> list[FrozenTrial]:
         """Trials that have ended here, and perhaps not in the database."""
@@ -144,6 +145,11 @@ class BufferedStorage(HeldTrials):
         if self.has_pending:
             self._access.run(self._pending.write)
             self._pending = optuna_rows.PendingRows()
+            self._forget_written_curves()
+
+    def _forget_written_curves(self) -> None:
+        if not self._is_alone and not self._n_dropped:
+            self._curves.written(lambda: {trial_id for trial_id, _ in self._pending.curves})
 
     def refresh(self, study_id: int) -> list[FrozenTrial]:
         """Reads what other programs did to a study since the last look; gives those trials."""

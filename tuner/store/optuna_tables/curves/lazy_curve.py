@@ -3,7 +3,8 @@
 Optuna keeps a trial's reports in a dict, 7 KB for a hundred. A trial that has ended has no more
 to come, so its values lie in an array here, and its steps, mostly those of every other trial, in
 a `range` or in a tuple that all share. Most samplers never look at a curve, so those of a study
-that was stored before are fetched on the first look, a batch of trials at a time.
+that was stored before are fetched on the first look, a batch of trials at a time, and forgotten
+again where they are many (`memory.py`).
 """
 
 from __future__ import annotations
@@ -94,6 +95,11 @@ class Curve(Mapping[int, float]):
         # Whoever unpickles a trial may have no such class, and no database.
         return dict, (self._as_dict(),)
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether a look reads nothing."""
+        return self._batch is None
+
     def _as_dict(self) -> dict[int, float]:
         self._read()
         return dict(zip(self._steps, self._values, strict=True))
@@ -111,16 +117,19 @@ class Batch:
         trial_ids: Whose they are; the trials must have ended.
         fetch: Gives the curves of those that have one. What it raises comes out of the look, and
             the next look tries again.
+        when_read: Takes this batch and the curves, by trial, that were just fetched.
     """
 
-    __slots__ = ("_curves", "_fetch")
+    __slots__ = ("_curves", "_fetch", "_when_read")
 
     def __init__(
         self,
         trial_ids: Collection[int],
         fetch: Callable[[Collection[int]], Mapping[int, Curve]],
+        when_read: Callable[[Batch, Mapping[int, Curve]], None] = lambda _batch, _curves: None,
     ) -> None:
         self._fetch = fetch
+        self._when_read = when_read
         self._curves = {trial_id: self._unread(trial_id) for trial_id in trial_ids}
 
     def curves(self) -> Mapping[int, Curve]:
@@ -130,12 +139,24 @@ class Batch:
     def read(self, trial_ids: Collection[int] | None = None) -> None:
         """Fetches some curves, or all that are left."""
         wanted = tuple(self._curves) if trial_ids is None else trial_ids
-        found = self._fetch(wanted)
+        found, read = self._fetch(wanted), {}
         for trial_id in wanted:
-            curve = self._curves.pop(trial_id)
+            read[trial_id] = curve = self._curves.pop(trial_id)
             if trial_id in found:
                 curve._steps, curve._values = found[trial_id]._steps, found[trial_id]._values
             curve._batch = None
+        self._when_read(self, read)
+
+    def forget(self, curves: Mapping[int, Curve]) -> None:
+        """Drops the values of curves; the next look fetches them.
+
+        Args:
+            curves: By trial. The database has them.
+        """
+        for trial_id, curve in curves.items():
+            curve._steps, curve._values = (), _NO_VALUES
+            curve._batch, curve._trial_id = self, trial_id
+            self._curves[trial_id] = curve
 
     def _unread(self, trial_id: int) -> Curve:
         curve = Curve((), _NO_VALUES)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
 
-from tuner.store.optuna_tables.curves.lazy_curve import BATCH_SIZE, Batch, Curve, Steps
+from tuner.store.optuna_tables.curves.lazy_curve import BATCH_SIZE, Curve, Steps
 from tuner.store.optuna_tables.statements import CURVES, TRIALS
 
 _IDS: sa.BindParameter[Any] = sa.bindparam("b_ids", expanding=True)
@@ -94,16 +94,12 @@ def read_curves(connection: sa.Connection, trial_ids: Iterable[int]) -> dict[int
     return curves
 
 
-def curves_for_later(read: Reader, trial_ids: Iterable[int]) -> dict[int, Curve]:
-    """Curves of trials that have ended, to be read in batches when first looked at.
+def ended_curves(read: Reader) -> Callable[[Collection[int]], Mapping[int, Curve]]:
+    """Reads the curves of some trials that have ended.
 
-    A look raises KeyError if the trial was deleted meanwhile, and what `read` raises.
+    It raises KeyError if a trial was deleted, and what `read` raises.
     """
-    fetch = partial(_fetch_ended, read)
-    curves: dict[int, Curve] = {}
-    for some in _batches(sorted(trial_ids)):
-        curves.update(Batch(some, fetch).curves())
-    return curves
+    return partial(_fetch_ended, read)
 
 
 def _fetch_ended(read: Reader, trial_ids: Collection[int]) -> Mapping[int, Curve]:
