@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.chaos import Chaos, run_chaos
+from tests.chaos.nodes.cluster import STUDIES
 from tests.chaos.nodes.network import why_not
 from tests.chaos.nodes.play import NodeChaos, faults_named, run_nodes
 from tests.chaos.nodes.table import table_of_nodes
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=0, help="so many machines, in namespaces")
     parser.add_argument("--faults", default="", help="of --nodes: parts of names, with commas")
     parser.add_argument("--rounds", type=int, default=1, help="of --nodes: each fault so often")
+    parser.add_argument("--studies", nargs="*", default=STUDIES, help="of --nodes")
     given = parser.parse_args()
     if given.nodes:
         return _run_nodes(given)
@@ -59,6 +61,7 @@ def _run_nodes(given: argparse.Namespace) -> int:
         seed=given.seed,
         faults=tuple(faults_named(given.faults)),
         rounds=given.rounds,
+        studies=tuple(given.studies),
     )
     with tempfile.TemporaryDirectory(prefix="tuner-chaos-") as temporary:
         folder = given.folder or Path(temporary)

@@ -19,7 +19,7 @@ import tuner
 from tests.chaos.checked import N_STEPS, expected_value
 from tests.chaos.keeper import processes_with
 from tests.chaos.site import ENV_ID, MAX_DISK_MIB, Site
-from tests.chaos.step_log import Repeated, find_repeated, without_late
+from tests.chaos.step_log import Line, Repeated, find_repeated, without_forgotten, without_late
 from tuner.launch.failure_diagnosis import is_disk_full
 from tuner.search.rungs.table import RungTable
 
@@ -93,7 +93,7 @@ def settle(site: Site) -> Account:
         if site.rungs is not None:
             findings += books.judge_pauses()
     storage.engine.dispose()
-    repeated = find_repeated(without_late(site.log.read()), site.torn)
+    repeated = find_repeated(_acknowledged(site), site.torn)
     findings += [*_judge_files(site), *_judge_repeated(repeated), *_judge_outputs(site)]
     codes = [code for keeper in site.keepers for code in keeper.codes]
     return Account(
@@ -106,6 +106,10 @@ def settle(site: Site) -> Account:
         n_lost_reports=_count_done(site) - sum(len(each.intermediate_values) for each in trials),
         codes={str(code): codes.count(code) for code in sorted(set(codes))},
     )
+
+
+def _acknowledged(site: Site) -> list[Line]:
+    return without_late(without_forgotten(site.log.read(), site.forgotten))
 
 
 def find_orphans(chaos_id: str) -> list[int]:

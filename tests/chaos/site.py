@@ -61,6 +61,8 @@ class Site:
     gpus: NvmlStub | None = None
     pruner: str = "none"
     stop_grace: str = "3s"
+    #: Times of which the database has forgotten all, to when that was noticed.
+    forgotten: list[tuple[float, float]] = field(default_factory=list)
     n_trials: int = 0
     #: While its database is not there, and nobody types the command again.
     is_held: bool = False

@@ -95,6 +95,25 @@ def without_late(lines: Iterable[Line]) -> list[Line]:
     return kept
 
 
+def without_forgotten(
+    lines: Sequence[Line], forgotten: Iterable[tuple[float, float]]
+) -> list[Line]:
+    """Leaves out trials that the database has forgotten; others have their numbers now.
+
+    Args:
+        lines: In the order in which they were written.
+        forgotten: Times of which the database has lost all, seconds since the epoch.
+    """
+    kept = list(lines)
+    for begin_s, end_s in forgotten:
+        first: dict[int, float] = {}
+        for line in kept:
+            first.setdefault(line.trial, line.at_s)
+        lost = {trial for trial, at_s in first.items() if begin_s <= at_s <= end_s}
+        kept = [line for line in kept if line.trial not in lost or line.at_s > end_s]
+    return kept
+
+
 def find_repeated(lines: Iterable[Line], torn: Collection[tuple[int, int]] = ()) -> list[Repeated]:
     """Compares where each attempt began with what those before it had done and saved.
 

@@ -116,7 +116,7 @@ def run_cluster(
         server = stack.enter_context(run_server(network))
         open_database(server.url).close()
         history.install(server)
-        nodes = nodes_on(network, server, hosts)
+        nodes = nodes_on(network, server, hosts, folder)
         epoch_s = time.time() - time.monotonic()
         cluster = Cluster(network=network, server=server, nodes=nodes, sites=[], epoch_s=epoch_s)
         for study in studies:
@@ -147,6 +147,7 @@ def _site(cluster: Cluster, parent: Path, study: str, chaos_id: str, *, has_gpus
         temporary = parent / study / f"tmp-{node.number}"
         temporary.mkdir()
         own = {"STORAGE": cluster.server.url_on_network, "TMPDIR": str(temporary)}
+        own |= node.clock.env
         if has_gpus:
             own |= stubs[node.number].env
             own["TUNER_CUDA_LIBRARY"] = str(compiled_cuda_stub(parent))

@@ -20,6 +20,10 @@ NodeFault: TypeAlias = Callable[[Cluster, random.Random], Blow]
 
 #: Longer than a dispatcher may be silent before others take its trials, and shorter.
 _LONG_S, _SHORT_S, _MOMENT_S = 90.0, 10.0, 5.0
+_CLOCK_S = 20.0
+#: What a replica lacks, and when every dispatcher has noticed that, at the latest.
+_LACKS_S, _NOTICED_S = 1.5, 10.0
+_HOUR_S = 3600.0
 #: Others continue within that time.
 _ELSEWHERE_S = 80.0
 #: For a dispatcher that was cut off and hears that it was taken over.
@@ -95,6 +99,30 @@ def lose_one_way(lose: Callable[[Node], None], cluster: Cluster, chance: random.
         _release(node)
 
     return Blow(victim=node.host, lasts_s=_LONG_S, undo=lose_nothing)
+
+
+# -- the database and the clock --------------------------------------------------------------
+
+
+def fail_over(cluster: Cluster, chance: random.Random) -> Blow:
+    """A replica takes the server's place that lacks what was committed in the last second."""
+    server = cluster.server
+    server.add_replica()
+    server.lose_replica()
+    cut_at_s = cluster.now_s()
+    time.sleep(_LACKS_S)
+    server.fail_over()
+    forgotten = (cut_at_s, cluster.now_s() + _NOTICED_S)
+    for site in cluster.sites:
+        site.forgotten.append(forgotten)
+    return Blow(victim=f"server, {_LACKS_S:g} s are lost", lasts_s=_NOTICED_S)
+
+
+def set_clock(offset_s: float, cluster: Cluster, chance: random.Random) -> Blow:
+    """An hour ahead or back, and right again afterwards: time jumps twice."""
+    node = _choose(cluster, chance)
+    node.clock.set(offset_s)
+    return Blow(victim=node.host, lasts_s=_CLOCK_S, undo=partial(node.clock.set, 0.0))
 
 
 # -- engines -----------------------------------------------------------------------------------
@@ -190,6 +218,9 @@ FAULTS: Mapping[str, NodeFault] = {
     "network: cable pulled for good": pull_cable_for_good,
     "network: requests lost for 90 s": partial(lose_one_way, Node.lose_requests),
     "network: answers lost for 90 s": partial(lose_one_way, Node.lose_answers),
+    "database: replica without the last second": fail_over,
+    "clock: an hour ahead for 20 s": partial(set_clock, _HOUR_S),
+    "clock: an hour back for 20 s": partial(set_clock, -_HOUR_S),
     "engine: requeued while it runs": requeue_too_early,
     "engine: preempted, no grace": partial(preempt, 0.0),
     "engine: preempted, 5 s of grace": partial(preempt, 5.0),

@@ -113,9 +113,15 @@ class Network:
         add = ("link", "add", "name", port, "type", "veth", "peer")
         self._switch.ip(*add, *card)
         self._switch.ip("link", "set", port, "master", _BRIDGE, "up")
-        space.ip("link", "set", _CARD, "address", f"02:00:00:00:00:{number:02x}")
+        space.ip("link", "set", _CARD, "address", _card_of(number))
         space.ip("link", "set", _CARD, "up")
         space.ip("address", "add", f"{address_of(number)}/24", "dev", _CARD)
+
+    def move(self, space: Space, number: int, to: int) -> None:
+        """A machine gets the address of another one, which is gone; its cable is put back."""
+        space.ip("link", "set", _CARD, "address", _card_of(to))
+        space.ip("address", "add", f"{address_of(to)}/24", "dev", _CARD)
+        self.put_back(number)
 
     def pull(self, number: int) -> None:
         self._switch.ip("link", "set", _port(number), "down")
@@ -139,6 +145,10 @@ def lose_nothing_to(space: Space, number: int) -> None:
 
 def address_of(number: int) -> str:
     return f"{_NET}.{number}"
+
+
+def _card_of(number: int) -> str:
+    return f"02:00:00:00:00:{number:02x}"
 
 
 def _port(number: int) -> str:

@@ -9,11 +9,13 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 
 from tests.chaos.checked import ENV_MACHINE
 from tests.chaos.keeper import Keeper
+from tests.chaos.nodes.clock import Clock, make_clock
 from tests.chaos.nodes.network import Network, Space, lose_all_to, lose_nothing_to
 from tests.chaos.nodes.server import SERVER, NodeServer
 
@@ -34,12 +36,14 @@ class Node:
         host: Its host name, which another one may have too.
         network: To which it is plugged.
         server: Of the database.
+        clock: Its wall clock.
     """
 
     number: int
     host: str
     network: Network
     server: NodeServer
+    clock: Clock
     #: The last one is the present one.
     addresses: list[int] = field(default_factory=list)
     #: While nobody types the command there again.
@@ -138,9 +142,17 @@ class NodeKeeper(Keeper):
                 os.kill(self.process.pid, signal.SIGCONT)
 
 
-def nodes_on(network: Network, server: NodeServer, hosts: Sequence[str]) -> list[Node]:
-    """One for each host name, not yet switched on."""
+def nodes_on(
+    network: Network, server: NodeServer, hosts: Sequence[str], folder: Path
+) -> list[Node]:
+    """One for each host name, not yet switched on; its clock is in the folder."""
     return [
-        Node(number=number, host=host, network=network, server=server)
+        Node(
+            number=number,
+            host=host,
+            network=network,
+            server=server,
+            clock=make_clock(folder, str(number)),
+        )
         for number, host in enumerate(hosts)
     ]

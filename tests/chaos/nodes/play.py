@@ -18,6 +18,8 @@ from tests.chaos.play import Play, Struck
 from tests.chaos.site import Site
 from tests.chaos.step_log import Line, without_late
 
+#: What a dispatcher says of a database that lacks what it had confirmed.
+_REFUSED = "The database has lost changes that it had confirmed"
 #: Until all machines train again; then the next fault comes in any case.
 _RECOVERY_S = 120.0
 _POLL_S = 0.05
@@ -136,6 +138,7 @@ def run_nodes(chaos: NodeChaos, folder: Path, say: Callable[[str], None] = print
         accounts = [settle(site) for site in cluster.sites]
         changes = history.read(cluster.server)
         findings = [f"{each.study}: {finding}" for each in accounts for finding in each.findings]
+        findings += _judge_forgotten(cluster)
         findings += [*history.judge(changes), *_judge_places(cluster, changes), *cluster.findings]
         if orphans:
             findings.append(f"{len(orphans)} processes have no owner: {orphans}")
@@ -157,6 +160,15 @@ def _in_order(chaos: NodeChaos, chance: random.Random) -> Iterator[tuple[str, No
             yield name, FAULTS[name]
 
 
+def _judge_forgotten(cluster: Cluster) -> Iterator[str]:
+    """A dispatcher whose confirmed changes are gone must not go on as if they were there."""
+    for site in cluster.sites:
+        outputs = [path.read_text() for keeper in site.keepers for path in keeper.outputs]
+        n_refused = sum(_REFUSED in each for each in outputs)
+        if n_refused < len(site.forgotten):
+            yield f"{site.study}: confirmed changes were lost, and no dispatcher has said so"
+
+
 def _judge_places(cluster: Cluster, changes: Sequence[history.Change]) -> Iterator[str]:
     """Each attempt ran on the machine whose dispatcher the database has acknowledged for it."""
     for site in cluster.sites:
@@ -164,7 +176,8 @@ def _judge_places(cluster: Cluster, changes: Sequence[history.Change]) -> Iterat
         for line in site.log.read():
             place = acknowledged.get((line.trial, line.attempt))
             here = address_of(line.namespace)
-            if line.what == "begun" and place != here:
+            is_forgotten = any(begin <= line.at_s <= end for begin, end in site.forgotten)
+            if line.what == "begun" and place != here and not is_forgotten:
                 yield (
                     f"{site.study}: trial {line.trial} (attempt {line.attempt}) ran on "
                     f"{here}, and the database has {place} for it"
