@@ -61,6 +61,8 @@ class Site:
     gpus: NvmlStub | None = None
     pruner: str = "none"
     stop_grace: str = "3s"
+    #: Keys of the study file besides those that all have.
+    keys: Mapping[str, object] = field(default_factory=dict)
     #: Times of which the database has forgotten all, to when that was noticed.
     forgotten: list[tuple[float, float]] = field(default_factory=list)
     n_trials: int = 0
@@ -136,9 +138,9 @@ class Site:
             },
             sampler={"name": "random", "seed": 1},
             pruner=self._pruner_in_file(),
-            devices="cpu:3" if self.gpus is None else "all",
             budget={"trials": n_trials},
             checkpoints={"keep": "best 30", "newest": 3, "max_disk": f"{MAX_DISK_MIB}MiB"},
+            **{"devices": "cpu:3" if self.gpus is None else "all", **self.keys},
         )
 
     def _pruner_in_file(self) -> object:

@@ -146,6 +146,10 @@ class StudyFolder:
         """`tuner ...`, to its end."""
         return self.start_tuner(*words, **options).wait()
 
+    def tuner_words(self, *words: str) -> list[str]:
+        """`tuner ...` for a process that is started otherwise."""
+        return [*_TUNER, *words]
+
     def start_tuner(self, *words: str, **options: Any) -> Running:
         return self._start([*_TUNER, *words], **options)
 

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,7 @@ class SshServer:
         return self.folder / "home"
 
 
-def _program() -> str | None:
+def sshd_program() -> str | None:
     # sshd starts itself again for each login, by its whole path.
     return shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
@@ -58,7 +58,7 @@ def _program() -> str | None:
 @pytest.fixture(scope="session")
 def ssh_server() -> Iterator[SshServer]:
     """One for all tests; skipped where there is no sshd, but for CI."""
-    program = _program()
+    program = sshd_program()
     if program is None or shutil.which("ssh") is None or shutil.which("rsync") is None:
         missing = "sshd, ssh and rsync are needed: apt-get install openssh-server rsync"
         pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
@@ -75,23 +75,35 @@ def ssh_server() -> Iterator[SshServer]:
 def _start(program: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
-    (folder / "home").mkdir()
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation wants it
-    for key in ("host_key", "user_key"):
-        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
-        subprocess.run(words, check=True)
-    listen = "\n".join(f"ListenAddress {host}" for host in HOSTS)
-    text = _CONFIG.format(folder=folder, port=port, path=os.environ["PATH"])
-    (folder / "config").write_text(f"{listen}\n{text}")
+    words = lay_out(program, folder, port, HOSTS)
     log = (folder / "log").open("wb")
-    words = [program, "-D", "-e", "-f", str(folder / "config")]
     process = subprocess.Popen(words, stdout=log, stderr=log)
     give_up_at_s = time.monotonic() + _WAIT_S
     while not _answers(port):
         assert time.monotonic() < give_up_at_s, (folder / "log").read_text()
         time.sleep(0.05)
     return process, port
+
+
+def lay_out(program: str, folder: Path, port: int, addresses: Sequence[str]) -> list[str]:
+    """Keys, an empty home folder and the settings of a server; returns its command.
+
+    Args:
+        program: `sshd`, with its whole path.
+        folder: Where all of it goes.
+        port: On which it listens.
+        addresses: On which it listens.
+    """
+    (folder / "home").mkdir()
+    if os.geteuid() == 0:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation wants it
+    for key in ("host_key", "user_key"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)]
+        subprocess.run(words, check=True)
+    listen = "\n".join(f"ListenAddress {each}" for each in addresses)
+    text = _CONFIG.format(folder=folder, port=port, path=os.environ["PATH"])
+    (folder / "config").write_text(f"{listen}\n{text}")
+    return [program, "-D", "-e", "-f", str(folder / "config")]
 
 
 def _answers(port: int) -> bool:

@@ -74,13 +74,14 @@ def test_takeover_is_in_order() -> None:
     assert list(judge(changes)) == []
     study = change(0, "studies", {"study_id": 1, "study_name": "s"})
     assert places([study, *changes], "s") == {(0, 1): A, (0, 2): B}
-    assert taken_over(changes, A) == [5.0]
-    assert taken_over(changes, B) == []
+    assert taken_over(changes, A, 4.5) == [5.0]
+    assert taken_over(changes, B, 4.5) == []
+    assert taken_over(changes, A, 6.0) == []
 
 
 def test_who_ends_by_itself_is_not_taken_over() -> None:
     end = change(5, "tuner_dispatchers", dispatcher(1, beat=3, ended="3"), dispatcher(1, beat=2))
-    assert taken_over([*begun(), end], A) == []
+    assert taken_over([*begun(), end], A, 4.5) == []
 
 
 @pytest.mark.parametrize(

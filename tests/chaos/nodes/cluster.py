@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -58,7 +59,12 @@ class Cluster:
     server: NodeServer
     nodes: list[Node]
     sites: list[Site]
+    #: Where the studies of engines go, and what is in the environment of all that is started.
+    shared_folder: Path
+    chaos_id: str
     epoch_s: float
+    #: Studies that came to their end meanwhile.
+    scaled: list[Site] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     #: What faults found themselves.
     findings: list[str] = field(default_factory=list)
@@ -111,6 +117,9 @@ def run_cluster(
         chaos_id: In the environment of all that is started.
     """
     with ExitStack() as stack:
+        # `tuner submit` refuses what is below /tmp, which each machine has for itself.
+        shared = tempfile.TemporaryDirectory(prefix=".tuner-chaos-", dir=Path.home())
+        shared_folder = Path(stack.enter_context(shared))
         network = Network()
         stack.callback(network.end)
         server = stack.enter_context(run_server(network))
@@ -118,7 +127,15 @@ def run_cluster(
         history.install(server)
         nodes = nodes_on(network, server, hosts, folder)
         epoch_s = time.time() - time.monotonic()
-        cluster = Cluster(network=network, server=server, nodes=nodes, sites=[], epoch_s=epoch_s)
+        cluster = Cluster(
+            network=network,
+            server=server,
+            nodes=nodes,
+            sites=[],
+            shared_folder=shared_folder,
+            chaos_id=chaos_id,
+            epoch_s=epoch_s,
+        )
         for study in studies:
             site = _site(cluster, folder, study, chaos_id, has_gpus=study == _ON_GPUS)
             cluster.sites.append(site)
@@ -144,9 +161,7 @@ def _site(cluster: Cluster, parent: Path, study: str, chaos_id: str, *, has_gpus
     stubs = [_stub(parent, node) for node in cluster.nodes] if has_gpus else []
     keepers = []
     for node in cluster.nodes:
-        temporary = parent / study / f"tmp-{node.number}"
-        temporary.mkdir()
-        own = {"STORAGE": cluster.server.url_on_network, "TMPDIR": str(temporary)}
+        own = {"STORAGE": cluster.server.url_on_network}
         own |= node.clock.env
         if has_gpus:
             own |= stubs[node.number].env

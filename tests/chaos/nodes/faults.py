@@ -11,10 +11,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
+import psutil
+
 from tests.chaos.faults import Blow
 from tests.chaos.nodes.cluster import Cluster
 from tests.chaos.nodes.network import Space
 from tests.chaos.nodes.node import Node
+from tests.chaos.nodes.scaled import N_NODES, ScaledStudy
 
 NodeFault: TypeAlias = Callable[[Cluster, random.Random], Blow]
 
@@ -39,7 +42,7 @@ def lose_power(cluster: Cluster, chance: random.Random) -> Blow:
     node.is_held = True
     cluster.note_loss("power", node)
     node.lose_power()
-    return Blow(victim=node.host, lasts_s=_ELSEWHERE_S, undo=partial(_release, node))
+    return Blow(victim=node.name, lasts_s=_ELSEWHERE_S, undo=partial(_release, node))
 
 
 def freeze(seconds: float, cluster: Cluster, chance: random.Random) -> Blow:
@@ -53,7 +56,7 @@ def freeze(seconds: float, cluster: Cluster, chance: random.Random) -> Blow:
         for keeper in cluster.keepers(node):
             keeper.go_on()
 
-    return Blow(victim=node.host, lasts_s=seconds, undo=thaw)
+    return Blow(victim=node.name, lasts_s=seconds, undo=thaw)
 
 
 # -- the network -------------------------------------------------------------------------------
@@ -71,7 +74,7 @@ def pull_cable(seconds: float, cluster: Cluster, chance: random.Random) -> Blow:
         node.put_cable_back()
         _release(node)
 
-    return Blow(victim=node.host, lasts_s=seconds, undo=put_back)
+    return Blow(victim=node.name, lasts_s=seconds, undo=put_back)
 
 
 def pull_cable_for_good(cluster: Cluster, chance: random.Random) -> Blow:
@@ -85,7 +88,7 @@ def pull_cable_for_good(cluster: Cluster, chance: random.Random) -> Blow:
         node.lose_power()
         _release(node)
 
-    return Blow(victim=node.host, lasts_s=_LONG_S, undo=throw_away)
+    return Blow(victim=node.name, lasts_s=_LONG_S, undo=throw_away)
 
 
 def lose_one_way(lose: Callable[[Node], None], cluster: Cluster, chance: random.Random) -> Blow:
@@ -98,7 +101,7 @@ def lose_one_way(lose: Callable[[Node], None], cluster: Cluster, chance: random.
         node.lose_nothing()
         _release(node)
 
-    return Blow(victim=node.host, lasts_s=_LONG_S, undo=lose_nothing)
+    return Blow(victim=node.name, lasts_s=_LONG_S, undo=lose_nothing)
 
 
 # -- the database and the clock --------------------------------------------------------------
@@ -122,7 +125,7 @@ def set_clock(offset_s: float, cluster: Cluster, chance: random.Random) -> Blow:
     """An hour ahead or back, and right again afterwards: time jumps twice."""
     node = _choose(cluster, chance)
     node.clock.set(offset_s)
-    return Blow(victim=node.host, lasts_s=_CLOCK_S, undo=partial(node.clock.set, 0.0))
+    return Blow(victim=node.name, lasts_s=_CLOCK_S, undo=partial(node.clock.set, 0.0))
 
 
 # -- engines -----------------------------------------------------------------------------------
@@ -145,7 +148,7 @@ def requeue_too_early(cluster: Cluster, chance: random.Random) -> Blow:
         cluster.findings += _judge_left(old, [each for each in left if each is not None])
         old.end()
 
-    return Blow(victim=node.host, lasts_s=_LONG_S, undo=come_back)
+    return Blow(victim=node.name, lasts_s=_LONG_S, undo=come_back)
 
 
 def _judge_left(old: Space, dispatchers: list[subprocess.Popen[bytes]]) -> list[str]:
@@ -158,7 +161,14 @@ def _judge_left(old: Space, dispatchers: list[subprocess.Popen[bytes]]) -> list[
         time.sleep(_POLL_S)
     if not pids:
         return []
-    return [f"{len(pids)} processes of an allocation that was replaced still run: {sorted(pids)}"]
+    return [f"of an allocation that was replaced still runs: {_told(pid)}" for pid in pids]
+
+
+def _told(pid: int) -> str:
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        return f"{process.status()} {process.cmdline()} of {process.ppid()}"
+    return str(pid)
 
 
 def preempt(grace_s: float, cluster: Cluster, chance: random.Random) -> Blow:
@@ -174,7 +184,7 @@ def preempt(grace_s: float, cluster: Cluster, chance: random.Random) -> Blow:
 
     if not grace_s:
         node.lose_power()
-    return Blow(victim=node.host, lasts_s=grace_s, undo=end)
+    return Blow(victim=node.name, lasts_s=grace_s, undo=end)
 
 
 def reach_time_limit(cluster: Cluster, chance: random.Random) -> Blow:
@@ -197,7 +207,13 @@ def reach_time_limit(cluster: Cluster, chance: random.Random) -> Blow:
         names = [path.name for each in folders for path in each.glob("*.partial-*")]
     node.lose_power()
     saving = names[0] if names else "in no save"
-    return Blow(victim=f"{node.host}, {saving}", lasts_s=_MOMENT_S, undo=partial(_release, node))
+    return Blow(victim=f"{node.name}, {saving}", lasts_s=_MOMENT_S, undo=partial(_release, node))
+
+
+def scale(cluster: Cluster, chance: random.Random) -> Blow:
+    """A study of its own, whose nodes an engine lends over ssh."""
+    ScaledStudy(cluster=cluster, name=f"scaled-{len(cluster.scaled)}").play()
+    return Blow(victim=f"{', '.join(map(str, N_NODES))} nodes, submitted twice")
 
 
 def _choose(cluster: Cluster, chance: random.Random) -> Node:
@@ -226,4 +242,5 @@ FAULTS: Mapping[str, NodeFault] = {
     "engine: preempted, 5 s of grace": partial(preempt, 5.0),
     "engine: preempted, 30 s of grace": partial(preempt, 30.0),
     "engine: time limit within a save": reach_time_limit,
+    "engine: scaled up and down": scale,
 }

@@ -122,23 +122,32 @@ def places(changes: Iterable[Change], study: str) -> dict[tuple[int, int], str]:
     return found
 
 
-def taken_over(changes: Iterable[Change], place: str) -> list[float]:
-    """When others ended the records of the dispatchers of a machine; seconds since the epoch."""
-    here, found = set(), []
+def taken_over(changes: Iterable[Change], place: str, at_s: float) -> list[float]:
+    """When others ended the records of the dispatchers that a machine had at a time.
+
+    Args:
+        changes: All of them.
+        place: Address of the machine.
+        at_s: The time, seconds since the epoch, as are those that are returned.
+    """
+    here: set[int] = set()
+    found = []
     for change in changes:
         if change.table != "tuner_dispatchers":
             continue
-        if not change.old and change.address == place:
-            here.add(change.new["id"])
-        if _is_taken_over(change) and change.new["id"] in here:
-            found.append(change.at_s)
+        number = change.new["id"]
+        if not change.old and change.address == place and change.at_s <= at_s:
+            here.add(number)
+        if _has_ended(change) and number in here:
+            here.discard(number)
+            if change.at_s > at_s and _is_taken_over(change):
+                found.append(change.at_s)
     return found
 
 
 def _is_taken_over(change: Change) -> bool:
     """Who ends by itself renews its row with that."""
-    is_same = change.old.get("beat_at") == change.new.get("beat_at")
-    return bool(change.old) and is_same and _has_ended(change)
+    return bool(change.old.get("beat_at") == change.new.get("beat_at"))
 
 
 def _has_ended(change: Change) -> bool:

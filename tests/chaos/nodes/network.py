@@ -21,8 +21,8 @@ import psutil
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
-#: Orphans of a PID namespace fall to its first process, which would have to wait for them.
-_HOLD = 'test -z "$0" || hostname "$0"; ip link set lo up; echo; trap "" CHLD; exec sleep infinity'
+#: Orphans of a PID namespace fall to its first process, which has to wait for them.
+_HOLD = 'test -z "$0" || hostname "$0"; ip link set lo up; sleep infinity & echo; wait'
 _BRIDGE = "bridge"
 _CARD = "eth0"
 _NOBODY = "02:00:00:00:ff:ff"
@@ -52,6 +52,7 @@ class Space:
         assert self._process.stdout.readline(), "unshare has failed"
         (child,) = psutil.Process(self._process.pid).children()
         self.pid = child.pid
+        self._holders = {child.pid, *(each.pid for each in child.children())}
         self._namespace = os.stat(f"/proc/{self.pid}/ns/pid").st_ino
 
     def enter(self, folder: Path) -> Sequence[str]:
@@ -73,7 +74,7 @@ class Space:
             with suppress(OSError):
                 if os.stat(f"/proc/{pid}/ns/pid").st_ino == self._namespace:
                     found.add(pid)
-        return found - {self.pid}
+        return found - self._holders
 
     def signal(self, number: signal.Signals) -> None:
         """To every process in it; also to those that appear meanwhile."""

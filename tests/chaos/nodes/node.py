@@ -55,6 +55,11 @@ class Node:
         return self.addresses[-1]
 
     @property
+    def name(self) -> str:
+        """For people: host names are not unique."""
+        return f"machine {self.number}"
+
+    @property
     def space(self) -> Space:
         assert self._space is not None
         return self._space
@@ -115,7 +120,14 @@ class NodeKeeper(Keeper):
         if not self.node.is_on:
             self.node.switch_on()
         self.prefix = self.node.space.enter(self.folder)
-        self.env = {**self.env, ENV_MACHINE: str(self.node.address)}
+        # A machine has its /tmp for itself, locks of devices included; the folder it shares.
+        temporary = self.folder.with_name(f"tmp-{self.node.address}")
+        temporary.mkdir(exist_ok=True)
+        self.env = {
+            **self.env,
+            ENV_MACHINE: str(self.node.address),
+            "TMPDIR": str(temporary),
+        }
         super().start()
 
     def poll(self) -> int | None:

@@ -135,7 +135,7 @@ def run_nodes(chaos: NodeChaos, folder: Path, say: Callable[[str], None] = print
         )
         took_s = play.run(0.0)
         orphans = find_orphans(chaos_id)
-        accounts = [settle(site) for site in cluster.sites]
+        accounts = [settle(site) for site in (*cluster.sites, *cluster.scaled)]
         changes = history.read(cluster.server)
         findings = [f"{each.study}: {finding}" for each in accounts for finding in each.findings]
         findings += _judge_forgotten(cluster)
@@ -171,7 +171,7 @@ def _judge_forgotten(cluster: Cluster) -> Iterator[str]:
 
 def _judge_places(cluster: Cluster, changes: Sequence[history.Change]) -> Iterator[str]:
     """Each attempt ran on the machine whose dispatcher the database has acknowledged for it."""
-    for site in cluster.sites:
+    for site in (*cluster.sites, *cluster.scaled):
         acknowledged = history.places(changes, site.study)
         for line in site.log.read():
             place = acknowledged.get((line.trial, line.attempt))
@@ -196,7 +196,8 @@ def _moved(cluster: Cluster, loss: Loss, changes: Sequence[history.Change]) -> M
         kind=loss.kind,
         n_trials=len(found),
         taken_over_s=max(
-            (at_s - loss.at_s for at_s in history.taken_over(changes, loss.place)), default=None
+            (at_s - loss.at_s for at_s in history.taken_over(changes, loss.place, loss.at_s)),
+            default=None,
         ),
         first_s=min(elsewhere_s, default=None),
         last_s=max(elsewhere_s, default=None),
