@@ -5,6 +5,7 @@
     python -m benchmarks.database reports
     python -m benchmarks.database memory --keep FOLDER
     python -m benchmarks.database fleet
+    python -m benchmarks.database many
 
 Prints progress, then one Markdown table, and writes a JSON file. See docs/benchmarks.md.
 """
@@ -22,7 +23,7 @@ import optuna
 
 from benchmarks.common.machine import package_versions, this_machine
 from benchmarks.common.results import write_json
-from benchmarks.database import cold, fleet, held, reports, trial
+from benchmarks.database import cold, fleet, held, many, reports, trial
 from benchmarks.database.servers import POSTGRESQL, server_for, server_version
 
 PACKAGES = ("tuner", "optuna", "sqlalchemy", "psycopg", "numpy")
@@ -56,14 +57,27 @@ def _fleet(args: argparse.Namespace, server_url: str | None) -> Measured:
     return runs, fleet.table(runs)
 
 
+def _many(args: argparse.Namespace, server_url: str | None) -> Measured:
+    loads = list(many.measure(args, str(server_url)))
+    return loads, many.table(loads)
+
+
 MEASURES: dict[str, Callable[[argparse.Namespace, str | None], Measured]] = {
     "trial": _trial,
     "cold": _cold,
     "reports": _reports,
     "memory": _memory,
     "fleet": _fleet,
+    "many": _many,
 }
-_ARGUMENTS = {"trial": trial, "cold": cold, "reports": reports, "memory": held, "fleet": fleet}
+_ARGUMENTS = {
+    "trial": trial,
+    "cold": cold,
+    "reports": reports,
+    "memory": held,
+    "fleet": fleet,
+    "many": many,
+}
 
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -84,7 +98,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def kinds_of(args: argparse.Namespace) -> list[str]:
     """The databases that a measure needs."""
-    return [POSTGRESQL] if args.measure == "fleet" else getattr(args, "databases", [])
+    return [POSTGRESQL] if args.measure in ("fleet", "many") else getattr(args, "databases", [])
 
 
 def main() -> int:
@@ -93,7 +107,8 @@ def main() -> int:
     warnings.simplefilter("ignore")
     print(f"{datetime.now(UTC):%Y-%m-%d}, {this_machine()}", flush=True)
     packages: dict[str, object] = {"tuner": package_versions(Path(sys.executable), PACKAGES)}
-    with server_for(kinds_of(args), args.url) as server_url:
+    limit = many.MAX_CONNECTIONS if args.measure == "many" else 100
+    with server_for(kinds_of(args), args.url, max_connections=limit) as server_url:
         if server_url is not None:
             packages["postgresql"] = server_version(server_url)
         figures, table = MEASURES[args.measure](args, server_url)

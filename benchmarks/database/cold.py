@@ -1,4 +1,4 @@
-"""How long a start takes on a study that has had many trials: 2 of 5."""
+"""How long a start takes on a study that has had many trials: 2 of 6."""
 
 import argparse
 import os

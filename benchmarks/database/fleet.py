@@ -1,4 +1,4 @@
-"""How much of their slots' time several dispatchers on one study turn into training: 5 of 5."""
+"""How much of their slots' time several dispatchers on one study turn into training: 5 of 6."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""How much memory a process takes that has a large study open: 4 of 5."""
+"""How much memory a process takes that has a large study open: 4 of 6."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""How many reports one dispatcher takes in, judges and stores in a second: 3 of 5."""
+"""How many reports one dispatcher takes in, judges and stores in a second: 3 of 6."""
 
 import argparse
 import itertools

@@ -29,7 +29,7 @@ from tuner.launch.request import FunctionProgram
 from tuner.search.study import StudySearch
 from tuner.store.connection.database import Database, open_database
 from tuner.store.records.dispatchers.starts import StartRecord
-from tuner.store.records.provenance import GitState, host_facts, package_versions
+from tuner.store.records.provenance import GitState, HostFacts, host_facts, package_versions
 from tuner.store.records.recorder import Recorder
 from tuner.terminal.plain import PlainView
 
@@ -43,12 +43,14 @@ class Opened:
     recorder: Recorder
 
 
-def open_study(database: Database, clock: Clock, *, n_slots: int) -> Opened:
-    """In the order of `tuner.compose.wiring`."""
+def open_study(
+    database: Database, clock: Clock, *, n_slots: int, host: HostFacts | None = None
+) -> Opened:
+    """In the order of `tuner.compose.wiring`; on this host, unless another one is named."""
     search = open_search(database)
     start = StartRecord(
         study_id=search.study_id,
-        host=host_facts(),
+        host=host or host_facts(),
         seed=0,
         study_file="",
         folder="",

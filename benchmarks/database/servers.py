@@ -50,17 +50,19 @@ def new_database(kind: str, server_url: str | None) -> Iterator[str]:
 
 
 @contextmanager
-def server_for(kinds: Sequence[str], url: str | None) -> Iterator[str | None]:
+def server_for(
+    kinds: Sequence[str], url: str | None, *, max_connections: int = 100
+) -> Iterator[str | None]:
     """The server at `url`, or one that runs as long as this; None where none is needed."""
     if POSTGRESQL not in kinds or url is not None:
         yield url
         return
-    with run_postgresql() as own_url:
+    with run_postgresql(max_connections) as own_url:
         yield own_url
 
 
 @contextmanager
-def run_postgresql() -> Iterator[str]:
+def run_postgresql(max_connections: int = 100) -> Iterator[str]:
     """A PostgreSQL of this call, on loopback, in a folder of its own, with the settings it has.
 
     Nothing is switched off to make it quick: a commit is on the disk before it returns.
@@ -72,7 +74,13 @@ def run_postgresql() -> Iterator[str]:
         os.chown(folder, pwd.getpwnam("postgres").pw_uid, pwd.getpwnam("postgres").pw_gid)
     made = [f"{programs}/initdb", "-D", f"{folder}/data", "-A", "trust", "-U", "postgres"]
     port = _free_port()
-    words = [f"-p{port}", f"-clisten_addresses={_HOST}", f"-cunix_socket_directories={folder}"]
+    limit = f"-cmax_connections={max_connections}"
+    words = [
+        f"-p{port}",
+        limit,
+        f"-clisten_addresses={_HOST}",
+        f"-cunix_socket_directories={folder}",
+    ]
     try:
         subprocess.run([*made, "-E", "UTF8"], check=True, stdout=subprocess.DEVNULL, **as_owner)
         command = [f"{programs}/postgres", "-D", f"{folder}/data", *words]

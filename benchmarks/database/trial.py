@@ -1,4 +1,4 @@
-"""What a trial takes of the dispatcher, beside what Optuna takes for the same: 1 of 5."""
+"""What a trial takes of the dispatcher, beside what Optuna takes for the same: 1 of 6."""
 
 import argparse
 import os

@@ -27,6 +27,9 @@ _CLOCK_S = 20.0
 #: What a replica lacks, and when every dispatcher has noticed that, at the latest.
 _LACKS_S, _NOTICED_S = 1.5, 10.0
 _HOUR_S = 3600.0
+_PREEMPTED = "preempted, {:g} s"
+#: A notice in which every trial saves: no step is to be done again.
+ENOUGH_GRACE = _PREEMPTED.format(30.0)
 #: Others continue within that time.
 _ELSEWHERE_S = 80.0
 #: For a dispatcher that was cut off and hears that it was taken over.
@@ -174,7 +177,7 @@ def _told(pid: int) -> str:
 def preempt(grace_s: float, cluster: Cluster, chance: random.Random) -> Blow:
     """SIGTERM to every process of a node; what is left after the grace is killed."""
     node = _choose(cluster, chance)
-    cluster.note_loss(f"preempted, {grace_s:g} s", node)
+    cluster.note_loss(_PREEMPTED.format(grace_s), node)
     node.is_held = True
     node.space.signal(signal.SIGTERM)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.chaos.books import Account, find_orphans, settle
 from tests.chaos.nodes import history
 from tests.chaos.nodes.cluster import STUDIES, Cluster, Loss, run_cluster
-from tests.chaos.nodes.faults import FAULTS, NodeFault
+from tests.chaos.nodes.faults import ENOUGH_GRACE, FAULTS, NodeFault
 from tests.chaos.nodes.network import address_of
 from tests.chaos.play import Play, Struck
 from tests.chaos.site import Site
@@ -143,6 +143,11 @@ def run_nodes(chaos: NodeChaos, folder: Path, say: Callable[[str], None] = print
         if orphans:
             findings.append(f"{len(orphans)} processes have no owner: {orphans}")
         moved = [_moved(cluster, loss, changes) for loss in cluster.losses]
+        findings += [
+            f"{each.kind}: {each.n_again} steps done again, though trials had time to save"
+            for each in moved
+            if each.kind == ENOUGH_GRACE and each.n_again
+        ]
     return NodeResult(
         chaos=chaos,
         took_s=took_s,

@@ -13,7 +13,7 @@ import pytest
 from optuna.trial import TrialState
 
 from benchmarks.common.measures import Span
-from benchmarks.database import cold, fleet, held, reports, trial
+from benchmarks.database import cold, fleet, held, many, reports, trial
 from benchmarks.database.__main__ import MEASURES, kinds_of, parse_arguments
 from benchmarks.database.chatter import Worker
 from benchmarks.database.once import OPENERS
@@ -28,6 +28,7 @@ from benchmarks.database.stored import (
     make_study,
     value_at,
 )
+from tests.servers import Postgresql
 from tuner.domain.attempt import AttemptId, Outcome
 from tuner.domain.messages import Action, Finished, Hello, Report, Verdict, decode
 from tuner.launch.inbox import Received, SourceId, WorkerExited
@@ -147,6 +148,21 @@ def test_reports_are_counted_over_the_real_channel(stored: str) -> None:
     assert rate.n_seconds == 1
     assert rate.per_s > 0
     assert len(trials_in(stored)) > N_STORED
+
+
+#: By day: `test_played_worker_ends_where_it_is_pruned`.
+@pytest.mark.nightly
+def test_dispatchers_are_played_in_real_time_and_seen_by_their_server(
+    postgresql: Postgresql,
+) -> None:
+    words = ["--devices", "2", "--trial", "4", "--seconds", "6", "--settle", "0"]
+    url = postgresql.new_database()
+    load = many.run_once(url, 2, parse_arguments(["many", *words]))
+    postgresql.drop_database(url)
+    assert load.claims_per_s > 0
+    assert load.connections >= 2
+    assert load.server_cores > 0
+    assert f"| 2 | {load.claims_per_s:.2f} (1.00) |" in many.table([load])
 
 
 @pytest.mark.parametrize("system", OPENERS)
