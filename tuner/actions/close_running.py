@@ -1,4 +1,4 @@
-"""Brings what runs in one database to an end in the copy of it: nobody runs it there."""
+"""Closes running attempts in the copy of a database, where nothing runs them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from tuner.domain.attempt import AttemptState, Cause, Outcome
 
 
 class CloseRunning:
-    """The changes to a study's rows on their way, those of an owner before those that it owns.
+    """Changes the rows of a study during a copy, owners before the rows that refer to them.
 
-    What had not ended is lost, when its dispatcher was last seen, and its trials wait again.
+    Unfinished attempts end as lost, at their dispatcher's last heartbeat, and their trials wait
+    again.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""`tuner pause`, `resume`, `stop`, `set`: asks those who work on a study for something."""
+"""`tuner pause`, `resume`, `stop`, `set`: sends commands to a study's dispatchers."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _KEYS = tuple(f"budget.{field.alias or name}" for name, field in BudgetConfig.mo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordered:
-    """What was asked for, and who hears it."""
+    """A command that was sent, and its recipients."""
 
     study: str
     command: Command
     hearers: tuple[StoredDispatcher, ...]
-    #: The newest event of before: an answer comes later.
+    #: The newest event before the command: replies come later.
     last_event_id: int
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where somebody works on the study: `host (pid 17)`."""
+        """Places of the study's dispatchers: `host (pid 17)`."""
         return tuple(f"{one.host} (pid {one.pid})" for one in self.hearers)
 
 
@@ -70,17 +70,17 @@ def order(
     host: str | None = None,
     pid: int | None = None,
 ) -> Ordered:
-    """Writes a command down.
+    """Stores a command.
 
     Args:
         place: The study.
-        wanted: What is asked for.
-        now: The present.
-        host: Where the dispatcher works that is meant, should it be for one alone.
-        pid: Its process.
+        wanted: The command.
+        now: The current time.
+        host: Host of the recipient, if it is for one dispatcher.
+        pid: Its process id.
 
     Raises:
-        TunerError: If there is no such study or trial, or nobody is there who could do it.
+        TunerError: If there is no such study or trial, or no dispatcher could execute the command.
     """
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
@@ -110,7 +110,7 @@ def order(
 
 
 def _of_runs(connection: sa.Connection, study: str, now: datetime) -> list[StoredDispatcher]:
-    """Those who run the leaders of a study again: they hear what is asked of the study."""
+    """Dispatchers of the study's confirmation runs: they also follow commands to the study."""
     study_id = stored_studies(connection).get(confirmation_of(study))
     if study_id is None:
         return []
@@ -118,7 +118,7 @@ def _of_runs(connection: sa.Connection, study: str, now: datetime) -> list[Store
 
 
 def _at_work(connection: sa.Connection, now: datetime, study_id: int) -> list[StoredDispatcher]:
-    """Those who live; where there are none, those of whom that is not certain."""
+    """Live dispatchers; if there are none, those that may be alive."""
     found = read_dispatchers(connection, now, study_id)
     alive = [one for one in found if one.is_alive]
     return alive or [one for one in found if one.may_live]
@@ -130,17 +130,17 @@ def choose_dispatcher(
     host: str | None,
     pid: int | None,
 ) -> StoredDispatcher:
-    """The dispatcher that a command is for.
+    """The recipient of a command.
 
     Args:
-        alive: Dispatchers that work on the study, as far as is known.
-        may_live: All of which nothing proves the end. The clock of another machine may be wrong:
-            one that is named is found here, too.
+        alive: Live dispatchers of the study, as far as known.
+        may_live: All that are not proven dead. The clock of another machine may be wrong: a named
+            dispatcher is searched here, too.
         host: Its host; None for any.
-        pid: Its process; None for any.
+        pid: Its process id; None for any.
 
     Raises:
-        ConfigError: If that may be none or several of them.
+        ConfigError: If none or several match.
     """
     there = _at(alive, host, pid)
     if not there and (host, pid) != (None, None):
@@ -178,7 +178,7 @@ def _at(
 
 
 def read_answer(connection: sa.Connection, ordered: Ordered) -> Answer | None:
-    """What the one that heard a command has made of it; None where it has not said."""
+    """The reply to a command; None if there is none yet."""
     query = (
         sa.select(EventRow.name, EventRow.detail)
         .where(
@@ -203,17 +203,17 @@ def whoever_asks() -> str:
 
 
 def split_source(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The study that is named before KEY=VALUE words, and those; None where none is."""
+    """Splits off a study before KEY=VALUE words; None if none is named."""
     first, *rest = words
     is_pair = "=" in first and "://" not in first.partition("=")[0]
     return (None, list(words)) if is_pair or not rest else (first, rest)
 
 
 def read_limits(pairs: Sequence[str]) -> dict[str, Json]:
-    """Reads `budget.trials=200` or `devices=[0,1]`.
+    """Parses `budget.trials=200` or `devices=[0,1]`.
 
     Raises:
-        ConfigError: With what is allowed.
+        ConfigError: With the allowed values.
     """
     limits: dict[str, Json] = {}
     for pair in pairs:

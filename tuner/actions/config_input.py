@@ -25,12 +25,12 @@ class Given:
 
 
 def read_given(words: Sequence[str]) -> list[Given]:
-    """Reads each `--params`: a mapping or a list of them as text, or a file that holds such.
+    """Reads each `--params`: a mapping or a list of mappings, as text or as a file.
 
-    What `tuner best` and `tuner trials` print as YAML, JSON or CSV is such a file.
+    Output of `tuner best` and `tuner trials` in YAML, JSON or CSV is such a file.
 
     Raises:
-        ConfigError: If one is neither, or holds no configuration.
+        ConfigError: If one is neither, or contains no configuration.
     """
     given = [each for word in words for each in _read(word)]
     if not given:

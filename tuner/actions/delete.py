@@ -44,7 +44,7 @@ class Extent:
     n_attempts: int
     #: Its dispatchers that did not record their end and were watched for a minute in vain.
     silent: frozenset[Sign] = frozenset()
-    #: By which its files are known; None where a version made it that gave none.
+    #: Identifies its files; None if a version without such ids created it.
     files_id: str | None = None
     #: The same of the runs of its leaders.
     files_id_of_runs: str | None = None
@@ -57,7 +57,7 @@ class FilesExtent:
     """Logs and checkpoints of a study."""
 
     root: Path
-    #: Of the runs of its leaders.
+    #: Folder of its confirmation runs.
     root_of_runs: Path
     #: What is to be removed there: other studies of the name may have files there too.
     own: tuple[Path, ...]
@@ -66,9 +66,10 @@ class FilesExtent:
 
 
 def check_is_named(place: Place, *, with_files: bool) -> None:
-    """
+    """Checks that the study is named explicitly.
+
     Raises:
-        ConfigError: If it would be left to chance what is deleted.
+        ConfigError: If it is not clear what would be deleted.
     """
     if place.study is None:
         raise ConfigError("Name the study to delete: --study NAME. See `tuner studies`.")
@@ -77,15 +78,15 @@ def check_is_named(place: Place, *, with_files: bool) -> None:
 
 
 def measure(place: Place, here: ProcessIdentity, say: Callable[[str], None]) -> Extent:
-    """Counts what there is to delete.
+    """Counts what would be deleted.
 
     Args:
         place: The study.
         here: This process.
-        say: Shows users that a dispatcher is watched for a minute.
+        say: Shows that a dispatcher is watched for a minute.
 
     Raises:
-        StoreError: If there is no such study, or a dispatcher that is alive works on it.
+        StoreError: If there is no such study, or a live dispatcher works on it.
     """
     silent = watch_silent(partial(_look, place), here, say)
     with reading(place) as (_, connection):
@@ -182,15 +183,15 @@ def _sizes(root: Path) -> Iterator[int]:
 def delete_study(
     place: Place, here: ProcessIdentity, silent: Collection[Sign] = frozenset()
 ) -> None:
-    """Deletes a study and the runs of its leaders, also from Optuna's tables, in one transaction.
+    """Deletes a study and its confirmation runs, including Optuna's rows, in one transaction.
 
     Args:
         place: The study.
         here: This process.
-        silent: Of its `Extent`.
+        silent: From its `Extent`.
 
     Raises:
-        StoreError: If it is gone, or a dispatcher has begun to work on it.
+        StoreError: If it is gone, or a dispatcher has started to work on it.
     """
     with writing(place) as (_, connection):
         stored = choose_study(connection, place)
@@ -210,7 +211,8 @@ def _delete(
 
 
 def delete_files(files: FilesExtent) -> None:
-    """
+    """Deletes the files of a study.
+
     Raises:
         ConfigError: If a file cannot be removed.
     """

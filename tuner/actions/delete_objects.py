@@ -32,13 +32,13 @@ class ObjectsExtent:
 def object_folders(
     connection: sa.Connection, study_id: int, files_id: str | None
 ) -> tuple[str, ...]:
-    """Addresses below which the objects of a study are, as the database has them.
+    """Addresses of the folders of a study's objects, according to the database.
 
     Args:
         connection: In a transaction.
-        study_id: Of the study.
-        files_id: By which its files are known: objects of another study, to which the rows of an
-            import may refer, are not of this one.
+        study_id: Id of the study.
+        files_id: Identifies its files: objects of another study, to which the rows of an import may
+            refer, are excluded.
     """
     if files_id is None or not has_our_tables(connection):
         return ()

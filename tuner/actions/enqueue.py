@@ -41,17 +41,17 @@ class Enqueued:
 def enqueue(
     place: Place, given: Sequence[Given], *, skip_existing: bool, asked_by: str
 ) -> Enqueued:
-    """Lets configurations wait to be tried; a study file's study is made where it is not there.
+    """Enqueues configurations; creates the study of a study file if it does not exist.
 
     Args:
         place: The study.
-        given: What to try; parameters that are not given are sampled.
-        skip_existing: Leave out what the study has tried, or is to try.
-        asked_by: `user@host`, for the record: an attribute of each trial.
+        given: The configurations; missing parameters are sampled.
+        skip_existing: Skip configurations that the study has tried or enqueued.
+        asked_by: `user@host`, stored in an attribute of each trial.
 
     Raises:
-        TunerError: If there is no such study, or a configuration does not fit its space; then
-            none is enqueued.
+        TunerError: If there is no such study, or a configuration does not fit its space; then none
+            is enqueued.
     """
     if place.config is not None:
         _make_study(place.config, given)
@@ -103,7 +103,7 @@ def _checked(
 
 
 def _known(connection: sa.Connection, study_id: int) -> set[str]:
-    """What trials have tried and what they were told to try, as Optuna compares it."""
+    """Tried and enqueued configurations, in Optuna's comparable form."""
     configurations = [
         *read_params(connection, study_id).values(),
         *read_fixed(connection, study_id).values(),
@@ -112,7 +112,7 @@ def _known(connection: sa.Connection, study_id: int) -> set[str]:
 
 
 def _is_new(configuration: Configuration, known: set[str]) -> bool:
-    """Also tells one that stands twice among those that are given."""
+    """Whether a configuration is new; also false for a duplicate among the given ones."""
     key = _key(configuration)
     if key in known:
         return False

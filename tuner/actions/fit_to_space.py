@@ -1,4 +1,4 @@
-"""Whether given configurations fit a search space: all of them, or none."""
+"""Checks that given configurations fit a search space: all of them, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_LINES = 20
 def fit_all(
     given: Sequence[Given], fit: Callable[[Given], dict[str, ParamValue]]
 ) -> list[dict[str, ParamValue]]:
-    """Fits all configurations, or none.
+    """Fits all configurations, or raises an error.
 
     Raises:
         ConfigError: With a line for each mistake.
@@ -47,9 +47,9 @@ def fitted(given: Given, space: SearchSpace) -> dict[str, ParamValue]:
 def fitted_freely(
     given: Given, distributions: Mapping[str, BaseDistribution]
 ) -> dict[str, ParamValue]:
-    """The same for a space that the objective draws itself: checked where trials have shown it.
+    """Like `fitted` for a define-by-run space: checked as far as trials have shown it.
 
     Raises:
-        Misfits: If a value is none that trials could have had.
+        Misfits: If trials could not have had a value.
     """
     return fit_distributions(distributions, given.params, is_text=given.is_text)

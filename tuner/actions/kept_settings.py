@@ -1,4 +1,4 @@
-"""What `tuner set` keeps for the next start of a study that nobody works on."""
+"""Settings of `tuner set` that are kept for the next start, when no dispatcher runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tuner.store.records.commands import Command
 
 
 def file_values(config: StudyConfig | None, keys: Iterable[str]) -> dict[str, Json]:
-    """What a study file and the flags of a command line give for keys of `tuner set`.
+    """The values of a study file and command line flags for keys of `tuner set`.
 
     Args:
-        config: The study; None where only its database is known, which gives nothing.
+        config: The study; None if only its database is known, which has none.
         keys: Such as `budget.trials` and `devices`.
     """
     if config is None:
@@ -29,12 +29,12 @@ def file_values(config: StudyConfig | None, keys: Iterable[str]) -> dict[str, Js
 def without_outdated(
     kept: Iterable[Command], config: StudyConfig, say: Callable[[str], None]
 ) -> list[Command]:
-    """Leaves out what the study file or the command line has changed since it was asked for.
+    """Drops kept settings that the study file or the command line has changed since.
 
     Args:
-        kept: What was asked for, oldest first.
+        kept: The kept commands, oldest first.
         config: The study as it is started now.
-        say: Shows users which of two values counts.
+        say: Shows which of two values applies.
     """
     found = []
     for command in kept:

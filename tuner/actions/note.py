@@ -36,14 +36,14 @@ def tags_in(text: str) -> list[str]:
 def write_note(
     place: Place, number: int | None, text: str, tags: Sequence[str], now: datetime, *, who: str
 ) -> None:
-    """Replaces the note and the tags; both empty: takes them away.
+    """Replaces a note and its tags; removes them if both are empty.
 
     Args:
         place: The study.
-        number: Of a trial; None: of the study itself.
+        number: Number of a trial; None for the study itself.
         text: Plain text.
-        tags: As `tags_in` gives them.
-        now: The present.
+        tags: As `tags_in` returns them.
+        now: The current time.
         who: `user@host`.
 
     Raises:

@@ -23,7 +23,7 @@ from tuner.store.optuna_tables.statements import (
 from tuner.store.optuna_tables.writes import insert_trial
 from tuner.store.records.commands import NEW_TRIAL, Command, Order, insert_command
 
-#: User attribute of the new trial: the number of the one that it repeats.
+#: User attribute of the new trial: the number of the repeated one.
 RETRY_OF_ATTR = "tuner:retry_of"
 
 
@@ -37,16 +37,15 @@ class Retried:
 
 
 def retry(place: Place, number: int, now: datetime, *, asked_by: str) -> Retried:
-    """Lets a new trial with the parameters of an earlier one wait, before all others.
+    """Enqueues a new trial with the parameters of an earlier one, before all others.
 
-    A trial of Optuna that has ended does not change any more, so the new one has a number of its
-    own and names the earlier one in an attribute, and who asked in another. Whoever works on the
-    study notes it as an event.
+    An ended trial of Optuna never changes, so the new one has its own number, and attributes with
+    the earlier one and the user. The study's dispatcher records an event.
 
     Args:
         place: The study.
-        number: Of the earlier trial.
-        now: The present.
+        number: Number of the earlier trial.
+        now: The current time.
         asked_by: `user@host`.
 
     Raises:

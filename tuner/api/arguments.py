@@ -25,7 +25,7 @@ CALL = "tuner.tune()"
 _TRIALS = "trials=64"
 _OBJECTIVES = 'objectives={"accuracy": "maximize"}'
 _SPACE = 'space={"lr": {"type": "float", "low": 1e-4, "high": 0.1, "log": True}}'
-#: Arguments of Optuna, Ray and others, and what to write here.
+#: Arguments of Optuna, Ray and others, with their equivalents here.
 _OTHERS = {
     **dict.fromkeys(("n_trials", "max_trials", "num_trials", "num_samples"), _TRIALS),
     **dict.fromkeys(("direction", "directions", "metric", "mode", "goal"), _OBJECTIVES),
@@ -41,14 +41,14 @@ _ARGUMENTS = {"search_space": "space", "trial.function": "train", "study": "name
 
 
 def argument_names(values: Mapping[str, object]) -> dict[str, str]:
-    """How messages name keys of the study file that come from arguments of other names."""
+    """Names of arguments for keys of the study file, for messages."""
     budget = values.get("budget")
     is_number = isinstance(budget, Mapping) and "trials" in budget
     return _ARGUMENTS | ({"budget.trials": "trials"} if is_number else {})
 
 
 def study_text(values: Mapping[str, object]) -> str:
-    """The study file that says what the arguments say; those that are None are left out.
+    """The study file for the given arguments, without those that are None.
 
     Raises:
         ConfigError: If a study file can't hold a value.
@@ -70,8 +70,8 @@ def config_of_text(text: str, folder: Path) -> StudyConfig:
     """Checks the text of a study that was given as arguments.
 
     Args:
-        text: What the study file would hold.
-        folder: Where relative paths in it begin.
+        text: Content of the study file.
+        folder: Base of relative paths in it.
 
     Raises:
         ConfigError: With a line for each mistake, which names the argument.

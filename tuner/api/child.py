@@ -1,4 +1,4 @@
-"""The calling process's end: starts the process that runs a study, hears it, and stops it."""
+"""The calling process's side: starts the study's process, reads its messages, and stops it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tuner.api.messages import Begun, Call, Finished, Message, Refused, decode
 from tuner.errors import StudyFailed
 
-#: So that it is found where the tuner is not installed but stands in a folder of `sys.path`.
+#: Makes the package importable if it is not installed but in a folder of `sys.path`.
 _ROOT = Path(__file__).parents[2]
 # -P: a file of the user's in the present folder must not hide a module of ours.
 _PROGRAM = (
@@ -27,9 +27,9 @@ class Child:
     """A dispatching process.
 
     Args:
-        call: What it is to run.
-        hear: Is told every message, from a thread of its own.
-        keep_open: Descriptors that the process gets too.
+        call: What it runs.
+        hear: Called with every message, from a thread of its own.
+        keep_open: Descriptors that the process inherits.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Child:
         return self._ended.is_set()
 
     def wait_for_begin(self) -> None:
-        """Waits until trials start, or it is clear that none will."""
+        """Waits until trials start, or the process ends."""
         # In parts: a wait without an end can not be interrupted on every system.
         while not self._begun_or_ended.wait(0.2):
             pass

@@ -1,8 +1,8 @@
 """The process that runs a study for `tuner.run` and `tuner.tune`.
 
-It reads its call from standard input and answers through a pipe. Standard input stays open as long
-as the calling process lives: when that ends, however it ends, the study is stopped as by Ctrl-C,
-so that no dispatcher is left which nobody watches.
+It reads its call from standard input and replies through a pipe. Standard input stays open as long
+as the calling process lives: when that ends, in any way, the study is stopped as by Ctrl-C, so that
+no dispatcher is left unattended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOOK_AT_PARENT_EVERY_S = 1.0
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the study; the exit code is that of the command line.
+    """Runs the study; returns the exit code of the command line.
 
     Args:
         words: The descriptor of the pipe to the caller, and the caller's process id.
@@ -128,7 +128,7 @@ def _run(config: StudyConfig, call: Call, sender: Sender) -> Finished:
 
 
 def _reworded(call: Call, text: str) -> str:
-    """What users do who called a function: they have no command line."""
+    """Adapts a message's advice to users who called a function instead of the command line."""
     if call.text is None:
         return text
     return text.replace("--study NEW_NAME", "name='NEW_NAME'")
@@ -161,7 +161,7 @@ def _stop_without_parent(fd: int, parent: int) -> None:
 def _watch_parent(fd: int, parent: int) -> None:
     """Interrupts this process when the caller is gone.
 
-    The pipe tells at once. Where a fork of the caller holds it too, the parent's id tells.
+    The pipe reports this at once. If a fork of the caller holds it too, the parent's id does.
     """
     while os.getppid() == parent:
         ready, _, _ = select.select([fd], [], [], _LOOK_AT_PARENT_EVERY_S)

@@ -17,7 +17,8 @@ _MAIN = "__main__"
 
 
 def check_signature(function: Callable[..., object], key: str) -> None:
-    """
+    """Checks a function's signature.
+
     Raises:
         ConfigError: If the function can't be called with the trial alone.
     """
@@ -75,7 +76,7 @@ def _importable_name(function: Callable[..., object]) -> str | None:
 
 
 def _can_be_found(module: str) -> bool:
-    """Whether another process with this one's path finds the module; not one made by hand."""
+    """Whether another process with the same path can import the module."""
     top = module.partition(".")[0]
     try:
         finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
@@ -104,7 +105,7 @@ def _by_value(function: Callable[..., object]) -> Iterator[None]:
 
 
 def _source_of(function: Callable[..., object]) -> str:
-    """Empty where nobody has written it down (an interactive interpreter)."""
+    """The function's source; empty if there is none (an interactive interpreter)."""
     written = function if isinstance(function, FunctionType) else type(function)
     try:
         return inspect.getsource(written)

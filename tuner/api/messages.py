@@ -1,4 +1,4 @@
-"""What the two processes of a study say to each other, one line of JSON each."""
+"""Messages between the two processes of a study, one line of JSON each."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tuner.search_spaces import ParamValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What the calling process wants to have run: a study file, or the text of one.
+    """A call of the calling process: a study file, or the text of one.
 
-    It goes through a pipe and not through a file: a storage's URL may hold a password.
+    It is sent through a pipe and not a file: a storage's URL may contain a password.
     """
 
     #: The study file as the caller named it; for a text, the name of the call.
@@ -78,7 +78,7 @@ class RunningRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How the study stands."""
+    """Progress of the study."""
 
     n_begun: int
     n_trials: int | None
@@ -96,7 +96,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The study has ended, by its budget or because somebody stopped it."""
+    """The study has ended: its budget is reached, or it was stopped."""
 
     exit_code: int
     #: Lines for users: how it ended, and the best configuration.

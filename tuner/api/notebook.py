@@ -20,7 +20,7 @@ from tuner.api.messages import (
 )
 from tuner.terminal import wording
 
-#: Of what the dispatcher says: notes, warnings, failures.
+#: Maximum lines of dispatcher output: notes, warnings, failures.
 _MAX_LINES = 12
 _MAX_POINTS = 2000
 _WIDTH, _HEIGHT, _MARGIN = 560, 130, 8
@@ -28,12 +28,12 @@ _GREEN, _GREY = "#2e9e5b", "#8a8f98"
 
 
 class NotebookShow:
-    """Shows a study in place.
+    """Shows a study in place, in a notebook.
 
     Args:
         study: Its name.
-        objective: Name of the first objective, whose values are drawn.
-        is_maximized: Whether more of it is better.
+        objective: Name of the first objective, whose values are plotted.
+        is_maximized: Whether it is maximized.
     """
 
     def __init__(self, study: str, objective: str, *, is_maximized: bool) -> None:

@@ -1,4 +1,4 @@
-"""Shows how a study goes: live in a terminal, in place in a notebook, else as lines."""
+"""Shows progress: live in a terminal, in place in a notebook, else as lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Place(Enum):
 
 
 class Show(Protocol):
-    """Is told every message of the dispatching process, from one thread."""
+    """Receives every message of the dispatching process, from one thread."""
 
     def take(self, message: Message) -> None: ...
 
@@ -41,7 +41,7 @@ class Lines:
 
 
 class AfterTheLivePicture:
-    """In a terminal, where the dispatching process draws: what comes after its picture."""
+    """For a terminal, in which the dispatching process draws: output after its live view."""
 
     def take(self, message: Message) -> None:
         if isinstance(message, Finished):
@@ -49,7 +49,7 @@ class AfterTheLivePicture:
 
 
 def find_place() -> Place:
-    """Where the calling code's output goes."""
+    """The kind of output of the calling code."""
     if _is_notebook():
         return Place.NOTEBOOK
     return Place.TERMINAL if _is_terminal() else Place.LINES

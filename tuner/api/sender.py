@@ -16,7 +16,8 @@ _END_S = 10.0
 
 
 class Sender:
-    """
+    """Sends messages through a pipe without blocking.
+
     Args:
         fd: The pipe. It is closed with this object.
     """
@@ -40,7 +41,7 @@ class Sender:
         self._write()
 
     def close(self) -> None:
-        """Writes what waits, for a bounded time."""
+        """Sends queued messages, for a limited time."""
         give_up_at_s = time.monotonic() + _END_S
         while self._is_open and (self._waiting or self._rest):
             left_s = give_up_at_s - time.monotonic()

@@ -1,4 +1,4 @@
-"""`tuner.run` and `tuner.tune`: one call does what the command line does."""
+"""`tuner.run` and `tuner.tune`: the command line as function calls."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def run(
         overrides: Replaces keys of the study file, such as `{"sampler.seed": 1}`.
         wait: Whether to return at the end of the study. False returns when its trials start, and
             the study runs in the background until its end or the end of this process.
-        progress: Whether to show how the study goes.
+        progress: Whether to show progress.
 
     Raises:
         ConfigError: If the file is wrong; the message names file, key and value.
-        DeviceError: If the devices asked for are not there or not free.
+        DeviceError: If the requested devices do not exist or are not free.
         StoreError: If the database can not be used.
         StudyFailed: If no trial has completed.
         StudyInterrupted: After Ctrl-C or a notebook's stop button; everything is saved.
@@ -89,16 +89,16 @@ def tune(
     """Tunes a function. The same call continues the study.
 
     Args:
-        train: What a trial calls, with the trial as its argument: any function, also one of a
-            notebook or of `__main__`, or text such as `"module:function"`. None where `trial` has
-            a command.
+        train: Called for each trial, with the trial as its argument: any function, including one in
+            a notebook or in `__main__`, or text such as `"module:function"`. None if `trial` has a
+            command.
         space: The parameters, as `search_space` in a study file, or as Optuna's distributions; a
-            function that suggests them; or the path of a file. None where `train` suggests its own.
-        objectives: What is optimized, such as `{"accuracy": "maximize"}`. Default: the number that
+            function that suggests them; or the path of a file. None if `train` suggests its own.
+        objectives: The objectives, such as `{"accuracy": "maximize"}`. Default: the number that
             `train` returns is minimized.
-        trials: Number of trials of the study, those of earlier calls included. None: no limit.
+        trials: Number of trials of the study, including those of earlier calls. None: no limit.
         name: Name of the study. Default: the name of the function.
-        storage: URL of the database. Default: `sqlite:///<name>.db` in the present folder.
+        storage: URL of the database. Default: `sqlite:///<name>.db` in the current folder.
         devices: `"auto"`, `"all"`, `"cpu:4"` or a list of GPUs, as in a study file.
         sampler: As in a study file.
         pruner: As in a study file.
@@ -106,12 +106,12 @@ def tune(
         trial: Other keys of `trial` in a study file, such as `{"resources": {"gpus": 2}}`.
         wait: Whether to return at the end of the study. False returns when its trials start, and
             the study runs in the background until its end or the end of this process.
-        progress: Whether to show how the study goes.
+        progress: Whether to show progress.
         keys: Any other key of a study file, such as `confirm={"top": 3}`.
 
     Raises:
         ConfigError: If an argument is wrong; the message names it.
-        DeviceError: If the devices asked for are not there or not free.
+        DeviceError: If the requested devices do not exist or are not free.
         StoreError: If the database can not be used, or its study has another space.
         StudyFailed: If no trial has completed.
         StudyInterrupted: After Ctrl-C or a notebook's stop button; everything is saved.
@@ -169,11 +169,11 @@ def start(
     """Starts the process that runs a study.
 
     Args:
-        call: What it is to run.
+        call: What it runs.
         config: The same, checked.
         wait: Whether the caller waits for the end.
-        progress: Whether to show how the study goes.
-        keep_open: Descriptors that the process gets too.
+        progress: Whether to show progress.
+        keep_open: Descriptors that the process inherits.
     """
     place = find_place()
     draws = progress and wait and place is Place.TERMINAL
@@ -184,7 +184,7 @@ def start(
 
 
 def _followed(study: Study, *, wait: bool, progress: bool) -> Study:
-    """Waits for the end of a study, or for its begin and then says how to follow and stop it.
+    """Waits for the end of a study; or for its start, and then shows how to follow and stop it.
 
     Raises:
         TunerError: If the study is refused, or has failed.

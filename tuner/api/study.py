@@ -122,7 +122,7 @@ class Study:
         Ctrl-C (or a notebook's stop button) stops the study; a second one ends its trials at once.
 
         Args:
-            timeout_s: How long to wait; None for as long as it takes.
+            timeout_s: Maximum wait in seconds; None for no limit.
 
         Returns:
             Whether the study has ended.
@@ -160,9 +160,10 @@ class Study:
             self._raise_failure()
 
     def _raise_failure(self) -> None:
-        """
+        """Raises the error of an ended study.
+
         Raises:
-            TunerError: If the study, which has ended, was refused or has failed.
+            TunerError: If the study was refused or has failed.
         """
         end = self._child.outcome()
         if isinstance(end, Refused):
@@ -171,7 +172,7 @@ class Study:
             raise StudyFailed(end.summary)
 
     def _stop_after_interrupt(self) -> None:
-        """Waits until everything is saved; each further Ctrl-C goes to the study as well."""
+        """Waits until everything is saved; passes each further Ctrl-C to the study."""
         self._is_told_to_stop = True
         while not self._child.has_ended:
             try:

@@ -1,4 +1,4 @@
-"""Tells the calling process what the dispatcher shows."""
+"""Sends the dispatcher's notices to the calling process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MAX_ROWS = 32
 
 
 class LineSender(io.TextIOBase):
-    """A text file whose lines go to the caller.
+    """A text file whose lines are sent to the caller.
 
     Args:
-        sender: To the caller.
-        reword: What users read instead of a line.
+        sender: Sends to the caller.
+        reword: Adapts a line for the user.
     """
 
     def __init__(self, sender: Sender, reword: Callable[[str], str]) -> None:
@@ -41,10 +41,10 @@ class LineSender(io.TextIOBase):
 
 
 class Notes:
-    """Writes what a picture of the study does not show: notes, and trials that have failed.
+    """Writes notices that the live view does not show: notes and failed trials.
 
     Args:
-        out: Where to.
+        out: The output file.
     """
 
     refresh_every_s = 1.0
@@ -66,11 +66,11 @@ class Notes:
 
 
 class SendingView:
-    """Shows users what the study's own view shows, and tells the caller.
+    """Shows the study's own view, and sends notices to the caller.
 
     Args:
-        sender: To the caller.
-        open_shown: Makes the view for users, which is entered and left with this one.
+        sender: Sends to the caller.
+        open_shown: Makes the view, which is entered and left with this one.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Checkpoint files on disk: where they are, whose they are, which are kept."""
+"""Checkpoint files on disk: paths, owners and retention."""

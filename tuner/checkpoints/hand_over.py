@@ -1,10 +1,9 @@
-"""Copies of checkpoints that one trial hands on to another: hard links, whole or not there.
+"""Copies of checkpoints from one trial to another: hard links, complete or absent.
 
-Between its making and the start of the trial that it is for, a copy lies with the trial that is
-replaced, beside the checkpoints that are kept or removed by a rule, so that nothing that a running
-trial writes, rotates or loses can reach it. A link costs no room and no time; a checkpoint is never
-written to once it has its name, so that two names of one file are two copies. Where the disk knows
-no links the content is copied.
+Until its trial starts, a copy is kept in the folder of the replaced trial, outside the checkpoints
+that are rotated or removed by a rule, so that no running trial can overwrite or remove it. A link
+costs no space and no time; a checkpoint is never modified once it has its name, so two names of one
+file are as good as two copies. If the file system has no links, the content is copied.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _N_LOOKS = 5
 
 
 class StateCopies:
-    """Checkpoints on their way from one trial to another.
+    """Copies checkpoints from one trial to another.
 
     Args:
-        files: Where the trials of the study have theirs.
-        is_own: Whether the folder of a trial, by number, holds the files of that trial. A database
-            that is restored from a backup gives numbers again.
+        files: Paths of the study's files.
+        is_own: Whether the folder of a trial, by number, holds that trial's files. A database
+            restored from a backup assigns numbers again.
     """
 
     def __init__(
@@ -48,15 +47,15 @@ class StateCopies:
         return newest_whole(self._files.checkpoints(number)) is not None and self._is_own(number)
 
     def take(self, parent: int, replaced: int) -> int | None:
-        """Copies the whole checkpoints of a trial: the newest, and older ones if it is damaged.
+        """Copies a trial's whole checkpoints: the newest, and older ones in case it is damaged.
 
         Args:
             parent: Number of that trial, which may be running.
-            replaced: Number of the trial with which the copy lies.
+            replaced: Number of the trial in whose folder the copy is kept.
 
         Returns:
-            The step of the newest; None where there is none here, or where a folder holds the files
-            of another trial.
+            The step of the newest; None if there is none here, or if a folder holds the files of
+            another trial.
         """
         if not (self._is_own(parent) and self._is_own(replaced)):
             return None
@@ -76,12 +75,12 @@ class StateCopies:
         return newest_whole(self._files.handed_on(replaced)) is not None and self._is_own(replaced)
 
     def give(self, replaced: int, child: int) -> int | None:
-        """Gives the copy to the trial that it is for, where that has no checkpoint yet.
+        """Gives the copy to its trial, if that has no checkpoint yet.
 
-        It is the same however often it is done, and wherever it was cut off.
+        Idempotent, and safe to repeat after an interruption.
 
         Returns:
-            The step of the newest whole checkpoint that the trial has now; None for none.
+            The step of the trial's newest whole checkpoint; None for none.
         """
         folder, source = self._files.checkpoints(child), self._files.handed_on(replaced)
         copies = all_whole(source) if self._is_own(replaced) else []
@@ -103,13 +102,14 @@ class StateCopies:
             shutil.rmtree(self._files.handed_on(replaced), ignore_errors=True)
 
     def _keep(self, checkpoints: Sequence[Path], target: Path) -> None:
-        """
+        """Links checkpoints into a folder.
+
         Args:
             checkpoints: The newest first.
             target: The folder of the copies.
 
         Raises:
-            FileNotFoundError: If the newest is gone meanwhile; nothing is left then.
+            FileNotFoundError: If the newest has been removed meanwhile; then nothing is left.
         """
         partial = target.with_name(f"{target.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""How checkpoints lie on disk, for those who look for them without torch.
+"""The layout of checkpoints on disk, for readers without torch.
 
-`step-<n>.pt` is a state that one process wrote, `step-<n>/` one that several ranks wrote together,
-or the files of a framework, with a list of them.
+`step-<n>.pt` is a checkpoint of one process; `step-<n>/` is one of several ranks, or the files of a
+framework with a list of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import IO
 METADATA_NAME = ".metadata"
 #: List of the files of a framework's checkpoint; written last.
 FILES_NAME = ".files.json"
-#: Beside the folder of checkpoints: says which trial they belong to.
+#: Next to the folder of checkpoints: identifies their trial.
 IDENTITY_NAME = "trial.json"
 _NAME = re.compile(r"step--?\d+(\.pt)?")
 
@@ -61,12 +61,11 @@ def replaced_of(final: Path, writer: str) -> Path:
 
 
 def leftovers(folder: Path, attempt_number: int | None = None) -> list[Path]:
-    """What processes left that were killed while they saved.
+    """Files of processes that were killed while they saved.
 
     Args:
         folder: The checkpoints of a trial.
-        attempt_number: Of the attempt whose processes are gone; None: no attempt is left, and those
-            of all attempts are wanted.
+        attempt_number: The attempt whose processes are gone; None for all attempts, if none runs.
     """
     if attempt_number is None:
         return [*folder.glob("step-*.partial*"), *folder.glob("step-*.replaced*")]
@@ -75,7 +74,7 @@ def leftovers(folder: Path, attempt_number: int | None = None) -> list[Path]:
 
 
 def remove(path: Path) -> None:
-    """Removes a checkpoint, or what is left of one; it may be gone already."""
+    """Removes a checkpoint, or its remains; it may be gone already."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -103,7 +102,7 @@ def is_whole(path: Path) -> bool:
 
 
 def last_written(path: Path) -> Path:
-    """The file of a checkpoint that tells that it is whole."""
+    """The last written file of a checkpoint, which shows that it is whole."""
     if not path.is_dir():
         return path
     return path / (FILES_NAME if is_of_framework(path) else METADATA_NAME)
@@ -115,7 +114,7 @@ def is_of_framework(path: Path) -> bool:
 
 
 def damage_of(file: Path | IO[bytes]) -> str:
-    """Why a file that torch.save wrote must not be loaded; empty if each byte of it is right.
+    """Why a file of torch.save must not be loaded; empty if each byte of it is right.
 
     torch does not compare the checksums (CRC-32) that it writes.
 
@@ -147,7 +146,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_identity(folder: Path) -> None:
-    """Puts the file on the disk that says whose checkpoints the folder holds, if there is one."""
+    """Syncs the folder's identity file to the disk, if there is one."""
     identity = folder.parent / IDENTITY_NAME
     if not identity.is_file():
         return

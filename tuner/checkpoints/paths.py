@@ -1,7 +1,7 @@
-"""The one place that knows where a study keeps its files.
+"""The paths of all of a study's files.
 
-Everything is below `tuner-files/<study>/` beside the study file: a folder for each trial, with a
-log for each attempt of it and its checkpoints.
+Everything is below `tuner-files/<study>/` next to the study file: a folder per trial, with a log
+per attempt and its checkpoints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOT_IN_FILE_NAMES = re.compile(r"[^\w.+-]+")
 
 
 def expanded(text: str) -> Path:
-    """A path with `~` filled in; one of a user who does not exist is left as it is written."""
+    """A path with `~` expanded; unchanged if the user does not exist."""
     return Path(os.path.expanduser(text))
 
 
@@ -69,7 +69,7 @@ class StudyFiles:
 
     @property
     def order(self) -> Path:
-        """What is asked of an engine, for dispatchers that ask for more of it."""
+        """The submission order, for dispatchers that request more allocations."""
         return self.root / "allocation-order.json"
 
     @property

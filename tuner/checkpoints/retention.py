@@ -1,8 +1,8 @@
-"""Which trials' checkpoints are removed: a decision from values, states and sizes alone.
+"""Decides which trials' checkpoints are removed, from values, states and sizes alone.
 
-Whatever is unfinished, and whatever is the best, is in no list here, so that it cannot be chosen.
-What may go can never be wanted again: a trial that has ended stays ended, and one that others have
-beaten stays beaten. A view of the study that is a little old therefore only keeps more.
+Unfinished trials and the best ones are never candidates. A removed checkpoint can never be needed
+again: an ended trial stays ended, and a beaten one stays beaten. A slightly outdated view of the
+study therefore only keeps more.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from tuner.domain.pareto_front import dominates, front_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRule:
-    """What a study keeps of its trials' checkpoints.
+    """Which of its trials' checkpoints a study keeps.
 
     Args:
-        n_best: How many completed trials keep theirs; None: every trial that has ended does.
-        max_bytes: What all of them together may take; None for no limit.
+        n_best: Number of completed trials that keep theirs; None: every ended trial does.
+        max_bytes: Maximum total size; None for no limit.
     """
 
     n_best: int | None = None
@@ -32,7 +32,7 @@ class RetentionRule:
 
 
 class End(IntEnum):
-    """How a trial ended; those of the first go first."""
+    """How a trial ended, in order of removal."""
 
     FAILED = 0
     PRUNED = 1
@@ -49,7 +49,7 @@ class EndedTrial:
     end: End
     #: Seconds since the epoch.
     ended_at_s: float
-    #: Of each objective, the smaller the better; empty where it did not complete.
+    #: By objective, the smaller the better; empty if it did not complete.
     losses: tuple[float, ...] = ()
     #: In the database.
     trial_id: int = -1
@@ -60,9 +60,9 @@ class EndedTrial:
 class Ranking:
     """Trials that have ended, in the order in which their checkpoints may go."""
 
-    #: Everything but the best; the first goes first.
+    #: All trials except the best, in order of removal.
     expendable: tuple[int, ...]
-    #: The last so many of them are feasible and complete.
+    #: Number of trials at the end of it that are feasible and complete.
     n_good: int
     #: The best one, or the Pareto front; lowest number of equal ones.
     best: frozenset[int]
@@ -110,12 +110,12 @@ def choose(
     *,
     stuck: Collection[int] = (),
 ) -> Removal:
-    """Chooses what goes: all that the rule does not keep, and more where the disk is full.
+    """Chooses what to remove: all that the rule does not keep, and more above the size limit.
 
     Args:
-        ranking: The trials that have ended.
-        sizes: Bytes by trial, of all that have checkpoints. A trial that is not in the ranking is
-            unfinished, or unknown, and counts without being touched.
+        ranking: The ended trials.
+        sizes: Bytes by trial, for all that have checkpoints. A trial that is not in the ranking is
+            unfinished or unknown: it counts, but is not removed.
         rule: The study's rule.
         stuck: Trials whose checkpoints cannot be removed.
     """
@@ -134,7 +134,7 @@ def choose(
 
 
 def _spared(ranking: Ranking, n_best: int | None) -> frozenset[int]:
-    """What the rule keeps beside the best, as long as there is room."""
+    """Trials that the rule keeps in addition to the best, as long as there is room."""
     if n_best is None:
         return frozenset(ranking.expendable)
     n_spared = min(ranking.n_good, max(0, n_best - len(ranking.best)))
@@ -142,7 +142,7 @@ def _spared(ranking: Ranking, n_best: int | None) -> frozenset[int]:
 
 
 def _front(good: Sequence[EndedTrial]) -> list[EndedTrial]:
-    """Trials that none beats; of those with equal values all, but for a single objective one."""
+    """Non-dominated trials; all of equal ones, but for a single objective only one."""
     if good and len(good[0].losses) == 1:
         return [min(good, key=lambda trial: (trial.losses, trial.number))]
     return front_of(good, lambda trial: trial.losses)

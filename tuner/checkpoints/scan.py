@@ -1,7 +1,7 @@
-"""What trials have saved, as it lies on disk: looked at beside the loop, told as what has changed.
+"""Scans the checkpoints of trials on disk, outside the loop, and reports changes.
 
-The disk is the truth: also a program that writes its files itself, or a user who removes some, is
-seen. What was seen goes to the database, for those who cannot look at this machine's disk.
+The disk is the truth: files that a program writes itself, or that a user removes, are seen too. The
+results are stored in the database, for readers on other machines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tuner.checkpoints import layout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedState:
-    """One checkpoint on disk, whole as far as its end tells."""
+    """One checkpoint on disk, whole according to its last file."""
 
     path: str
     step: int
@@ -25,7 +25,7 @@ class SavedState:
     saved_at: datetime
     #: The same, as the disk has it.
     written_at_ns: int = field(default=0, compare=False)
-    #: Of the file, or of the one that a folder has last: names of one file share it.
+    #: Inode of the file, or of a folder's last file: names of one file share it.
     inode: int = field(default=0, compare=False)
 
 

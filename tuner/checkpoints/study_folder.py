@@ -1,8 +1,8 @@
-"""Which study the folder `tuner-files/<study>` belongs to.
+"""Which study owns the folder `tuner-files/<study>`.
 
-A study of the same name in another database (or in a new one, after the old one was deleted) finds
-the same folder. The folder says whose it is; what belongs to another study is moved aside, and is
-moved back when that study is started again.
+A study of the same name in another database (or in a new one, after the old one was deleted) uses
+the same folder. A file in the folder names its owner; files of another study are moved aside, and
+back when that study is started again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tuner.checkpoints.trial_folders import (
 from tuner.errors import ConfigError
 
 _LOCK_NAME = ".lock"
-#: Names of the files by which the tuner knows whose a folder is.
+#: Names of the files that identify a folder's owner.
 NOTES = frozenset({_LOCK_NAME, OWNER_NAME, IDENTITY_NAME})
 #: Dispatchers that start at the same moment hold the shared lock while they read the owner file.
 _PATIENCE_S = 5.0
@@ -58,7 +58,7 @@ class StudyFolder:
         self._study = study
         self._adopts = has_begun and study.adopts_below > 0
         self._lock: int | None = None
-        #: What was moved, for users; empty if nothing was.
+        #: Files that were moved, as text; empty if none were.
         self.note = ""
         try:
             files.root.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ class StudyFolder:
 
 
 def read_owner(files: StudyFiles) -> str | None:
-    """The random id of the study that a folder belongs to; None if the folder does not say.
+    """The random id of the study that owns a folder; None if no owner is recorded.
 
     Raises:
         OSError: If the folder cannot be read.
@@ -187,7 +187,7 @@ def own_files(files: StudyFiles, study_id: str | None) -> list[Path]:
 
     Args:
         files: Paths of the study's files.
-        study_id: Random id of the study; None if it was never started by a version that gives one.
+        study_id: Random id of the study; None if only versions without ids have started it.
 
     Raises:
         OSError: If the folder cannot be read.

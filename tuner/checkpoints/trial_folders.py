@@ -120,10 +120,10 @@ def belongs_to(folder: Path, key: TrialKey) -> bool:
 
 
 def locate(folder: Path, key: TrialKey) -> Path | None:
-    """Where the files of a trial are: in its folder, or where they were moved aside to.
+    """Path of a trial's files: its folder, or the one to which they were moved aside.
 
     Args:
-        folder: Folder of the trial, as the database has it.
+        folder: Folder of the trial in the database.
         key: Identifies the trial.
 
     Returns:
@@ -145,7 +145,7 @@ def free_name(folder: Path) -> Path:
 
 
 class TrialFolders:
-    """Keeps the folders of a study's trials apart from those of other studies and trials.
+    """Separates the folders of a study's trials from those of other studies and trials.
 
     Args:
         files: Paths of the study's files.
@@ -217,7 +217,7 @@ class TrialFolders:
 
         Args:
             number: Number of the trial.
-            stored: Asks the database; called until it has an answer.
+            stored: Reads it from the database; called until it returns a time.
         """
         if (begun_at := self._begun.get(number) or stored()) is not None:
             self._begun[number] = begun_at
@@ -309,7 +309,7 @@ def _text_of(instant: datetime | None) -> str | None:
 
 
 def _agree(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    """Whether parameters that both name are equal, apart from what a database rounds."""
+    """Whether common parameters are equal, apart from rounding by a database."""
     return all(_is_same(one[name], other[name]) for name in one.keys() & other.keys())
 
 

@@ -1,8 +1,7 @@
-"""`tuner pause`, `resume`, `stop`, `set`, `retry`, `why`: a study that runs, from any terminal.
+"""`tuner pause`, `resume`, `stop`, `set`, `retry`, `why`: control of a running study.
 
-What is asked for is written into the study's database, with who and when; whoever works on the
-study reads it within a second or two. As in `tuner.cli.main`, a command imports what it needs
-when it is called.
+Commands are written to the study's database, with user and time; its dispatchers read them within a
+second or two. As in `tuner.cli.main`, a command imports what it needs when it is called.
 """
 
 from __future__ import annotations
@@ -182,7 +181,7 @@ def _order(
 
 
 def _print_answer(place: Place, done: Ordered) -> None:
-    """Waits for what the dispatcher says: what it can have, it alone can tell."""
+    """Waits for the dispatcher's reply: only it can decide what is possible."""
     from tuner.actions.commands import read_answer
     from tuner.errors import ConfigError
     from tuner.queries.locate import reading

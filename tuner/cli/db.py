@@ -1,4 +1,4 @@
-"""`tuner db`: a database server, what is in a study's database, its schema, and dumps of it."""
+"""`tuner db`: a database server, a database's content and schema, and backups."""
 
 from __future__ import annotations
 

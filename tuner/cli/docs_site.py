@@ -41,9 +41,10 @@ def find_sources() -> Path:
 
 
 def check_installed(sources: Path) -> None:
-    """
+    """Checks that MkDocs is installed.
+
     Raises:
-        LaunchError: If what builds the site is not installed.
+        LaunchError: If it is not.
     """
     if any(importlib.util.find_spec(name) is None for name in _PACKAGES):
         raise LaunchError(

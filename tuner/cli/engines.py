@@ -124,9 +124,10 @@ def _plan(file: Path, study: str | None, on: str | None, *, adapts: bool = False
 
 
 def _nodes(text: str | None) -> NodeRange | None:
-    """
+    """Parses a number of nodes.
+
     Raises:
-        ConfigError: If it is no number of nodes.
+        ConfigError: If it is invalid.
     """
     if text is None:
         return None
@@ -155,7 +156,7 @@ def _print_change(change: Change, plan: Plan) -> None:
 
 
 def print_allocations(source: str, study: str | None, *, as_json: bool) -> None:
-    """Prints the allocations of a study, as the engine sees them now if it can be asked."""
+    """Prints the allocations of a study, with the engine's current state if it can be queried."""
     from tuner.queries.allocations import read_allocations
     from tuner.queries.locate import choose_study, find_place, reading
     from tuner.terminal.allocations import allocations_text
@@ -171,7 +172,7 @@ def print_allocations(source: str, study: str | None, *, as_json: bool) -> None:
 
 
 def look_again(place: Place) -> None:
-    """Records what the engines of a study say now; an engine that is not here says nothing."""
+    """Records the current state at a study's engines; unavailable engines are skipped."""
     from tuner.compose.allocations.look import look_at_engines
 
     for line in look_at_engines(place):

@@ -26,12 +26,12 @@ TRIALS_ARE_SAFE = (
 
 
 class Edge:
-    """What every command runs inside of.
+    """Context in which every command runs.
 
     Args:
         debug: Show tracebacks too.
-        interrupted: What to say after Ctrl-C.
-        accident: What an accident leaves behind, and what to do.
+        interrupted: The message after Ctrl-C.
+        accident: The message after an unexpected error: what remains, and what to do.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Edge:
 
 
 def _flush(text: str = "") -> None:
-    """Writes what waits in memory, so that a full disk is told like any other mistake."""
+    """Flushes output, so that a full disk is reported like any other error."""
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:

@@ -92,10 +92,10 @@ class _WithArguments(TyperCommand):
     """A command that passes the words after `--` to the user's program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Leaves what follows `--` as it stands.
+        """Leaves the words after `--` unchanged.
 
         Raises:
-            BadParameter: If there are words too many before it.
+            BadParameter: If there are too many words before it.
         """
         ours, theirs = _split(args)
         rest = super().parse_args(ctx, ours)
@@ -116,7 +116,7 @@ class _WithArguments(TyperCommand):
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--`, and what follows it."""
+    """The words before the first `--`, and those after it."""
     if "--" not in words:
         return words, []
     place = words.index("--")

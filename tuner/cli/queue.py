@@ -1,4 +1,4 @@
-"""`tuner queue`: studies of this user that start one after the other on this machine.
+"""`tuner queue`: this user's studies that run one after the other on this machine.
 
 As in `tuner.cli.main`, a command imports what it needs when it is called.
 """
@@ -91,7 +91,7 @@ def _list(own: Queue) -> str:
 
 
 def _start(own: Queue) -> str:
-    """Starts the queue's process unless it is at work; says what it survives."""
+    """Starts the queue's process unless it runs; returns what it survives."""
     from tuner.queue import service
     from tuner.queue.runner import is_running
 

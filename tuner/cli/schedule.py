@@ -1,4 +1,4 @@
-"""`tuner schedule`: how the parameters of a trial changed on its way.
+"""`tuner schedule`: the changes of a trial's parameters over its training.
 
 As in `tuner.cli.main`, a command imports what it needs when it is called.
 """
@@ -49,9 +49,10 @@ def schedule(
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:
-    """
+    """Writes a file.
+
     Raises:
-        ConfigError: If the file is there already, or cannot be written.
+        ConfigError: If it exists already, or cannot be written.
     """
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:

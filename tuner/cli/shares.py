@@ -1,4 +1,4 @@
-"""`tuner shares`: who has which devices of this machine by right, and who borrows.
+"""`tuner shares`: guaranteed and borrowed devices of this machine's users.
 
 As in `tuner.cli.main`, a command imports what it needs when it is called.
 """

@@ -1,4 +1,4 @@
-"""`tuner simulate`: what a study would reach with which pruner, before anybody pays for it.
+"""`tuner simulate`: compares pruners on recorded curves before any GPU time is spent.
 
 As in `tuner.cli.main`, a command imports what it needs when it is called.
 """

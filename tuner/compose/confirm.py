@@ -1,8 +1,8 @@
-"""The end of a study that asks for it: its leaders run again with fresh seeds.
+"""Confirmation runs at the end of a study: its leaders run again with new seeds.
 
-The runs are trials of a second study, `<name>.confirm`, which a second dispatcher works on with
-the same devices. So they are launched, retried, claimed and counted as all trials are, and neither
-sampler, pruner nor budget of the study itself hears of them.
+The runs are trials of a second study, `<name>.confirm`, with a second dispatcher on the same
+devices. They are thus launched, retried, claimed and counted like all trials, and do not affect the
+study's sampler, pruner or budget.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _NOT_OF_RUNS = (
 
 
 class HookedView:
-    """Shows the runs of leaders, and lets the programs continue that the study has started.
+    """Shows confirmation runs, and keeps the study's hooks running.
 
     Args:
         view: Shows them.
-        hooks: Of the study; they are not told of its leaders' runs.
+        hooks: The study's hooks; they receive no events of these runs.
     """
 
     def __init__(self, view: View, hooks: Hooks) -> None:
@@ -64,21 +64,21 @@ def confirm(
     events: Events,
     result: Result,
 ) -> Result:
-    """Runs the leaders again, as far as that has not been done.
+    """Runs the missing confirmation runs of the leaders.
 
     Args:
-        study: It is over.
-        wanted: Who is run, and how often.
-        workplace: Where it was worked on.
-        view: Who watches.
-        events: Everything that happens.
-        result: How the study has ended.
+        study: The finished study.
+        wanted: Number of leaders and of runs.
+        workplace: The study's devices and launcher.
+        view: Shows notices and progress.
+        events: Source of all events.
+        result: The study's result.
 
     Returns:
-        The same; as an interrupted one, if the user ends the runs.
+        The same result, marked as interrupted if the user ends the runs.
 
     Raises:
-        TunerError: As a study does.
+        TunerError: As for a study.
     """
     leaders = leaders_of(study.search, wanted.top)
     if not leaders:
@@ -156,7 +156,7 @@ def _fresh(seed: int) -> int:
 
 
 def _config(config: StudyConfig, n_runs: int, seed: int) -> StudyConfig:
-    """The study that holds the runs: as the file has it, but for what chooses and what ends."""
+    """The study of the runs: as the file, except for its sampler, pruner and budget."""
     found = config.model_copy(
         update={
             "study": confirmation_of(config.study),

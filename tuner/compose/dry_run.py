@@ -32,7 +32,7 @@ from tuner.search_spaces import DefineByRunSpace, ParamValue, SearchSpace
 from tuner.store.connection.database import shown_url
 from tuner.terminal import wording
 
-#: Of the program that is run alone: what the trial itself would save stays apart.
+#: Checkpoints of a program that is run alone; the trial's own are kept separate.
 _CHECKPOINTS = "checkpoints-alone"
 
 
@@ -69,7 +69,7 @@ class DryRun:
         )
 
     def as_text(self) -> str:
-        """For users: what would run where, and a line to run the first trial alone."""
+        """What would run where, and a command to run the first trial alone, as text."""
         config, choice = self.config, self.choice
         names = ", ".join(device.label for device in self.host.devices)
         arguments = ", ".join(f"{name} {value}" for name, value in choice.pruner.arguments.items())

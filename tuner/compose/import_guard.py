@@ -14,7 +14,7 @@ EXIT_BAD_INPUT = 2
 
 
 def find_shadow(folders: Iterable[Path]) -> str:
-    """What is wrong and what to do, where a folder has such a module; else empty."""
+    """The problem and its fix if a folder has such a module; else empty."""
     ours = Path(__file__).resolve().parents[2]
     for folder in folders:
         for found in (folder / f"{PACKAGE}.py", folder / PACKAGE / "__init__.py"):

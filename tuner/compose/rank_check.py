@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tuner.errors import ConfigError
 
-#: Programs that start ranks, and what each sets to their number on this machine.
+#: Programs that start ranks, and the variable that each sets to their number on this machine.
 _STARTERS = {
     "mpirun (Open MPI)": "OMPI_COMM_WORLD_LOCAL_SIZE",
     "mpirun (MPICH)": "MPI_LOCALNRANKS",
@@ -17,9 +17,10 @@ _OF_TORCHRUN = "TORCHELASTIC_RUN_ID"
 
 
 def refuse_several_ranks(command: str, environ: Mapping[str, str]) -> None:
-    """
+    """Refuses to start in one of several ranks.
+
     Args:
-        command: What the user typed, to be typed again without the program that starts ranks.
+        command: The user's command, to be repeated without the program that starts ranks.
         environ: The process's environment.
 
     Raises:

@@ -33,7 +33,7 @@ _MOST_OF_FRONT = 20
 
 
 def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
-    """The last words of a study: how it went, the best configuration, how to continue."""
+    """The summary at a study's end: its result, the best configuration, how to continue."""
     result = end.result
     paused = f", {result.n_paused} paused" if result.n_paused else ""
     lines = [
@@ -82,12 +82,12 @@ def _front_lines(front: Sequence[BestTrial]) -> list[str]:
 
 
 def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
-    """Tries what a start would try, but starts no trial and writes no study.
+    """Runs the checks of a start, but starts no trial and writes no study.
 
-    The program is read and not imported: an import may train, wait or write.
+    The program is read and not imported: an import may train, block or write.
 
     Raises:
-        TunerError: With what is wrong.
+        TunerError: If a check fails.
     """
     check_study(config)
     begins_with(config)
@@ -102,15 +102,15 @@ def validate(config: StudyConfig, environ: Mapping[str, str]) -> str:
 
 
 def init(path: Path, *, force: bool, source: Path | None = None) -> str:
-    """Writes the commented study file, or one that is proposed from another program's file.
+    """Writes the commented study file, or one derived from another program's file.
 
     Args:
         path: The study file.
-        force: Whether a file that is there is replaced.
+        force: Whether to replace an existing file.
         source: A W&B sweep, a Python script or a configuration; None for the commented file.
 
     Raises:
-        ConfigError: If the file is there already, its folder is not writable, or the source has
+        ConfigError: If the file exists already, its folder is not writable, or the source has
             nothing to tune.
     """
     if path.exists() and not force:
@@ -124,7 +124,7 @@ def init(path: Path, *, force: bool, source: Path | None = None) -> str:
 
 
 def _write_study(path: Path, source: Path | None) -> Sequence[str]:
-    """Gives notes on what was proposed."""
+    """Writes the study file; returns notes on its content."""
     if source is not None and is_optuna_program(source):
         return propose_study(source, path)
     proposal = None if source is None else propose(source, path.parent)
@@ -137,13 +137,13 @@ def _write_study(path: Path, source: Path | None) -> Sequence[str]:
 
 
 def _log_words(config: StudyConfig) -> str:
-    """The study and its first trial; `--study` stands after both."""
+    """The study and its first trial; `--study` follows both."""
     file, *named = shlex.split(_named(config))
     return shlex.join([file, "0", *named])
 
 
 def _named(config: StudyConfig) -> str:
-    """How to name the study in another command: the file, and what `--study` made of it."""
+    """The study's name for another command: the file, and `--study` if it was given."""
     try:
         text = config.path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):  # Of a study that Python code has started.

@@ -65,14 +65,14 @@ def run_study(
 
     Args:
         config: The study.
-        console: Where progress is shown: live in a terminal, else as lines.
+        console: Shows progress: live in a terminal, else as lines.
         environ: The process's environment.
-        serve_at: Host and port where figures are served for Prometheus; None for nowhere.
+        serve_at: Host and port of the Prometheus metrics; None to serve none.
         view: Shows progress instead of the console; entered while trials run.
         lent: The allocation in which this process runs; None outside of one.
 
     Raises:
-        TunerError: With a message for the user; everything is stopped and recorded by then.
+        TunerError: With a message for the user; by then everything is stopped and recorded.
     """
     pruner = check_study(config)
     files = StudyFiles(folder=config.home, study=config.study)
@@ -115,7 +115,7 @@ def _announce(
     environ: Mapping[str, str],
     lent: Lent | None,
 ) -> None:
-    """Shows users the devices, and what is to be said of the study before its first trial."""
+    """Shows the devices and remarks on the study before its first trial."""
     _announce_devices(console, host)
     if line := _sharing_line(config, host, environ):
         console.print(line, highlight=False)
@@ -135,10 +135,10 @@ def _announce(
 
 @contextmanager
 def _kept_for_good() -> Iterator[None]:
-    """What is imported meanwhile, and was before, is looked at by the garbage collector no more.
+    """Excludes objects that exist or are imported meanwhile from garbage collection.
 
-    Modules live as long as this process. To look through them again and again took a tenth of the
-    dispatcher's time where trials are short.
+    Modules live as long as this process. To scan them repeatedly took a tenth of the dispatcher's
+    time with short trials.
     """
     gc.disable()
     try:
@@ -156,14 +156,14 @@ def open_launcher(
     environ: Mapping[str, str],
     remains: Remains | None = None,
 ) -> Iterator[StudyLauncher]:
-    """Starts the fork server with the user's modules; ends every worker that is left.
+    """Starts the fork server with the user's modules; ends all remaining workers.
 
     Args:
         config: The study.
-        n_devices: Those that the study has, or may come to have.
-        inbox: Where exits go.
+        n_devices: Maximum number of devices of the study.
+        inbox: Receives exits.
         environ: The process's environment.
-        remains: Tells later starts of workers that are left; None where none runs a trial.
+        remains: Makes later starts wait for remaining workers; None if no trial runs here.
     """
     files = StudyFiles(folder=config.home, study=config.study)
     _make_folder(files, config)
@@ -235,7 +235,7 @@ def _lent_line(lent: Lent) -> str:
 
 
 def _sharing_line(config: StudyConfig, host: HostDevices, environ: Mapping[str, str]) -> str:
-    """How trials on one GPU get on with each other; empty where none share one."""
+    """How trials on one GPU share it, as text; empty if none do."""
     is_shared = isinstance(rule_of(config), LearnedWidth) or any(
         not isinstance(width, Devices) for width in widths_of(config)
     )

@@ -1,4 +1,4 @@
-"""From a study file to everything that is needed to start it on this machine, nothing started."""
+"""Plans a study's start on this machine from its file, without starting anything."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ class HostDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesTaken:
-    """The devices of a study that starts, and what chooses others while it runs."""
+    """The devices of a starting study, and the object that changes them later."""
 
     host: HostDevices
     reselection: Reselection
 
 
 def check_study(config: StudyConfig) -> BasePruner:
-    """What can be said without looking at devices or the database.
+    """Checks that need neither devices nor the database.
 
     Raises:
         ConfigError: If the sampler, the pruner, the command or the folder is wrong.
@@ -147,9 +147,10 @@ def check_study(config: StudyConfig) -> BasePruner:
 
 
 def _check_storage_folder(config: StudyConfig) -> None:
-    """
+    """Checks the folder of an SQLite database.
+
     Raises:
-        ConfigError: If an SQLite file can be neither opened nor made.
+        ConfigError: If the file can neither be opened nor created.
     """
     path = Path(config.storage.removeprefix("sqlite:///"))
     if not config.storage.startswith("sqlite:///") or path.name.startswith("file:"):
@@ -166,7 +167,7 @@ def _check_storage_folder(config: StudyConfig) -> None:
 
 
 def draw_seed() -> int:
-    """A study's seed where the file gives none."""
+    """A random seed for a study whose file has none."""
     return secrets.randbits(_SEED_BITS)
 
 
@@ -177,13 +178,13 @@ def find_devices(
 
     Args:
         config: The study.
-        environ: Where `CUDA_VISIBLE_DEVICES` is read.
-        locks: Claims GPUs against other tuners of this host; None only looks.
+        environ: May have `CUDA_VISIBLE_DEVICES`.
+        locks: Claims GPUs against other tuners of this host; None claims none.
 
     Raises:
-        DeviceError: If the devices asked for are not there.
+        DeviceError: If requested devices do not exist.
         NotNow: If none of them is free.
-        ConfigError: If a trial wants more of them than there are.
+        ConfigError: If a trial needs more of them than there are.
     """
     request = _request(config, config.devices)
     seat = locks.seat if isinstance(locks, SharedLocks) else None
@@ -213,9 +214,9 @@ def find_devices(
 
 
 def _most_wanted(config: StudyConfig) -> int | None:
-    """Devices for all trials of the budget at a time; None where it names no number of them.
+    """Number of devices for all trials of the budget at once; None if it has no trial limit.
 
-    Who would take more than it can use, would have trials of others saved and paused for nothing.
+    A study that takes more than it can use would interrupt other users' trials for nothing.
     """
     n_trials = config.budget.limits.trials
     if n_trials is None:
@@ -229,7 +230,7 @@ def _most_wanted(config: StudyConfig) -> int | None:
 
 
 def most_devices(config: StudyConfig, environ: Mapping[str, str], seat: Seat) -> int:
-    """How many devices a study may come to have on a machine that is divided; 1 at least."""
+    """Maximum number of devices of a study on a divided machine; at least 1."""
     request = _request(config, config.devices)
     gpus = None if isinstance(request, CpuSlots) else _open_gpus(config, environ, seat)
     try:
@@ -246,9 +247,11 @@ def most_devices(config: StudyConfig, environ: Mapping[str, str], seat: Seat) ->
 
 
 def check_devices(config: StudyConfig, devices: Sequence[Device]) -> None:
-    """
+    """Checks the devices against the study.
+
     Raises:
-        ConfigError: If trials want more devices than these, or these more than a process may open.
+        ConfigError: If trials need more devices than these, or these more descriptors than a
+            process may open.
     """
     check_resources(config, devices)
     parts = min((width.parts for width in widths_of(config) if isinstance(width, Share)), default=0)
@@ -310,7 +313,7 @@ def program_of(config: StudyConfig) -> Program:
 
 
 def program_variables(config: StudyConfig) -> dict[str, str]:
-    """What the fork server is told of a program that calls `study.optimize`; empty for others."""
+    """Fork server variables for a program that calls `study.optimize`; empty for others."""
     path = optuna_program_of(config.trial.function or "")
     if path is None:
         return {}
@@ -349,7 +352,7 @@ def _profile_of(config: StudyConfig) -> ProfilePlan | None:
 
 
 def rule_of(config: StudyConfig) -> WidthRule:
-    """How wide a trial is; one device where the file says nothing."""
+    """The rule for a trial's width; one device if the file has none."""
     resources = config.trial.resources
     return resources.rule if resources else FixedWidth(width=ONE)
 
@@ -360,7 +363,7 @@ def widths_of(config: StudyConfig) -> tuple[Width, ...]:
 
 
 def widening_of(config: StudyConfig, n_devices: int) -> str:
-    """What `widen` does with so many devices, for users; empty where it is not asked for."""
+    """The effect of `widen` with this many devices, as text; empty if it is off."""
     if not config.widen:
         return ""
     widths = widths_of(config)

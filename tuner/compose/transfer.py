@@ -15,11 +15,11 @@ NOTHING = Transferred(studies=(), configurations=())
 def read_earlier(config: StudyConfig) -> Transferred:
     """The best configurations of the studies that a study file names.
 
-    Each study is ranked by its own objective and direction, with fresh runs first (`confirm`).
+    Each study is ranked by its own objective and direction, configurations with confirmation runs
+    (`confirm`) first.
 
     Raises:
-        ConfigError: If there is no such study in the database, or none of its trials has
-            completed.
+        ConfigError: If there is no such study in the database, or none of its trials has completed.
         StoreError: If the database cannot be read.
     """
     if not config.transfer:
@@ -39,7 +39,7 @@ def read_earlier(config: StudyConfig) -> Transferred:
 
 
 def begins_with(config: StudyConfig) -> Transferred:
-    """What a start of this study file would begin with; nothing is written.
+    """The configurations with which a start of this study file would begin; writes nothing.
 
     Raises:
         TunerError: As `read_earlier` does.
@@ -70,7 +70,7 @@ def told(found: Transferred, config: StudyConfig) -> str:
 
 
 def noted(storage: BufferedStorage, study_id: int) -> Transferred | None:
-    """What a study has begun with; None where nobody has noted anything."""
+    """The configurations with which a study has begun; None if none are recorded."""
     data = storage.get_study_user_attrs(study_id).get(TRANSFER_ATTR)
     return None if data is None else Transferred.from_data(data)
 

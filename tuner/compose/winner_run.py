@@ -1,8 +1,8 @@
-"""`tuner run --best`: the winner of a study is trained on all devices, and its checkpoint stays.
+"""`tuner run --best`: trains the winner of a study on all devices and keeps its checkpoint.
 
 It is the only trial of a second study, `<name>.best-<number of the trial>`, whose parameters are
-constants. So it is launched, retried, interrupted and resumed as all trials are, and it affects
-neither sampler, budget nor best trial of the search. Another winner is another study.
+constants. It is thus launched, retried, interrupted and resumed like all trials, and does not
+affect the search's sampler, budget or best trial. Another winner is another study.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class WinnerRun:
 
     @property
     def announcement(self) -> str:
-        """What begins, for people."""
+        """The message at the start."""
         winner = self.winner
         return (
             f"Training the winner of study {winner.study!r} (trial {winner.trial_number}: "
@@ -50,7 +50,7 @@ class WinnerRun:
 
     @property
     def checkpoint_text(self) -> str:
-        """Where the checkpoint is, for people."""
+        """The message with the checkpoint's path."""
         files = StudyFiles(folder=self.config.home, study=self.config.study)
         folder = files.checkpoints(0)
         if newest := layout.newest_whole(folder):
@@ -66,15 +66,15 @@ class WinnerRun:
 def winner_run(
     config: StudyConfig, environ: Mapping[str, str], *, trials: int | None = None
 ) -> WinnerRun:
-    """Makes the study that trains the winner of another one.
+    """Builds the study that trains the winner of another one.
 
     Args:
-        config: The study that has a winner.
-        environ: Where `CUDA_VISIBLE_DEVICES` is read.
-        trials: `--trials`, which does not go with it.
+        config: The study with the winner.
+        environ: May have `CUDA_VISIBLE_DEVICES`.
+        trials: `--trials`, which cannot be combined with it.
 
     Raises:
-        TunerError: If no trial of the study has completed, or no trial is the best.
+        TunerError: If no trial of the study has completed, or there is no single best trial.
     """
     if trials is not None:
         problem = "does not go with --best, which trains one trial. Leave it out."
@@ -129,7 +129,7 @@ def _config(
 
 
 def _resources(config: StudyConfig, environ: Mapping[str, str]) -> ResourcesConfig | None:
-    """All devices where the program can use several; else what a trial of the study has."""
+    """All devices if the program can use several; else the resources of the study's trials."""
     trial = config.trial
     texts: Sequence[str] = (*(trial.command or ()), *trial.env.values())
     rule = trial.resources.rule if trial.resources is not None else None

@@ -78,18 +78,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: How long the dispatcher does nothing else than wait for a transaction.
+#: Maximum seconds for which the dispatcher blocks on a transaction.
 DATABASE_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyEnd:
-    """What to tell users at the end, and the exit code."""
+    """The message at the end, and the exit code."""
 
     result: Result
     best: BestTrial | None
     exit_code: int
-    #: What fresh runs of the leaders gave; None where the study file asks for none.
+    #: Results of the confirmation runs; None if the study file has no `confirm`.
     confirmation: Confirmation | None = None
     #: With several objectives: the trials on the Pareto front.
     front: tuple[BestTrial, ...] = ()
@@ -111,13 +111,13 @@ def dispatch(
 
     Args:
         config: The study.
-        console: Where progress is shown.
-        take_devices: Gives the devices, once trials could start; waits until there are some.
+        console: Shows progress.
+        take_devices: Returns the devices, once trials could start; waits until there are some.
         locks: Claims them.
-        inbox: Where everything that happens arrives.
+        inbox: Receives all events.
         launcher: Starts workers.
-        pruner: Of the study.
-        metrics: Is told figures; None where nobody wants them.
+        pruner: The study's pruner.
+        metrics: Receives metrics; None to serve none.
         other_view: Shows progress; None chooses one that suits the console.
         lent: The allocation in which this process runs; None outside of one.
 
@@ -171,7 +171,7 @@ def dispatch(
 def _lent_view(
     shown: View, lent: Lent, config: StudyConfig, host: HostDevices, dispatcher_id: int
 ) -> View:
-    """In an allocation: the engine is told of progress, and perhaps asked for more nodes."""
+    """In an allocation: reports progress to the engine, and possibly requests more nodes."""
     shown = ProgressView(shown, lent.engine, lent.allocation.name)
     if not lent.adapts:
         return shown
@@ -189,7 +189,7 @@ def _informed(
     metrics: MetricsServer | None,
     search: StudySearch,
 ) -> View:
-    """The view, with what else follows the notices: Prometheus, and the best trial's trace."""
+    """The view, with the other consumers of notices: Prometheus, and the best trial's trace."""
     shown: View = view if metrics is None else FiguresView(view, metrics.publish)
     if config.trial.profile is not None and config.trial.profile.trial == BEST:
         best = search.best.number if search.best is not None else None
@@ -206,7 +206,7 @@ def _open_study(
     console: Console,
     lent: Lent | None,
 ) -> OpenStudy:
-    """Opens the study and shows users what they should know of it; the stack closes it."""
+    """Opens the study and shows remarks on it; the stack closes it."""
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if line := database.access.run(connections_remark):
         say(line)
@@ -228,7 +228,7 @@ def _run(
     trackers: Trackers,
     inbox: Inbox,
 ) -> Result:
-    """Dispatches until the end, confirms if asked to, and ends trackers and hooks."""
+    """Dispatches until the end, runs `confirm` if configured, and ends trackers and hooks."""
     dispatcher = make_dispatcher(study, workplace, hooks)
     confirm_config = study.config.confirm
     with SignalSource(inbox):
@@ -313,10 +313,10 @@ def _suggestions_aside(search: StudySearch, inbox: Inbox, guard: Guard) -> Itera
 
 
 def check_program(launcher: StudyLauncher, config: StudyConfig) -> tuple[str, ...]:
-    """Imports the program where trials will run it.
+    """Imports the program in the environment of its trials.
 
     Returns:
-        Notes for users of it.
+        Notes to show.
 
     Raises:
         ConfigError: If it cannot be imported or called.
@@ -358,7 +358,7 @@ def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Stan
 
 
 def view_of(config: StudyConfig, console: Console) -> AbstractContextManager[View]:
-    """A live picture in a terminal, else lines."""
+    """A live view in a terminal, else lines."""
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveView(console, config.study)
     return PlainView(console.file)

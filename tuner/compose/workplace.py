@@ -138,18 +138,18 @@ def open_study(
     say: Callable[[str], None],
     lent: Lent | None = None,
 ) -> OpenStudy:
-    """Makes the study where it is not there yet, and joins those who work on it.
+    """Creates the study if it does not exist, and joins its other dispatchers.
 
     Args:
         config: The study.
-        database: An open one.
-        pruner: Of the study.
+        database: An open database.
+        pruner: The study's pruner.
         host: The devices.
-        say: Tells people what this waits for.
+        say: Shows why the start waits.
         lent: The allocation in which this process runs; None outside of one.
 
     Raises:
-        TunerError: If the stored study is another one, or somebody else works on it alone.
+        TunerError: If the stored study differs, or another process works on it exclusively.
     """
     storage = database.storage
     stored_id = _stored_id(storage, config.study)
@@ -240,7 +240,7 @@ def _retry_text(n_trials: int) -> str:
 
 
 def _seed_to_begin_with(config: StudyConfig, database: Database, stored_id: int | None) -> int:
-    """The study file's seed; else the one that the study began with; else a new one."""
+    """The study file's seed; else the study's stored one; else a new one."""
     if config.sampler.seed is not None:
         return config.sampler.seed
     stored = first_seed(database, stored_id) if stored_id is not None else None
@@ -254,17 +254,17 @@ def _open_search(
     seed: int,
     begun_with: Transferred,
 ) -> tuple[StudySearch, int]:
-    """Makes the study where it is not there yet.
+    """Creates the study if it does not exist.
 
     Args:
         config: The study.
-        database: An open one.
-        pruner: Of the study.
-        seed: What the study begins with, unless another dispatcher has begun it with another one.
-        begun_with: What earlier studies have found.
+        database: An open database.
+        pruner: The study's pruner.
+        seed: Seed of a new study, unless another dispatcher has created it with another one.
+        begun_with: The best configurations of earlier studies.
 
     Returns:
-        The study, and the seed that all its dispatchers derive theirs from.
+        The study, and the seed from which all its dispatchers derive theirs.
     """
     storage = database.storage
     # Two dispatchers may make the same study at the same instant.
@@ -333,7 +333,7 @@ def _stored_id(storage: BufferedStorage, name: str) -> int | None:
 
 
 def _agreed_seed(storage: BufferedStorage, study_id: int, drawn: int) -> int:
-    """The seed of a study whose file has none: of those who start at once the first one's."""
+    """The seed of a study whose file has none; the first of simultaneous starts sets it."""
     agreed = storage.get_study_system_attrs(study_id).get(SEED_ATTR)
     if agreed is None:
         storage.set_study_system_attr(study_id, SEED_ATTR, drawn)
@@ -342,7 +342,7 @@ def _agreed_seed(storage: BufferedStorage, study_id: int, drawn: int) -> int:
 
 
 def _later_seed(seed: int, n_trials: int, n_earlier_starts: int) -> int:
-    """A later start, or one beside others, must not draw the numbers of the first again."""
+    """The seed of a later or parallel start, which must not repeat the first one's numbers."""
     text = f"{seed}+{n_trials}+{n_earlier_starts}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
 

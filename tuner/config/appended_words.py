@@ -1,4 +1,4 @@
-"""The words after `--`, in the text of a study file: what is recorded is the command that ran."""
+"""Appends the words after `--` to a study file's text, so that the executed command is recorded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 
 def append_words(text: str, words: Sequence[str]) -> str:
-    """Appends words to `trial.command` where it is written, so that comments and order stay.
+    """Appends words to `trial.command` in place, keeping comments and order.
 
     Args:
-        text: Of a study file.
-        words: Each one argument of the program.
+        text: Text of a study file.
+        words: Arguments of the program.
 
     Returns:
         The new text; the old one if it has no `trial.command`.

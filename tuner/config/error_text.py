@@ -1,4 +1,4 @@
-"""Pydantic's findings in the words of the study file: key, value, what is allowed, what to do."""
+"""Translates pydantic's errors to study file terms: key, value, allowed values, what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MISSING = {
     "engine.name": "Name the engine: slurm, kubernetes, ray or ssh.",
     "trial.metrics.pattern": "Give a regular expression, or remove trial.metrics for JSON lines.",
 }
-#: Keys of Optuna, W&B, Ray and others, and what they are here.
+#: Keys of Optuna, W&B, Ray and others, with their equivalents here.
 _MEANT = {
     "n_trials": "budget.trials",
     "max_trials": "budget.trials",
@@ -57,7 +57,7 @@ _TWO_MEANINGS = {
     "timeout": "'budget.time' (of the study) or 'trial.timeout' (of each attempt)",
     "gpus": "'devices' (all that the study may use) or 'trial.resources.gpus' (of each trial)",
 }
-#: What to write where a mapping is wanted, from the value that was given.
+#: Corrections for a single value in place of a mapping.
 _AS_MAPPING = {
     "budget": "{{trials: {}}}",
     "confirm": "{{top: {}, seeds: 5}}",
@@ -68,7 +68,7 @@ _AS_MAPPING = {
 }
 #: Other words for `trial.metrics.pattern`.
 _PATTERNS = dict.fromkeys(("regex", "regexp", "re", "format", "line"), "trial.metrics.pattern")
-#: A whole key, where its name alone does not say how it is written.
+#: A whole key, if its name alone does not show its syntax.
 _EXAMPLES = {
     "budget.trials": "budget: {trials: 64}",
     "budget.time": "budget: {time: 30m}",
@@ -92,7 +92,7 @@ _WANTED = {
 
 
 def to_mistakes(errors: Sequence[ErrorDetails], keys: Keys) -> list[Mistake]:
-    """Says in the study file's words what pydantic found."""
+    """Translates pydantic's errors to mistakes in the study file."""
     return [mistake for error in errors for mistake in _mistakes(error, keys)]
 
 
@@ -177,7 +177,7 @@ def _wrong_value(error: ErrorDetails) -> str:
 
 
 def _mapping_advice(key: str, value: object) -> str:
-    """The line to write for a single value where a mapping is wanted."""
+    """The line to write instead of a single value where a mapping is needed."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         return ""
     if key == "trial":

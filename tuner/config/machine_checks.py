@@ -1,4 +1,4 @@
-"""Whether this machine can do what a study file asks: its programs and its devices."""
+"""Checks that this machine has the programs and devices of a study file."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _MAX_VERSION = 60
 
 
 def resolve_argv(argv: Sequence[str], folder: Path, search_path: str | None = None) -> list[str]:
-    """A command as it is started, with the program made definite.
+    """A command with its program resolved.
 
-    A program with a slash begins in the study file's folder. Anything else is left to PATH, as a
-    shell does: `python` is that of the user's environment. Where PATH has no `python` or
-    `python3` at all, it is the interpreter that runs the tuner.
+    A program with a slash is relative to the study file's folder. Any other is searched in PATH, as
+    in a shell: `python` is that of the user's environment. If PATH has no `python` or `python3`, it
+    is the interpreter that runs the tuner.
 
     Args:
         argv: The filled command.
@@ -66,7 +66,7 @@ def resolve_argv(argv: Sequence[str], folder: Path, search_path: str | None = No
 
 
 def search_path_of(config: StudyConfig) -> str | None:
-    """The PATH of the command; None where it is that of this process, or differs by trial."""
+    """The PATH of the command; None if it is that of this process, or differs between trials."""
     search_path = config.trial.env.get("PATH")
     return None if search_path is None or places(search_path) else search_path
 
@@ -87,7 +87,7 @@ def interpreter_line(config: StudyConfig) -> str:
 
 
 def _version_of(program: str) -> str:
-    """Such as `Python 3.12.1`; empty where it does not say."""
+    """A version such as `Python 3.12.1`; empty if it prints none."""
     try:
         said = subprocess.run(
             [program, "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S
@@ -98,7 +98,7 @@ def _version_of(program: str) -> str:
 
 
 def check_command_exists(config: StudyConfig) -> None:
-    """Refuses a command, or a hook, whose program is not there.
+    """Refuses a command, or a hook, whose program does not exist.
 
     Raises:
         ConfigError: If it is not on PATH, or not an executable file.
@@ -111,7 +111,8 @@ def check_command_exists(config: StudyConfig) -> None:
 
 
 def check_store_packages(config: StudyConfig) -> None:
-    """
+    """Checks the packages for an object store.
+
     Raises:
         ConfigError: If the packages for `checkpoints.store` are not installed.
     """
@@ -121,10 +122,10 @@ def check_store_packages(config: StudyConfig) -> None:
 
 
 def check_script_exists(config: StudyConfig) -> None:
-    """Refuses a command whose Python or shell script is not there.
+    """Refuses a command whose Python or shell script does not exist.
 
     Raises:
-        ConfigError: If the file that the interpreter is to run does not exist.
+        ConfigError: If the interpreter's script does not exist.
     """
     command = config.trial.command
     number = None if command is None else script_place(command)
@@ -146,7 +147,7 @@ def check_script_exists(config: StudyConfig) -> None:
 
 
 def script_place(command: Sequence[str]) -> int | None:
-    """Which word of a command is the script of its interpreter; None where there is none."""
+    """Index of the script in an interpreter's command; None if it has none."""
     if not _INTERPRETER.fullmatch(Path(command[0]).name):
         return None
     number = 1
@@ -175,10 +176,10 @@ def remarks(config: StudyConfig) -> list[str]:
 
 
 def unused_parameters(config: StudyConfig) -> str:
-    """Names the parameters that never reach the program of a command; empty for none.
+    """Names of parameters that never reach a command's program; empty for none.
 
-    Only where the script can be read and does not take them in another way: from `tuner.current()`,
-    or from the environment (`TUNER_PARAM_LR`).
+    Only if the script can be read and does not read them in another way: with `tuner.current()`, or
+    from the environment (`TUNER_PARAM_LR`).
     """
     command, space = config.trial.command, config.search_space
     if command is None or not isinstance(space, SearchSpace):
@@ -234,16 +235,16 @@ def _missing_program(written: str, program: str) -> str:
 
 
 def check_resources(config: StudyConfig, devices: Sequence[Device]) -> None:
-    """Refuses trials that are wider than the machine, whatever becomes free.
+    """Refuses trials that are wider than the whole machine.
 
-    Where other machines may work on the study too, those that fit are enough.
+    If other machines may work on the study too, it is enough that some trials fit.
 
     Args:
         config: The study.
         devices: The devices that the study may use, now or later.
 
     Raises:
-        ConfigError: Naming `trial.resources.gpus`, `.cpus` or `.memory`, or `budget.energy`.
+        ConfigError: For `trial.resources.gpus`, `.cpus` or `.memory`, or `budget.energy`.
     """
     if config.budget.energy_kwh is not None and not any(
         each.kind is not DeviceKind.CPU for each in devices
@@ -268,10 +269,10 @@ def check_resources(config: StudyConfig, devices: Sequence[Device]) -> None:
 
 
 def what_is_left_to_others(config: StudyConfig, devices: Sequence[Device]) -> str:
-    """Which trials of a shared study this machine cannot run, for users; empty for none.
+    """The trials of a shared study that this machine cannot run, as text; empty for none.
 
     Args:
-        config: The study, which `check_resources` has let pass.
+        config: The study, which has passed `check_resources`.
         devices: The devices that the study may use, now or later.
     """
     usable = _usable(config, devices)

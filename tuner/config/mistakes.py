@@ -1,4 +1,4 @@
-"""Mistakes in a study file, collected so that the user sees all of them at once."""
+"""Mistakes in a study file, collected so that the user sees all at once."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def to_error(
     Args:
         mistakes: At least one.
         file: The study file as the user named it.
-        origins: Keys that came from the command line, with the flag that set them.
-        names: Keys that are arguments of a call, with the argument's name.
+        origins: Keys set on the command line, with the flag that set each.
+        names: Keys that are call arguments, with the argument's name.
     """
     named = [_renamed(each, names or {}) for each in mistakes]
     errors = [_error(each, file=file, origins=origins) for each in named]

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """One mapping: unknown keys are mistakes, and nothing changes once it is checked."""
+    """One mapping: unknown keys are mistakes, and a checked mapping is immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 

@@ -1,7 +1,7 @@
-"""A study file as it is recorded: without what only its owner should read.
+"""The recorded form of a study file, without secrets.
 
-Values of `trial.env` are often tokens, and passwords may stand in URLs. A database is read by more
-users than a study file is, so that names are stored and values are not.
+Values of `trial.env` are often tokens, and URLs may contain passwords. A database has more readers
+than a study file has, so names are stored and values are not.
 """
 
 from __future__ import annotations

@@ -53,10 +53,10 @@ def check_study_name(name: str) -> str:
 
 
 def check_priority(value: object) -> int:
-    """Reads the priority of a study.
+    """Parses the priority of a study.
 
     Raises:
-        ValueError: If it is none; to be read after the key.
+        ValueError: If it is invalid; worded to follow the key.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
         raise ValueError(f"is {value!r}, but must be a whole number from 0 to 100.")
@@ -83,7 +83,7 @@ def check_function(target: str) -> str:
 
 
 def _function_hint(target: str) -> str:
-    """The same as a module and a function, where it is the path of a file or has no colon."""
+    """A correction to `module:function` for the path of a file, or a name without a colon."""
     if " " in target.strip():
         words = ", ".join(target.split())
         return f" For a program write command: [{words}] in its place."
@@ -109,7 +109,7 @@ def optuna_program_of(function: str) -> str | None:
 
 
 def check_pattern(pattern: str) -> str:
-    """A regular expression that Python can compile, once `{name}` stands for a number."""
+    """Checks that a pattern is a valid regular expression once `{name}` is expanded."""
     try:
         re.compile(expand(pattern))
     except (re.error, OverflowError, RecursionError) as error:
@@ -133,7 +133,7 @@ def read_command(value: object) -> object:
 
 
 def read_hook(value: object) -> object:
-    """The argv list of a program that is told what happened."""
+    """Parses a hook: the argv list of a program that receives events."""
     example = "such as [python, notify.py]"
     if not isinstance(value, list):
         is_text = isinstance(value, str)
@@ -193,7 +193,7 @@ def read_named(value: object, *, default_name: str) -> object:
 
 
 def seed_mistakes(seed: object) -> Iterator[Mistake]:
-    """A seed is what numpy takes."""
+    """Checks that a seed is valid for numpy."""
     is_seed = is_number(seed) and isinstance(seed, int) and 0 <= seed <= MAX_SEED
     if seed is not None and not is_seed:
         problem = f"is {seed!r}, but must be a whole number from 0 to {MAX_SEED}."

@@ -1,4 +1,4 @@
-"""What only a shell understands, in the words of a command: the command is read by none."""
+"""Detects shell syntax in the words of a command, which no shell reads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _lines(command: Sequence[str]) -> Iterator[Mistake]:
 
 
 def _problem(text: str, names: Sequence[str], way_out: str) -> str:
-    """Why a word is not what a shell would make of it; empty where it is."""
+    """Why a word would differ in a shell; empty if it would not."""
     for match in _VARIABLE.finditer(text):
         name = match["plain"] or match["braced"]
         if name in names:

@@ -1,13 +1,13 @@
-"""The storage URL: variables filled in, SQLite paths made absolute, the password never shown.
+"""The storage URL: fills variables, makes SQLite paths absolute, and never shows the password.
 
-A password has two places to come from, so that it is in no file that is shared:
+A password can come from two sources, so that no shared file contains it:
 
     postgresql://tuner:${DB_PASSWORD}@host/tuner            an environment variable
     postgresql://tuner:${file:/run/secrets/db}@host/tuner   a file with one line
 
-In the place of a password the value is taken as it is, whatever signs it has; elsewhere it is a
-part of the URL. PostgreSQL's own ways (PGPASSFILE, ~/.pgpass, PGSERVICEFILE) work where the URL
-names no password.
+In place of a password the value is used literally, whatever characters it has; elsewhere it is part
+of the URL. PostgreSQL's own ways (PGPASSFILE, ~/.pgpass, PGSERVICEFILE) work if the URL has no
+password.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _FORMS = (
 #: Have a meaning in a URL or at the beginning of a path.
 _NOT_IN_A_DEFAULT = re.compile(r"[?#%$~]")
 _FROM_FILE = "file:"
-#: What is installed by our extras; SQLAlchemy's own choice differs between its versions. Optuna
-#: knows MariaDB under the name of MySQL only.
+#: Drivers that the extras install; SQLAlchemy's own choice differs between its versions. Optuna
+#: supports MariaDB only under the name of MySQL.
 _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "mysql": "mysql+pymysql",
@@ -46,16 +46,16 @@ _EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
 def resolve_storage(text: str, *, folder: Path, environ: Mapping[str, str]) -> str:
-    """The URL to connect to, password included.
+    """The URL to connect to, including the password.
 
     Args:
-        text: The URL as the study file has it, with `${VARIABLE}` and `${file:PATH}` places.
-        folder: Where a relative path begins, of SQLite and of `${file:...}`.
-        environ: Fills the places of variables.
+        text: The URL in the study file, with `${VARIABLE}` and `${file:PATH}` placeholders.
+        folder: Base of relative paths, for SQLite and `${file:...}`.
+        environ: Values of variables.
 
     Raises:
-        ValueError: If a variable is unset, a file cannot be read, or the URL is malformed or of
-            a database that is not supported; to be read after the key. Never holds a password.
+        ValueError: If a variable is unset, a file cannot be read, or the URL is malformed or of an
+            unsupported database; worded to follow the key. Never contains a password.
     """
     filled = with_driver(_fill(text, folder, environ))
     # Messages show the text before filling: a variable may hold the password, or all of the URL.
@@ -67,7 +67,7 @@ def resolve_storage(text: str, *, folder: Path, environ: Mapping[str, str]) -> s
 
 
 def default_storage(study: str) -> str:
-    """Where a study is written whose file does not say: beside the file, under its own name."""
+    """Default storage of a study: next to its file, under its own name."""
     return f"sqlite:///{_NOT_IN_A_DEFAULT.sub('_', study)}.db"
 
 
@@ -202,9 +202,9 @@ def _resolved(path: Path, text: str) -> Path:
 
 
 def without_passwords(text: str) -> str:
-    """A study file's text for the record, should somebody have typed a password into it.
+    """A study file's text for the record, without passwords in URLs.
 
-    A password that is a place to be filled is left as it is: it is a name and no secret.
+    A placeholder for a password is kept: it is a name and no secret.
     """
     return _URL.sub(lambda url: _without_typed_password(url[0]), text)
 

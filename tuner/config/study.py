@@ -1,7 +1,7 @@
-"""study.yaml as frozen, checked values: the one place where pydantic is used.
+"""study.yaml as immutable, checked values: the only place where pydantic is used.
 
-Reading the file, `--set` and the flags are in `study_file`; whether this machine can do
-what the file asks is in `machine_checks`.
+Reading the file, `--set` and the flags are in `study_file`; checks of this machine are in
+`machine_checks`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a study came from."""
+    """Origin of a study."""
 
     #: Absolute.
     path: Path
@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reading:
-    """What validation needs beside the file's own values."""
+    """Values that validation needs in addition to the file's."""
 
     source: Source
     environ: Mapping[str, str]
@@ -194,7 +194,7 @@ class StudyConfig(Model):
         "configurations.",
         examples=["digits-small", ["digits-1", "digits-2"]],
     )
-    #: None as `auto`: see tuner/search/defaults.py for what is picked.
+    #: None means `auto`: see tuner/search/defaults.py for the choice.
     pruner: PrunerConfig | None = Field(
         default=None,
         description="Rule that stops weak trials early: a name, or a mapping with the pruner's own "
@@ -304,7 +304,7 @@ class StudyConfig(Model):
     _source: Source = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Keeps where the study came from; `Any` is pydantic's own declaration."""
+        """Stores the study's origin; `Any` is pydantic's own declaration."""
         self._source = _reading(context).source
 
     @model_validator(mode="after")
@@ -357,7 +357,7 @@ class StudyConfig(Model):
 
     @property
     def folder(self) -> Path:
-        """The study file's folder, where relative paths in it begin."""
+        """The study file's folder, the base of its relative paths."""
         return self._source.path.parent
 
     @property
@@ -367,7 +367,7 @@ class StudyConfig(Model):
 
     @property
     def hooks(self) -> dict[str, tuple[str, ...]]:
-        """Programs that are told what happened, by their keys in the study file."""
+        """Programs that receive events, by their keys in the study file."""
         given = {
             "on_finish": self.on_finish,
             "on_best": self.on_best,
@@ -418,11 +418,11 @@ def validate_study(
     """Checks the values of a study file.
 
     Args:
-        values: The file's mapping, with overrides and flags applied.
-        source: Where they came from.
-        environ: Fills `${VARIABLE}` in `storage`.
-        origins: Keys set on the command line, with the flag to name in a message.
-        names: Keys that are arguments of a call, with the argument to name in a message.
+        values: The file's mapping, after overrides and flags.
+        source: Their origin.
+        environ: Values for `${VARIABLE}` in `storage`.
+        origins: Keys set on the command line, with the flag for messages.
+        names: Keys that are call arguments, with the argument for messages.
 
     Raises:
         ConfigError: With a line for each mistake.

@@ -17,7 +17,7 @@ _SHORT_FORMS = ("sampler", "pruner")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Values:
-    """The file's values, and which of them came from the command line."""
+    """The file's values, and those set on the command line."""
 
     file: str
     values: dict[str, object]
@@ -39,9 +39,9 @@ def load_study_file(
     Args:
         path: The study file.
         overrides: `key=value` of each `--set`; the value is YAML.
-        environ: Fills `${VARIABLE}` in `storage`.
-        study: `--study`, which wins over the file's name.
-        trials: `--trials`, which wins over the file's budget.
+        environ: Values for `${VARIABLE}` in `storage`.
+        study: `--study`, which overrides the file's name.
+        trials: `--trials`, which overrides the file's budget.
         extra_arguments: The words after `--`, appended to the trial's command.
         home: Folder of logs and checkpoints. None: that of the file.
 

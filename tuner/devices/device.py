@@ -27,25 +27,25 @@ class Device:
     name: str
     #: As nvidia-smi numbers GPUs; a MIG slice has the number of its GPU; a CPU slot its own.
     index: int
-    #: Of the whole device; None for a CPU slot.
+    #: Memory of the whole device; None for a CPU slot.
     memory_bytes: int | None = None
     #: Threads that a trial on a CPU slot should use; None for a GPU.
     n_threads: int | None = None
     #: GPUs of one number are joined by NVLink; None where there is no such link.
     island: int | None = None
-    #: Of the machine's memory that is nearest; None where it is not known.
+    #: The nearest NUMA node; None if unknown.
     numa_node: int | None = None
     #: The CPU cores that are nearest; empty where that is not known or makes no difference.
     cores: tuple[int, ...] = ()
-    #: Of the GPU that a MIG slice is a part of; None for all else.
+    #: The name of the GPU that a MIG slice is part of; None for other devices.
     gpu_name: str | None = None
-    #: Of the GPU that this is one of so many equal shares of; None for what is no such share.
+    #: The GPU of which this is an equal share; None for other devices.
     share_of: DeviceId | None = None
     n_shares: int = 1
 
     @property
     def cuda_id(self) -> DeviceId:
-        """How CUDA and NVML know it."""
+        """Its id in CUDA and NVML."""
         return self.share_of or self.id
 
     @property
@@ -80,7 +80,7 @@ class Holder:
     """One process that has memory on a device."""
 
     pid: int
-    #: None where the process belongs to somebody whose name may not be read.
+    #: None if the user of the process cannot be read.
     user: str | None
     command: str | None
     memory_bytes: int | None

@@ -1,9 +1,9 @@
-"""A small program that shows whether a GPU works: `python -m tuner.devices.gpu_check`.
+"""A small program that tests whether a GPU works: `python -m tuner.devices.gpu_check`.
 
-It makes a context on the first GPU that it sees, fills some memory, reads it back and compares.
-It needs the driver's own library alone, neither torch nor a CUDA toolkit, and is run as a process
-of its own, because a broken GPU may hang or kill whoever touches it. Exit code 0: it works. With
-the pid of the process that started it as an argument it ends with that one.
+It creates a context on the first visible GPU, fills some memory, reads it back and compares. It
+needs only the driver's own library, neither torch nor a CUDA toolkit, and runs as a process of its
+own, because a broken GPU may hang or kill its user. Exit code 0: the GPU works. With its parent's
+pid as an argument, it ends when the parent does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 #: Another one than the system's, for tests.
 ENV_LIBRARY = "TUNER_CUDA_LIBRARY"
 
-#: Of prctl(2): a signal for this process when the thread ends that started it.
+#: prctl(2): sends this process a signal when the thread that started it ends.
 _PR_SET_PDEATHSIG = 1
 _N_WORDS = 16 * 1024 * 1024
 _PATTERN = 0x5AA5C33C
@@ -47,7 +47,8 @@ def _end_with(parent: int) -> None:
 
 
 def test_first_gpu(cuda: ctypes.CDLL) -> None:
-    """
+    """Tests the first GPU.
+
     Raises:
         CudaError: With the function that failed and its code.
     """

@@ -1,7 +1,7 @@
-"""GPUs that a machine's rules divide into equal shares, each of which is a device of its own.
+"""GPUs that a machine's rules divide into equal shares, each a device of its own.
 
-Trials of several users may be on one such GPU at a time, as under MIG, but without its isolation:
-memory is limited by torch, and an error of the GPU ends all of them.
+Trials of several users may share such a GPU, as under MIG, but without its isolation: torch limits
+the memory, and a GPU error ends all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NumberOfShares = Mapping[str, int]
 
 
 def shares_of(device: Device, n_shares: NumberOfShares) -> int:
-    """Into how many shares a GPU is divided; 1 for not at all."""
+    """Number of shares of a GPU; 1 if it is not divided."""
     if device.kind is not DeviceKind.GPU:
         return 1
     named = (n for name, n in n_shares.items() if is_named(device, name))
@@ -30,14 +30,15 @@ def is_named(device: Device, name: str) -> bool:
 
 
 class DividedGpus:
-    """The GPUs of a machine, with the shares of those that are divided.
+    """The GPUs of a machine; divided ones are replaced by their shares.
 
     Args:
         probe: Reads the GPUs.
-        n_shares: Which ones are divided.
-        fits: Whether all trials of the study fit into a share. Else its GPU is none for the study.
-        is_shared_now: Whether a tuner has a share of a GPU. What else is on that GPU then, is not
-            known: the processes of other users' trials are on it.
+        n_shares: Number of shares of the divided ones.
+        fits: Whether all trials of the study fit into a share. If not, the study cannot use that
+            GPU.
+        is_shared_now: Whether a tuner has a share of a GPU. Its processes are then those of other
+            users' trials, and its other use is unknown.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class DividedGpus:
         return self._devices
 
     def status(self, device: Device) -> DeviceStatus:
-        """
+        """Reads a device.
+
         Raises:
             DeviceError: If the GPU is gone.
         """

@@ -1,4 +1,4 @@
-"""Why devices are idle: the causes, and times of it as they are written down."""
+"""Causes of idle devices, and stored idle times."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class IdleCause(Enum):
 
     #: The sampler is at work on the next trial.
     NO_SUGGESTION = "no_suggestion"
-    #: An attempt has it, whose processes have not said hello.
+    #: An attempt holds the device, but its processes have not sent hello.
     STARTING = "starting"
-    #: An attempt had it, whose memory is not back.
+    #: An attempt has ended, but its memory is not free yet.
     CLEARING = "waiting_for_memory"
     #: A trial waits for more devices than are free.
     GATHERING = "gathering"
@@ -27,11 +27,11 @@ class IdleCause(Enum):
     SHARED = "shared"
     PAUSED = "paused"
     QUARANTINED = "quarantined"
-    #: The budget is reached, the space is searched, or somebody ends the study.
+    #: The budget is reached, the space is exhausted, or the study was stopped.
     NOTHING_LEFT = "nothing_left"
-    #: The database does not answer, so that nothing may be started.
+    #: The database does not answer, so that no trial may start.
     DATABASE = "database"
-    #: A trial found its disk full: none starts until there is room.
+    #: A trial found its disk full: no trial starts until there is room.
     DISK_FULL = "disk_full"
     LOST = "lost"
 
@@ -51,11 +51,11 @@ CAUSE_WORDS: Mapping[IdleCause, str] = {
     IdleCause.DISK_FULL: "disk full",
     IdleCause.LOST: "lost",
 }
-#: A stored idle time whose end is later than so many seconds ago is one of the present.
+#: A stored idle time that ended less than this many seconds ago counts as current.
 FRESH_S = 20.0
 
-#: What an attempt that holds a device has of it while it does not compute. Not stored: the
-#: instants of the attempt tell it.
+#: Idle causes of a device whose attempt does not compute. Not stored: the timestamps of the attempt
+#: determine them.
 IDLE_STATES: Mapping[AttemptState, IdleCause] = {
     AttemptState.LEASED: IdleCause.STARTING,
     AttemptState.CLEARING: IdleCause.CLEARING,

@@ -1,4 +1,4 @@
-"""What a study file says about the GPUs it may have, beside naming them."""
+"""A study file's limits for GPUs, apart from their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GpuLimits:
     min_memory_bytes: int | None = None
     #: `max_gpus`.
     max_devices: int | None = None
-    #: What sets it, for people.
+    #: The key that sets it, for messages.
     maximum_key: str = "max_gpus"
 
     @property

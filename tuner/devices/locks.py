@@ -1,8 +1,8 @@
 """Keeps two tuners on one host, of any users, from taking the same GPU.
 
-Both may see a GPU free at the same instant, or between two trials of the other. An
-advisory lock (flock) on a file per GPU settles it; the system drops the lock when its
-process ends in any way, so there is nothing stale to clean up.
+Both may see a GPU free at the same time, or between two trials of the other. An advisory lock
+(flock) on a file per GPU decides. The kernel releases it when its process ends in any way, so there
+are no stale locks.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class DeviceLocks:
     """The GPUs and MIG slices that this process has claimed.
 
     Args:
-        folder: Where the lock files are; made where it is missing.
-        locks_cpu: Whether CPU slots are locked, too: these are each study's own unless a machine
+        folder: Folder of the lock files, created if missing.
+        locks_cpu: Whether CPU slots are locked, too: they belong to one study unless a machine
             divides them among its users.
 
     Raises:
@@ -76,7 +76,7 @@ class DeviceLocks:
         return lock is not None
 
     def _lock(self, device: Device) -> int | None:
-        """A share of a GPU comes with a lock on the GPU that other shares may have as well."""
+        """Locks a device; for a share of a GPU, also a shared lock on the GPU."""
         if device.share_of is None:
             return _lock(self._folder, _file_name(device.id))
         gpu = _lock(self._folder, _file_name(device.share_of), fcntl.LOCK_SH)
@@ -94,9 +94,9 @@ class DeviceLocks:
         return device.id in self._held or (device.kind is DeviceKind.CPU and not self._locks_cpu)
 
     def owner_pid(self, device: Device) -> int | None:
-        """The living process that claimed a device last, ours too; None where there is none.
+        """The live process that last claimed a device, including this one; None if there is none.
 
-        For messages only: it takes no lock, so it disturbs nobody, and it may be outdated.
+        For messages only: it takes no lock, so it disturbs no other tuner, and may be outdated.
         """
         try:
             pid, namespace = (self._folder / _file_name(device.id)).read_bytes().split()
@@ -106,11 +106,11 @@ class DeviceLocks:
             return None
 
     def locked_by(self, device: Device) -> int | None:
-        """The process that has a device's lock as the kernel says it; None where it does not."""
+        """The process that holds a device's lock according to the kernel; None if there is none."""
         return lock_holders(self._folder, [device.id]).get(device.id)
 
     def release(self, device: Device) -> None:
-        """Gives one claim back; nothing where it is not ours."""
+        """Releases one claim; does nothing if there is none."""
         lock = self._held.pop(device.id, None)
         if lock is not None:
             _unlock(lock)
@@ -138,9 +138,9 @@ class DeviceLocks:
 
 
 def lock_holders(folder: Path, device_ids: Iterable[DeviceId]) -> dict[DeviceId, int]:
-    """The processes that have devices locked, as the kernel says it.
+    """The processes that have locked devices, according to the kernel.
 
-    Left out are devices that no process has locked, and those locked from another PID namespace.
+    Devices without a lock are left out, and those locked from another PID namespace.
     """
     try:
         lines = Path("/proc/locks").read_text().splitlines()
@@ -169,12 +169,12 @@ def _file_name(device_id: DeviceId) -> str:
 
 
 def _lock(folder: Path, name: str, kind: int = fcntl.LOCK_EX) -> int | None:
-    """Opens and locks a file; None where another process has it.
+    """Opens and locks a file; None if another process has it.
 
     Args:
-        folder: Where it is.
-        name: Of the file.
-        kind: `LOCK_EX`, or `LOCK_SH` for a lock that others of this kind may have too.
+        folder: Its folder.
+        name: Its name.
+        kind: `LOCK_EX`, or `LOCK_SH` for a shared lock.
     """
     for _ in range(_MAX_TRIES):
         lock = _open(folder, name)
@@ -196,13 +196,13 @@ def _lock(folder: Path, name: str, kind: int = fcntl.LOCK_EX) -> int | None:
 
 
 def _refuse_foreign(lock: int) -> bool:
-    """Says whether the file was removed meanwhile.
+    """Refuses a file that no tuner made; returns whether the file was removed meanwhile.
 
-    The folder is open to all users, any of whom may have put a file of this name there: whose it
-    is says nothing. But a hard link would let this process overwrite a file of its own user.
+    The folder is open to all users, and any may have created a file of this name: its owner means
+    nothing. But a hard link would let this process overwrite a file of its own user.
 
     Raises:
-        OSError: If this is not a file that a tuner has made.
+        OSError: If no tuner made this file.
     """
     found = os.fstat(lock)
     if not stat.S_ISREG(found.st_mode):
@@ -231,11 +231,11 @@ def _sign(lock: int) -> None:
 
 
 def _open(folder: Path, name: str) -> int:
-    """Opens a lock file that anybody may have made.
+    """Opens a lock file that any user may have created.
 
-    The folder is opened first and the file within it, so that nobody can put a link in the
-    way. A file of another user in a sticky folder may be opened, but not with O_CREAT (Linux,
-    fs.protected_regular), so creating is a step of its own.
+    The folder is opened first and the file within it, so that no link can be put in between. A file
+    of another user in a sticky folder may be opened, but not with O_CREAT (Linux,
+    fs.protected_regular), so it is created in a separate step.
     """
     make_lock_folder(folder)
     folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -255,7 +255,7 @@ def _create(name: str, folder_fd: int) -> int:
 
 
 def make_lock_folder(folder: Path) -> None:
-    """Makes the folder that all users of a host share, where it is missing."""
+    """Creates the folder that all users of a host share, if it is missing."""
     with suppress(FileExistsError):
         folder.mkdir()
         folder.chmod(0o1777)

@@ -1,4 +1,4 @@
-"""Says whether somebody uses a device, in words that name them."""
+"""Describes the processes that use a device."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from tuner.devices.device import DeviceStatus, Holder
 
-#: A container does not show the processes outside of it, so memory with no visible owner
-#: counts as somebody's above this. Below it may be the driver or a desktop.
+#: A container does not show the processes outside of it, so memory without a visible owner counts
+#: as in use above this. Less may be the driver or a desktop.
 HIDDEN_USE_BYTES = 1024**3
 
 _MAX_NAMED_HOLDERS = 3
 
 
 def use_by_others(status: DeviceStatus, *, own_pids: frozenset[int] = frozenset()) -> str | None:
-    """Who uses a device: `python (pid 4242, user ann) holds 8.1 GiB of it`; None for nobody."""
+    """The users of a device: `python (pid 4242, user ann) holds 8.1 GiB of it`; None if unused."""
     others = [holder for holder in status.holders if holder.pid not in own_pids]
     if others:
         return holders_text(others)
@@ -25,7 +25,7 @@ def use_by_others(status: DeviceStatus, *, own_pids: frozenset[int] = frozenset(
 
 
 def other_tuner(pid: int | None) -> str:
-    """Says that another tuner has claimed a device; `pid` is its process, where that is known."""
+    """Text for a device that another tuner has claimed; `pid` is its process, if known."""
     return f"another tuner{'' if pid is None else f' (pid {pid})'} uses it"
 
 

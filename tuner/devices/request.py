@@ -1,4 +1,4 @@
-"""What `devices:` of a study file asks for, before anybody looks at the machine."""
+"""The `devices:` value of a study file, before the machine is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AutoDevices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllDevices:
-    """Every visible GPU, also one that somebody uses."""
+    """Every visible GPU, including those in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ DeviceRequest = AutoDevices | AllDevices | CpuSlots | NamedDevices
 
 
 def parse_device_request(value: object) -> DeviceRequest:
-    """Reads the value of `devices:` as YAML gives it.
+    """Parses the value of `devices:` from YAML.
 
     Raises:
-        ValueError: If it is none of the allowed forms. The text starts with "is", so that
-            it reads on from the name of the key.
+        ValueError: If it is none of the allowed forms. The text starts with "is", to follow the
+            name of the key.
     """
     if isinstance(value, list):
         return NamedDevices(names=_names(value))
@@ -62,7 +62,7 @@ def parse_device_request(value: object) -> DeviceRequest:
 
 
 def _meant(value: object) -> str:
-    """The same in our words, for what other programs call a device."""
+    """A correction for names that other programs use for a device."""
     found = re.fullmatch(r"(?:cuda|gpu)(?::?(\d{1,4}))?", str(value).lower())
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""Other devices for a study that runs: chosen as at its start, beside those that it has."""
+"""Chooses other devices for a running study, as at its start, given its present ones."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class Reselection:
     """Chooses devices for a study that has some.
 
     Args:
-        open_gpus: Opens the GPUs of this host; None where it has no NVIDIA driver.
+        open_gpus: Opens the GPUs of this host; None if it has no NVIDIA driver.
         locks: Claims GPUs against other tuners.
-        limits: Which GPUs suit the study, and how many it may have.
-        read: Reads what `devices` of a study file says; raises ValueError where that is wrong.
-        check: Raises where trials of the study do not fit on devices.
-        gpus: Those that are open already.
-        is_divided: Whether other users of the machine have a right to devices, also to named ones.
+        limits: Which GPUs suit the study, and their maximum number.
+        read: Parses a `devices` value of a study file; raises ValueError if it is wrong.
+        check: Raises an error if trials of the study do not fit on devices.
+        gpus: GPUs that are open already.
+        is_divided: Whether other users of the machine have a right to devices, including named
+            ones.
     """
 
     def __init__(
@@ -57,16 +58,16 @@ class Reselection:
         self._is_divided = is_divided
 
     def choose(self, value: object, own: Collection[Device]) -> Reselected:
-        """Finds the devices that somebody asks for, and claims those that are not claimed yet.
+        """Finds the requested devices, and claims those that are not claimed yet.
 
         Args:
-            value: As `devices` of a study file.
+            value: As `devices` in a study file.
             own: The devices that the study has.
 
         Raises:
             ValueError: If the value is none of the allowed forms; the text starts with "is".
-            TunerError: If they are not there, not free, or do not suit the study. Nothing more is
-                claimed then than before.
+            TunerError: If they do not exist, are not free, or do not suit the study. Then no
+                further device is claimed.
         """
         request = self._read(value)
         if isinstance(request, CpuSlots) and self._limits.demands:
@@ -91,7 +92,7 @@ class Reselection:
         )
 
     def release(self, device: Device) -> None:
-        """The study has a device no more, and nothing of it runs there."""
+        """Releases the claim on a device that the study no longer uses."""
         self._locks.release(device)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""From what a study asks for to the devices it gets, with a sentence on every one it does not."""
+"""Selects a study's devices, with a reason for each one that it does not get."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _USE_CPU = "use the CPU with `devices: cpu:4`"
 
 
 class NotNow(DeviceError):
-    """A device is somebody else's at the moment; the text says whose, to be read after its name."""
+    """Another user has the device now; the text, to follow the device's name, says who."""
 
 
 class GpuProbe(DeviceProbe, Protocol):
-    """A probe of GPUs that can say why some of them are not seen."""
+    """A GPU probe that can explain why some GPUs are not visible."""
 
     @property
     def cuda_visible_devices(self) -> str | None:
@@ -36,7 +36,7 @@ class GpuProbe(DeviceProbe, Protocol):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A sentence for each GPU that is there but could not be read at all."""
+        """One sentence for each GPU that exists but could not be read."""
 
 
 class Locks(Protocol):
@@ -50,10 +50,10 @@ class Locks(Protocol):
         """
 
     def release(self, device: Device) -> None:
-        """Gives a claim back; nothing where it is not ours."""
+        """Releases a claim; does nothing if there is none."""
 
     def owner_pid(self, device: Device) -> int | None:
-        """The process that claimed a device last, where it lives and is known."""
+        """The process that last claimed a device, if it is alive and known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +79,10 @@ class Selection:
 
     @property
     def standby(self) -> tuple[tuple[Device, str], ...]:
-        """Devices that the study may get later, each with what is against it at the moment.
+        """Devices that the study may get later, each with the current obstacle.
 
-        Only under `auto`, or where the machine is divided among its users: else who names devices,
-        or wants all, has said which.
+        Only with `auto`, or if the machine is divided among its users: otherwise the user has named
+        the devices, or wants all.
         """
         return tuple((one.device, one.for_now) for one in self.left_out if one.for_now is not None)
 
@@ -97,20 +97,20 @@ def select_devices(
     locks: Locks | None = None,
     cpu: Callable[[int | None], DeviceProbe] = CpuProbe,
 ) -> Selection:
-    """Finds the devices that a request means, and claims them.
+    """Finds the devices of a request, and claims them.
 
     Args:
-        request: What the study file asks for.
-        gpus: The GPUs of this host; None where it has no NVIDIA driver.
-        limits: Which GPUs suit the study, and how many it may have.
+        request: The request of the study file.
+        gpus: The GPUs of this host; None if it has no NVIDIA driver.
+        limits: Which GPUs suit the study, and their maximum number.
         own_pids: Processes whose use of a GPU does not count.
-        own_ids: Devices that the study has already: what uses them is its own.
-        locks: Where GPUs are claimed; None for no claims. After an error the caller closes it.
-        cpu: Makes the probe for so many CPU slots (None: one per core, at most eight).
+        own_ids: Devices that the study already has: their use is its own.
+        locks: Claims GPUs; None for no claims. After an error the caller closes it.
+        cpu: Makes the probe for a number of CPU slots (None: one per core, at most eight).
 
     Raises:
-        DeviceError: If a device asked for is not there or has another tuner on it, or if
-            no device is left.
+        DeviceError: If a requested device does not exist or another tuner has it, or if no device
+            is left.
     """
     chooser = _Chooser(gpus=gpus, limits=limits, own_pids=own_pids, own_ids=own_ids, locks=locks)
     match request:
@@ -135,7 +135,7 @@ class _Chooser:
     locks: Locks | None
 
     def auto(self) -> Selection | None:
-        """The GPUs that nobody uses; None where there is no GPU."""
+        """The unused GPUs; None if there is no GPU."""
         if not self._visible:
             if self._problems:
                 raise DeviceError(
@@ -213,7 +213,7 @@ class _Chooser:
         return f"{self.limits.maximum_key} is {self.limits.max_devices}"
 
     def _take(self, devices: tuple[Device, ...]) -> Selection:
-        """Takes those of the devices asked for that the study may have."""
+        """Takes the requested devices that suit the study."""
         suitable = self._suitable(devices)
         chosen = suitable[: self.limits.max_devices]
         reasons = {device.id: self.limits.refusal(device) for device in devices}
@@ -226,7 +226,7 @@ class _Chooser:
         return replace(claimed, left_out=(*claimed.left_out, *left_out))
 
     def _claim(self, devices: tuple[Device, ...]) -> Selection:
-        """Takes devices that were asked for by name, also busy ones."""
+        """Takes devices requested by name, including busy ones."""
         uses = [(device, self._use(device)) for device in devices]
         shared_out: list[LeftOut] = []
         for device in devices:
@@ -275,7 +275,7 @@ class _Chooser:
 
 
 def meant_devices(request: DeviceRequest, devices: Sequence[Device]) -> tuple[Device, ...]:
-    """Those of a machine's GPUs that a request names; all where it names none."""
+    """The GPUs that a request names; all if it names none."""
     if not isinstance(request, NamedDevices):
         return tuple(devices)
     return tuple(one for one in devices if any(_is_meant(name, one) for name in request.names))

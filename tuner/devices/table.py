@@ -1,4 +1,4 @@
-"""What `tuner devices` shows: each device, its load, who uses it, and whether `auto` takes it."""
+"""The table of `tuner devices`: each device, its load, its users, and whether `auto` takes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DeviceRow:
     #: The NVLink island; None where no link to another GPU is known.
     island: int | None
     numa_node: int | None
-    #: Who uses it, or why it cannot be used; empty where nobody does.
+    #: Its users, or why it cannot be used; empty if it is unused.
     holders: str
     #: Whether `devices: auto` would take it now.
     is_free: bool
@@ -60,9 +60,9 @@ def describe(
     """One row for each device of a probe. Claims nothing.
 
     Args:
-        probe: Where the devices are read.
+        probe: Reads the devices.
         own_pids: Processes whose use does not count.
-        locks: Tells which devices another tuner has claimed; None to leave that out.
+        locks: Knows which devices another tuner has claimed; None to leave this out.
     """
     return tuple(_row(device, probe, own_pids, locks) for device in probe.devices())
 

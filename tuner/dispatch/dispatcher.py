@@ -37,8 +37,7 @@ _TICK_S = 0.25
 #: Interval in seconds at which a GPU is checked while its memory is being freed.
 _CLEARING_TICK_S = 0.05
 #: Length of a database outage in seconds after which trials are saved: other dispatchers take
-#: trials
-#: over one minute after this dispatcher's last heartbeat.
+#: trials over one minute after this dispatcher's last heartbeat.
 _CUT_OFF_AFTER_S = STALE_AFTER_S - BEAT_EVERY_S
 
 
@@ -97,8 +96,7 @@ class Dispatcher:
 
         Raises:
             StoreError: If the database refuses a write, or does not answer at the end and the user
-                stops
-                waiting for it.
+                stops waiting for it.
             DeviceError: If no device is left.
         """
         happened: Sequence[Event] = ()
@@ -254,8 +252,7 @@ class Dispatcher:
         """Lets trials save and end before other dispatchers retry them.
 
         After missed heartbeats the others count this dispatcher as dead; they may share its
-        checkpoint
-        folder.
+        checkpoint folder.
         """
         if self._outage.lasts_s(now) < _CUT_OFF_AFTER_S or not self._others.places:
             return

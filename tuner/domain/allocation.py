@@ -1,4 +1,4 @@
-"""Allocations: nodes that an engine (Slurm, Kubernetes, Ray, ssh) lends for a time."""
+"""Allocations: nodes that an engine (Slurm, Kubernetes, Ray, ssh) provides for a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class AllocationState(Enum):
-    """Where an allocation stands, whatever the engine calls it."""
+    """State of an allocation, independent of the engine."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -20,7 +20,7 @@ class AllocationState(Enum):
 
     @property
     def is_over(self) -> bool:
-        """Whether the engine holds nothing for it any more."""
+        """Whether it holds no resources any more."""
         return self in (AllocationState.ENDED, AllocationState.FAILED)
 
 
@@ -43,7 +43,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnAllocation:
-    """The allocation in which a dispatcher runs, as its environment tells."""
+    """The allocation in which a dispatcher runs, from its environment."""
 
     engine: str
     name: str

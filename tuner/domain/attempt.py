@@ -1,9 +1,9 @@
-"""The life of an attempt: its states, the moves between them, and how it can end.
+"""The life cycle of an attempt: states, transitions and endings.
 
-An attempt is one launch of a trial. It is LEASED (devices held, nothing started), then RUNNING
-(its worker said hello). It may be asked to end (STOPPING, with a deadline). When its process is
-gone it is CLEARING until the memory of its devices is really back, and then FINISHED. Devices are
-held in every state but FINISHED. Why it ended is data (`Ending`), not one more state.
+An attempt is one launch of a trial. It is LEASED (devices held, nothing started), then RUNNING (its
+worker has sent hello). When it is being stopped it is STOPPING, with a deadline. When its processes
+are gone it is CLEARING until the memory of its devices is free, and then FINISHED. It holds devices
+in every state but FINISHED. The reason of its end is data (`Ending`), not a state.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Cause(Enum):
     PORT_TAKEN = "port_taken"
     #: Its device is broken, not its program.
     DEVICE_FAULT = "device_fault"
-    #: Somebody asked for its end (`tuner stop STUDY --trial N`).
+    #: A user stopped it (`tuner stop STUDY --trial N`).
     COMMANDED = "commanded"
     INTERRUPTED = "interrupted"
     DISPATCHER_GONE = "dispatcher_gone"
@@ -101,7 +101,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How an attempt ended, why, and with what result."""
+    """How an attempt ended: outcome, cause and result."""
 
     outcome: Outcome
     cause: Cause | None = None
@@ -112,7 +112,7 @@ class Ending:
 
     @property
     def is_of_the_configuration(self) -> bool:
-        """Whether it failed for what was tried, which is better avoided: memory, a NaN."""
+        """Whether its configuration caused the failure and should be avoided: memory, NaN."""
         is_nan = self.cause is Cause.NOT_A_NUMBER and self.outcome.is_failure
         return is_nan or self.outcome is Outcome.OUT_OF_MEMORY
 
@@ -131,7 +131,7 @@ class Attempt:
     #: When its process was gone.
     ended_at: datetime | None = None
     finished_at: datetime | None = None
-    #: Of its first rank.
+    #: Process id of its first rank.
     pid: int | None = None
     #: The most that it was seen to take of any one GPU.
     peak_memory_bytes: int | None = None
@@ -150,12 +150,12 @@ def advance(attempt: Attempt, to: AttemptState, *, at: datetime) -> Attempt:
     """Moves an attempt to its next state.
 
     Args:
-        attempt: Where it is now.
-        to: Where it goes.
-        at: The present, in UTC.
+        attempt: The attempt.
+        to: Its next state.
+        at: The current time, in UTC.
 
     Raises:
-        InvalidTransition: If `TRANSITIONS` has no such move.
+        InvalidTransition: If `TRANSITIONS` does not allow it.
     """
     if to not in TRANSITIONS[attempt.state]:
         raise InvalidTransition(

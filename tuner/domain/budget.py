@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SECONDS_PER_HOUR = 3600.0
-#: What trials take is judged by so many, the newest.
+#: Number of newest trials from which the usual use of a trial is estimated.
 N_TYPICAL = 50
-#: With fewer nothing is said of how long trials take.
+#: Number of trials below which nothing is estimated.
 _LEAST_KNOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a study has spent so far, what runs now included."""
+    """What a study has spent so far, including running trials."""
 
     trials: int
     time_s: float
     device_s: float
-    #: Of all attempts, as far as their devices tell.
+    #: Energy of all attempts whose devices report it.
     energy_kwh: float = 0.0
 
 
@@ -47,13 +47,14 @@ class EndedUses:
 
 
 def typical_use(trials: Sequence[TrialUse]) -> TrialUse | None:
-    """What a trial takes, in the median; None where too few are known.
+    """The median use of a trial; None if too few are known.
 
-    The median, because a trial that does not fit is no loss: it may end after the limit. With even
-    odds it fits; a higher quantile would leave devices idle for longer, a lower one overdraw more.
+    The median, because a trial that does not fit is not lost: it may end after the limit. It fits
+    with probability 1/2; a higher quantile would leave devices idle for longer, a lower one
+    overspend more.
 
     Args:
-        trials: Those that have ended as the one in question may.
+        trials: Ended trials of the same kind.
     """
     if len(trials) < _LEAST_KNOWN:
         return None
@@ -91,7 +92,7 @@ class Budget:
 
     @property
     def counts_devices(self) -> bool:
-        """Whether it has to be known what devices do, wherever they are."""
+        """Whether device use must be known, on all hosts."""
         return self.device_hours is not None or self.energy_kwh is not None
 
     def too_little(

@@ -1,10 +1,9 @@
-"""What workers and the dispatcher say to each other, one JSON object a line.
+"""The protocol between workers and the dispatcher, one JSON object per line.
 
-The protocol is per trial: a worker says `Hello` for an attempt, gets its `Assign`, sends
-`Report`s, hears a `Verdict` for each, and says `Finished`. Asking for a parameter that the study
-file does not declare (`Suggest`) and where the study is stored (`AskStudy`) are the only questions
-that wait for an answer. A later worker with several slots speaks the same words, once per
-attempt.
+The protocol is per trial: a worker sends `Hello` for an attempt, receives its `Assign`, sends
+`Report`s, receives a `Verdict` for each, and sends `Finished`. Only two requests wait for a reply:
+for a parameter that the study file does not declare (`Suggest`), and for the study's database
+(`AskStudy`). A worker with several slots would use the same messages, once per attempt.
 """
 
 from __future__ import annotations
@@ -20,24 +19,25 @@ from tuner.domain.attempt import AttemptId, Cause, Outcome
 from tuner.errors import TunerError
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
-"""What may stand in a message or in a trial's parameters."""
+"""Values in a message or in a trial's parameters."""
 
-#: Attribute of a trial for what its define-by-run space returned beside the suggested parameters.
+#: Attribute of a trial: parameters that its define-by-run space returned in addition to suggested
+#: ones.
 RETURNED_PARAMS_ATTR = "tuner:returned_params"
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-#: Characters of a metric's name; what its column holds.
+#: Maximum length of a metric's name: the size of its column.
 MAX_METRIC_NAME = 255
-#: Of the name of an attribute, a constraint or a parameter. Optuna's columns hold 512, and Optuna
-#: puts a prefix before some.
+#: Maximum length of the name of an attribute, a constraint or a parameter. Optuna's columns hold
+#: 512, and Optuna adds a prefix to some.
 MAX_KEY = 480
 
 
 def name_problem(name: str, limit: int) -> str:
-    """Why a name cannot be stored on every database; empty where it can.
+    """Why a name cannot be stored in every database; empty if it can.
 
     Args:
-        name: Of a metric, an attribute, a constraint or a parameter.
+        name: Name of a metric, an attribute, a constraint or a parameter.
         limit: `MAX_METRIC_NAME` or `MAX_KEY`.
     """
     shown = repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}...")
@@ -56,7 +56,7 @@ class MalformedMessage(TunerError):
 
 
 class Action(Enum):
-    """What a trial is told to do at a step."""
+    """Actions that a verdict requests."""
 
     CONTINUE = "continue"
     PRUNE = "prune"
@@ -72,7 +72,7 @@ ENDS_EARLY = (Action.PRUNE, Action.PAUSE, Action.COMPLETE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """A program speaks for an attempt; the token shows that the dispatcher launched it."""
+    """A program's first message for an attempt; the token authenticates it."""
 
     attempt_id: AttemptId
     token: str
@@ -81,7 +81,7 @@ class Hello:
     is_worker: bool = True
     #: Among the processes that evaluate the trial together.
     rank: int = 0
-    #: When this was said (`clock.since_boot_s`); the dispatcher may read it much later.
+    #: When it was sent (`clock.since_boot_s`); the dispatcher may read it much later.
     since_boot_s: float | None = None
 
 
@@ -114,7 +114,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The dispatcher's answer to the report of a step; `step` -1 asks for an end at any step."""
+    """The dispatcher's reply to the report of a step; `step` -1 requests an end at any step."""
 
     attempt_id: AttemptId
     step: int
@@ -124,14 +124,15 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What rank 0 made of its verdict, for the other ranks: all act alike at the same point.
+    """Rank 0's decision on its verdict, for the other ranks: all act alike at the same point.
 
-    Ranks need not report, so that points are counted: the n-th time that a program asks. A program
-    with one rank tells only that it knows that it shall end, and so does who ends a command.
+    Other ranks need not report, so points are counted: the n-th time that a program checks. A
+    program with one rank only acknowledges that it must end, and so does the process that ends a
+    command.
     """
 
     attempt_id: AttemptId
-    #: From 1; 0 where no other rank waits for it.
+    #: From 1; 0 if no other rank waits for it.
     count: int
     #: The step that rank 0 reported last; -1 before its first report.
     step: int
@@ -141,7 +142,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggest:
-    """Asks for a parameter; `distribution` is Optuna's JSON for it."""
+    """Requests a parameter; `distribution` is Optuna's JSON for it."""
 
     attempt_id: AttemptId
     name: str
@@ -150,7 +151,7 @@ class Suggest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggested:
-    """The value of a parameter, or why there is none."""
+    """The value of a parameter, or an error."""
 
     attempt_id: AttemptId
     name: str
@@ -177,7 +178,7 @@ class AskStudy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyPlace:
-    """Where the study is stored. It is sent only to a program that asks."""
+    """The study's database. Sent only to programs that request it."""
 
     attempt_id: AttemptId
     study: str
@@ -198,12 +199,13 @@ class StatesDamaged:
 
     attempt_id: AttemptId
     paths: tuple[str, ...]
-    #: Step of the older one that was loaded instead; None: training starts from the beginning.
+    #: Step of the older checkpoint that was loaded instead; None if training starts from the
+    #: beginning.
     resumed_from: int | None
 
 
 class RemarkTopic(Enum):
-    """What a remark is about; users are told once of each."""
+    """The topic of a remark; each is shown once."""
 
     CUT_NUMBER = "cut_number"
     FRACTIONAL_STEPS = "fractional_steps"
@@ -212,7 +214,7 @@ class RemarkTopic(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remark:
-    """Something that users should know of a program's output."""
+    """A remark on a program's output to show."""
 
     attempt_id: AttemptId
     topic: RemarkTopic
@@ -239,7 +241,7 @@ class SetConstraint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A rank of the program came to an end by itself; its process exits next."""
+    """A rank of the program has ended by itself; its process exits next."""
 
     attempt_id: AttemptId
     outcome: Outcome
@@ -249,9 +251,9 @@ class Finished:
     #: Whether the program gave the values as its result, and not as its last report.
     is_result: bool = False
     rank: int = 0
-    #: The most that it took of any one of its GPUs, where its framework tells.
+    #: Peak memory on any one of its GPUs, if its framework reports it.
     peak_memory_bytes: int | None = None
-    #: When this was said, as in `Hello`.
+    #: When it was sent, as in `Hello`.
     since_boot_s: float | None = None
 
 
@@ -316,7 +318,7 @@ _ENUMS: Mapping[str, type[Enum]] = {
 }
 _AS_THEY_ARE = frozenset({str, int, float, bool, dict, list, tuple})
 _TUPLES = frozenset({"objectives", "devices", "paths"})
-#: A program with a mistake in its messages must cost its own connection and nothing else.
+#: A program that sends invalid messages must lose only its own connection.
 _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "attempt_id": str,
     "token": str,
@@ -346,10 +348,10 @@ def encode(message: Message) -> bytes:
 
 
 def decode(line: bytes) -> Message:
-    """Reads what `encode` wrote.
+    """Parses a message written by `encode`.
 
     Raises:
-        MalformedMessage: If the line is anything else.
+        MalformedMessage: If the line is no such message.
     """
     try:
         name, content = json.loads(line)

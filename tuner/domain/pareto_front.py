@@ -1,7 +1,7 @@
-"""Pareto fronts: what no other vector of losses dominates. Pure.
+"""Pareto fronts: the non-dominated vectors of losses. Pure.
 
-One vector dominates another where it is not worse in any objective and better in one. Equal
-vectors do not dominate each other. Losses are better the smaller they are.
+A vector dominates another if it is not worse in any objective and better in one. Equal vectors do
+not dominate each other. Smaller losses are better.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _Item = TypeVar("_Item")
 
 
 class ParetoFront:
-    """The best of several objectives so far, without a look at all trials for each new one.
+    """The Pareto front so far, updated without reading all trials.
 
     Args:
-        directions: Of each objective.
+        directions: Direction of each objective.
     """
 
     def __init__(self, directions: Sequence[StudyDirection]) -> None:
@@ -32,7 +32,7 @@ class ParetoFront:
         return self._as_losses(values) in self._losses
 
     def add(self, values: Sequence[float]) -> bool:
-        """Adds one trial's values and says whether they are on the front."""
+        """Adds one trial's values; returns whether they are on the front."""
         new = self._as_losses(values)
         if any(dominates(old, new) for old in self._losses):
             return False
@@ -49,11 +49,11 @@ def dominates(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def front_of(items: Iterable[_Item], losses: Callable[[_Item], tuple[float, ...]]) -> list[_Item]:
-    """The items that no other one dominates, in their order.
+    """The non-dominated items, in order.
 
     Args:
-        items: Of any kind.
-        losses: Gives those of an item.
+        items: Items of any kind.
+        losses: Returns the losses of an item.
     """
     front: list[_Item] = []
     for item in items:

@@ -1,1 +1,1 @@
-"""Engines that lend nodes: Slurm, Kubernetes, Ray, ssh."""
+"""Engines that provide nodes: Slurm, Kubernetes, Ray, ssh."""

@@ -1,7 +1,7 @@
-"""The code of a study as it was when allocations were submitted.
+"""A snapshot of a study's code at the time of submission.
 
-An allocation may start hours later. Tracked files and untracked ones that git does not ignore are
-copied, once for each content; what git ignores, such as data, is linked.
+An allocation may start hours later. Tracked files, and untracked ones that git does not ignore, are
+copied, once per content; ignored files, such as data, are linked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NEVER = ("__pycache__", FOLDER_NAME, ".git")
 class Snapshot:
     """A copy of a working tree."""
 
-    #: Of the paths and contents, 12 hexadecimal digits.
+    #: Hash of paths and contents, 12 hexadecimal digits.
     sha: str
     #: The copy.
     folder: Path
@@ -39,27 +39,27 @@ class Snapshot:
     is_dirty: bool | None
 
     def path_of(self, original: Path) -> Path:
-        """A file or folder of the working tree in the copy; others stay what they are."""
+        """The snapshot's path for a file or folder of the working tree; others are unchanged."""
         if not original.is_relative_to(self.root):
             return original
         return self.folder / original.relative_to(self.root)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Tells a dispatcher which code it runs."""
+        """Environment variables that identify the code."""
         dirty = {True: "1", False: "0", None: ""}[self.is_dirty]
         return {ENV_CODE: self.sha, ENV_COMMIT: self.commit or "", ENV_IS_DIRTY: dirty}
 
 
 def take_snapshot(folder: Path, into: Path) -> Snapshot | None:
-    """Copies the working tree to which a folder belongs, unless that content is there already.
+    """Copies the working tree of a folder, unless a copy of that content exists.
 
     Args:
         folder: In the working tree. Absolute.
-        into: Where copies are kept, each in a folder named after its content.
+        into: Folder of the copies, each in a folder named after its content.
 
     Returns:
-        None where the folder belongs to no git repository.
+        None if the folder is in no git repository.
 
     Raises:
         EngineError: If the tree is too large, or the copy cannot be written.
@@ -102,7 +102,7 @@ def _sha_of(root: Path, files: list[Path]) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """What tells one content from another."""
+    """Bytes that identify a file's content."""
     if path.is_symlink():
         return b"link " + os.fsencode(os.readlink(path))
     about = path.stat()

@@ -21,15 +21,15 @@ def run_command(
     without: Callable[[str], bool] = lambda name: False,
     limit_s: float = _LIMIT_S,
 ) -> str:
-    """Runs a command and gives what it prints.
+    """Runs a command and returns its output.
 
     Args:
         words: The command; no shell reads it.
-        refused: What could not be done, for the message.
+        refused: What failed, for the message.
         given: Its standard input.
         environ: Variables in addition to those of this process.
-        without: Tells the names of variables that it does not get.
-        limit_s: It is ended after so many seconds.
+        without: Selects names of variables that it does not get.
+        limit_s: Timeout in seconds.
 
     Raises:
         EngineError: If it is missing, fails or takes too long.
@@ -61,9 +61,10 @@ def _environment(added: Mapping[str, str], without: Callable[[str], bool]) -> di
 
 
 def require_program(name: str, why: str) -> None:
-    """
+    """Checks that a program is on the PATH.
+
     Raises:
-        EngineError: If there is no such program on the PATH.
+        EngineError: If it is not.
     """
     if shutil.which(name) is None:
         raise EngineError(f"There is no {name} on the PATH of this machine. {why}")

@@ -12,12 +12,12 @@ from tuner.engines.port import ENV_ALLOCATION, ENV_DEADLINE, ENV_NUMBER
 def own_allocation(
     engine: str, environ: Mapping[str, str], *, is_requeued: bool
 ) -> OwnAllocation | None:
-    """Reads what `submit` gave to the dispatcher.
+    """Reads the variables that `submit` sets for the dispatcher.
 
     Args:
         engine: Name of the engine.
         environ: Variables of the process.
-        is_requeued: Whether the engine starts the dispatcher again after exit code 75.
+        is_requeued: Whether the engine restarts the dispatcher after exit code 75.
     """
     name = environ.get(ENV_ALLOCATION)
     if not name:

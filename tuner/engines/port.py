@@ -1,7 +1,7 @@
-"""What an engine does for a study: it renders, submits, lists and cancels allocations.
+"""The interface of an engine: it renders, submits, lists and cancels allocations.
 
-In each allocation runs the ordinary `python -m tuner.run`, which joins the study over SQL. An
-adapter therefore keeps no state: it asks Slurm, the API server and so on each time.
+Each allocation runs the ordinary `python -m tuner.run`, which joins the study over SQL. An adapter
+therefore keeps no state: it queries Slurm, the API server and so on each time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from tuner.domain.allocation import Allocation, OwnAllocation
 
-#: For engines without variables of their own: what `submit` gives to the dispatcher.
+#: For engines without variables of their own: set by `submit` for the dispatcher.
 ENV_ALLOCATION = "TUNER_ALLOCATION"
 ENV_NUMBER = "TUNER_ALLOCATION_NUMBER"
 #: Seconds since 1970.
@@ -24,7 +24,7 @@ _MARGIN_S = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocationOrder:
-    """What is asked of an engine: the same for each allocation of a study."""
+    """A request to an engine, the same for each allocation of a study."""
 
     study: str
     #: Words of the dispatcher's command, the same on each node.
@@ -41,9 +41,9 @@ class AllocationOrder:
     environment: Mapping[str, str] = field(default_factory=dict)
     #: Lines of bash that run before the command, such as `module load cuda/12.4`.
     setup: tuple[str, ...] = ()
-    #: GPUs of one allocation; 0: none are asked for.
+    #: GPUs of one allocation; 0 to request none.
     devices: int = 0
-    #: None: what the engine gives without being asked.
+    #: None for the engine's default.
     cpus: int | None = None
     memory_bytes: int | None = None
     #: Longest time of one allocation. None: the engine's own limit.
@@ -65,27 +65,27 @@ def notice_s(stop_grace_s: float) -> int:
 class Engine(Protocol):
     """One engine with the settings of `engine:` in the study file.
 
-    Methods wait for the engine for a bounded time and raise EngineError with its own words, the
-    value and what to do. None of them starts threads.
+    Methods wait for the engine with a timeout and raise EngineError with its own message, the value
+    and what to do. None of them starts threads.
     """
 
     name: str
 
     def check(self, order: AllocationOrder) -> None:
-        """Checks, without a change, what would make `submit` fail.
+        """Checks, without a change, for errors that would make `submit` fail.
 
         Raises:
             EngineError: For a missing program or package, a refused partition, namespace or image,
-                a grace period shorter than `order.notice_s`, too much of anything.
+                a grace period shorter than `order.notice_s`, or an exceeded limit.
         """
 
     def render(self, order: AllocationOrder, numbers: Sequence[int]) -> str:
-        """The script or manifest whole, fit to be applied by hand; needs no engine to be there."""
+        """The complete script or manifest, ready to apply manually; works without the engine."""
 
     def submit(self, order: AllocationOrder, numbers: Sequence[int]) -> tuple[Allocation, ...]:
         """Submits one allocation for each number.
 
-        It is idempotent: a number whose allocation is not over stays as it is, and is returned too.
+        It is idempotent: the allocation of a number is kept if it is not over, and is returned too.
         All are submitted, or none.
 
         Raises:
@@ -93,7 +93,7 @@ class Engine(Protocol):
         """
 
     def allocations(self, study: str) -> tuple[Allocation, ...]:
-        """What the engine knows of a study, by number; engines forget ended ones after a time."""
+        """A study's allocations in the engine, by number; engines forget ended ones."""
 
     def cancel(self, names: Sequence[str]) -> None:
         """Ends allocations: SIGTERM, then the engine's grace. Unknown and ended names are fine."""
@@ -112,12 +112,12 @@ class Engine(Protocol):
         """Shows a line such as `12/64 trials, best 0.962` in the engine's own list, if it can."""
 
     def look_command(self, study: str) -> str:
-        """The engine's own command that lists the study's allocations, for people."""
+        """The engine's own command that lists the study's allocations, to show."""
 
 
 @runtime_checkable
 class KnowsNodes(Protocol):
-    """An engine that can tell whether its nodes are this machine, or get copies of files."""
+    """An engine that knows whether its nodes are this machine, or get copies of files."""
 
     #: Whether the code and the study file are copied to the nodes.
     copies_files: bool

@@ -16,11 +16,11 @@ _EVERY_S = 30.0
 
 
 class ProgressView:
-    """A view that tells an engine of progress, and lets another view show it.
+    """A view that reports progress to an engine, and delegates to another view.
 
     Args:
-        view: Shows progress to people.
-        engine: Is told in a thread, at most every half minute, and never waited for.
+        view: Shows progress to the user.
+        engine: Called in a thread, at most every 30 s, without blocking.
         allocation: The engine's name of the allocation.
     """
 

@@ -17,7 +17,7 @@ _CLASSES = {
     EngineName.RAY: "tuner.engines.ray.engine:RayEngine",
     EngineName.SSH: "tuner.engines.ssh.engine:SshEngine",
 }
-#: What has to be installed; the name of the extra is that of the engine.
+#: Required packages; the name of the extra is that of the engine.
 _PACKAGES = {EngineName.KUBERNETES: "kubernetes"}
 
 
@@ -26,11 +26,11 @@ def open_engine(
     *,
     is_installed: Callable[[str], bool] = lambda package: find_spec(package) is not None,
 ) -> Engine:
-    """Makes the engine of a study file; nothing is connected yet.
+    """Makes the engine of a study file, not connected yet.
 
     Args:
         config: `engine` of the study file.
-        is_installed: Tells whether a package can be imported.
+        is_installed: Whether a package can be imported.
 
     Raises:
         EngineError: If the package of the engine is not installed.

@@ -141,7 +141,7 @@ def resume_path(trial: TrialContext) -> Path | None:
 
 
 class _TrialEnvironment(LightningEnvironment):
-    """Ranks that the tuner has started; Lightning starts none and does not ask Slurm."""
+    """Ranks that the tuner has started; Lightning starts none and ignores Slurm."""
 
     @property
     def creates_processes_externally(self) -> bool:

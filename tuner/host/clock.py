@@ -1,4 +1,4 @@
-"""Time as an argument: what the present is, and how long something has lasted."""
+"""Time as an argument: the current time and durations."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks, as they were when this object was made.
+    """The machine's clocks, synchronized when this object was made.
 
-    Where somebody sets the machine's clock meanwhile, records go on in the old time: what a lease
-    lasted is then still true, and all instants of one dispatcher are in their order.
+    If the machine's clock is changed later, timestamps continue in the old time: durations of
+    leases stay correct, and all timestamps of one dispatcher are in order.
     """
 
     def __init__(self) -> None:
@@ -56,6 +56,6 @@ class SystemClock:
 
 
 def since_boot_s() -> float:
-    """Never jumps; with the time in which the machine slept, where the system tells."""
+    """Seconds since boot; never jumps, and includes suspended time if the system supports it."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)

@@ -1,6 +1,6 @@
-"""The name under which pip installs the tuner; the package `tuner` is what it contains.
+"""The tuner's distribution name for pip; it contains the package `tuner`.
 
-Another program owns the name `tuner` on the public package index.
+Another project owns the name `tuner` on the public package index.
 """
 
 from __future__ import annotations

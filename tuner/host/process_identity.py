@@ -22,7 +22,7 @@ import psutil
 
 _PROC = Path("/proc")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-#: Of the fields after the program's name, which is in parentheses: the state is the first of them.
+#: Index after the program's name, which is in parentheses; the state is the first.
 _START_TICKS_FIELD = 19
 _ENDED_STATES = (b"Z", b"X", b"x")
 _TICKS_PER_S = 100
@@ -30,7 +30,7 @@ _BOOT_KEY, _NAMESPACE_KEY, _TICKS_KEY = "boot_id", "pid_namespace", "start_ticks
 
 
 class Life(Enum):
-    """Whether a process is still there, as far as this process can tell."""
+    """Whether a process is alive, as far as this process can tell."""
 
     ALIVE = "alive"
     GONE = "gone"
@@ -40,9 +40,9 @@ class Life(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """One process among all machines, boots and PID namespaces.
+    """Identifies one process among all machines, boots and PID namespaces.
 
-    An empty boot id or namespace means that it is not known; its pid then decides nothing.
+    An empty boot id or namespace is unknown; the pid is then not used.
     """
 
     host: str
@@ -63,7 +63,7 @@ class ProcessIdentity:
         return self.host, self.boot_id, self.pid_namespace
 
     def facts(self) -> dict[str, str]:
-        """What tells it from other processes, beside host name and pid."""
+        """Values that identify it in addition to host name and pid."""
         return {
             _BOOT_KEY: self.boot_id,
             _NAMESPACE_KEY: self.pid_namespace,
@@ -72,7 +72,7 @@ class ProcessIdentity:
 
     @classmethod
     def from_facts(cls, host: str, pid: int, facts: Mapping[str, object]) -> Self:
-        """Reads `facts`; what is missing or malformed is not known."""
+        """Parses `facts`; missing or malformed values are unknown."""
         ticks = str(facts.get(_TICKS_KEY, ""))
         return cls(
             host=host,
@@ -96,10 +96,10 @@ def own_process() -> ProcessIdentity:
 
 
 def life_of(process: ProcessIdentity, *, here: ProcessIdentity) -> Life:
-    """Whether a process is still there.
+    """Whether a process is alive.
 
     Args:
-        process: The process that is looked for.
+        process: The process.
         here: Identity of this process, whose view of pids is used.
     """
     if not here.shares_pids_with(process):

@@ -38,11 +38,11 @@ _ONLY_OURS = (messages.Assign, messages.Verdict, messages.Suggested, messages.St
 
 
 class ChannelServer:
-    """Listens for workers. Only who knows an attempt's token may speak for it.
+    """Server for workers' connections. A worker must present its attempt's token.
 
     Args:
-        inbox: Where messages go.
-        folder: Where its socket is made; only this user may enter it.
+        inbox: Receives the messages.
+        folder: Folder of its socket; only this user may enter it.
     """
 
     def __init__(self, inbox: Inbox, folder: Path) -> None:
@@ -67,27 +67,27 @@ class ChannelServer:
         return self._tokens[attempt_id]
 
     def send(self, source: SourceId, message: messages.ToWorker) -> None:
-        """Answers one connection. One that is gone is no error: its exit says the rest."""
+        """Replies on one connection. If it is closed, this is no error: an exit follows."""
         if connection := self._connections.get(source):
             self._send(connection, message)
 
     def broadcast(self, attempt_id: AttemptId, message: messages.ToWorker) -> None:
-        """Tells every connection of an attempt."""
+        """Sends a message to all connections of an attempt."""
         for connection in self._of(attempt_id):
             self._send(connection, message)
 
     def read_rest(self, attempt_id: AttemptId) -> list[Event]:
-        """What an attempt said before it exited and nobody has read yet.
+        """Reads the remaining messages of an attempt that has exited.
 
-        A quick one may have come and gone without a look at it: its connection waits in the
-        listener's queue, or nobody has read its hello. Others may be heard with it.
+        A short one may have connected and exited unseen: its connection is in the listener's queue,
+        or its hello is unread. Messages of others may be read with it.
         """
         collections.deque(self._accept(), maxlen=0)
         unread = [c for c in self._connections.values() if c.attempt_id in (None, attempt_id)]
         return [event for connection in unread for event in self._read(connection)]
 
     def dismiss(self, attempt_id: AttemptId) -> None:
-        """Hears an attempt no more. Safe to call twice."""
+        """Closes an attempt's connections. Safe to call twice."""
         self._tokens.pop(attempt_id, None)
         for connection in self._of(attempt_id):
             self._close(connection)
@@ -122,9 +122,9 @@ class ChannelServer:
         self._inbox.watch(accepted, partial(self._read, connection))
 
     def _rest(self, error: OSError) -> None:
-        """No connection can be accepted (too many open files): who connects waits for a while.
+        """Pauses the listener when no connection can be accepted (too many open files).
 
-        The listener stays readable all the time, and would keep the loop busy.
+        It stays readable all the time, and would keep the loop busy.
         """
         _log.warning("No program can connect for %g s: %s", _REST_S, error)
         self._listen_again_at_s = time.monotonic() + _REST_S
@@ -159,9 +159,10 @@ class ChannelServer:
         return events
 
     def _admit(self, connection: _Connection, line: bytes) -> messages.FromWorker:
-        """
+        """Checks a worker's message.
+
         Raises:
-            MalformedMessage: If the line is no message of a worker, or speaks for another attempt.
+            MalformedMessage: If the line is no worker message, or names another attempt.
         """
         message = messages.decode(line)
         if isinstance(message, _ONLY_OURS):
@@ -188,7 +189,7 @@ class ChannelServer:
         self._flush(connection)
 
     def _flush(self, connection: _Connection) -> None:
-        """Sends what fits. A program that does not read must not hold the loop up."""
+        """Sends as much as fits. A program that does not read must not block the loop."""
         try:
             while connection.unsent:
                 del connection.unsent[: connection.socket.send(connection.unsent)]
@@ -208,7 +209,7 @@ class ChannelServer:
 
 
 def _receive_all(connection: _Connection) -> bool:
-    """Takes what is there; False once the other end is gone."""
+    """Reads all available bytes; False once the other end is closed."""
     read: Callable[[int], bytes] = connection.socket.recv
     try:
         while chunk := read(_READ_BYTES):

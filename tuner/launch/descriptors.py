@@ -1,7 +1,7 @@
-"""File descriptors: how many the dispatcher and its fork server need, and the limit on them.
+"""File descriptors: how many the dispatcher and its fork server need, and the limit.
 
-Most systems give a process 1024 and let it have more when it asks (setrlimit(2)). 1024 is for
-programs that use select(2), which fails above it; so trials' processes get that limit back.
+Most systems limit a process to 1024 and let it raise the limit (setrlimit(2)). 1024 protects
+programs that use select(2), which fails above it; so trials' processes get the old limit back.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Iterator
 
 from tuner.errors import ConfigError
 
-#: Of the fork server's environment, for its workers: the soft limit that this process began with.
+#: In the fork server's environment, for its workers: the soft limit with which this process
+#: started.
 ENV_SOFT_LIMIT = "TUNER_SOFT_DESCRIPTOR_LIMIT"
 #: Above it some programs take minutes to close all that they might have inherited.
 _MOST = 65536
 #: The database, the channel, logs, telemetry, the processes that are forked ahead.
 _FOR_ITSELF = 128
-#: For each process of a trial: its pipe, its exit, its connection and that of a script below it.
+#: Per process of a trial: its pipe, its exit, its connection and that of a script below it.
 _FOR_A_WORKER = 4
 
 
@@ -46,12 +47,12 @@ def check_descriptors(n_workers: int, *, asked: str, file: str) -> None:
     """Refuses devices that need more descriptors than this process may have.
 
     Args:
-        n_workers: Processes of trials that may run at the same time.
-        asked: What the study file says of devices, to be read after the key.
+        n_workers: Maximum number of simultaneous trial processes.
+        asked: The devices in the study file, as text to follow the key.
         file: The study file.
 
     Raises:
-        ConfigError: With how many are needed, and what to do.
+        ConfigError: With the number needed, and what to do.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -16,7 +16,7 @@ N_TAIL_LINES = 20
 #: Before the lines of a function that ended its own process.
 ENDED_ITSELF = "The function called sys.exit:"
 _TAIL_BYTES = 64 * 1024
-#: Of the text kept with an attempt; MySQL's TEXT holds 65,535 bytes.
+#: Maximum length of the text kept with an attempt; MySQL's TEXT holds 65,535 bytes.
 _MAX_DETAIL = 16_000
 
 # Texts of CUDA, cuDNN, cuBLAS (as torch shows them), XLA and TensorFlow.
@@ -75,7 +75,7 @@ MACHINERY = frozenset(
 
 
 def memory_cause(text: str) -> Cause | None:
-    """Which memory ran out, judged by what was printed; None where none did."""
+    """Which memory ran out, by the printed text; None if none did."""
     if _DEVICE_MEMORY.search(text):
         return Cause.DEVICE_MEMORY
     return Cause.HOST_MEMORY if _HOST_MEMORY.search(text) else None
@@ -87,7 +87,7 @@ def is_lost_peer(text: str) -> bool:
 
 
 def has_waited_in_vain(text: str) -> bool:
-    """Whether a rank failed because another one did not come to a collective."""
+    """Whether a rank failed because another did not enter a collective."""
     return _WAITED_IN_VAIN.search(text) is not None
 
 
@@ -102,7 +102,7 @@ def is_disk_full(text: str) -> bool:
 
 
 def is_quota_reached(text: str) -> bool:
-    """Whether it was a quota, of which the free bytes of a disk say nothing."""
+    """Whether a quota was reached, which a disk's free bytes do not show."""
     return "Disk quota exceeded" in text
 
 
@@ -112,17 +112,17 @@ def is_shared_memory_full(text: str) -> bool:
 
 
 def is_port_taken(text: str) -> bool:
-    """Whether a program could not listen where it was told to."""
+    """Whether a program could not listen on its port."""
     return _PORT_TAKEN.search(text) is not None
 
 
 def diagnose_exit(exit_code: int, output: str, *, n_oom_kills: int = 0) -> Ending:
-    """How an attempt ended whose program said nothing itself.
+    """The ending of an attempt whose program sent no final message.
 
     Args:
-        exit_code: As `subprocess` gives it: negative for a signal.
-        output: The last lines that it wrote.
-        n_oom_kills: How often the kernel killed for want of memory while it was alive.
+        exit_code: As in `subprocess`: negative for a signal.
+        output: The last lines of its output.
+        n_oom_kills: Number of OOM kills by the kernel during its life.
     """
     if exit_code == -signal.SIGKILL and n_oom_kills:
         return Ending(
@@ -160,8 +160,8 @@ def user_traceback(error: BaseException, *, is_short: bool = False) -> str:
     """The traceback from the first line of the user's own code on.
 
     Args:
-        error: What was raised.
-        is_short: Whether it ends with the user's own line where our code refuses a call.
+        error: The exception.
+        is_short: Whether to end at the user's own line if the tuner's code refuses a call.
     """
     whole = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = whole
@@ -205,7 +205,7 @@ def import_traceback(error: BaseException) -> str:
 
 
 def _is_machinery(frame: traceback.FrameSummary) -> bool:
-    """Ours and the import system's: what every traceback begins with."""
+    """Whether a frame belongs to the tuner or the import system, at the top of every traceback."""
     path = Path(frame.filename)
     if frame.filename.startswith("<frozen") or path.parent.name == "importlib":
         return True
@@ -220,14 +220,15 @@ def signal_name(number: int) -> str:
 
 
 def readable(text: str) -> str:
-    """What a program wrote, as every terminal and database takes it: at most its last 16,000
-    characters, without NUL (PostgreSQL refuses it) and lone surrogates (nobody can encode them)."""
+    """Program output that every terminal and database accepts: at most its last 16,000 characters,
+    without NUL (PostgreSQL refuses it) and lone surrogates (which cannot be encoded).
+    """
     shown = text[-_MAX_DETAIL:].replace("\0", "\N{REPLACEMENT CHARACTER}")
     return shown.encode(errors="replace").decode()
 
 
 def last_lines(path: Path, n_lines: int = N_TAIL_LINES) -> str:
-    """The end of a log; empty where there is none."""
+    """The end of a log; empty if it does not exist."""
     try:
         with path.open("rb") as file:
             file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""Whether an object can be the function of a trial, and what to write where it cannot."""
+"""Checks whether an object can be the function of a trial, with a correction if not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to write instead, where an error of a program is known to come from a common mistake."""
+"""Hints for errors of programs that are known to come from a common mistake."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 #: Begins a line of a failure's text that is not the program's own.
 HINT = "Hint: "
-#: Of argparse and of click.
+#: Messages of argparse and of click.
 _WRONG_ARGUMENTS = re.compile(
     r"error: (unrecognized arguments|the following arguments|argument )"
     r"|Error: (No such option|Missing (option|argument))"
@@ -129,7 +129,7 @@ _KNOWN = (
 )
 
 
-#: What the output of a command has, and what to write.
+#: Patterns in the output of a command, and their hints.
 _OF_COMMANDS = (
     (_TERMINAL_SIZE, _NO_TERMINAL),
     (
@@ -151,7 +151,7 @@ _OF_COMMANDS = (
 
 
 def hint_for(error: BaseException) -> str:
-    """What to write instead of what has raised an exception; empty where that is not known."""
+    """The hint for an exception; empty if none is known."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = "\n".join(frame.line or "" for frame in frames)
     text = f"{type(error).__name__}: {error}"

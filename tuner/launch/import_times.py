@@ -8,18 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-#: More is said to users: each start takes it.
+#: Longer imports are shown to the user: each start takes this time.
 LONG_S = 5.0
 
 
 class ImportTimes:
-    """Measures modules while they are imported, as a context manager.
+    """Measures the import times of modules, as a context manager.
 
-    Python calls `builtins.__import__` for every import statement: what an import takes is no time
-    of the module that has the statement.
+    Python calls `builtins.__import__` for every import statement: the time of an import is not
+    counted for the module that contains the statement.
 
     Args:
-        clock: Seconds.
+        clock: The time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,6 +1,6 @@
-"""Everything that wakes the dispatcher, in one place: messages, exits of workers, signals.
+"""All events that wake the dispatcher: messages, exits of workers, signals.
 
-One `select` waits for all of them, so a freed device is seen at once and nothing is polled.
+One `select` waits for all of them, so a freed device is seen at once without polling.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SourceId = NewType("SourceId", int)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """A message came in."""
+    """A message has arrived."""
 
     source: SourceId
     message: FromWorker
@@ -43,7 +43,7 @@ class WorkerExited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalReceived:
-    """The dispatcher itself was asked to end."""
+    """The dispatcher itself received a signal to end."""
 
     number: int
 
@@ -67,9 +67,9 @@ class Inbox:
         self._chores: list[Callable[[], bool]] = []
 
     def when_idle(self, chore: Callable[[], bool]) -> None:
-        """Calls `chore` while nothing else happens, again at once where it returns True.
+        """Calls `chore` while no other event occurs, again at once if it returns True.
 
-        One that waits for something returns False: it is called again in the next round.
+        A chore that waits for something returns False: it is called again in the next iteration.
         """
         self._chores.append(chore)
 
@@ -86,9 +86,9 @@ class Inbox:
         self._selector.unregister(file)
 
     def drain(self, timeout_s: float) -> list[Event]:
-        """Waits until something happens, at most `timeout_s`; gives all that has happened.
+        """Waits for events, at most `timeout_s`; returns all that have occurred.
 
-        Chores are done first, for as long as they want, but within that time.
+        Chores run first, as long as they need, but within that time.
         """
         give_up_at_s = time.monotonic() + timeout_s
         ready = self._selector.select(0)
@@ -110,13 +110,13 @@ class Inbox:
 
 
 class SignalSource:
-    """Turns SIGINT and SIGTERM into events while it is entered.
+    """Turns SIGINT and SIGTERM into events, as a context manager.
 
     SIGHUP is ignored meanwhile: a study continues when its terminal is closed or its connection is
-    lost. By a handler, as programs that are started would inherit SIG_IGN.
+    lost. By a handler, since child processes would inherit SIG_IGN.
 
     Args:
-        inbox: Where they go.
+        inbox: Receives the events.
     """
 
     NUMBERS = (signal.SIGINT, signal.SIGTERM)

@@ -1,12 +1,12 @@
-"""Keeps the logs of attempts below a limit: the first and the last part of each stay.
+"""Keeps the logs of attempts below a limit: the first and the last part of each remain.
 
-A program writes to its log directly (its file descriptors 1 and 2), so that nothing which it or a
-library in C prints can be lost, and so that training never waits for a reader. The middle of a log
-that has grown too long is therefore given back to the file system while the program writes on
-(FALLOC_FL_PUNCH_HOLE of fallocate(2)), which moves no byte of the rest. When the program has ended,
-the file is written anew without the hole. Where a file system or macOS has no holes, the end of the
-log is copied and the file is cut when it does not grow for a moment, or is far too long; what is
-printed between the copy and the cut is lost there.
+A program writes to its log directly (its file descriptors 1 and 2), so that no output of it or of a
+C library can be lost, and training never waits for a reader. The middle of a log that has grown too
+long is therefore released to the file system while the program keeps writing (FALLOC_FL_PUNCH_HOLE
+of fallocate(2)), which moves no other bytes. When the program has ended, the file is rewritten
+without the hole. On macOS and file systems without holes, the end of the log is copied and the file
+is truncated when it does not grow for a moment, or is far too long; output between the copy and the
+truncation is lost there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COPY_BYTES = 1024 * 1024
 _LOOK_EVERY_S = 0.5
 #: Without holes: a log that does not grow for so long may be cut.
 _QUIET_S = 0.02
-#: Without holes: a log that is so many times too long is cut in any moment.
+#: Without holes: a log this many times too long is truncated even while it grows.
 _HURRY = 4
 #: At the end, for logs that are still to be written again.
 _CLOSE_S = 30.0
@@ -38,19 +38,19 @@ _PUNCH_HOLE = 0x01 | 0x02
 @dataclass(slots=True, kw_only=True)
 class _Log:
     path: Path
-    #: Where the hole ends; 0 where there is none.
+    #: End of the hole; 0 if there is none.
     hole_end: int = 0
     n_left_out: int = 0
     has_ended: bool = False
 
 
 class LogLimit:
-    """Looks at the logs of running attempts from time to time, in a thread of its own.
+    """Checks the logs of running attempts at intervals, in a thread of its own.
 
-    A thread, because the folder may be on a network disk that hangs, and the dispatcher must not.
+    The folder may be on a network disk that hangs, which must not block the dispatcher.
 
     Args:
-        max_bytes: Of one log.
+        max_bytes: Maximum size of one log.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -135,8 +135,8 @@ class _Limit:
     def _cut(self, fd: int, log: _Log) -> None:
         """Without holes: copies the tail, truncates, and appends the tail.
 
-        What is written between the copy and the cut is lost, so this waits for a quiet moment, but
-        not for one that never comes.
+        Output between the copy and the truncation is lost, so this waits for a quiet moment, but
+        not without a limit.
         """
         size = os.fstat(fd).st_size
         time.sleep(_QUIET_S)
@@ -174,10 +174,10 @@ class _Limit:
 
 
 def read_log(path: Path, *, until: int | None = None) -> Iterator[bytes]:
-    """A log in pieces, without the hole of one that has not been written again.
+    """A log in pieces, without the hole if it has not been rewritten.
 
     Args:
-        path: Of the log.
+        path: Path of the log.
         until: Bytes from its beginning; None for all that is there now.
 
     Raises:

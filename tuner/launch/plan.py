@@ -1,4 +1,4 @@
-"""From a trial and its devices to what is launched and what is assigned."""
+"""Builds launch requests and assignments from a trial and its devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tuner.launch.request import (
 from tuner.search_spaces import AnySpace, ParamValue
 
 ENV_DEVICES = "TUNER_DEVICES"
-#: `10:20` for steps that are profiled, empty for what the program marks; absent: nothing is.
+#: `10:20` for profiled steps, empty for sections marked by the program; unset: no profiling.
 ENV_PROFILE = "TUNER_PROFILE"
 #: All ranks of a trial are on this host, and no other process shall reach them.
 _THIS_HOST = "127.0.0.1"
@@ -65,11 +65,11 @@ class ProfilePlan:
 
     #: None: every trial.
     trial: int | None
-    #: None: what the program marks.
+    #: None: sections marked by the program.
     steps: ProfiledSteps | None
 
     def environment(self, trial: int) -> dict[str, str]:
-        """What a process of a trial is told; nothing where it is not profiled."""
+        """Environment variables for a trial's process; empty if it is not profiled."""
         if self.trial not in (None, trial):
             return {}
         return {ENV_PROFILE: "" if self.steps is None else self.steps.to_text()}
@@ -82,12 +82,12 @@ class TrialPlan:
     program: Program
     files: StudyFiles
     study: str
-    #: Of the study; each attempt's own is derived from it.
+    #: Seed of the study; each attempt's own is derived from it.
     seed: int
     objectives: tuple[str, ...]
     #: Whether a trial is one rank per device, as `torchrun` starts them.
     is_ddp: bool = False
-    #: Whether a share of a GPU is enforced; what `auto` believes of a trial may be wrong.
+    #: Whether a share of a GPU is enforced; `auto`'s predictions may be wrong.
     guards_memory: bool = True
     #: Checkpoints that one trial keeps, the newest.
     n_newest_kept: int = 2
@@ -113,15 +113,15 @@ class TrialPlan:
         token: str,
         port: int,
     ) -> tuple[LaunchRequest, ...]:
-        """What is to be started for an attempt: one process, or one per device with DDP.
+        """Launch requests for an attempt: one process, or one per device with DDP.
 
         Args:
             attempt: The attempt.
             lease: Its devices.
-            params: What the study file declares.
-            address: Of the dispatcher's channel.
-            token: Shows there that the attempt is ours.
-            port: Where the ranks of a DDP trial meet.
+            params: Parameters declared in the study file.
+            address: Address of the dispatcher's channel.
+            token: Authenticates the attempt there.
+            port: Rendezvous port of a DDP trial.
         """
         devices = lease.devices
         common = device_environment(devices) | {
@@ -154,7 +154,7 @@ class TrialPlan:
         )
 
     def _of_rank(self, rank: int, n_ranks: int, port: int) -> dict[str, str]:
-        """What `torchrun` sets, so that a script for it runs here too."""
+        """The variables of `torchrun`, so that scripts for it run here too."""
         if not self.is_ddp:
             return {}
         return {
@@ -197,7 +197,7 @@ def _thread_environment(n_threads: int | None) -> dict[str, str]:
 
 
 def memory_limit(lease: Lease) -> float | None:
-    """The part of a shared GPU's memory that torch may take; its context comes on top of it."""
+    """Fraction of a shared GPU's memory that torch may use; its context needs more."""
     device = lease.devices[0]
     if device.memory_bytes is None or (lease.is_whole and device.share_of is None):
         return None

@@ -1,8 +1,8 @@
-"""What the dispatcher needs from the outside: who starts workers, how they speak, what wakes it.
+"""Interfaces of the dispatcher to the outside: launcher, channel and events.
 
 On this host these are `local_host.launcher.LocalLauncher`, `channel.ChannelServer` and
-`inbox.Inbox`; engines such as Ray or Slurm may bring their own. `tuner.compose.start` alone names
-the launcher that a study gets: another one is a package beside `local_host`, and a line there.
+`inbox.Inbox`; engines such as Ray or Slurm may bring their own. Only `tuner.compose.start` names
+the launcher of a study: to add one, add a package next to `local_host`, and a line there.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ class Launcher(Protocol):
     """Starts and ends workers; their exits arrive as events in the inbox."""
 
     def launch(self, requests: Sequence[LaunchRequest]) -> tuple[int, ...]:
-        """Starts a process for each rank of one attempt and gives their pids, in order.
+        """Starts a process for each rank of one attempt; returns their pids, in order.
 
-        Each is the head of a process group of its own.
+        Each leads a process group of its own.
 
         Raises:
-            LaunchError: If one could not be started; none is left then.
+            LaunchError: If one could not be started; then none is left running.
         """
 
     def free_port(self) -> int:
-        """A TCP port of this host that nobody uses now, and that was not given away lately."""
+        """A free TCP port of this host that was not returned recently."""
 
     def terminate(self, attempt_id: AttemptId) -> None:
         """Asks all processes of an attempt to end (SIGTERM). No error where it has ended."""
@@ -54,7 +54,7 @@ class Guard(Protocol):
 
 
 class StudyLauncher(Launcher, Protocol):
-    """A launcher with what a study is put together from, before the dispatcher gets it."""
+    """A launcher, with the other objects needed to build a study's dispatcher."""
 
     @property
     def folder(self) -> Path:
@@ -62,7 +62,7 @@ class StudyLauncher(Launcher, Protocol):
 
     @property
     def guard(self) -> Guard:
-        """Ends what the dispatcher's process starts itself: hooks and slow samplers."""
+        """Ends processes that the dispatcher starts itself: hooks and slow samplers."""
 
     def check(self, program: Program, parameters: Sequence[str] = ()) -> tuple[str, ...]:
         """Tries whether workers can run a program.
@@ -99,6 +99,6 @@ class Channel(Protocol):
 
 
 class Events(Protocol):
-    """Where everything that wakes the dispatcher comes from."""
+    """Source of all events that wake the dispatcher."""
 
     def drain(self, timeout_s: float) -> Sequence[Event]: ...

@@ -1,4 +1,4 @@
-"""What a launcher is asked to do, as data: a dry run prints it, a launcher carries it out."""
+"""A launch request as data: a dry run prints it, a launcher executes it."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class LaunchRequest:
     #: Working folder of the program.
     folder: str
     log_path: str
-    #: Added to what the worker inherits: the devices that it may see, and how to reach us.
+    #: Added to the inherited environment: visible devices, and the dispatcher's address.
     environment: Mapping[str, str]
     #: Compute threads of the program; None leaves the framework's default.
     n_threads: int | None = None
     rank: int = 0
     #: CPU cores to run on, those nearest to its devices; empty for all.
     cores: tuple[int, ...] = ()
-    #: The most that the program may take of its GPU's memory, 0 to 1; None for all of it.
+    #: Maximum fraction of its GPU's memory for the program, 0 to 1; None for all of it.
     memory_fraction: float | None = None
 
     def as_data(self) -> dict[str, object]:
@@ -90,7 +90,7 @@ def trial_environment(
     seed: int,
     checkpoint_dir: str,
 ) -> dict[str, str]:
-    """A trial as environment variables, for programs that import nothing of ours."""
+    """A trial as environment variables, for programs that do not import the tuner."""
     named = {
         f"TUNER_PARAM_{_NOT_IN_NAMES.sub('_', name).upper()}": format_value(value)
         for name, value in params.items()

@@ -1,6 +1,6 @@
-"""What the text of a module says of a trial's function, without importing the module.
+"""Checks a trial's function in a module's source, without importing the module.
 
-`tuner validate` reads, and does not run, the user's program: an import may train, wait or write.
+`tuner validate` reads the user's program without running it: an import may train, block or write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SourceCheck:
 
     #: Why a trial cannot call the function, to be read after the study file; empty if it can.
     problem: str = ""
-    #: What the module does when it is imported, and what cannot be meant, for users.
+    #: Side effects of the module's import, and other suspicious code, as text.
     remark: str = ""
 
 
@@ -44,7 +44,7 @@ def check_source(
     Args:
         key: The key of the study file that names the function.
         name: `module:function`.
-        folders: Where the user's modules are looked for, before the installed ones.
+        folders: Folders of the user's modules, searched before the installed ones.
         parameters: Names of the search space, for the messages.
     """
     module = name.partition(":")[0]
@@ -113,7 +113,7 @@ _DEFINED = (*_FUNCTIONS, ast.ClassDef)
 
 
 def _stub(node: ast.stmt) -> object:
-    """Something with the same signature and without a body; None where it cannot be told."""
+    """An object with the same signature and no body; None if the signature is unknown."""
     assert isinstance(node, _DEFINED), "only these are looked up"
     if node.decorator_list:
         return None

@@ -1,10 +1,9 @@
-"""A training function that no module holds: defined in a notebook, in `__main__`, or in a function.
+"""A training function without a module: defined in a notebook, in `__main__`, or in a function.
 
-It is pickled by value into a file of the study's own folder, with a module beside it that loads
-it, so that everything else finds it like any other function, as `module:function`. To load a
-pickle is to run what it says: `load` takes a file only if this user owns it, no other user may
-write it, and it has the digest that the module names. A later call removes it when no study uses
-it.
+It is pickled by value into a file in the study's own folder, next to a module that loads it, so
+that the rest of the tuner finds it like any other function, as `module:function`. Loading a pickle
+runs code: `load` accepts a file only if this user owns it, no other user may write it, and it has
+the digest in the module. A later call removes it when no study uses it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _N_DIGITS = 12
 class StoredFunction:
     """A function on its way to the trials."""
 
-    #: Of the module beside the pickle; the same for the same text.
+    #: Name of the module next to the pickle; the same for the same text.
     module: str
     #: Its name in the module.
     name: str
@@ -62,7 +61,7 @@ def pickled(function: Callable[..., object], source: str) -> StoredFunction:
     """Pickles a function by value.
 
     Raises:
-        Exception: Whatever an object that the function uses says to being pickled.
+        Exception: Any error of an object that the function uses and that cannot be pickled.
     """
     import cloudpickle  # Only who calls `tuner.tune` needs it.
 
@@ -80,8 +79,8 @@ def store(function: StoredFunction, folder: Path) -> Stored:
     """Writes the pickle and its module, and removes those that no study uses any more.
 
     Args:
-        function: The function. Its text stays in the folder, named like its module.
-        folder: Of the study; made where it is missing.
+        function: The function. Its source stays in the folder, named like its module.
+        folder: Folder of the study, created if missing.
 
     Raises:
         ConfigError: If the folder can't be written.
@@ -102,7 +101,7 @@ def store(function: StoredFunction, folder: Path) -> Stored:
 
 
 def load(module_file: str, digest: str) -> Any:
-    """Loads the function beside a module that `store` has written.
+    """Loads the function next to a module that `store` has written.
 
     Raises:
         LaunchError: If the file is not the one that was written.
@@ -124,7 +123,7 @@ def load(module_file: str, digest: str) -> Any:
 
 
 def _write_held(path: Path, data: bytes) -> int:
-    """Writes a file that is locked before it has its name; the lock lives with the descriptor."""
+    """Writes a file that is locked before it gets its name; the descriptor holds the lock."""
     partial = path.with_suffix(".partial")
     fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -147,7 +146,7 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _module_text(function: StoredFunction, digest: str) -> str:
-    """The function's own text in it tells the fork server which libraries it will need."""
+    """The module's text; it contains the function's source, from which imports are preloaded."""
     commented = "".join(f"# {line}\n" for line in function.source.splitlines())
     return (
         f'"""Loads the function {function.name!r} that tuner.tune was given."""\n\n'

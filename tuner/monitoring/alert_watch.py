@@ -1,4 +1,4 @@
-"""Alerts in what a dispatcher shows of its study, each given once until it is over."""
+"""Alerts about a dispatcher's study, each raised once until it is over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.queries.alerts import (
     idle_alert,
 )
 
-#: A study that does nothing for these causes is as the user wants it.
+#: Intended causes of a study without activity.
 _WANTED = frozenset({IdleCause.PAUSED.value, IdleCause.NOTHING_LEFT.value})
 
 
@@ -23,18 +23,19 @@ class AlertWatch:
     """Looks at one study, again and again."""
 
     def __init__(self) -> None:
-        #: When what may become an alert began, in seconds.
+        #: When a condition for an alert started, in seconds.
         self._since_s: dict[Hashable, float] = {}
         self._given: set[Hashable] = set()
 
     def look(self, snapshot: Snapshot, now_s: float) -> list[Alert]:
-        """
+        """Checks for alerts.
+
         Args:
-            snapshot: How the study stands.
-            now_s: The present, on a clock that only goes forward.
+            snapshot: The state of the study.
+            now_s: The current time in seconds, on a monotonic clock.
 
         Returns:
-            Alerts that have come up since the last look.
+            New alerts since the last call.
         """
         began = dict(self._began(snapshot))
         self._since_s = {key: self._since_s.get(key, now_s) for key in began}
@@ -44,7 +45,7 @@ class AlertWatch:
         return new
 
     def _began(self, snapshot: Snapshot) -> Iterator[tuple[Hashable, str]]:
-        """What lasts now, with the device or the causes of it."""
+        """Current conditions, with their device or causes."""
         for label, cause in snapshot.idle_causes.items():
             yield (IdleCause(cause), label), label
         causes = sorted(set(snapshot.idle_causes.values()))

@@ -1,4 +1,4 @@
-"""Keeps the profile of the best trial and removes those of the others."""
+"""Keeps the profile of the best trial and removes all others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PROFILES = "profile-*.json.gz"
 
 
 class BestProfile:
-    """A view that removes profiles as trials end, and lets another one show everything.
+    """A view that removes profiles as trials end, and delegates to another view.
 
     Args:
-        view: Shows what happens.
+        view: Shows notices.
         folder_of: The folder of a trial, by number.
         best: Number of the best trial of earlier starts; None without one.
     """

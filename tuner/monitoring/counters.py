@@ -1,4 +1,4 @@
-"""What monitoring is told of a study: counted in the loop, read by whoever asks."""
+"""Metrics of a study for monitoring: counted in the loop, read by other threads."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Figures:
     n_ended: Mapping[Outcome, int]
     #: Since the start of this dispatcher.
     device_s: Mapping[DeviceState, float]
-    #: Of the dispatcher's last round; seconds since the epoch.
+    #: Time of the dispatcher's last iteration, in seconds since the epoch.
     at_s: float
 
 
 class FiguresView:
-    """A view that counts what it is shown, and lets another one show it.
+    """A view that counts notices, and delegates to another view.
 
     Args:
-        view: Shows users what happens.
-        publish: Is given each reading.
-        now: The time; seconds since the epoch.
+        view: Shows notices.
+        publish: Receives each reading.
+        now: The time in seconds since the epoch.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class FiguresView:
 
 
 def states_of(snapshot: Snapshot) -> Iterator[DeviceState]:
-    """What each device does; one that several attempts share is busy while any of them is."""
+    """The state of each device; a shared one is busy while any of its attempts is."""
     held: dict[str, str] = {}
     for running in snapshot.running:
         cause = IDLE_STATES.get(AttemptState(running.state))

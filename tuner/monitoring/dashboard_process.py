@@ -1,4 +1,4 @@
-"""How the dashboard is started: a Streamlit process of its own, told by its environment."""
+"""Starts the dashboard: a Streamlit process of its own, configured by its environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tuner.queries.locate import Place
 DATABASE_VARIABLE = "TUNER_DASHBOARD_DATABASE"
 #: Which study is shown first; empty or absent: the newest.
 STUDY_VARIABLE = "TUNER_DASHBOARD_STUDY"
-#: Who knows it may pause, stop, retry and enqueue; empty or absent: nobody.
+#: Token for users who may pause, stop, retry and enqueue; if empty or absent, the dashboard is
+#: read-only.
 TOKEN_VARIABLE = "TUNER_DASHBOARD_TOKEN"
 #: Who may do so after a login: addresses with commas between.
 USERS_VARIABLE = "TUNER_DASHBOARD_USERS"
@@ -34,20 +35,21 @@ _POLL_S = 0.1
 
 
 def check_installed() -> None:
-    """
+    """Checks the dashboard's packages.
+
     Raises:
-        LaunchError: If the dashboard's own packages are not there.
+        LaunchError: If they are not installed.
     """
     if any(importlib.util.find_spec(name) is None for name in ("streamlit", "plotly")):
         raise LaunchError("The dashboard needs Streamlit: pip install 'gpu-tuner[dashboard]'")
 
 
 def read_token(file: Path | None, environ: Mapping[str, str]) -> str:
-    """The token that lets users ask something of studies; empty where there is none.
+    """The token that allows control of studies; empty if there is none.
 
     Args:
-        file: Holds it in its first line; None: the environment may.
-        environ: Of this process.
+        file: File whose first line is the token; None for the environment.
+        environ: Environment of this process.
 
     Raises:
         ConfigError: If the file can't be read, or the token is too short.
@@ -94,11 +96,11 @@ def address(*, host: str, port: int) -> str:
 
 
 def exposure(host: str, *, has_control: bool) -> str:
-    """What becomes public if the dashboard listens on an address; empty for this machine's own.
+    """Warning if the dashboard listens on a public address; empty for a local one.
 
     Args:
-        host: Where it listens.
-        has_control: Whether a token or a login lets users change studies.
+        host: The address.
+        has_control: Whether a token or a login allows users to change studies.
     """
     if host == "localhost" or _is_loopback(host):
         return ""
@@ -125,11 +127,11 @@ def serve(
     """Runs the dashboard until it ends or is interrupted.
 
     Args:
-        place: The database, and the study that is shown first.
-        host: Where it listens.
-        port: The same.
-        environ: Of this process.
-        token: For those who may ask something of studies; empty: nobody may.
+        place: The database, and the study to show first.
+        host: Address to listen on.
+        port: Port to listen on.
+        environ: Environment of this process.
+        token: Allows control of studies; if empty, the dashboard is read-only.
 
     Returns:
         0 after Ctrl-C, else the exit status of the server.

@@ -1,9 +1,8 @@
-"""The user's own programs, told what happened: a best trial, a failure, an alert, the end.
+"""Hooks: the user's own programs, which receive events: a best trial, a failure, an alert, the end.
 
-Each is started by its argv, never by a shell, and gets one JSON object on its standard input.
-Nothing here waits for a program while trials run: what runs is looked at between two rounds of the
-dispatcher, and what is not started yet stands in a line. A program that fails or hangs costs the
-study nothing but a word about it.
+Each is started by its argv, never by a shell, and receives one JSON object on its standard input.
+Nothing blocks while trials run: running programs are checked between two iterations of the
+dispatcher, and others are queued. A program that fails or hangs only causes a message.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ class Hook(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookTerms:
-    """The user's programs, and on what terms they run."""
+    """The user's programs, and their limits."""
 
     #: Ready to be started; a hook that the study file does not name is absent.
     commands: Mapping[Hook, Sequence[str]]
     study: str
-    #: Where they are started, and where their output goes.
+    #: Their working folder, and that of their output.
     folder: Path
     log: Path
-    #: Of one program.
+    #: Timeout of one program, in seconds.
     limit_s: float = 30.0
     #: From SIGTERM to SIGKILL.
     grace_s: float = 5.0
@@ -85,13 +84,13 @@ class _Running:
 
 
 class Hooks:
-    """A view that starts programs, and lets another one show the rest. Entered while it works.
+    """A view that starts programs, and delegates to another view. Entered while it works.
 
     Args:
-        terms: What is started when.
-        view: Shows users what happens.
+        terms: The programs and their limits.
+        view: Shows notices.
         now: The time, in seconds.
-        groups: Ends programs that this process cannot end; None where nobody does.
+        groups: Ends programs that this process cannot end; None for none.
     """
 
     def __init__(
@@ -145,19 +144,19 @@ class Hooks:
         self.look()
 
     def look(self) -> None:
-        """Ends what runs too long, and starts what waits."""
+        """Ends programs that exceed their timeout, and starts queued ones."""
         for running in list(self._running):
             self._poll(running)
         while self._line and len(self._running) < _MAX_AT_ONCE:
             self._start(self._line.popleft())
 
     def finish(self, result: Result, best: BestTrial | None, wait: Callable[[float], bool]) -> None:
-        """Tells of the end, and waits until everybody has heard of it; for a while at most.
+        """Sends the end event, and waits for the programs, for a limited time.
 
         Args:
-            result: How the study stands.
+            result: The study's result.
             best: Its best trial.
-            wait: Lets so many seconds pass; gives whether the user wants an end at once.
+            wait: Waits for a number of seconds; returns whether the user wants an immediate end.
         """
         counts = {
             "completed": result.n_completed,

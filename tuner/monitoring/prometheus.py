@@ -1,7 +1,7 @@
-"""Figures of a running study for Prometheus, over HTTP.
+"""Metrics of a running study for Prometheus, over HTTP.
 
-Who asks is answered on a thread of the server, from the reading that the dispatcher's loop has
-left last: the loop never waits for it, and an accident while answering costs that answer alone.
+Scrapes are served in a thread from the loop's last snapshot: they never block the loop, and an
+error affects only that response.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class MetricsAddress:
 
 
 class MetricsServer:
-    """Answers Prometheus until it is closed.
+    """Serves Prometheus metrics until it is closed.
 
     Args:
-        address: Where it listens.
+        address: The address to listen on.
         about: Labels of the dispatcher: the study, the host.
 
     Raises:
@@ -61,7 +61,7 @@ class MetricsServer:
         self.url = f"http://{host}:{self._server.server_port}/metrics"
 
     def publish(self, figures: Figures) -> None:
-        """From now on this is told."""
+        """Sets the metrics to serve."""
         self._collector.figures = figures
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a user should look at: a study that stands still, idle devices, many failures. Pure."""
+"""Alerts: a study without progress, idle devices, many failures. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.queries.study_state import Standing
 
 #: Shorter idle times are a part of each study's work.
 MIN_IDLE_S = 60.0
-#: A share of fewer finished trials says little.
+#: Finished trials below which a failure rate is not meaningful.
 MIN_FINISHED = 5
 MIN_FAILURE_SHARE = 0.2
 #: Causes that a user can remove, and how.
@@ -46,13 +46,14 @@ class Alert:
 def find_alerts(
     study: StudySummary, standing: Standing, reason: str, idle: Sequence[IdleNow], now: datetime
 ) -> tuple[Alert, ...]:
-    """
+    """Finds alerts.
+
     Args:
         study: The study.
         standing: Its state.
         reason: Why it is in that state.
-        idle: The devices of its dispatchers that have no trial.
-        now: The present.
+        idle: The devices of its dispatchers without a trial.
+        now: The current time.
     """
     found = []
     if standing is Standing.SILENT:
@@ -68,10 +69,11 @@ def find_alerts(
 
 
 def idle_alert(cause: IdleCause, devices: Sequence[str]) -> Alert:
-    """
+    """An alert about idle devices.
+
     Args:
-        cause: One that has a remedy.
-        devices: As users know them, all idle for over a minute.
+        cause: A cause with a remedy.
+        devices: Labels of devices, all idle for over a minute.
     """
     text = (
         f"idle for over a minute, {CAUSE_WORDS[cause]}: {', '.join(devices)}. "

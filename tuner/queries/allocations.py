@@ -15,7 +15,7 @@ from tuner.store.schema.models import AllocationRow, AttemptRow, DispatcherRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAllocation:
-    """A node that an engine lends, lent, or is asked for."""
+    """An allocation of an engine: requested, running or ended."""
 
     number: int
     engine: str
@@ -24,7 +24,7 @@ class StoredAllocation:
     #: The engine's own words.
     reason: str
     node: str | None
-    #: GPUs that were asked for.
+    #: Number of requested GPUs.
     n_devices: int
     submitted_by: str
     submitted_at: datetime

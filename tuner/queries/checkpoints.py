@@ -1,4 +1,4 @@
-"""The checkpoints of trials, as those who ran them have seen them on their disks."""
+"""The checkpoints of trials, as recorded by their dispatchers."""
 
 from __future__ import annotations
 

@@ -34,17 +34,17 @@ class StoredDispatcher:
     end_reason: str
     #: To be shown: where its process cannot be checked from here, two clocks are compared.
     is_alive: bool
-    #: Whether it lives and has given no sign of life for long: it hangs, was stopped, or cannot
+    #: Whether it is alive but has missed heartbeats for long: it hangs, was suspended, or cannot
     #: reach the database.
     is_silent: bool = False
-    #: Whether nothing proves its end: the only answer on which something may be changed.
+    #: Whether it is not proven dead: only if false may its records be changed.
     may_live: bool = False
-    #: Names of those that it has; empty where an older tuner did not say.
+    #: Names of its devices; empty for older versions.
     devices: tuple[str, ...] = ()
 
 
 def living_here(dispatchers: Iterable[StoredDispatcher]) -> frozenset[int]:
-    """The pids of those that live on this host."""
+    """Pids of the live dispatchers on this host."""
     host = socket.gethostname()
     return frozenset(each.pid for each in dispatchers if each.is_alive and each.host == host)
 

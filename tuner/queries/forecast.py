@@ -1,12 +1,12 @@
-"""Where a study will end if its next trials are like its last ones.
+"""Forecasts a study's final value, assuming that its next trials are like its last ones.
 
-The best of m more trials is read off the tail of the values so far: what lies beyond a threshold
-follows a generalized Pareto distribution (Coles, An Introduction to Statistical Modeling of Extreme
-Values, 2001, chapter 4), whose two numbers come from mean and variance (Hosking and Wallis,
-Technometrics 29, 1987). How many of m trials pass the threshold is a Poisson number, so that the
-distribution of the best one is known in closed form. It knows nothing of a sampler that learns, and
-is too modest where one does; it takes the later half of the trials for that reason. With normal
-values, and with uniform and exponential ones, the end lay in the likely range in about three of
+The best of m more trials is estimated from the tail of the values so far: excesses over a threshold
+follow a generalized Pareto distribution (Coles, An Introduction to Statistical Modeling of Extreme
+Values, 2001, chapter 4), whose two parameters come from mean and variance (Hosking and Wallis,
+Technometrics 29, 1987). The number of m trials that pass the threshold is Poisson distributed, so
+that the distribution of the best one is known in closed form. It does not model a sampler that
+learns, and is too pessimistic for one; for that reason it uses the later half of the trials. With
+normal, uniform and exponential values, the final value was in the likely range in about three of
 four cases (a unit test counts).
 """
 
@@ -23,7 +23,8 @@ MIN_TRIALS = 20
 _TAIL_SHARE = 0.15
 _MIN_TAIL = 10
 _RESAMPLES = 1000
-#: Wider than what is promised: a tail of few values is fitted too short more often than too long.
+#: Wider than the nominal range: the tail of few values is more often fitted too short than too
+#: long.
 _QUANTILES = (0.05, 0.5, 0.95)
 #: Shapes outside have no variance, or an end that is too near; few values give such by chance.
 _SHAPES = (-0.9, 0.4)
@@ -37,7 +38,7 @@ class Forecast:
     n_more: int
     #: The value that it will be with even odds.
     median: float
-    #: A likely range: with values of a known kind the end lay in it in three of four cases.
+    #: Likely range: for known distributions, it contained the final value in three of four cases.
     cautious: float
     hopeful: float
 
@@ -45,13 +46,13 @@ class Forecast:
 def forecast(
     values: Floats, n_finished: int, *, is_maximized: bool, n_more: int
 ) -> Forecast | None:
-    """None where too few trials have completed, or all their values are the same.
+    """None if too few trials have completed, or all their values are equal.
 
     Args:
-        values: [n], of the trials that may be called the best, in the order of their numbers.
-        n_finished: Trials that have ended, whatever became of them.
-        is_maximized: Of the objective.
-        n_more: Trials that will end, whatever becomes of them.
+        values: [n], of feasible completed trials, in the order of their numbers.
+        n_finished: Number of ended trials, in any state.
+        is_maximized: Whether the objective is maximized.
+        n_more: Number of trials still to end, in any state.
     """
     if len(values) < MIN_TRIALS or n_more <= 0:
         return None
@@ -71,10 +72,10 @@ def forecast(
 
 
 def _quantiles(excess: Floats, expected: float) -> list[float] | None:
-    """Of the largest of a Poisson number of excesses.
+    """Quantiles of the largest of a Poisson number of excesses.
 
-    The tail is known from few values: it is fitted to resamples of them (a bootstrap), and each
-    fit gives one largest excess. The draws are the same each time, so that a page does not flicker.
+    The tail is known from few values: it is fitted to bootstrap samples of them, and each fit gives
+    one largest excess. The draws are the same each time, so that a page does not flicker.
     """
     if not float(excess.var()) > 0:
         return None
@@ -91,11 +92,11 @@ def _quantiles(excess: Floats, expected: float) -> list[float] | None:
 
 
 def trials_left(n_finished: int, fraction: float | None, n_allowed: int | None) -> int:
-    """How many more will end before the budget does, at the rate so far; 0 where that is open.
+    """Number of trials that will end within the budget, at the rate so far; 0 if unknown.
 
     Args:
-        n_finished: So far.
-        fraction: Of the limit that comes first, 0 to 1.
+        n_finished: Trials finished so far.
+        fraction: Used fraction of the limit that is closest to its end, 0 to 1.
         n_allowed: Trials of the budget.
     """
     if not fraction or fraction >= 1:

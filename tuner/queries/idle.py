@@ -31,7 +31,7 @@ class IdleNow:
 def read_idle_now(
     connection: sa.Connection, dispatchers: Sequence[StoredDispatcher], now: datetime
 ) -> list[IdleNow]:
-    """Of those that are alive, as they have last written it down: some seconds ago."""
+    """Idle devices of live dispatchers, as last recorded some seconds ago."""
     alive = [each.id for each in dispatchers if each.is_alive]
     if not alive:
         return []

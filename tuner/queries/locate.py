@@ -19,13 +19,13 @@ from tuner.store.optuna_tables.statements import STUDIES
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 _MAX_NAMES = 8
-#: Of this folder; its database is where a study that is named alone is looked for.
+#: A study named without a file is searched in the database of this file in the current folder.
 _STUDY_FILE = "study.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A database, and the study that was asked for there."""
+    """A database, and the requested study."""
 
     url: str = field(repr=False)
     #: None: the only one of the database.
@@ -60,14 +60,14 @@ class StoredStudy:
 def find_place(
     source: str, study: str | None, environ: Mapping[str, str], *, is_new: bool = False
 ) -> Place:
-    """Reads what the user named.
+    """Resolves the user's source argument.
 
     Args:
         source: The path of a study file or of an SQLite file, a database URL, or the name of a
             study in the database of this folder's study.yaml.
-        study: `--study`, which wins over the study file.
-        environ: Fills `${VARIABLE}` in a URL.
-        is_new: Whether the study need not be there yet.
+        study: `--study`, which overrides the study file.
+        environ: Values for `${VARIABLE}` in a URL.
+        is_new: Whether the study may be missing.
 
     Raises:
         TunerError: If there is no such file, or the file or the URL is wrong.
@@ -97,7 +97,7 @@ def place_of(config: StudyConfig) -> Place:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a path is that of an SQLite database."""
+    """Whether a file is an SQLite database."""
     try:
         with path.open("rb") as file:
             return file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
@@ -129,10 +129,10 @@ def reading(place: Place) -> Iterator[tuple[Database, sa.Connection]]:
 
 @contextmanager
 def writing(place: Place) -> Iterator[tuple[Database, sa.Connection]]:
-    """Opens a database and a transaction in it, which is committed where no error is raised.
+    """Opens a database and a transaction, which is committed unless an error is raised.
 
     Raises:
-        StoreError: If it cannot be opened or written, or is of another schema.
+        StoreError: If it cannot be opened or written, or has another schema.
     """
     database = open_database(place.url)
     try:
@@ -147,7 +147,7 @@ def writing(place: Place) -> Iterator[tuple[Database, sa.Connection]]:
 
 @contextmanager
 def snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """All statements see the database as it was at the first of them."""
+    """A transaction in which all statements see the same state of the database."""
     if engine.dialect.name == "sqlite":
         with engine.connect() as connection:
             connection.exec_driver_sql("BEGIN")
@@ -158,10 +158,10 @@ def snapshot(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 def choose_study(connection: sa.Connection, place: Place) -> StoredStudy:
-    """The study that was asked for.
+    """The requested study.
 
     Raises:
-        StoreError: If there is none of that name, or several and no name was given.
+        StoreError: If there is none with this name, or several and no name was given.
     """
     studies = stored_studies(connection)
     name = place.study
@@ -180,9 +180,10 @@ def stored_studies(connection: sa.Connection) -> dict[str, int]:
 
 
 def refuse_taken(connection: sa.Connection, place: Place, name: str, way_out: str) -> None:
-    """
+    """Refuses a study name that is in use.
+
     Raises:
-        StoreError: If there is a study of this name.
+        StoreError: If there is a study with this name.
     """
     if name in stored_studies(connection):
         raise StoreError(

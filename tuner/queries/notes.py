@@ -31,7 +31,7 @@ def note_attr(number: int | None) -> str:
     """The attribute that holds a note.
 
     Args:
-        number: Of a trial; None: on the study itself.
+        number: Number of a trial; None for the study itself.
     """
     return NOTE_ATTR if number is None else f"{NOTE_ATTR}:{number}"
 

@@ -23,7 +23,7 @@ LastReport: TypeAlias = tuple[int | None, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningTrial:
-    """A trial that is being evaluated, as far as the database knows."""
+    """A running trial, according to the database."""
 
     trial: int
     #: None where another program than the tuner runs it.
@@ -35,14 +35,14 @@ class RunningTrial:
     pid: int | None
     since: datetime | None
     for_s: float | None
-    #: Of the dispatcher that runs it, or ran it; None where another program does.
+    #: Id of its last dispatcher; None if another program runs it.
     dispatcher_id: int | None
-    #: Of the last report.
+    #: Step of its last report.
     step: int | None
     values: Mapping[str, float]
     #: False where whichever dispatcher ran it is dead: it will be run again.
     is_alive: bool
-    #: Whether a dispatcher has asked for it, and no device is free yet.
+    #: Whether a dispatcher has prefetched it and no device is free yet.
     is_waiting: bool = False
 
 

@@ -1,4 +1,4 @@
-"""`tuner schedule`: how the parameters of a trial came about, from copy to copy."""
+"""`tuner schedule`: the parameters of a trial through all its copies."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from tuner.store.records.population_rows import (
 def read_schedule(
     connection: sa.Connection, study: StoredStudy, number: int | None, now: datetime
 ) -> Schedule:
-    """
+    """Reads the schedule of a trial.
+
     Args:
-        connection: To the study's database.
+        connection: Connection to the study's database.
         study: The study.
-        number: Of the trial; None for the best.
-        now: The present.
+        number: Number of the trial; None for the best.
+        now: The current time.
 
     Raises:
-        ConfigError: If there is no such trial, or it is not known what it continued from.
+        ConfigError: If there is no such trial, or its origin is unknown.
         StoreError: If no trial has completed, and none is named.
     """
     trial = _trial(connection, study, number, now)
@@ -60,7 +61,7 @@ def read_origins(connection: sa.Connection, study_id: int) -> dict[int, Origin]:
 
 
 def read_why_replaced(connection: sa.Connection, trial_id: int) -> str:
-    """For users; empty where nothing takes the trial's place, or its attempts tell why."""
+    """Why a trial was replaced, as text; empty if it was not, or its attempts say why."""
     query = sa.select(SYSTEM_ATTRS.c.value_json).where(
         SYSTEM_ATTRS.c.trial_id == trial_id, SYSTEM_ATTRS.c.key == REPLACED_KEY
     )
@@ -69,7 +70,7 @@ def read_why_replaced(connection: sa.Connection, trial_id: int) -> str:
 
 
 def read_members(connection: sa.Connection, study_id: int) -> set[int]:
-    """Numbers of the trials of a population, whatever became of them."""
+    """Numbers of the trials of a population, in any state."""
     query = (
         sa.select(TRIALS.c.number)
         .join(SYSTEM_ATTRS, SYSTEM_ATTRS.c.trial_id == TRIALS.c.trial_id)

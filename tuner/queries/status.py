@@ -1,4 +1,4 @@
-"""`tuner status`: what a study has done, and what runs where."""
+"""`tuner status`: results of a study, and its running trials."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tuner.store.schema.models import DispatcherRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a study is, and why it stands as it does."""
+    """Progress of a study, and the reason for its state."""
 
     standing: Standing
     reason: str
@@ -55,7 +55,7 @@ class Progress:
 
     @property
     def fraction(self) -> float | None:
-        """How much of the limit that comes first is over and done; None without one."""
+        """Used fraction of the limit that is closest to its end; None without a limit."""
         return self.budget.fraction(replace(self.spent, trials=self.study.n_finished))
 
 
@@ -69,7 +69,7 @@ class StudyStatus:
     study: StudySummary
     budget: Budget
     spent: Spent
-    #: Of all attempts; None where no device tells.
+    #: Energy of all attempts; None if no device reports it.
     energy_kwh: float | None
     #: `user@host`; empty where it is not paused.
     paused_by: str
@@ -78,21 +78,21 @@ class StudyStatus:
     running: Sequence[RunningTrial]
     #: Nodes of engines, those that have ended included.
     allocations: Sequence[StoredAllocation]
-    #: Those that are alive, and the last one that was.
+    #: Live dispatchers, and the last ended one.
     dispatchers: Sequence[StoredDispatcher]
     #: Devices without a trial.
     idle: Sequence[IdleNow]
-    #: Of the end, where a dispatcher works on it; None where too little is known.
+    #: Forecast of the final value while a dispatcher works on it; None without enough data.
     forecast: Forecast | None = None
     #: When that is, at the rate so far.
     ends_at: datetime | None = None
-    #: What fresh runs of its leaders gave; None where none is run again.
+    #: Results of confirmation runs; None if there are none.
     confirmation: Confirmation | None = None
     #: The function, or the command with its arguments, of the last start; empty without one.
     program: str = ""
-    #: Of its pruner; None where that is not checked.
+    #: The pruner's rung check; None if it is off.
     rung_trust: StoredTrust | None = None
-    #: What `tuner set` has kept for the next start, with who asked for it.
+    #: Changes by `tuner set` kept for the next start, with their senders.
     kept: Sequence[str] = ()
 
 
@@ -102,11 +102,11 @@ def read_status(
     """Reads one study.
 
     Args:
-        connection: One that sees a single instant.
+        connection: With a consistent snapshot.
         stored: The study.
-        budget: Of the study file, which counts if it was changed since the last start and nobody
-            works on the study; None: as the study was last run.
-        now: The present.
+        budget: Budget of the study file, used if it has changed since the last start and no
+            dispatcher works on the study; None for the budget of the last start.
+        now: The current time.
     """
     (study,) = read_studies(connection, now, stored.id)
     starts = read_dispatchers(connection, now, stored.id)
@@ -150,15 +150,15 @@ def read_progress(
     *,
     is_at_work: bool = False,
 ) -> Progress:
-    """How far a study is.
+    """Progress of a study.
 
     Args:
-        connection: One that sees a single instant.
-        study: Which.
-        budget: Of the study file, where that is at hand. It counts if it was changed since the
-            last start, which may have been given other limits by flags.
-        is_at_work: Somebody works on it, who may have been started with flags, and told otherwise
-            since: then that counts.
+        connection: With a consistent snapshot.
+        study: The study.
+        budget: Budget of the study file, if available. Used if it has changed since the last start,
+            whose flags may have set other limits.
+        is_at_work: Whether a dispatcher works on it; its limits, which flags and commands may have
+            changed, then apply.
     """
     limits = _limits(connection, study.id, budget, is_at_work=is_at_work)
     spent = _spent(connection, study)
@@ -195,7 +195,7 @@ def _forecast(
 
 
 def _ends_at(progress: Progress, now: datetime) -> datetime | None:
-    """At the rate of all the time in which anybody worked on it."""
+    """Estimated end, at the average rate of all dispatcher time."""
     fraction = progress.fraction
     if progress.standing is not Standing.RUNNING or not fraction:
         return None
@@ -222,7 +222,7 @@ def _limits(
 
 
 def _budget_in(study_file: str) -> Budget:
-    """Of a start of an older tuner, which recorded its file alone."""
+    """Budget of a start by an older version, which recorded only its file."""
     try:
         document = read_yaml(study_file)
         budget = document.get("budget") if isinstance(document, dict) else None
@@ -232,7 +232,7 @@ def _budget_in(study_file: str) -> Budget:
 
 
 def _last_end_reason(connection: sa.Connection, study_id: int) -> str:
-    """Of the dispatcher that ended last; empty where it did not end by itself."""
+    """End reason of the last ended dispatcher; empty if it did not end by itself."""
     if not has_our_tables(connection):
         return ""
     query = (

@@ -52,9 +52,9 @@ class StudySummary:
     objectives: tuple[Objective, ...]
     #: Every state, also those that no trial is in.
     trials: Mapping[TrialState, int]
-    #: Of those that wait: not for a device, but at a rung for their turn.
+    #: Waiting trials that are paused at a rung rather than waiting for a device.
     n_paused: int
-    #: Of each objective by itself, feasible completed trials only.
+    #: Best value of each objective by itself, over feasible completed trials.
     best: Mapping[str, float]
     #: Those that are alive.
     dispatchers: tuple[StoredDispatcher, ...]
@@ -74,7 +74,7 @@ class StudySummary:
 
     @property
     def n_begun(self) -> int:
-        """Trials that ever had a device and have not been put back: what a budget counts."""
+        """Trials that have had a device and were not put back: what a budget counts."""
         return self.n_trials - self.n_waiting
 
     @property
@@ -151,7 +151,7 @@ def _read_trials(
 def _read_best(
     connection: sa.Connection, objectives: Mapping[int, tuple[Objective, ...]]
 ) -> dict[int, dict[str, float]]:
-    """Infinite values, which the database holds as none, are nobody's best."""
+    """Best values; infinite ones, stored as NULL, are excluded."""
     query = (
         sa.select(
             TRIALS.c.study_id,

@@ -1,4 +1,4 @@
-"""How a study stands: at work, at its end, or stopped before it. Pure."""
+"""State of a study: running, finished, or stopped early. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def judge(
     *,
     is_population_over: bool = False,
 ) -> tuple[Standing, str]:
-    """How a study stands, and why; `trial` is what a further one would take, where it is known."""
+    """State of a study, and the reason; `trial` is the usual use of a trial, if known."""
     places = ", ".join(f"{each.host} (pid {each.pid})" for each in study.dispatchers)
     if study.dispatchers and all(each.is_silent for each in study.dispatchers):
         reason = "has not written anything for a minute: it hangs, or cannot reach the database"

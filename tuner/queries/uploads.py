@@ -1,4 +1,4 @@
-"""What an object store has of trials, for those who look from any machine."""
+"""Objects of trials in an object store, for readers on any machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tuner.store.schema.models import UploadKind, UploadRow
 def read_uploads(
     connection: sa.Connection, trial_id: int, kind: UploadKind = UploadKind.CHECKPOINT
 ) -> list[StoredUpload]:
-    """Those of a trial, the newest first; none in a database of an older tuner."""
+    """Uploads of a trial, the newest first; empty in a database of an older version."""
     if not has_our_tables(connection):
         return []
     if not sa.inspect(connection).has_table(UploadRow.__tablename__):
@@ -73,7 +73,7 @@ def fetch_checkpoint(uri: str, environ: Mapping[str, str]) -> Path:
 
 
 def cache_folder(uri: str) -> Path:
-    """Where what an address names is kept: one address never has two contents."""
+    """Local cache folder of a URI; the content of a URI never changes."""
     root = Path(tempfile.gettempdir()) / f"tuner-objects-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     stat = root.stat()

@@ -16,13 +16,13 @@ from tuner.store.schema.models import AttemptRow, AttemptUsageRow, DispatcherRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptUse:
-    """What one attempt took. What no device of it told is None."""
+    """Usage of one attempt. Figures that none of its devices report are None."""
 
     #: 2 for two devices of a second, 0.5 for half of one; None while it holds them.
     device_s: float | None
-    #: Mean over its devices and its time, while somebody looked.
+    #: Mean over its devices and its time, while it was sampled.
     utilization_pct: float | None
-    #: Of any one device.
+    #: Maximum over its devices.
     memory_max_bytes: int | None
     energy_kwh: float | None
 
@@ -31,10 +31,10 @@ NO_USE = AttemptUse(device_s=None, utilization_pct=None, memory_max_bytes=None, 
 
 
 def read_use(connection: sa.Connection, attempts: sa.Subquery) -> Mapping[int, AttemptUse]:
-    """By attempt.
+    """Usage by attempt.
 
     Args:
-        connection: Of a database with our tables.
+        connection: To a database with the tuner's tables.
         attempts: With a column `id`.
     """
     seen = AttemptUsageRow
@@ -70,7 +70,7 @@ def _use(row: sa.Row[Any]) -> AttemptUse:
 
 
 def read_energy_kwh(connection: sa.Connection, study_id: int) -> float | None:
-    """What all attempts of a study took together; None where no device tells."""
+    """Energy of all attempts of a study; None if no device reports it."""
     if not has_our_tables(connection):
         return None
     query = (

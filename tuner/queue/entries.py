@@ -37,7 +37,7 @@ class Entry:
     python: str
     priority: int
     environment: Mapping[str, str] = field(default_factory=dict)
-    #: Of the study, while it runs.
+    #: Process id of the study, while it runs.
     pid: int | None = None
     #: None until it has ended.
     exit_code: int | None = None
@@ -48,7 +48,7 @@ class Entry:
 
 
 def queue_folder(environ: Mapping[str, str]) -> Path:
-    """Where the queue of this user on this machine is; a home may be that of several machines."""
+    """The folder of this user's queue on this machine; several machines may share a home folder."""
     state = (
         environ.get("XDG_STATE_HOME")
         or Path(environ.get("HOME", "~")).expanduser() / ".local/state"
@@ -68,11 +68,12 @@ class Queue:
         self._file = folder / "entries.json"
 
     def log(self, entry_id: int) -> Path:
-        """Where the output of a study goes."""
+        """Path of a study's output."""
         return self.folder / f"{entry_id}.log"
 
     def entries(self) -> list[Entry]:
-        """
+        """The entries of the queue.
+
         Raises:
             ConfigError: If the file is damaged.
         """
@@ -86,7 +87,7 @@ class Queue:
             raise ConfigError(problem, file=str(self._file)) from error
 
     def add(self, entry: Entry) -> Entry:
-        """Puts a study behind those of its priority or a higher one; gives it a number."""
+        """Adds a study behind those of equal or higher priority; assigns it a number."""
 
         def change(entries: list[Entry]) -> Entry:
             added = replace(entry, id=max((each.id for each in entries), default=0) + 1)
@@ -118,14 +119,14 @@ class Queue:
         self._change(lambda entries: entries.remove(_waiting(entries, entry_id)))
 
     def take_next(self) -> Entry | None:
-        """The study that starts now; None where none waits."""
+        """The study that starts now; None if none waits."""
         return next((each for each in self.entries() if each.is_waiting), None)
 
     def end_when_empty(self, end: Callable[[], None]) -> bool:
-        """Ends what works on the queue, unless a study waits; none can be added meanwhile.
+        """Ends the queue's process, unless a study waits; none can be added meanwhile.
 
         Args:
-            end: Called only where no study waits.
+            end: Called only if no study waits.
 
         Returns:
             Whether it was called.
@@ -161,7 +162,7 @@ class Queue:
         self._change(change)
 
     def put_back_running(self) -> None:
-        """After a crash or a reboot: what ran then is the next to start."""
+        """Requeues the study that ran before a crash or a reboot, as the next to start."""
 
         def change(entries: list[Entry]) -> None:
             entries[:] = [replace(each, pid=None) for each in entries]

@@ -22,12 +22,12 @@ _PATIENCE_S = 2.0
 
 
 class Runner:
-    """Runs studies until none waits or a SIGTERM asks it to end.
+    """Runs studies until none waits or a SIGTERM arrives.
 
     Args:
         queue: The studies.
-        forget: Undoes what would start this process again after a reboot. Called when no study
-            waits any more.
+        forget: Undoes the start of this process after a reboot. Called when no study waits any
+            more.
     """
 
     def __init__(self, queue: Queue, forget: Callable[[], None]) -> None:
@@ -36,7 +36,7 @@ class Runner:
         self._is_ending = False
 
     def run(self) -> None:
-        """Works through the queue. A study that a SIGTERM ends goes on at the next start."""
+        """Runs the queue. A study that a SIGTERM interrupts continues at the next start."""
         with _RunnerLock(self._queue.folder, _PATIENCE_S) as lock:
             if not lock.is_held:
                 return
@@ -58,9 +58,9 @@ class Runner:
                     return
 
     def _await_orphans(self) -> None:
-        """A study may have outlived the process that started it: two of it get in each other's way.
+        """Waits for studies that have outlived their parent: two processes of one would conflict.
 
-        How it ended is not known. Started again, a study that has reached its end ends at once.
+        Their results are unknown. If started again, a finished study ends at once.
         """
         orphans = [each for each in self._queue.entries() if _is_at_work(each)]
         while not self._is_ending and any(map(_is_at_work, orphans)):
@@ -103,7 +103,7 @@ class Runner:
 
 
 def _is_at_work(entry: Entry) -> bool:
-    """Whether the process of a study lives; its number may be another process's by now."""
+    """Whether the process of a study is alive; its pid may have been reused."""
     if entry.pid is None:
         return False
     try:

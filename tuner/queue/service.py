@@ -17,7 +17,7 @@ from pathlib import Path
 
 _UNIT = "tuner-queue.service"
 _CRON_MARK = "# tuner queue"
-#: What `crontab -l` says of a user who has no table.
+#: Messages of `crontab -l` for a user without a table.
 _NO_TABLE = ("no crontab", "no such file")
 _TIMEOUT_S = 20.0
 _BEGINS_WITHIN_S = 5.0
@@ -26,17 +26,17 @@ _LOOK_EVERY_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """How the queue's process was started, for people."""
+    """How the queue's process was started, as text."""
 
     text: str
 
 
 def start(log: Path, is_at_work: Callable[[], bool]) -> Started:
-    """Starts the queue's process, so that it survives as much as this machine allows.
+    """Starts the queue's process so that it survives as much as this machine allows.
 
     Args:
-        log: Where its own output goes.
-        is_at_work: Whether it works, or has nothing to do any more.
+        log: Log of its own output.
+        is_at_work: Whether it runs, or has nothing left to do.
     """
     if _start_by_systemd(is_at_work):
         return Started(text=_lingers_text())
@@ -52,7 +52,7 @@ def start(log: Path, is_at_work: Callable[[], bool]) -> Started:
 
 
 def forget() -> None:
-    """After a reboot nothing is started any more: the queue is empty. `start` undoes it."""
+    """Disables the start after a reboot: the queue is empty. `start` enables it again."""
     if (_units() / "default.target.wants" / _UNIT).is_symlink():
         _works("systemctl", "--user", "disable", _UNIT)
     lines = _crontab()
@@ -94,12 +94,12 @@ def _units() -> Path:
 
 
 def _state_home() -> str:
-    """Where the queue is, if not at the usual place: neither systemd nor cron knows."""
+    """The queue's folder if it is not the default: neither systemd nor cron knows it."""
     return os.environ.get("XDG_STATE_HOME", "")
 
 
 def unit_text(python: str, state_home: str = "") -> str:
-    """The unit of systemd. Only the queue's process gets a SIGTERM: it ends its study itself.
+    """The systemd unit. Only the queue's process gets a SIGTERM: it ends its study itself.
 
     Args:
         python: The interpreter.

@@ -15,5 +15,5 @@ class AskedTrial:
     trial_id: int
     number: int
     params: Mapping[str, ParamValue]
-    #: Whether no attempt of it was ever made.
+    #: Whether it has no attempt yet.
     is_new: bool

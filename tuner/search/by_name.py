@@ -1,8 +1,8 @@
-"""Makes samplers and pruners by name, with their own keyword arguments, from a study file.
+"""Builds samplers and pruners by name from a study file, with their keyword arguments.
 
-Names and arguments are read from Optuna itself, so that a new version's samplers and pruners are
-there without a change here, and a wrong argument is answered with the ones that exist. Other
-packages register more classes under an entry point group.
+Names and arguments are read from Optuna itself: samplers and pruners of new Optuna versions work
+without a change here, and the error for a wrong argument lists the existing ones. Other packages
+register classes under an entry point group.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Catalogue(Generic[T]):
     """The classes of one kind, by the names that a study file uses."""
 
     classes: Mapping[str, type[T]]
-    #: Base class of all of them. Any, because mypy takes no abstract class for a `type[T]`.
+    #: Base class of all entries. Any, because mypy accepts no abstract class for a `type[T]`.
     base: type[Any]
-    #: Other names that users know.
+    #: Alternative names.
     aliases: Mapping[str, str] = field(default_factory=dict)
-    #: Entry point group in which other packages register more of them; empty for none.
+    #: Entry point group in which other packages register classes; empty for none.
     group: str = ""
 
     @property
@@ -107,7 +107,7 @@ class Catalogue(Generic[T]):
         raise place.below("name").error(problem)
 
     def _plugins(self) -> Mapping[str, EntryPoint]:
-        """Classes of other packages, of which none replaces a class of the tuner or of Optuna."""
+        """Classes of other packages, except those with a name of the tuner or of Optuna."""
         if not self.group:
             return {}
         taken = {*self.classes, *self.aliases}
@@ -166,14 +166,14 @@ def make(
     place: Place,
     parts: Mapping[str, Part],
 ) -> T:
-    """Makes an object of Optuna's from a study file's arguments.
+    """Builds an Optuna object from a study file's arguments.
 
     Args:
         cls: The class.
-        arguments: What the file gives.
-        name: What the file calls the class.
-        place: Where in the file.
-        parts: Makes arguments that are objects, by the name of their base class.
+        arguments: The arguments in the file.
+        name: The class name in the file.
+        place: Position in the file.
+        parts: Builds arguments that are objects, by the name of their base class.
 
     Raises:
         ConfigError: If an argument is unknown, missing, of a wrong type or refused by Optuna.
@@ -196,7 +196,7 @@ def require_packages(
     *,
     is_installed: Callable[[str], bool] = lambda package: find_spec(package) is not None,
 ) -> None:
-    """Refuses what needs a package that is not there; Optuna itself finds that out too late."""
+    """Raises an error for missing packages; Optuna itself detects them too late."""
     missing = [package for package in packages if not is_installed(package)]
     if missing:
         needs = " and ".join(missing)
@@ -280,7 +280,7 @@ def _missing(
     name: str,
     place: Place,
 ) -> dict[str, object]:
-    """None for what must be given but may be None; an error for what must have a value."""
+    """Missing arguments that accept None; an error for those that need a value."""
     absent: dict[str, object] = {}
     for argument, parameter in known.items():
         if argument in given or parameter.default is not inspect.Parameter.empty:

@@ -1,4 +1,4 @@
-"""What a study gets whose file names no sampler, or no pruner."""
+"""Default sampler and pruner for studies that name none."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tuner.search.samplers.registry import build_sampler
 from tuner.search_spaces import ParamValue, SearchSpace
 from tuner.search_spaces.space import nearest
 
-#: With more, a Gaussian process that looks at some hundred of them has nothing ahead of TPE.
+#: With more trials, a Gaussian process limited to some hundred of them is no better than TPE.
 _MANY_TRIALS = 2000
-#: With more, what a suggestion adds to a front cannot be computed exactly.
+#: With more objectives, the hypervolume improvement of a suggestion cannot be computed exactly.
 _MOST_OBJECTIVES = 4
-#: After the first step the order of trials says little, and often the wrong thing.
+#: After the first step the ranking of trials means little and is often wrong.
 _FIRST_RUNG = 2
 #: A cost is mostly known at once; and a trial that pauses too soon is not lost.
 _FIRST_OF_SEVERAL = 1
@@ -43,10 +43,10 @@ _NAMED = "named in the study file"
 
 
 def choose(config: StudyConfig) -> Choice:
-    """Picks what the study file leaves open.
+    """Chooses the sampler and pruner that the study file leaves open.
 
     Raises:
-        ConfigError: If it gives arguments to what it leaves open.
+        ConfigError: If the file gives arguments without a name.
     """
     pruner, pruner_reason = config.pruner, _NAMED
     if pruner is None or pruner.name == AUTO:
@@ -117,9 +117,11 @@ def pruner_of(config: StudyConfig) -> BasePruner:
 
 
 def _check_population(pruner: PbtPruner, config: StudyConfig) -> None:
-    """
+    """Checks the settings of a population.
+
     Raises:
-        ConfigError: If it keeps what is no parameter, or runs are to be repeated that cannot be.
+        ConfigError: If `keep` names an unknown parameter, or the study must be repeatable but
+            cannot.
     """
     if isinstance(config.search_space, SearchSpace):
         known = [each.name for each in config.search_space.parameters]
@@ -151,7 +153,7 @@ def _sampler(config: StudyConfig, pruner: PrunerConfig) -> tuple[str, str]:
 
 
 def picked_pruner(n_objectives: int) -> tuple[PrunerConfig, str]:
-    """Where the study file names none; and for users why."""
+    """The default pruner for a study file that names none, with the reason for the user."""
     if n_objectives > 1:
         first = _FIRST_OF_SEVERAL
         asha = {"name": "asha", "mode": "promote", "min_resource": first}

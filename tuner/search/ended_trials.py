@@ -15,7 +15,7 @@ from tuner.store.optuna_compat import trial_id_of
 
 
 class EndedTrials:
-    """Reads each trial once: what has ended stays as it is.
+    """Reads each ended trial once: ended trials never change.
 
     Args:
         study: The study.

@@ -49,7 +49,7 @@ class Incumbent:
             self.consider(trial)
 
     def consider(self, trial: FrozenTrial) -> None:
-        """Takes in a trial that has completed."""
+        """Updates the best trial with a completed trial."""
         if self._is_best(trial):
             self.best = BestTrial(
                 number=trial.number,

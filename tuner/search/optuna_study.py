@@ -1,4 +1,4 @@
-"""Optuna's study, where the dispatcher asks it and not `optimize`."""
+"""An Optuna study for use through ask and tell, without `optimize`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.store.records.dispatchers.ownership import NoTrialLeft
 
 
 class TunedStudy(optuna.Study):
-    """An Optuna study whose sampler may say, outside of `optimize`, that nothing is left to try."""
+    """An Optuna study whose sampler may report, outside of `optimize`, that no trial is left."""
 
     is_exhausted = False
 
@@ -44,7 +44,7 @@ class TunedStudy(optuna.Study):
     begin: Callable[[], int | None] | None = None
 
     def end(self, number: int, state: TrialState, values: Sequence[float] | None = None) -> None:
-        """What `tell` does, but for the copy of the trial that it gives, which nobody looks at."""
+        """Like `tell`, without a copy of the trial."""
         tell_with_warning(study=self, trial=number, value_or_values=values, state=state)
 
     @property

@@ -1,4 +1,4 @@
-"""The scheduler port: what decides, after each report, whether a trial continues, pauses or ends.
+"""The scheduler interface: decides after each report whether a trial continues, pauses or ends.
 
 `Scheduler` has one abstract method, `report`. Every other method has a default that does nothing,
 so a new scheduler overrides only what it needs. Built-in schedulers are listed in
@@ -42,7 +42,7 @@ class Ending(Enum):
 
     COMPLETED = auto()
     PRUNED = auto()
-    #: Also a trial whose configuration turned out to be infeasible.
+    #: Includes trials whose configuration turned out to be infeasible.
     FAILED = auto()
     #: The trial waits for another attempt.
     REQUEUED = auto()
@@ -106,7 +106,7 @@ class Scheduler(ABC):
         """Learns the length of a training from a trial that has completed with all its steps."""
 
     def sync(self, trial: FrozenTrial) -> None:
-        """Takes in a trial as stored, whichever dispatcher changed it."""
+        """Reads a trial from the storage, whichever dispatcher changed it."""
 
     # -- pausing -----------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Scheduler(ABC):
         return frozenset()
 
     def pause(self, trial_id: int) -> None:
-        """Pauses a trial that `report` told to pause and that has released its devices."""
+        """Pauses a trial after a `PAUSE` verdict of `report`, once its devices are released."""
         raise NotImplementedError(f"{type(self).__name__} pauses no trials.")
 
     def resume(self, *, is_last: bool) -> int | None:

@@ -22,7 +22,7 @@ from tuner.search.scheduler import BringsScheduler, NullScheduler, Scheduler, Sc
 
 
 def make_scheduler(pruner: BasePruner, context: SchedulerContext) -> Scheduler:
-    """Makes the scheduler of a study: that of the pruner's class, else of its nearest base."""
+    """Makes the scheduler for a pruner, by its class or the nearest base class."""
     if isinstance(pruner, BringsScheduler):
         return pruner.make_scheduler(context)
     factory = next(_FACTORIES[each] for each in type(pruner).__mro__ if each in _FACTORIES)

@@ -1,6 +1,6 @@
-"""The study as the dispatcher sees it: ask for a trial, judge a report, tell how it ended.
+"""The study as the dispatcher sees it: ask for a trial, judge a report, record the outcome.
 
-A thin layer over `optuna.Study`, so that samplers, pruners and other tools see what they know.
+A thin layer over `optuna.Study`, so that samplers, pruners and other tools work unchanged.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class StudySearch:
 
     Args:
         storage: Holds the study in memory.
-        name: Of the study; it is made if it is not there.
+        name: Name of the study; it is created if it does not exist.
         objectives: Names and directions, in order.
-        space: What the study file declares.
+        space: The space of the study file.
         sampler: Optuna's sampler.
         pruner: Optuna's pruner.
 
@@ -142,7 +142,7 @@ class StudySearch:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing is left that is not tried or being tried."""
+        """Whether no trial is left to start."""
         is_exhausted = bool(self.study.guard.why_given_up) or self.scheduler.is_exhausted
         if is_exhausted is not None:
             return is_exhausted
@@ -159,7 +159,7 @@ class StudySearch:
         return self.incumbent.best
 
     def sync(self) -> None:
-        """Takes in what other dispatchers, and other programs of Optuna, did to the study."""
+        """Reads changes by other dispatchers and other Optuna programs."""
         for trial in self._storage.refresh(self.study_id):
             if trial.state is TrialState.COMPLETE:
                 self.incumbent.consider(trial)
@@ -176,9 +176,9 @@ class StudySearch:
         return self.suggestions.is_ready
 
     def ask(self) -> AskedTrial | None:
-        """The next trial: one that waits (enqueued, cancelled, lost), else a new one.
+        """The next trial: a waiting one (enqueued, cancelled, lost), else a new one.
 
-        None where other dispatchers have begun as many as the study may have.
+        None if other dispatchers have started as many as the study may have.
         """
         n_known = self._storage.n_known(self.study_id)
         try:
@@ -190,13 +190,13 @@ class StudySearch:
         return self._begin(trial, is_new=trial.number >= n_known)
 
     def resume(self, *, is_last: bool = False, is_closing: bool = False) -> AskedTrial | None:
-        """A paused trial whose turn it is; None where there is none.
+        """The paused trial to resume next; None if there is none.
 
         Args:
-            is_last: Nothing else will happen: where nobody has earned to continue, and no trial of
-                the study has completed, the best of the highest rung does.
-            is_closing: No new trial will start: where nobody has earned to go on, the best of the
-                highest rung does.
+            is_last: Nothing else will happen: if no trial is promotable and none of the study has
+                completed, the best of the highest rung continues.
+            is_closing: No new trial will start: if no trial is promotable, the best of the highest
+                rung continues.
         """
         is_last = is_closing or (is_last and self.lacks_a_winner)
         trial_id = self.scheduler.resume(is_last=is_last)
@@ -215,9 +215,9 @@ class StudySearch:
 
     @property
     def lacks_a_winner(self) -> bool:
-        """Whether trials are paused, while none runs and none has completed.
+        """Whether trials are paused while none runs and none has completed.
 
-        A population wants all of them.
+        A population needs all of them.
         """
         return self.scheduler.lacks_winner(self.counts.by_state())
 
@@ -227,12 +227,12 @@ class StudySearch:
         begun_at: BegunAt | None = None,
         uploads: UploadRecords | None = None,
     ) -> None:
-        """Allows a population to copy the checkpoints of its trials from now on.
+        """Enables a population to copy the checkpoints of its trials.
 
         Args:
-            files: Where the checkpoints are.
+            files: Paths of the checkpoints.
             begun_at: Start times of the trials; None if folders hold no identity files.
-            uploads: What an object store has; None if there is none.
+            uploads: Records of an object store; None if there is none.
         """
         copies = copies_in(
             files,
@@ -249,11 +249,11 @@ class StudySearch:
         return COPY_KEY in self._storage.get_trial(trial_id).system_attrs
 
     def resumes_from(self, trial_id: int, step: int | None) -> None:
-        """A trial continues from an older state than its newest, or from none.
+        """Records that a trial continues from an older checkpoint than its newest, or from none.
 
         Args:
-            trial_id: Which.
-            step: Of that state; None where it starts from the beginning.
+            trial_id: The trial.
+            step: Step of the checkpoint; None if it starts from the beginning.
         """
         if step is None:
             self.steps.starts_over(trial_id)
@@ -261,9 +261,9 @@ class StudySearch:
 
     @property
     def n_steps(self) -> float | None:
-        """The last step of a trial, in the median of the newest that completed; None if unknown.
+        """The median last step of the newest completed trials; None if unknown.
 
-        Before one has completed it is the pruner's `max_resource`, where the study file has it.
+        Before a trial has completed, it is the pruner's `max_resource` if the study file sets it.
         """
         length = typical_length(self._storage, self.study_id)
         return self.scheduler.n_steps if length is None else length
@@ -274,10 +274,10 @@ class StudySearch:
         return self._begin(self._live(trial_id), is_new=False)
 
     def suggest(self, trial_id: int, name: str, distribution: str) -> Json:
-        """A parameter of a define-by-run objective.
+        """Suggests a parameter of a define-by-run objective.
 
         Raises:
-            ValueError: If the distribution does not fit what the study knows of the parameter.
+            ValueError: If the distribution does not match earlier ones of the parameter.
         """
         parsed = json_to_distribution(distribution)
         value: Json = suggest(self._live(trial_id), name, parsed)
@@ -292,16 +292,16 @@ class StudySearch:
     def report(
         self, trial_id: int, step: int, values: Mapping[str, float], *, held_s: float | None = None
     ) -> Verdict:
-        """Takes the value of a step and asks the pruner.
+        """Records the values of a step and returns the pruner's verdict.
 
-        With several objectives Optuna's tables have no curve, and a report that lacks one of them
+        With several objectives Optuna's tables hold no curve, and a report that lacks one of them
         is not judged.
 
         Args:
-            trial_id: Whose report it is.
-            step: Of the report.
-            values: Of the objectives, by name.
-            held_s: For how long the trial's attempt has its devices, where that is known.
+            trial_id: The trial.
+            step: Step of the report.
+            values: Values of the objectives, by name.
+            held_s: Seconds for which the attempt has held its devices, if known.
         """
         in_order = self._in_order(values)
         if in_order is None:
@@ -321,7 +321,7 @@ class StudySearch:
         return in_order or None
 
     def forget_curve_from(self, trial_id: int, step: int) -> None:
-        """Drops what an earlier attempt reported at `step` and later: it is reported again."""
+        """Drops the reports of an earlier attempt at `step` and later: they are repeated."""
         self._storage.drop_reports(trial_id, step)
 
     def set_attribute(self, trial_id: int, key: str, value: Json) -> None:
@@ -333,7 +333,7 @@ class StudySearch:
     # -- endings -----------------------------------------------------------------------------
 
     def complete(self, trial_id: int, values: Mapping[str, float]) -> None:
-        """Ends a trial with its values, one for each objective, none NaN."""
+        """Completes a trial with its values, one per objective, none NaN."""
         self.scheduler.end(trial_id, Ending.COMPLETED)
         self._tell(trial_id, TrialState.COMPLETE, [values[name] for name in self.objectives])
         self.incumbent.consider(self._storage.get_trial(trial_id))
@@ -341,7 +341,7 @@ class StudySearch:
             self.scheduler.record_length(trial_id)
 
     def prune(self, trial_id: int) -> None:
-        """Ends a trial that was given up; its last report is its value, as in Optuna."""
+        """Ends a pruned trial; its last report is its value, as in Optuna."""
         self.scheduler.end(trial_id, Ending.PRUNED)
         self._tell(trial_id, TrialState.PRUNED)
 
@@ -352,7 +352,7 @@ class StudySearch:
         self.scheduler.pause(trial_id)
 
     def stop_instead_of_pausing(self) -> bool:
-        """From now on trials end at the rungs; says whether that is new."""
+        """Makes trials end at rungs instead of pausing; returns whether this is new."""
         return self.scheduler.stop_pausing()
 
     def end_paused(self) -> None:
@@ -367,14 +367,14 @@ class StudySearch:
         self._tell(trial_id, TrialState.FAIL)
 
     def mark_infeasible(self, trial_id: int, why: str) -> None:
-        """Ends a trial whose configuration cannot work, so that the sampler stays away from it.
+        """Ends a trial whose configuration cannot work, so that the sampler avoids it.
 
-        Samplers don't look at trials that failed. One that was pruned and breaks a constraint is
-        worse than all others to those that know constraints (`tpe`); the others leave it out.
+        Samplers ignore failed trials. A pruned trial that breaks a constraint ranks behind all
+        others for samplers that know constraints (`tpe`); the others ignore it.
 
         Args:
-            trial_id: Which.
-            why: In a word.
+            trial_id: The trial.
+            why: The reason, in a word.
         """
         self.scheduler.end(trial_id, Ending.FAILED)
         self._infeasible.mark(self._live(trial_id), why)
@@ -387,7 +387,7 @@ class StudySearch:
         self._storage.set_trial_state_values(trial_id, TrialState.WAITING)
 
     def unsaved(self) -> list[str]:
-        """For users: trials that have ended and that the database does not know of as ended."""
+        """Ended trials whose end is not in the database yet, as text."""
         return [format_end(trial) for trial in self._storage.unwritten_ends()]
 
     # -- inside ------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def _identify(storage: BufferedStorage, study_id: int) -> None:
 
 
 def key_of(identity: object) -> StudyKey | None:
-    """What identifies a study's files, from its attribute; None if it has none yet."""
+    """The identity of a study's files, from its attribute; None if it has none yet."""
     if not isinstance(identity, dict) or not is_study_id(identity.get("id")):
         return None
     return StudyKey(id=identity["id"], adopts_below=int(identity.get("adopts_below", 0)))
@@ -110,7 +110,7 @@ def _check_same(
 
 
 def load_space_of(storage: BufferedStorage, study_id: int) -> AnySpace | None:
-    """The space that a stored study was made with; None where it has none, or is not ours."""
+    """The space of a stored study; None if it has none, or was not made by the tuner."""
     text = storage.get_study_user_attrs(study_id).get(SPACE_ATTR, json.dumps(None))
     return from_json(text)
 
@@ -123,17 +123,17 @@ def all_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamVal
 
 
 def known_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamValue]:
-    """All parameters of a trial, with those of an enqueued trial that it has not asked for yet."""
+    """All parameters of a trial, including an enqueued trial's that it has not requested yet."""
     fixed: dict[str, ParamValue] = trial.system_attrs.get(FIXED_ATTR, {})
     return fixed | all_params(trial, space)
 
 
 def write_trials(trials: Iterable[FrozenTrial], storage: BufferedStorage, study_id: int) -> None:
-    """Writes trials into a study of another database; those that run wait there.
+    """Writes trials to a study in another database; running trials become waiting.
 
     Args:
-        trials: The trials; those that run are changed.
-        storage: Of the other database.
+        trials: The trials; running ones are changed.
+        storage: Storage of the other database.
         study_id: Id of the study there.
 
     Raises:

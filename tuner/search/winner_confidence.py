@@ -1,4 +1,4 @@
-"""How sure the winner is: what fresh runs of the leaders say."""
+"""Confidence in the winner, from confirmation runs of the leaders."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _N_DRAWS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
-    """What the fresh runs of one leader gave. The value that made it a leader is not among them.
+    """Confirmation runs of one leader, without the value that made it a leader.
 
-    That value is better than what the configuration is worth, because it was chosen for being so.
+    That value is biased: the configuration was selected for it.
     """
 
     trial_number: int
@@ -55,22 +55,22 @@ def judge_confirmed(
 def chances_of_best(
     values: Sequence[Sequence[float]], *, is_maximized: bool
 ) -> tuple[float, ...] | None:
-    """The probability of each group's mean to be the best of all.
+    """The probability that each group's mean is the best.
 
-    A normal model: the runs of group i lie around its mean with a deviation that all groups share.
-    With the flat prior p(means, log deviation) = 1 the pooled variance s2 with v degrees of freedom
-    gives variance | runs = v s2 / chi2(v) and mean_i | variance, runs = Normal(average_i,
+    A normal model: the runs of group i are normal around its mean, with a deviation shared by all
+    groups. With the flat prior p(means, log deviation) = 1 the pooled variance s2 with v degrees of
+    freedom gives variance | runs = v s2 / chi2(v) and mean_i | variance, runs = Normal(average_i,
     variance / n_i) (Gelman et al., Bayesian Data Analysis, 3rd edition, 2013, section 3.2). From
     this posterior 100,000 sets of means are drawn, with a fixed seed, and counted: the same runs
     give the same probabilities, good to 0.002. One deviation for all is a simplification: with five
     runs each a deviation of its own would hardly be known.
 
     Args:
-        values: Runs of each group, each with one at least.
-        is_maximized: Whether large values are good.
+        values: Runs of each group, at least one each.
+        is_maximized: Whether larger values are better.
 
     Returns:
-        None where no group has two runs, so that nothing is known of the deviation.
+        None if no group has two runs, because the deviation is then unknown.
     """
     n_free = sum(len(each) - 1 for each in values)
     if n_free < 1:

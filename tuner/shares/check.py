@@ -19,7 +19,7 @@ from tuner.shares.rules import ShareRules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One sentence, and whether the file must be changed for it."""
+    """A finding: one sentence, and whether it requires a change of the file."""
 
     text: str
     is_mistake: bool
@@ -28,11 +28,12 @@ class Finding:
 def check_rules(
     rules: ShareRules, file: Path, box_parts: int | None, gpus: Sequence[Device] = ()
 ) -> Iterator[Finding]:
-    """
+    """Checks a machine's rules.
+
     Args:
-        rules: As read from the file.
+        rules: The rules in the file.
         file: The file.
-        box_parts: All devices of the machine, in parts of one; None where that is not known.
+        box_parts: Total size of the machine's devices, in parts; None if unknown.
         gpus: The GPUs of the machine.
     """
     sections = [("", rules), *((f"quiet_hours.{span}", one) for span, one in _hours(rules))]

@@ -1,8 +1,8 @@
-"""Claims: what each tuner of a machine has and wants, in a folder that all users can write.
+"""Claims of devices by a machine's tuners, in a folder that all users can write.
 
-A claim is a file that its tuner holds locked while it lives, so that the kernel clears it: a file
-without a lock is that of a dead process. Whose it is says the file's owner, which only the kernel
-sets. A claim holds numbers and device names, and nothing about a study.
+A claim is a file that its tuner keeps locked while it lives. The kernel releases the lock: a file
+without a lock belongs to a dead process. The file's owner, which only the kernel sets, identifies
+the user. A claim contains numbers and device names, and nothing about a study.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from tuner.host.process_identity import pid_namespace
 
 PREFIX = "claim-"
 _MAX_BYTES = 256 * 1024
-#: One user's files beyond so many, and bytes, are not looked at: a flood must not stop all others.
+#: Maximum number and size in bytes of a user's claim files that are read: a flood of files must not
+#: stop other users' tuners.
 _MOST_OF_A_USER = 64
 _MOST_BYTES_OF_A_USER = 1024 * 1024
 _MOST_WARNINGS = 20
 _MOST_DEVICES = 4096
 _MAX_TRIES = 5
-#: Shown for the owner of a file who has no user id in a user namespace (user_namespaces(7)).
+#: Owner id shown for a file whose owner has no id in a user namespace (user_namespaces(7)).
 _OVERFLOW_UID = 65534
 _ALL_UIDS = ["0", "0", "4294967295"]
 _UNMAPPED = (
@@ -47,9 +48,9 @@ _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What one tuner has and wants."""
+    """The devices that one tuner holds and requests."""
 
-    #: Of its file.
+    #: Name of its file.
     name: str = ""
     uid: int = -1
     pid: int
@@ -59,14 +60,14 @@ class Claim:
     #: Seconds UTC.
     since_s: float
     wants: int
-    #: Since when it has wanted more devices than it has, in seconds UTC.
+    #: When it started to need more devices than it has, in seconds UTC.
     waits_since_s: float = 0.0
     unit: int
     #: Devices that it could use, with their size in parts.
     suits: Mapping[DeviceId, int]
     #: Devices that it has, with when it got each, in seconds UTC.
     holds: Mapping[DeviceId, float] = field(default_factory=dict)
-    #: Of these the ones that it gives back as soon as their trials have saved.
+    #: Devices among these that it returns as soon as their trials have saved.
     leaving: frozenset[DeviceId] = frozenset()
     #: Which rules it follows: equal rules have equal digests.
     rules: str = ""
@@ -76,7 +77,7 @@ class OwnClaim:
     """The claim file of this process.
 
     Args:
-        folder: Where the claims of this machine are; made where it is missing.
+        folder: Folder of this machine's claims, created if missing.
 
     Raises:
         DeviceError: If the folder cannot be used. Also raised by `write`.
@@ -90,9 +91,9 @@ class OwnClaim:
         _check_folder(folder)
 
     def write(self, claim: Claim) -> None:
-        """Replaces what was claimed. Readers see the old claim or the new one, each whole.
+        """Replaces the claim atomically.
 
-        An equal claim is not written again, so that the folder changes only with a claim.
+        An unchanged claim is not written again, so that the folder changes only with a claim.
         """
         content = _to_json(claim).encode()
         if content == self._content and self._is_there():
@@ -134,7 +135,7 @@ class OwnClaim:
             os.close(folder)
 
     def close(self) -> None:
-        """Wants and has nothing any more. Safe to call twice."""
+        """Removes the claim. Safe to call twice."""
         if self._lock is not None:
             with suppress(OSError):
                 (self._folder / self.name).unlink()
@@ -144,15 +145,15 @@ class OwnClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimsRead:
-    """The claims of a machine's living tuners, by name, and what was wrong with other files."""
+    """The claims of a machine's live tuners, by name, and warnings about other files."""
 
     claims: tuple[Claim, ...]
-    #: One sentence for each file that looks like a claim and is none.
+    #: One sentence for each file that is named like a claim but is invalid.
     warnings: tuple[str, ...] = ()
 
 
 def read_claims(folder: Path) -> ClaimsRead:
-    """Reads all claims. What is no claim is left out, with a warning, and harms nobody."""
+    """Reads all claims. Invalid files are skipped with a warning."""
     try:
         folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -253,7 +254,7 @@ def _check(found: os.stat_result, name: str) -> None:
 
 
 def _is_unmapped(uid: int) -> bool:
-    """Whether this stands for all users of the machine that have no user id in this container."""
+    """Whether an id represents all users of the machine without an id in this container."""
     if uid != _OVERFLOW_UID:
         return False
     with suppress(OSError):
@@ -262,7 +263,7 @@ def _is_unmapped(uid: int) -> bool:
 
 
 def _is_dead(file: int) -> bool:
-    """Its tuner has an exclusive lock for life. A shared one, which anybody may get, is none."""
+    """Whether its tuner is dead: a live one has an exclusive lock. A shared lock does not count."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -277,7 +278,7 @@ def _was_replaced(folder_fd: int, name: str, found: os.stat_result) -> bool:
 
 
 def _remove_own(folder_fd: int, name: str, found: os.stat_result) -> None:
-    """What a killed tuner of this user has left; that of others only they can remove."""
+    """Removes the claim of a killed tuner of this user; others remove their own."""
     if found.st_uid == os.getuid():
         with suppress(OSError):
             os.unlink(name, dir_fd=folder_fd)
@@ -386,7 +387,8 @@ def _whole(value: object, least: int, most: int) -> int:
 
 
 def _check_folder(folder: Path) -> None:
-    """
+    """Checks the folder's permissions.
+
     Raises:
         DeviceError: If others could remove or replace a claim there.
     """

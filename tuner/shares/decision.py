@@ -1,17 +1,17 @@
-"""Who has which devices: a pure function that every tuner of a machine computes alike.
+"""Assigns devices to tuners: a pure function that all tuners of a machine compute identically.
 
-Guarantees first; what is left goes to users one device at a time, always to the one with the least
-of it for its weight (weighted max-min fairness by progressive filling, Bertsekas and Gallager, Data
-Networks, section 6.5.2). Devices that cannot be divided evenly change hands in turns, one turn each
-`hold`, so that equal users have equal time. A user's own studies divide that user's part by
+Guarantees come first; the rest goes to users one device at a time, always to the one with the
+smallest amount relative to its weight (weighted max-min fairness by progressive filling, Bertsekas
+and Gallager, Data Networks, section 6.5.2). Devices that cannot be divided evenly rotate, one turn
+per `hold`, so that equal users get equal time. A user's own studies divide that user's part by
 priority, equal ones evenly.
 
-While no ask changes, moves come to an end within a turn. The number of devices that each tuner
-may have does not depend on who holds which (what fits are the independent sets of a matroid), and
-of all ways to hand out such numbers one with the fewest changes is chosen. A device that is given
-back is none of those that its giver keeps, so no such step makes the fewest changes more; a device
-that is taken is one of them, so each makes them one less, in whatever order tuners act. (Where
-devices differ in size, the numbers depend on what is held; the tests cover that.)
+While requests do not change, moves end within one turn. The number of devices that each tuner may
+have does not depend on the current holders (feasible sets are the independent sets of a matroid),
+and among all assignments of these numbers one with the fewest changes is chosen. A returned device
+is not one that its giver keeps, so no such step increases the minimum number of changes; a taken
+device is one of them, so each reduces it by one, in any order of the tuners' actions. (If devices
+differ in size, the numbers depend on what is held; the tests cover this.)
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _NO_LIMIT = 1 << 60
 def decide(
     asks: Sequence[Ask], devices: Mapping[DeviceId, int], census: Census, now_s: float
 ) -> Decision:
-    """Divides the devices of a machine.
+    """Assigns the devices of a machine.
 
     Args:
-        asks: Of all tuners of the machine.
-        devices: Those that no foreign process uses, with the parts of a whole one that each is.
-        census: The rules of the moment for the users of `asks`.
+        asks: Requests of all tuners of the machine.
+        devices: Devices without foreign processes, with their sizes in parts.
+        census: The current rules for the users of `asks`.
         now_s: Seconds UTC.
     """
     return _Division(asks, devices, census, now_s).decide()
@@ -106,10 +106,10 @@ class _Division:
         self._fill(self._room, take, self._rank_for_rest())
 
     def _rank_for_rest(self) -> dict[int, int]:
-        """Of users who share a guarantee the one who got less of it comes first.
+        """Among users who share a guarantee, the one who got less of it comes first.
 
-        Else the odd devices of guarantee and rest would go to the same user, and two devices
-        would change hands each turn where none has to.
+        Otherwise the odd devices of guarantee and rest would go to the same user, and two devices
+        would move each turn without need.
         """
         ranks: dict[int, int] = {}
         for account in set(map(self._account, self._asks_of)):
@@ -125,11 +125,11 @@ class _Division:
         take: Callable[[int, int], float],
         ranks: Mapping[int, int],
     ) -> None:
-        """Gives a unit to the user with the lowest level, again and again.
+        """Repeatedly gives a unit to the user with the lowest level.
 
         Args:
-            room: What a user may get at most, in parts.
-            take: Notes what a user got; gives the user's new level.
+            room: Maximum that a user may get, in parts.
+            take: Records what a user got; returns the user's new level.
             ranks: The order of users with equal levels.
         """
         heap = [(0.0, ranks[uid], uid) for uid in self._asks_of]
@@ -143,7 +143,7 @@ class _Division:
                 heapq.heappush(heap, (take(uid, parts), rank, uid))
 
     def _grow(self, asks: list[int], room_parts: int) -> int:
-        """Gives the user's next study a unit; studies that can get none are no longer tried."""
+        """Gives the user's next study a unit; drops studies that can get none."""
         while asks and room_parts > 0:
             number = min(asks, key=self._precedence)
             ask, n_got = self._asks[number], self._filling.got[number].bit_count()
@@ -168,13 +168,13 @@ class _Division:
     # -- which -------------------------------------------------------------------------------
 
     def _assign(self, amounts: Sequence[int]) -> tuple[list[int], list[tuple[int, int]]]:
-        """Gives each tuner as many devices as it may have, of its own first.
+        """Gives each tuner its number of devices, its current ones first.
 
         Args:
-            amounts: For each tuner, devices as many and as large as it may have.
+            amounts: By tuner, devices of the number and sizes that it may have.
 
         Returns:
-            The devices of each tuner, and (tuner, device) for those that it has not yet.
+            The devices of each tuner, and (tuner, device) for those that it does not have yet.
         """
         sizes = [self._mask_of_size(size) for size in sorted(set(self._parts))]
         short = [
@@ -201,10 +201,10 @@ class _Division:
     def _add_missing(
         self, filling: Filling, sizes: Sequence[int], short: list[list[int]], needy: Sequence[int]
     ) -> None:
-        """Gives devices to those that have less than they may: what is theirs by right first.
+        """Adds devices to tuners that have fewer than they may: guaranteed ones first.
 
-        Devices become free one by one. None may go to somebody's fair part while it could meet
-        the guarantee of somebody else.
+        Devices become free one by one. None may go to a user's fair part while it could meet
+        another user's guarantee.
         """
         right = self._by_account(self._right)
         secured = self._by_account(
@@ -225,7 +225,7 @@ class _Division:
                         secured[account] += parts
 
     def _within_limit(self, number: int, got: Sequence[int]) -> int:
-        """Where a user has as much as the rules allow: only what the user's other studies have."""
+        """For a user at the rules' maximum: only devices of the user's other studies."""
         uid = self._asks[number].uid
         most = self._census.people[uid].most_parts
         if most is None:
@@ -240,7 +240,7 @@ class _Division:
         return sum(self._parts[device] for device in bits(mask))
 
     def _kept(self, number: int, of_size: int, n_devices: int, needed: int) -> int:
-        """Of a tuner's devices the ones that it keeps: none that others need, if possible."""
+        """The devices that a tuner keeps: if possible none that others need."""
 
         def preference(device: int) -> tuple[bool, bool, int]:
             return bool(needed >> device & 1), not self._is_fresh(number, device), device
@@ -251,7 +251,7 @@ class _Division:
         return mask
 
     def _by_need(self, is_needy: Sequence[bool]) -> list[int]:
-        """Tuners that have less than they may; first those whose user is below a guarantee."""
+        """Tuners with fewer devices than they may have; first those of users below a guarantee."""
         needy = [number for number, is_one in enumerate(is_needy) if is_one]
         held = self._held_by_account()
         right = self._by_account(self._right)
@@ -295,7 +295,7 @@ class _Division:
                 )
 
     def _secured(self, final: Sequence[int], holder: Mapping[int, int]) -> dict[str, int]:
-        """Parts by account that need nobody to give anything back."""
+        """Parts by account that require no return by others."""
         secured = dict.fromkeys(map(self._account, self._asks_of), 0)
         for number, mask in enumerate(final):
             account = self._account(self._asks[number].uid)
@@ -306,7 +306,7 @@ class _Division:
         return secured
 
     def _over_the_limit(self, final: Sequence[int]) -> Iterator[Move]:
-        """What users give back who have more than `max_per_user`, though nobody waits for it."""
+        """Moves for users above `max_per_user`, even if no other user waits."""
         taken = 0
         for mask in final:
             taken |= mask
@@ -329,7 +329,7 @@ class _Division:
                         )
 
     def _among(self, giver: int, device: int, *, is_at_once: bool) -> frozenset[DeviceId]:
-        """The giver's devices that suit the same tuners; mostly none that is still fresh."""
+        """The giver's devices that suit the same tuners; usually without recently assigned ones."""
         alike = self._likes(device)
         return frozenset(
             self._ids[each]
@@ -349,7 +349,7 @@ class _Division:
     # -- sums --------------------------------------------------------------------------------
 
     def _held_masks(self) -> list[int]:
-        """A device that two say they have is that of the one who has asked for longer."""
+        """A device claimed by two tuners belongs to the older request."""
         taken = 0
         masks = []
         for ask in self._asks:
@@ -369,7 +369,7 @@ class _Division:
         return sum(1 << device for device, each in enumerate(self._parts) if each == parts)
 
     def _by_user(self) -> dict[int, list[int]]:
-        """The numbers of each user's asks, in the order of the user's oldest one."""
+        """The numbers of each user's requests, users in the order of their oldest request."""
         found: dict[int, list[int]] = {}
         for number, ask in enumerate(self._asks):
             found.setdefault(ask.uid, []).append(number)

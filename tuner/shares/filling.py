@@ -1,7 +1,7 @@
-"""Devices for tuners, one unit at a time, so that what was given stays possible.
+"""Assigns devices to tuners one unit at a time, without ever taking away an earlier unit.
 
-Each device is one bit of a whole number. Where a tuner finds all that suits it taken, tuners that
-could use another device move over (an augmenting path, as in bipartite matching).
+Each device is one bit of an integer. If all devices that suit a tuner are assigned, tuners that
+could use another device switch to it (an augmenting path, as in bipartite matching).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def bits(mask: int) -> Iterator[int]:
 
 
 class Filling:
-    """Which device is whose.
+    """The owner of each device.
 
     Args:
         parts: The size of each device.
-        suits: For each tuner, the devices that it can use.
-        held: For each tuner, the devices that it has now. It gets these rather than others.
+        suits: By tuner, the devices that it can use.
+        held: By tuner, the devices that it has now, which it gets in preference to others.
     """
 
     def __init__(self, parts: Sequence[int], suits: Sequence[int], held: Sequence[int]) -> None:
@@ -47,15 +47,15 @@ class Filling:
         self.free &= ~mask
 
     def grow(self, tuner: int, n_devices: int, room_parts: int) -> int:
-        """Gives a tuner so many devices more.
+        """Gives a tuner more devices.
 
         Args:
             tuner: Its number.
             n_devices: All of them, or none.
-            room_parts: Their size together at most.
+            room_parts: Maximum total size.
 
         Returns:
-            Their size; 0 where they cannot be had.
+            Their total size; 0 if they are not available.
         """
         before = (self.free, self.got[:], self._owner[:]) if n_devices > 1 else None
         taken = 0
@@ -69,7 +69,7 @@ class Filling:
         return taken
 
     def add(self, tuner: int, allowed: int = -1) -> int:
-        """Gives a tuner one device more; its size, or 0 where none can be had."""
+        """Gives a tuner one more device; returns its size, 0 if none is available."""
         if not self.free:
             return 0
         free = self.free & allowed & self._suits[tuner]
@@ -112,12 +112,12 @@ class Filling:
     def _cheapest_path(
         self, tuner: int, allowed: int, of_size: int
     ) -> tuple[int, list[tuple[int, int]]] | None:
-        """The changes of a path, and who takes which device on it; None where there is none.
+        """The cost of a path and its assignments of devices; None if there is none.
 
         Args:
-            tuner: Who gets a device more.
-            allowed: Which ones.
-            of_size: Devices of one size: only these take each other's place.
+            tuner: The tuner that gets a device more.
+            allowed: The devices that it may get.
+            of_size: Devices of one size: only these replace each other.
         """
         owners = [other for other, got in enumerate(self.got) if got & of_size and other != tuner]
         costs = {tuner: 0}
@@ -140,7 +140,7 @@ class Filling:
         return self._best_end(tuner, costs, before, allowed, of_size)
 
     def _change(self, taker: int, owner: int, choice: int) -> tuple[int, int]:
-        """How many changes more there are, and which device it is, where one takes another's."""
+        """Number of additional changes, and the device, if one tuner takes another's."""
         if own := choice & self._held[taker]:
             return -1, own
         if other := choice & ~self._held[owner]:

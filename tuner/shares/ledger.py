@@ -1,7 +1,7 @@
-"""Device-hours of each user of a machine, by the hour: what `tuner shares` shows of the past.
+"""Device-hours per user and hour on a machine: the history in `tuner shares`.
 
-Each user has one file in the folder of claims, which that user's tuners write. It decides nothing:
-a user who writes nonsense into it changes what is shown, and no device.
+Each user has one file in the folder of claims, written by that user's tuners. It is for display
+only: wrong content affects no device.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MAX_BYTES = 64 * 1024
 
 
 class Ledger:
-    """Adds what this process has held to its user's file, now and then.
+    """Adds the devices that this process has held to its user's file, at intervals.
 
     Args:
-        folder: That of the claims.
-        now_s: Seconds UTC.
+        folder: Folder of the claims.
+        now_s: The time in seconds UTC.
     """
 
     def __init__(self, folder: Path, now_s: Callable[[], float]) -> None:
@@ -37,7 +37,7 @@ class Ledger:
         self._open: dict[int, float] = {}
 
     def note(self, n_devices: float) -> None:
-        """Since the last call so many devices were held."""
+        """Adds the time since the last call, with the number of devices held."""
         now_s = self._now_s()
         passed_s = min(max(0.0, now_s - self._noted_at_s), _HOUR_S)
         self._noted_at_s = now_s

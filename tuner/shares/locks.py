@@ -45,12 +45,12 @@ class SharedLocks(DeviceLocks):
         return f"{who} keeps it locked, and claims nothing by the rules of shares"
 
     def release(self, device: Device) -> None:
-        """Gives one claim back; nothing where it is not ours."""
+        """Releases one claim; does nothing if there is none."""
         super().release(device)
         self.seat.note_released(device)
 
     def close(self) -> None:
-        """Gives all devices back, and claims nothing any more. Safe to call twice."""
+        """Releases all devices and removes the claim. Safe to call twice."""
         super().close()
         self.seat.close()
 

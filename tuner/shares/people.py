@@ -1,7 +1,7 @@
-"""Users of a machine: their names, their groups, and the rules that hold for them.
+"""Users of a machine: their names, groups and rules.
 
-A user is a user id. Names are for people, and for the rules file; the same name may be two users
-in two containers, and one user may have no name in another container.
+A user is a user id. Names are for messages and the rules file; in two containers, one name may
+belong to two users, and a user may have no name.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Census:
-    """The rules of a moment, for the users who take part."""
+    """The current rules, for the users with requests."""
 
     people: Mapping[int, Person]
     #: Parts by account.
@@ -46,7 +46,7 @@ NamesOf = Callable[[int], tuple[str, ...]]
 
 @lru_cache(maxsize=1024)
 def user_name(uid: int) -> str | None:
-    """None where this machine, or this container, knows no name."""
+    """None if the name is unknown on this machine or in this container."""
     with suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
     return None
@@ -71,7 +71,7 @@ def names_of(uid: int) -> tuple[str, ...]:
 
 
 def forget_names() -> None:
-    """Asks the system anew: after the rules have changed, so may have its groups."""
+    """Clears the cache: groups may change together with the rules."""
     user_name.cache_clear()
     names_of.cache_clear()
 
@@ -88,7 +88,7 @@ def is_known_here(name: str) -> bool:
 
 
 def id_here(name: str) -> int | None:
-    """The user or group id that a name of the rules file means on this machine; None for none."""
+    """The user or group id of a name in the rules file on this machine; None if unknown."""
     with suppress(KeyError):
         is_group = name.startswith("@")
         return grp.getgrnam(name[1:]).gr_gid if is_group else pwd.getpwnam(name).pw_uid
@@ -96,12 +96,12 @@ def id_here(name: str) -> int | None:
 
 
 def census(rules: ShareRules, uids: frozenset[int], names: NamesOf = names_of) -> Census:
-    """Looks users up in the rules of a moment.
+    """Looks users up in the current rules.
 
     Args:
-        rules: Of the moment (`ShareRules.at`).
-        uids: The users who take part.
-        names: What a user is called.
+        rules: The current rules (`ShareRules.at`).
+        uids: Users with requests.
+        names: Returns the names of a user.
     """
     people = {uid: _person(rules, uid, names(uid)) for uid in uids}
     guarantees = {name: round(amount * WHOLE) for name, amount in rules.guaranteed.items()}
@@ -119,7 +119,7 @@ def _person(rules: ShareRules, uid: int, names: tuple[str, ...]) -> Person:
 
 
 def _entry(amounts: Mapping[str, float], names: tuple[str, ...]) -> str | None:
-    """The entry that holds for a user: the own one, else the first group in the file, else `*`."""
+    """The entry for a user: the user's own, else the first group in the file, else `*`."""
     own = next((name for name in names if not name.startswith("@") and name in amounts), None)
     if own is not None:
         return own

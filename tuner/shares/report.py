@@ -1,4 +1,4 @@
-"""How a machine is divided at this moment, for whoever asks; nothing is claimed for it."""
+"""Shows the current assignment of a machine's devices, without a claim."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class UserShare:
     #: To the account, of which there may be other users.
     guaranteed: float
     held: float
-    #: Of these beyond the guarantee.
+    #: Amount beyond the guarantee.
     borrowed: float
     #: What the user may have by the present decision.
     part: float
-    #: What the user's studies could use beyond what they hold.
+    #: Amount that the user's studies could use in addition.
     waits_for: float
     day_device_hours: float
     week_device_hours: float
@@ -86,7 +86,7 @@ def read_shares(environ: Mapping[str, str], now_s: float | None = None) -> Machi
 def read_good_shares(
     environ: Mapping[str, str], say: Callable[[str], object]
 ) -> MachineShares | None:
-    """Like `read_shares`; where the rules file is wrong that is said, and nothing is divided."""
+    """Like `read_shares`; if the rules file is invalid, shows this and returns None."""
     try:
         return read_shares(environ)
     except ConfigError as error:
@@ -140,12 +140,12 @@ def _with_locks(claims: Sequence[Claim], folder: Path) -> tuple[tuple[Claim, ...
 def read_waits(
     environ: Mapping[str, str], pids: Collection[int], now_s: float | None = None
 ) -> list[str]:
-    """For what dispatchers of this machine wait; empty where none waits for another user.
+    """What dispatchers of this machine wait for; empty if none waits for another user.
 
     Args:
         environ: The process's environment.
-        pids: Of the dispatchers, as seen from here.
-        now_s: Seconds UTC; None for the present.
+        pids: Pids of the dispatchers, as seen from here.
+        now_s: Seconds UTC; None for the current time.
     """
     at_s = time.time() if now_s is None else now_s
     try:
@@ -200,9 +200,9 @@ def _user(
 def held_devices(
     claims: Sequence[Claim], found: Census, sizes: Mapping[DeviceId, int]
 ) -> list[tuple[HeldDevice, int]]:
-    """Each device that a tuner holds, and how many parts of it are borrowed.
+    """Each held device, and how many parts of it are borrowed.
 
-    The devices that the users of an account got first are those by right.
+    The first devices that an account's users got count as guaranteed.
     """
     left = dict(found.guarantees)
     held = (

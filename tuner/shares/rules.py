@@ -1,7 +1,6 @@
-"""The rules of a machine, `/etc/tuner/shares.yaml`: who has which devices by right.
+"""The rules of a machine, `/etc/tuner/shares.yaml`: guaranteed devices per user.
 
-The file is written by the machine's administrator. Without it, devices are first come, first
-served.
+The machine's administrator writes the file. Without it, devices are first come, first served.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 DEFAULT_FILE = Path("/etc/tuner/shares.yaml")
 ENV_FILE = "TUNER_SHARES"
-"""Names another rules file, for tests and for users who are their own administrators."""
+"""Overrides the rules file, for tests and for users who administer their own machine."""
 
 EVERYBODY = "*"
-#: Engines with quotas of their own: inside one of their allocations nothing of this is active.
+#: Engines with quotas of their own: within their allocations the rules file is ignored.
 _ENGINES = ("SLURM_JOB_ID", "KUBERNETES_SERVICE_HOST")
 _MAX_BYTES = 1 << 20
 _NAME = re.compile(r"\*|@?[A-Za-z0-9_][A-Za-z0-9_.@-]*\$?")
@@ -115,16 +114,16 @@ class HourRules(Model):
 class ShareRules(Model):
     """The rules file."""
 
-    #: GPUs by user or group. A group's, and that of "*", is for its members together.
+    #: GPUs by user or group. The value of a group, or of "*", is shared by its members.
     guaranteed: Amounts = Field(default_factory=dict)
-    #: Of each user, in the division of what the guarantees leave. Default: 1.
+    #: Weight per user for devices beyond the guarantees. Default: 1.
     weights: Weights = Field(default_factory=dict)
     #: Seconds that a trial has to save and end when its device is given back.
     grace: Annotated[float, PlainValidator(parse_duration)] = 60.0
     #: Seconds for which a device is not taken away but for a guarantee.
     hold: Annotated[float, PlainValidator(parse_duration)] = 120.0
     max_per_user: Most | None = None
-    #: GPUs that are divided into so many equal shares, for trials of several users at a time.
+    #: GPUs divided into this many equal shares, for trials of several users at once.
     gpu_shares: GpuShares = Field(default_factory=dict)
     #: CPU slots of the machine that are divided like GPUs; absent: CPU slots are not divided.
     cpu_slots: Annotated[WholeNumber, Field(ge=1, le=4096)] | None = None
@@ -135,7 +134,7 @@ class ShareRules(Model):
     )
 
     def at(self, now: datetime) -> ShareRules:
-        """The rules of a moment, in the machine's local time: those of its hours laid over."""
+        """The rules at a time, in the machine's local time, with its quiet hours applied."""
         minute = now.hour * 60 + now.minute
         for span, other in self.quiet_hours.items():
             if _is_within(minute, _minutes(span)):
@@ -155,7 +154,7 @@ def rules_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def read_rules(path: Path) -> ShareRules | None:
-    """Reads a rules file; None where there is none.
+    """Reads a rules file; None if it does not exist.
 
     Raises:
         ConfigError: With a line for each mistake.
@@ -174,7 +173,8 @@ def read_rules(path: Path) -> ShareRules | None:
 
 
 def parse_rules(content: bytes, file: str) -> ShareRules:
-    """
+    """Parses the content of a rules file.
+
     Raises:
         ConfigError: With a line for each mistake.
     """

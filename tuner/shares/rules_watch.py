@@ -1,4 +1,4 @@
-"""The rules file as it changes: the last good one holds, and what happens to it is said."""
+"""Watches the rules file: the last valid version applies, and changes are reported."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tuner.shares.rules import HourRules, ShareRules, read_rules
 
 
 class RulesWatch:
-    """Reads the rules of a machine, and reads them anew when the file changes.
+    """Reads a machine's rules, and rereads them when the file changes.
 
     Args:
         path: The rules file, which exists.
-        rules: As read from it.
+        rules: Its current content.
     """
 
     def __init__(self, path: Path, rules: ShareRules) -> None:
@@ -27,10 +27,10 @@ class RulesWatch:
         """Equal for equal rules whose names mean the same users."""
 
     def look(self) -> str:
-        """Takes in a change of the file.
+        """Checks for a change of the file.
 
         Returns:
-            What has happened to it, for people; empty for nothing new.
+            The change, as text; empty if there is none.
         """
         stamp = _stamp(self._path)
         if stamp == self._seen:

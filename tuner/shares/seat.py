@@ -1,4 +1,4 @@
-"""The place of this tuner among the tuners of a machine: its claim, and what it may have."""
+"""This tuner's seat among the tuners of a machine: its claim, and its assigned devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tuner.shares.sizes import parts_of_device, sizes_of
 from tuner.shares.terms import Ask, Decision, Move, Standing
 from tuner.shares.words import Account, accounts_of, keeper_text, move_text
 
-#: Of the device-hours of its user.
+#: Interval in seconds at which device-hours are written.
 _WRITE_USED_EVERY_S = 30.0
 
 IsForeign = Callable[[Device], bool]
@@ -33,7 +33,7 @@ IsForeign = Callable[[Device], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A device that this tuner gives back, with the reason for people."""
+    """A device that this tuner must return, with the reason as text."""
 
     among: frozenset[DeviceId]
     is_by_right: bool
@@ -46,17 +46,17 @@ def folder_of(rules: ShareRules) -> Path:
 
 
 class Seat:
-    """Claims for one study, and decides as all other tuners do.
+    """Claims devices for one study, and computes the assignment like all other tuners.
 
     Args:
-        rules: Those of the machine.
-        unit: The devices of the study's narrowest trial.
-        priority: Of the study among its user's, 0 to 100.
-        takes_idle: Whether it also takes devices that no tuner asks for: trials are widened.
-        now_s: Seconds UTC.
+        rules: The machine's rules.
+        unit: Number of devices of the study's narrowest trial.
+        priority: The study's priority among its user's studies, 0 to 100.
+        takes_idle: Whether it also takes devices that no tuner requests: trials are widened.
+        now_s: The time in seconds UTC.
 
     Raises:
-        DeviceError: If the folder of claims cannot be used. Also raised where claims are written.
+        DeviceError: If the folder of claims cannot be used. Also raised when claims are written.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class Seat:
         self._known: dict[DeviceId, int] = {}
         self._holds: dict[DeviceId, float] = {}
         self._leaving: frozenset[DeviceId] = frozenset()
-        #: Given back since the last look: whose they are is decided anew.
+        #: Returned since the last update; the next one assigns them.
         self._released: set[DeviceId] = set()
-        #: What it could use beyond what it has; None for all that suits.
+        #: Number that it could use in addition; None for all that suit.
         self._wants: int | None = None
         self._is_foreign: IsForeign | None = None
         self._read = ClaimsRead(claims=())
@@ -93,9 +93,9 @@ class Seat:
         self._warned: set[str] = set()
         self._ledger = Ledger(self._folder, now_s)
         self._wrote_at_s = now_s()
-        #: Of the folder of claims, before the last look.
+        #: State of the folder of claims before the last read.
         self._seen: int | None = None
-        #: Messages for the user; whoever shows them clears the list.
+        #: Messages for the user; the caller that shows them clears the list.
         self.notes: list[str] = []
 
     @property
@@ -127,12 +127,13 @@ class Seat:
         most: int | None = None,
         seen: Iterable[Device] = (),
     ) -> None:
-        """From now on these devices suit the study.
+        """Sets the devices that suit the study.
 
         Args:
-            devices: All that it could use, whoever has them.
-            is_foreign: Asked for devices that no tuner has; None where the study minds nobody.
-            most: How many it may have at a time; None for any number.
+            devices: All that it could use, including those of others.
+            is_foreign: Whether a device without a tuner has foreign processes; None if the study
+                ignores these.
+            most: Maximum number at a time; None for no limit.
             seen: Further devices of the machine, which do not suit it.
         """
         self._most = most
@@ -157,11 +158,11 @@ class Seat:
             self._own.write(self._claim())
 
     def look(self, *, wants: int | None = None, leaving: Collection[DeviceId] = ()) -> None:
-        """Claims, reads all claims and decides.
+        """Writes the claim, reads all claims and computes the assignment.
 
         Args:
-            wants: How many devices the study could use now; None for all that suit.
-            leaving: Devices that are given back as soon as their trials have saved.
+            wants: Number of devices that the study could use now; None for all that suit.
+            leaving: Devices that are returned as soon as their trials have saved.
         """
         self._wants = wants
         self._leaving = frozenset(leaving)
@@ -180,9 +181,9 @@ class Seat:
 
     @property
     def has_news(self) -> bool:
-        """Whether a claim has changed since the last look, this tuner's own included.
+        """Whether a claim, including its own, has changed since the last update.
 
-        A tuner that was killed changes nothing: so look now and then without news, too.
+        A killed tuner changes nothing, so update at intervals, too.
         """
         return _changed_at_ns(self._folder) != self._seen
 
@@ -232,7 +233,7 @@ class Seat:
         return self._takes_idle and not self.is_shared_out(device)
 
     def why_not(self, device: Device) -> str:
-        """Who has a device, or for whom it is kept: `ann has it (pid 7; 2 of 2 guaranteed)`."""
+        """Why a device is not available: `ann has it (pid 7; 2 of 2 guaranteed)`."""
         keeper = self._keeper(device.id)
         allotted = self._decision.allotted.get(self._own.name, frozenset())
         if keeper is None and len(allotted) >= self.wanted:
@@ -241,13 +242,13 @@ class Seat:
 
     @property
     def waits_for(self) -> str:
-        """Which tuners have the devices that the study could use; empty where none has."""
+        """The tuners that have the devices that the study could use; empty if none."""
         shared = filter(self.is_shared_out, self._devices.values())
         return "; ".join(dict.fromkeys(map(self.why_not, shared)))
 
     @property
     def standing(self) -> Standing:
-        """How this user stands by the last decision."""
+        """This user's standing by the last assignment."""
         return self._decision.standings.get(os.getuid(), Standing())
 
     @property
@@ -284,7 +285,7 @@ class Seat:
         return decide(asks, self._usable(), found, self._now_s())
 
     def _usable(self) -> dict[DeviceId, int]:
-        """All devices that tuners know of, but those that foreign processes use."""
+        """All known devices without foreign processes."""
         found = sizes_of(self._read.claims, self.rules.cpu_slots, self._known)
         if self._is_foreign is None:
             return found
@@ -305,7 +306,7 @@ class Seat:
                 )
 
     def close(self) -> None:
-        """Claims nothing any more. Safe to call twice."""
+        """Removes the claim. Safe to call twice."""
         self._account()
         self._ledger.write()
         self._own.close()

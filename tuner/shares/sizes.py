@@ -1,4 +1,4 @@
-"""How much of a GPU a device is: what guarantees and loans count."""
+"""Sizes of devices relative to a GPU, as counted in guarantees and loans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.shares.claims import Claim
 
-#: Compute slices of all GPUs that have MIG, but for those of four.
+#: Compute slices of all GPUs with MIG, except those with four.
 _SLICES = 7
 _COMPUTE = re.compile(r"(\d+)g\.")
 _SLOT = re.compile(r"cpu:(\d{1,5})")
@@ -20,9 +20,9 @@ _NONE: Mapping[DeviceId, int] = MappingProxyType({})
 
 
 def parts_of_device(device: Device) -> int:
-    """Parts of a whole device; a MIG slice of the profile 2g.20gb has two sevenths of them.
+    """Size of a device in parts; a MIG slice of the profile 2g.20gb has two sevenths of a GPU.
 
-    Of a GPU that the rules divide into four, each share has a quarter.
+    A share of a GPU that the rules divide into four is a quarter.
     """
     if device.share_of is not None:
         return WHOLE // device.n_shares
@@ -33,15 +33,15 @@ def parts_of_device(device: Device) -> int:
 def sizes_of(
     claims: Iterable[Claim], n_slots: int | None = None, known: Mapping[DeviceId, int] = _NONE
 ) -> dict[DeviceId, int]:
-    """The parts of each device that tuners of a machine name.
+    """The sizes of the devices in the claims of a machine's tuners.
 
-    What a tuner has seen itself counts more than what claims say: who calls a device smaller than
-    it is, would get more of them for the own guarantee. Of claims the largest size counts.
+    Sizes that this process has read itself take precedence over claims: a tuner that understates
+    sizes would get more devices for its guarantee. Among claims the largest size counts.
 
     Args:
-        claims: Of all tuners.
-        n_slots: CPU slots of the machine by its rules.
-        known: Parts of the devices that this process has seen.
+        claims: Claims of all tuners.
+        n_slots: Number of CPU slots in the machine's rules.
+        known: Sizes of the devices that this process has read, in parts.
     """
     found: dict[DeviceId, int] = {}
     n_gpus = 0

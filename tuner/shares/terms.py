@@ -1,4 +1,4 @@
-"""What tuners of a machine ask for, and what is decided: plain values."""
+"""Values for requests and assignments."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tuner.devices.device import DeviceId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """What one tuner has and wants."""
+    """The request of one tuner."""
 
     #: Unique.
     name: str
     uid: int
     #: Counts among the studies of one user, 0 to 100.
     priority: int = 50
-    #: When it was first asked, in seconds UTC.
+    #: When it was first made, in seconds UTC.
     since_s: float = 0.0
-    #: Since when it has wanted more devices than it has, in seconds UTC.
+    #: When it started to need more devices than it has, in seconds UTC.
     waits_since_s: float = 0.0
     #: Its devices, with when it got each, in seconds UTC.
     holds: Mapping[DeviceId, float] = field(default_factory=dict)
@@ -39,8 +39,8 @@ class Move:
     giver: str
     #: Whom it is for; None where the giver's user has more than the rules allow.
     taker: str | None
-    #: Whether the taker has less than its guarantee. If not, the giver has had it for `hold`, or
-    #: has no use for it.
+    #: Whether the taker is below its guarantee. If not, the giver has had it for `hold`, or does
+    #: not need it.
     is_by_right: bool
     #: Whether the giver has more devices than it can use.
     is_spare: bool
@@ -50,11 +50,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a user stands, in parts of a device."""
+    """The amounts of a user, in parts of a device."""
 
     held: int = 0
     wanted: int = 0
-    #: Of the part: what the guarantee gives.
+    #: The guaranteed part.
     by_right: int = 0
     #: What the user may have now.
     part: int = 0
@@ -62,7 +62,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    #: By tuner: the devices that it may have. One that holds more keeps it until somebody needs it.
+    #: By tuner: the devices that it may have. A tuner that holds more keeps them until others need
+    #: them.
     allotted: Mapping[str, frozenset[DeviceId]]
     moves: tuple[Move, ...]
     standings: Mapping[int, Standing]

@@ -1,4 +1,4 @@
-"""Sentences about shares: who has a device, and why one is given back."""
+"""Messages about shares: who has a device, and why it is returned."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Account:
 
 
 def accounts_of(census: Census, decision: Decision) -> dict[int, Account]:
-    """The account of each user who takes part."""
+    """The account of each user with requests."""
     held: Counter[str] = Counter()
     n_users: Counter[str] = Counter()
     for uid, person in census.people.items():
@@ -45,7 +45,7 @@ def accounts_of(census: Census, decision: Decision) -> dict[int, Account]:
 
 
 def amount_text(parts: int) -> str:
-    """Devices as people count them: `2`, `0.29`."""
+    """Number of devices as text: `2`, `0.29`."""
     return f"{round(parts / WHOLE, 2):g}"
 
 
@@ -53,9 +53,9 @@ def keeper_text(keeper: Claim | None, decision: Decision, accounts: Mapping[int,
     """Why this tuner does not have a device.
 
     Args:
-        keeper: Who has it or is to have it; None for nobody.
-        decision: The present one.
-        accounts: By user.
+        keeper: Its holder or next holder; None if there is none.
+        decision: The current assignment.
+        accounts: Accounts by user.
     """
     if keeper is None:
         return "it is beyond the part of your user"
@@ -66,7 +66,7 @@ def keeper_text(keeper: Claim | None, decision: Decision, accounts: Mapping[int,
 def move_text(
     move: Move, decision: Decision, people: Mapping[str, int], accounts: Mapping[int, Account]
 ) -> str:
-    """For whom a device is given back, and why."""
+    """For whom a device is returned, and why."""
     if move.taker is None:
         return "given back, as your user has more devices than max_per_user allows"
     taker, giver = people[move.taker], people[move.giver]

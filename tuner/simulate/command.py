@@ -1,4 +1,4 @@
-"""`tuner simulate`: reads the files, plays each pruner with each seed, shows what came out."""
+"""`tuner simulate`: reads the files, simulates each pruner with each seed, shows the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tuner.simulate.recorded import RecordedCurves, read_recorded
 from tuner.simulate.run import Simulated, simulate
 
 _TABLE = ".npz"
-#: Of the table in a file or a pipe.
+#: Width of the table in a file or a pipe.
 _WIDTH = 110
 _ALWAYS = (AUTO, "asha", "median", "none")
 
@@ -43,19 +43,20 @@ def simulate_study(
     whole_only: bool = False,
     n_processes: int = 1,
 ) -> list[Simulated]:
-    """
+    """Simulates a study.
+
     Args:
         file: The study file.
         curves: The path of a table, an earlier study of the study file's database, or another
             database with one study.
-        n_devices: Each takes one trial at a time.
+        n_devices: Number of devices; each runs one trial at a time.
         n_seeds: Repetitions, with seeds from 0.
         pruners: Names; None for the file's own and the common ones.
-        restart_s: What an attempt costs before it trains.
-        picture: Where the picture goes; None for none.
-        environ: Fills the file's variables.
-        whole_only: Whether only trials that have completed count, of an earlier study.
-        n_processes: How many simulations run at a time.
+        restart_s: Seconds that an attempt takes before it trains.
+        picture: Path of the plot; None for none.
+        environ: Values of the file's variables.
+        whole_only: Whether to use only completed trials of an earlier study.
+        n_processes: Number of parallel simulations.
 
     Raises:
         TunerError: If the file, the curves or a pruner cannot be used.
@@ -92,9 +93,9 @@ def simulate_study(
 
 
 def _earlier(config: StudyConfig, curves: str) -> tuple[Transferred, list[str]]:
-    """What each simulation begins with of what `transfer` names, and notes for users.
+    """The initial configurations from `transfer` for each simulation, and notes to show.
 
-    Earlier studies that cannot be read are left out: the curves may be played elsewhere.
+    Earlier studies that cannot be read are skipped: the curves may come from another machine.
     """
     if curves in config.transfer:
         # Its best are the answer that a simulation is to find.

@@ -40,7 +40,7 @@ def speed_of(runs: Sequence[Simulated]) -> float:
 
 
 def recorded_lines(curves: RecordedCurves, runs: Sequence[Simulated]) -> list[str]:
-    """What has to be known of curves of an earlier study, before anybody believes the table."""
+    """Facts about an earlier study's curves that limit the validity of the table."""
     n_trials = sum(run.n_trials for run in runs)
     n_cut_short = sum(run.n_cut_short for run in runs)
     apart = curves.median_distance
@@ -82,8 +82,8 @@ def curve_of(runs: Sequence[Simulated], at_s: Sequence[float]) -> list[float | N
     """The mean over the seeds of the best value so far; None until all have one.
 
     Args:
-        runs: Of one pruner.
-        at_s: Instants on the virtual clock, in order.
+        runs: Runs of one pruner.
+        at_s: Times on the virtual clock, in order.
     """
     means: list[float | None] = []
     for instant_s in at_s:

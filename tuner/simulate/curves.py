@@ -1,4 +1,4 @@
-"""Recorded learning curves, and what a configuration between them would have done."""
+"""Recorded learning curves, and interpolated curves of configurations between them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Curve:
     steps: npt.NDArray[np.int64] | None = None
     #: What it completes with; None: the last value.
     final: float | None = None
-    #: Whether the recording has all of the training; else it ends where it was given up.
+    #: Whether the curve is a complete training; else it ends where the trial was pruned.
     is_whole: bool = True
 
     @property
@@ -61,15 +61,15 @@ class Curves(Protocol):
 class CurveTable:
     """Curves of many configurations of one program.
 
-    A configuration that is not among them gets the mean of its nearest ones, by the inverse square
-    of their distance, each parameter scaled to its range (logarithmically where the space is).
+    Other configurations get the mean of their nearest ones, weighted by the inverse square of the
+    distance, with each parameter scaled to its range (logarithmic if the space is).
 
     Args:
-        space: What the study searches; each of its parameters must be in the table.
+        space: The study's space; each of its parameters must be in the table.
         names: Parameters, in the order of the columns of `x`.
         x: [n, n_names], the configurations.
-        values: [n, n_steps], what they reported.
-        seconds: [n, n_steps], when, since their training began.
+        values: [n, n_steps], reported values.
+        seconds: [n, n_steps], seconds since the start of the training.
 
     Raises:
         ConfigError: If the table lacks a parameter of the space, or a shape is wrong.
@@ -112,7 +112,7 @@ class CurveTable:
 
     @property
     def full_seconds(self) -> Floats:
-        """[n], what each whole training took."""
+        """[n], durations of the complete trainings."""
         return np.asarray(self._seconds[:, -1])
 
     def curve(self, params: Mapping[str, ParamValue]) -> Curve:

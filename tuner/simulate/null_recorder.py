@@ -1,7 +1,7 @@
-"""A recorder whose records nobody will read: a simulation's database ends with it.
+"""A recorder that writes nothing: a simulation's database is deleted at its end.
 
-Writing was most of what a simulated epoch cost. What the dispatcher asks its recorder it is told
-from memory, and no other process works on the study.
+Writes were most of the cost of a simulated epoch. The dispatcher's queries are answered from
+memory, and no other process works on the study.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tuner.store.records.usage.record import UsageRecord
 
 
 class _NoCommands(Commands):
-    """Nobody knows of the study."""
+    """No commands: no other process knows the study."""
 
     def read(self) -> list[Command]:
         return []
@@ -61,12 +61,12 @@ class _KnownHistory(TrialHistory):
 
 
 class UnwrittenRecorder(Recorder):
-    """Takes everything and writes nothing, nor does the storage from now on.
+    """Accepts all records and writes none; the storage stops writing, too.
 
     Args:
-        database: Of the simulation alone.
-        start: Who works on it.
-        devices: Which it may lease.
+        database: The simulation's own database.
+        start: The dispatcher and its study.
+        devices: Devices that it may lease.
         clock: The time.
     """
 

@@ -26,7 +26,7 @@ _BEGIN = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class VirtualClock:
-    """Moves when it is told to."""
+    """A clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.elapsed_s = 0.0
@@ -55,23 +55,23 @@ class _Player:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """One report, as it came."""
+    """One report."""
 
     at_s: float
     value: float
 
 
 class Players:
-    """The launcher, the channel and the events of a dispatcher, all in memory.
+    """The launcher, channel and events of a dispatcher, all in memory.
 
     An attempt takes `restart_s` until its first step begins. A trial saves after each step, and a
-    later attempt of it continues from there.
+    later attempt continues from there.
 
     Args:
-        clock: Of the dispatcher.
-        curve_of: What a configuration does.
-        objective: Under which name it reports.
-        restart_s: What an attempt costs before it trains: start, data, compilation.
+        clock: The dispatcher's clock.
+        curve_of: Returns the curve of a configuration.
+        objective: Name of the reported objective.
+        restart_s: Seconds that an attempt takes before it trains: start, data, compilation.
     """
 
     address = "memory"
@@ -92,11 +92,11 @@ class Players:
         self._order = itertools.count()
         self._sources = itertools.count(1)
         self._players: dict[SourceId, _Player] = {}
-        #: By trial: its curve, and how many steps were done of it.
+        #: By trial: its curve, and the number of steps done.
         self._saved: dict[int, tuple[Curve, int]] = {}
         self.reports: list[Reported] = []
         self.n_attempts = 0
-        #: Trials that would have gone on, had more of them been recorded.
+        #: Trials that would have continued beyond their recorded curve.
         self.n_cut_short = 0
 
     # -- launcher ------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Players:
         return [each for each in happened if self._is_true(each)]
 
     def _is_true(self, event: Event) -> bool:
-        """Whether who says it is still there; notes what was reported, and what was saved."""
+        """Whether an event's sender still exists; records its report and checkpoint."""
         if not isinstance(event, Received):
             return True
         player = self._players.get(event.source)

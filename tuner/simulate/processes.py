@@ -30,14 +30,15 @@ _play: Callable[[Case], Simulated]
 def play_all(
     play: Callable[..., Simulated], cases: Sequence[Case], *, n_processes: int
 ) -> Iterator[Simulated]:
-    """
+    """Runs simulations in parallel.
+
     Args:
-        play: Takes `pruner` and `seed`; has to be picklable.
-        cases: What is played.
-        n_processes: With one, or for one case, it is played in this process.
+        play: Takes `pruner` and `seed`; must be picklable.
+        cases: The cases to simulate.
+        n_processes: With one, or for one case, this process simulates.
 
     Yields:
-        What came of each case, in their order.
+        The result of each case, in order.
     """
     n_processes = min(n_processes, len(cases))
     one = functools.partial(_played, play)
@@ -81,10 +82,10 @@ def _workers(play: Callable[[Case], Simulated], n: int) -> Iterator[ProcessPoolE
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Ctrl-C waits: in the middle of its start a process would get half of what it is to do.
+    """Delays Ctrl-C: during its start a process would receive an incomplete request.
 
-    By a handler. A blocked signal would not wait: `multiprocessing` unblocks SIGINT when it starts
-    its resource tracker, which is in the middle of this.
+    By a handler. A blocked signal would not be delayed: `multiprocessing` unblocks SIGINT when it
+    starts its resource tracker, which happens here.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # Ctrl-C interrupts the main thread alone.
@@ -100,7 +101,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _begin(play: Callable[[Case], Simulated], lifeline: Path) -> None:
-    """Makes ready a process that ends with the one that has started it."""
+    """Prepares a process that ends with its parent."""
     global _play
     _play = play
     # Ctrl-C is for the process that shows the results.

@@ -38,16 +38,16 @@ class _Row:
 
 
 class RecordedCurves:
-    """Curves of the trials of a study. A configuration gets that of the nearest one.
+    """Curves of a study's trials. A configuration gets the curve of the nearest one.
 
-    Near is the root of the mean square over the parameters of the space: of how far two numbers
-    are apart in parts of the parameter's range (logarithmically where the space is), 1 for two
-    choices that differ, and for a parameter that only one of both has. Nothing is averaged, so
-    that every curve is one that was seen.
+    The distance is the root mean square over the parameters of the space: for numbers, their
+    difference as a fraction of the range (logarithmic if the space is); 1 for different choices,
+    and for a parameter that only one of both has. Nothing is averaged, so every curve is a recorded
+    one.
 
     Args:
-        space: What is searched.
-        rows: Of the study.
+        space: The search space.
+        rows: The study's trials.
         n_left_out: Trials whose curves cannot be used.
     """
 
@@ -72,7 +72,7 @@ class RecordedCurves:
 
     @property
     def median_distance(self) -> float:
-        """Between what was asked for so far and what was recorded."""
+        """Median distance between requested and recorded configurations so far."""
         return statistics.median(self._distances) if self._distances else 0.0
 
     def curve(self, params: Mapping[str, ParamValue]) -> Curve:
@@ -90,14 +90,14 @@ def read_recorded(
 ) -> RecordedCurves:
     """Reads the curves of a study.
 
-    The database has the values of a trial by step, and how long its attempts ran, but not when each
-    step ended: the steps of one trial are taken to last equally long.
+    The database has the values of a trial by step, and the duration of its attempts, but not the
+    time of each step: the steps of one trial are assumed to have equal duration.
 
     Args:
         place: The study.
-        space: What is to be searched; trials that lack a parameter of it are left out.
-        direction: Of the objective, which must be the study's.
-        whole_only: Whether curves of pruned trials are left out, too.
+        space: The search space; trials that lack one of its parameters are skipped.
+        direction: Direction of the objective, which must be the study's.
+        whole_only: Whether to skip curves of pruned trials, too.
 
     Raises:
         TunerError: If there is no such study, or too little in it.
@@ -144,7 +144,7 @@ def _read(
 
 
 def _row(trial: FrozenTrial, space: SearchSpace, seconds: Mapping[int, float]) -> _Row | None:
-    """None where the trial says nothing of how its configuration trains."""
+    """A trial's row; None if its curve is not usable."""
     is_whole = trial.state is TrialState.COMPLETE
     if (not is_whole and trial.state is not TrialState.PRUNED) or is_infeasible(trial):
         return None

@@ -42,7 +42,7 @@ from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.dispatchers.starts import StartRecord
 from tuner.store.records.provenance import GitState, host_facts, package_versions
 
-#: On the virtual clock; no trial waits for these records, and nothing of them is lost.
+#: On the virtual clock; no trial waits for these records, and none is lost.
 _COMMIT_EVERY_S = float("inf")
 
 
@@ -63,21 +63,21 @@ class Simulated:
     n_completed: int
     n_attempts: int
     n_reports: int
-    #: Trials that would have gone on, had more of them been recorded.
+    #: Trials that would have continued beyond their recorded curve.
     n_cut_short: int
-    #: Of this machine.
+    #: Seconds on this machine.
     took_s: float
-    #: Of it, spent in the sampler and the pruner.
+    #: Seconds of these in the sampler and the pruner.
     search_s: float
 
     @property
     def idle_share(self) -> float:
-        """Of the devices' time until the end."""
+        """Idle fraction of the devices' time until the end."""
         return 1.0 - self.device_s / (self.makespan_s * self.n_devices or 1.0)
 
 
 class _SavedFiles(StudyFiles):
-    """Every trial that is played saves each step, and nobody prints anything."""
+    """Files of simulated trials: each step is saved, and there are no logs."""
 
     def has_checkpoint(self, trial_number: int) -> bool:
         return True
@@ -87,7 +87,7 @@ class _SavedFiles(StudyFiles):
 
 
 class _Unseen:
-    """A view that nobody looks at."""
+    """A view that shows nothing."""
 
     refresh_every_s = math.inf
 
@@ -97,7 +97,7 @@ class _Unseen:
 
 
 class _TimedSearch(StudySearch):
-    """Measures what sampler and pruner take."""
+    """Measures the time of sampler and pruner."""
 
     search_s = 0.0
 
@@ -127,17 +127,17 @@ def simulate(
     budget: Budget,
     transferred: Sequence[Mapping[str, ParamValue]] = (),
 ) -> Simulated:
-    """Plays a study once.
+    """Simulates a study once.
 
     Args:
         config: Its space, sampler and objective.
-        table: What its configurations do.
-        pruner: Instead of the one in the file.
-        seed: Of the sampler.
-        n_devices: Each takes one trial at a time.
-        restart_s: What an attempt costs before it trains.
-        budget: When it ends, on the virtual clock.
-        transferred: The best configurations of earlier studies, near which it begins.
+        table: Curves of its configurations.
+        pruner: Replaces the one in the file.
+        seed: Seed of the sampler.
+        n_devices: Number of devices; each runs one trial at a time.
+        restart_s: Seconds that an attempt takes before it trains.
+        budget: Its budget, on the virtual clock.
+        transferred: The best configurations of earlier studies, which are tried first.
     """
     began_s = time.perf_counter()
     clock = VirtualClock()

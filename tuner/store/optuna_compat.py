@@ -1,10 +1,10 @@
 """The private names of Optuna that the tuner uses, in one place.
 
-Optuna may change them in any release, so this is what to look at before a new version of Optuna is
-allowed. `tests/contract/search/test_optuna_private_names.py` says for each name what stops working
-if it is renamed; `tests/unit/test_layers.py` checks that no other module uses a private name. The
-exception is `tuner.store.optuna_tables.statements`: Optuna's tables need SQLAlchemy, which the
-process that only suggests parameters does without.
+Optuna may change them in any release: check this module before a new version of Optuna is allowed.
+`tests/contract/search/test_optuna_private_names.py` lists for each name what breaks if it is
+renamed; `tests/unit/test_layers.py` checks that no other module uses a private name. The exception
+is `tuner.store.optuna_tables.statements`: Optuna's tables need SQLAlchemy, which the process that
+only suggests parameters does not import.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ def trials_of(
 
     Args:
         study: The study, or a view of it.
-        states: The states of trials to give; all where it is None.
+        states: States of the trials; None for all.
         deepcopy: Whether to copy them.
-        use_cache: Whether those that were read last will do.
+        use_cache: Whether trials cached by the last read are sufficient.
     """
     return study._get_trials(deepcopy=deepcopy, states=states, use_cache=use_cache)
 
@@ -153,7 +153,7 @@ class HalvingSettings:
 
     Args:
         min_resource: Step of the first rung; None if the pruner finds it from the first trials.
-        reduction_factor: One in so many trials passes a rung.
+        reduction_factor: One of this many trials passes a rung.
         n_skipped_rungs: Rungs at the beginning without a comparison.
         bootstrap_count: Trials that pass a rung before any is compared there.
     """
@@ -184,7 +184,7 @@ def halving_settings(pruner: SuccessiveHalvingPruner | HyperbandPruner) -> Halvi
 
 
 def wrapped_by(pruner: PatientPruner) -> BasePruner | None:
-    """The pruner that a patient one asks."""
+    """The pruner inside a patient pruner."""
     return pruner._wrapped_pruner
 
 
@@ -205,12 +205,12 @@ def independent_sampler_of(sampler: GPSampler) -> BaseSampler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CmaEsState:
-    """Where a CMA-ES sampler keeps its state, and what it learns from.
+    """Attributes of a CMA-ES sampler's state, and its use of pruned trials.
 
     Args:
         generation_key: Attribute of a trial: its generation.
         optimizer_key: Attribute of a trial: the state of the optimizer.
-        learns_from_pruned: Whether pruned trials are learned from.
+        learns_from_pruned: Whether it learns from pruned trials.
     """
 
     generation_key: str
@@ -233,7 +233,7 @@ def generation_key_of(sampler: BaseGASampler) -> str:
 
 
 def infeasibility(trial: FrozenTrial) -> float:
-    """By how much a trial violates its constraints, as TPE counts; 0 for none."""
+    """A trial's constraint violation, computed as in TPE; 0 for none."""
     return tpe._get_infeasible_trial_score(trial)
 
 
@@ -243,18 +243,18 @@ def pruned_score(trial: FrozenTrial, study: Study) -> tuple[float, float]:
 
 
 def best_completed(trials: list[FrozenTrial], study: Study, n: int) -> list[FrozenTrial]:
-    """The trials that TPE takes as the good ones.
+    """The trials that TPE counts as good.
 
     Args:
         trials: Completed trials.
         study: Their study.
-        n: How many to take.
+        n: Number of trials to return.
     """
     return tpe._split_complete_trials(trials, study, n)[0]
 
 
 def tpe_log_ndtr() -> Callable[[Any], Any] | None:
-    """The logarithm of the normal distribution function, as TPE takes it; None if it has none."""
+    """TPE's log of the normal distribution function; None if it has none."""
     return vars(truncnorm).get("_log_ndtr")
 
 
@@ -264,12 +264,12 @@ def replace_tpe_log_ndtr(log_ndtr: Callable[[Any], Any]) -> None:
 
 
 def suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
-    """Asks a trial for a parameter, whichever its distribution.
+    """Suggests a trial's parameter with any distribution.
 
     Args:
         trial: A running trial.
         name: Name of the parameter.
-        distribution: Where the value comes from.
+        distribution: Its distribution.
 
     Raises:
         ValueError: If the study has the parameter with another kind of distribution.

@@ -1,1 +1,1 @@
-"""Trials as runs of experiment trackers: TensorBoard, MLflow, W&B and those of other packages."""
+"""Trials as runs in experiment trackers: TensorBoard, MLflow, W&B and those of other packages."""

@@ -22,13 +22,13 @@ class RunStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedStudy:
-    """The study whose trials become runs."""
+    """The study whose trials are tracked."""
 
     name: str
     #: Random and unique: a new study of the same name in a new database has another one.
     key: str
     objectives: tuple[str, ...]
-    #: The study file's folder, where relative paths begin. It is the present working directory.
+    #: The study file's folder, base of relative paths and the current working directory.
     folder: Path
 
 
@@ -41,9 +41,9 @@ class Run:
     name: str
     #: Constants included.
     params: Mapping[str, ParamValue]
-    #: Study, trial, attempt, devices, host and log: what leads from the run back to the trial.
+    #: Study, trial, attempt, devices, host and log: links from the run to the trial.
     tags: Mapping[str, str]
-    #: Of the first attempt.
+    #: Start of the first attempt.
     started_at: datetime
 
 
@@ -64,9 +64,9 @@ class RunEnd:
     """How a trial ended, after its last attempt."""
 
     status: RunStatus
-    #: The status, or what says more about a failure: `timed_out`, `out_of_memory`.
+    #: The status, or a more specific failure: `timed_out`, `out_of_memory`.
     outcome: str
-    #: Final values by objective; empty where there are none.
+    #: Final values by objective; empty if there are none.
     values: Mapping[str, float]
     #: In attempts, without the time between them.
     duration_s: float
@@ -95,11 +95,11 @@ class Tracker(Protocol):
 
         Args:
             run: The trial and its newest attempt.
-            steps: Last step of each metric that was written, as far as the tuner knows.
+            steps: Last step of each metric that was written, according to the tuner.
 
         Returns:
-            Last step of each metric that the run holds; `steps` where that cannot be read. Points
-            up to there are not sent again.
+            Last step of each metric that the run holds; `steps` if that cannot be read. Points up
+            to there are not sent again.
         """
 
     def log(self, trial: int, points: Sequence[Point]) -> None:

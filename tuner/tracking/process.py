@@ -20,7 +20,7 @@ from tuner.tracking.worker import FINISH, Job, Report
 
 #: At the end of the study.
 _LAST_WAIT_S = 30.0
-#: A round that takes longer is told: the tracker hangs.
+#: A slower round causes a message: the tracker hangs.
 _SLOW_AFTER_S = 60.0
 _POLL_S = 0.05
 _MAX_BYTES = 65536
@@ -45,11 +45,11 @@ class _Process:
 
 
 class Trackers:
-    """A view that keeps trackers running, and lets another one show the rest.
+    """A view that runs trackers, and delegates to another view.
 
     Args:
-        view: Shows what happens.
-        log: Where the trackers' own output goes.
+        view: Shows notices.
+        log: Log of the trackers' own output.
         now: The time, in seconds.
     """
 
@@ -81,7 +81,7 @@ class Trackers:
         self._view.show(notice)
 
     def refresh(self, snapshot: Snapshot) -> None:
-        """Passes a snapshot on, and says what trackers have reported."""
+        """Passes a snapshot on, and shows what trackers have reported."""
         self._view.refresh(snapshot)
         self.look()
 
@@ -94,7 +94,7 @@ class Trackers:
                 self._say(f"track.{job.tracker} could not be started: {error.strerror}.")
 
     def look(self) -> None:
-        """Hears what the processes have reported by now."""
+        """Reads the reports of the tracker processes."""
         for each in self._processes:
             if each.is_over:
                 continue
@@ -106,10 +106,10 @@ class Trackers:
                 self._say_problem(each, f"has not answered for {_SLOW_AFTER_S:.0f} s")
 
     def finish(self, wait: Callable[[float], bool]) -> None:
-        """Lets the trackers write the rest, for a while at most.
+        """Lets the trackers write the rest, for a limited time.
 
         Args:
-            wait: Lets so many seconds pass; gives whether the user wants an end at once.
+            wait: Waits for a number of seconds; returns whether the user wants an immediate end.
         """
         self.look()
         for each in self._processes:

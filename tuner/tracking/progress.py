@@ -14,13 +14,14 @@ from pathlib import Path
 class Progress:
     """Runs of one study in one tracker."""
 
-    #: Last attempt of each trial whose run has ended, by number. A later attempt continues the run.
+    #: Last attempt of each trial whose run has ended, by trial number. A later attempt continues
+    #: the run.
     ended: dict[int, int] = field(default_factory=dict)
     #: Last step of each metric, by trial.
     steps: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def add(self, other: Progress) -> None:
-        """Takes over what another process has written."""
+        """Merges the progress of another process."""
         for trial, attempt in other.ended.items():
             self.ended[trial] = max(attempt, self.ended.get(trial, attempt))
         for trial, steps in other.steps.items():
@@ -39,12 +40,12 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressFiles:
-    """Files of one tracker: one of each dispatcher, so that none writes another one's.
+    """Progress files of one tracker: one per dispatcher, each written by its own.
 
     Args:
-        folder: Where they are.
+        folder: Their folder.
         tracker: Name of the tracker.
-        study_key: Of the study; files of another one are not read.
+        study_key: Key of the study; files of other studies are ignored.
     """
 
     folder: Path
@@ -81,7 +82,7 @@ class ProgressFiles:
         os.replace(partial, path)
 
     def remove(self, dispatchers: Collection[int]) -> None:
-        """Removes files whose content stands in another one by now."""
+        """Removes files whose content was merged into another one."""
         for dispatcher_id in dispatchers:
             self.path(dispatcher_id).unlink(missing_ok=True)
 

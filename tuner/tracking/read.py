@@ -31,7 +31,7 @@ class TrialHead:
     state: TrialState
     attempt: int
     dispatcher_id: int
-    #: Of the last attempt; None while it runs.
+    #: End of the last attempt; None while it runs.
     ended_at: datetime | None
 
 
@@ -58,9 +58,9 @@ class Cursor:
 
 
 def adopted_dispatchers(connection: sa.Connection, dispatcher_id: int) -> set[int]:
-    """Earlier starts of this study in the same folder of this host that have ended.
+    """Ended earlier starts of this study in the same folder of this host.
 
-    Their trials are finished by this one, whatever their trackers had written.
+    This start finishes writing their trials.
     """
     table = DispatcherRow
     own = connection.execute(
@@ -148,13 +148,13 @@ def read_rows(
     objectives: Sequence[Objective],
     after: Cursor,
 ) -> tuple[list[Row], Cursor]:
-    """Points of some trials, the steps of each metric in their order; and where they end.
+    """Points of trials, with the steps of each metric in order; and the end of the rows.
 
     Args:
-        connection: The database.
-        trial_ids: The trials.
-        objectives: Of the study.
-        after: Rows up to there are left out.
+        connection: Connection to the database.
+        trial_ids: Ids of the trials.
+        objectives: The study's objectives.
+        after: Rows up to this position are skipped.
     """
     if not trial_ids:
         return [], after

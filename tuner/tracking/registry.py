@@ -1,6 +1,6 @@
 """Trackers by name: `tensorboard`, `mlflow`, `wandb`, and those of other packages.
 
-Other packages add theirs under the entry point group `tuner.trackers`.
+Other packages register theirs under the entry point group `tuner.trackers`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRACKERS: Catalogue[Tracker] = Catalogue(
     base=Tracker,
     group="tuner.trackers",
 )
-#: What has to be installed for each of ours; the name of the extra is that of the tracker.
+#: Required packages of built-in trackers; the name of the extra is that of the tracker.
 _PACKAGES = {"mlflow": "mlflow", "tensorboard": "tensorboard", "wandb": "wandb"}
 
 
@@ -61,8 +61,8 @@ def make_tracker(name: str, config: TrackerConfig, place: Place) -> Tracker:
 
     Args:
         name: Its key below `track`.
-        config: What stands there.
-        place: The same, for messages.
+        config: Its settings.
+        place: Position of the key, for messages.
 
     Raises:
         ConfigError: If the tracker is unknown, or an argument is wrong.

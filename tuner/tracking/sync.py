@@ -46,7 +46,7 @@ class TrackerFailed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a study is stored, and whose trials of it are written."""
+    """A study's database, and the dispatchers whose trials are tracked."""
 
     engine: sa.Engine
     study_id: int
@@ -57,7 +57,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What one snapshot of the database says of some trials."""
+    """A snapshot of some trials in the database."""
 
     heads: Sequence[TrialHead]
     rows: Mapping[int, Sequence[Row]]
@@ -67,7 +67,7 @@ class _Look:
 
 
 class Sync:
-    """Knows what a tracker holds, and sends the rest.
+    """Sends a tracker the data that it does not have yet.
 
     Args:
         source: The study.
@@ -105,10 +105,10 @@ class Sync:
         return len(self._open)
 
     def round(self) -> None:
-        """Writes what is new.
+        """Writes new data.
 
         Raises:
-            TrackerFailed: If the tracker raised an error. The next round begins again with it.
+            TrackerFailed: If the tracker raised an error. The next round starts again with it.
             SQLAlchemyError: If the database cannot be read.
         """
         try:
@@ -260,7 +260,7 @@ def _by_trial(rows: Iterable[Row]) -> dict[int, list[Row]]:
     return {trial_id: list(group) for trial_id, group in groups}
 
 
-#: Of a dashboard at its default address.
+#: Trial page of a dashboard at its default address.
 _TRIAL_PAGE = "http://127.0.0.1:8501/trials"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from tuner.checkpoints.paths import StudyFiles, expanded
 from tuner.tracking.port import Point, Run, RunEnd, RunStatus, TrackedStudy
 
-#: Says whose runs a folder holds.
+#: Identifies the owner of a folder's runs.
 _OWNER = "tuner-study.json"
 _KEY_LENGTH = 8
 _EVENT_FILES = "events.out.tfevents.*"
@@ -24,7 +24,7 @@ _EVENT_FILES = "events.out.tfevents.*"
 class _OpenRun:
     #: An EventFileWriter; TensorBoard has no types.
     writer: Any
-    #: Of the last point of each metric.
+    #: Step of the last point of each metric.
     steps: dict[str, int]
 
 
@@ -121,7 +121,7 @@ def _claim(root: Path, study: TrackedStudy) -> bool:
 
 
 def _last_steps(folder: Path) -> Iterator[tuple[str, int]]:
-    """Of the scalars in a folder's event files, the older ones first."""
+    """Last steps of the scalars in a folder's event files, the older files first."""
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
     steps: dict[str, int] = {}

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 _Mode: TypeAlias = Literal["online", "offline"]
 
 _KEY_LENGTH = 12
-#: Of the chart's horizontal axis. W&B's own step only grows, and would drop a late metric.
+#: Name of the chart's horizontal axis. W&B's own step only grows, and would drop a late metric.
 _STEP = "step"
-#: Of these the installed version of W&B may lack some. The process that writes is not the one that
-#: trains: its output, load and git state say nothing of the trial.
+#: Some W&B versions lack some of these. The process that writes is not the training process: its
+#: output, load and git state do not describe the trial.
 _SETTINGS: Mapping[str, object] = {
     "console": "off",
     "disable_git": True,

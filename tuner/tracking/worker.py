@@ -1,7 +1,8 @@
-"""The process of one tracker: reads the study's database, writes runs, says what goes wrong.
+"""The process of one tracker: reads the study's database, writes runs, reports errors.
 
-Standard input brings one line of JSON (`Job`), later perhaps the word that the study has ended; it
-closes when the dispatcher ends in whatever way. Reports go to a pipe, one line of JSON each.
+Standard input receives one line of JSON (`Job`), later possibly the notice that the study has
+ended; it closes when the dispatcher ends in any way. Reports are written to a pipe, one line of
+JSON each.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What the process works on. It may hold a password and goes through a pipe."""
+    """The input of the process. It may contain a password and is sent through a pipe."""
 
     tracker: str
     target: str | None
@@ -81,11 +82,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the dispatcher hears after each round."""
+    """Sent to the dispatcher after each round."""
 
     #: Trials that are not written to their end.
     n_behind: int
-    #: Of a round that failed, in one line; empty else.
+    #: The error of a failed round, in one line; else empty.
     problem: str = ""
 
     def to_line(self) -> str:
@@ -114,7 +115,7 @@ def main() -> None:
 
 
 def _first_line(descriptor: int) -> str:
-    """Takes no byte beyond the line, so that `select` sees what follows."""
+    """Reads no byte beyond the line, so that `select` sees the rest."""
     line = bytearray()
     while (byte := os.read(descriptor, 1)) not in (b"\n", b""):
         line += byte
@@ -210,7 +211,7 @@ class _Worker:
             return
 
     def _leave(self) -> None:
-        """After the end of the dispatcher: nothing new is written, but what is buffered is."""
+        """After the dispatcher's end: flushes buffered data, but writes nothing new."""
         with suppress(TrackerFailed):
             if self._sync is not None:
                 self._sync.close()

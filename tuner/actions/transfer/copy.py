@@ -40,7 +40,7 @@ from tuner.store.optuna_tables.statements import (
     TRIALS,
 )
 
-#: Attribute of the new study: where its first trials came from, and how many they are.
+#: Attribute of the new study: the source of its first trials, and their number.
 COPIED_ATTR = "tuner:copied"
 _LEARNT_FROM = (TrialState.COMPLETE, TrialState.PRUNED)
 _BATCH = 2000
@@ -64,21 +64,21 @@ class Copied:
     n_copied: int
     #: Why trials had no place in the new space, with their number.
     left_out: Mapping[str, int]
-    #: Neither completed nor pruned: nothing to learn from.
+    #: Trials that neither completed nor were pruned: there is nothing to learn from.
     n_not_ended: int
 
 
 def copy_study(origin: Place, target: Place, space: NewSpace, config: StudyConfig | None) -> Copied:
-    """Makes the study that `target` names.
+    """Creates the study that `target` names.
 
     Args:
         origin: The earlier study.
-        target: Where to, with the new name.
-        space: What the new study is to search.
-        config: Of the study file that the new study will be run with, where there is one.
+        target: The database, with the new name.
+        space: The search space of the new study.
+        config: The study file of the new study, if there is one.
 
     Raises:
-        StoreError: If the name is taken, the objectives are others, or no trial fits.
+        StoreError: If the name is in use, the objectives differ, or no trial fits.
     """
     assert target.study is not None, "the new study has a name"
     if origin.url == target.url:

@@ -16,12 +16,12 @@ from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyPlan:
-    """Where from, where to, and what changes."""
+    """Source, target and changes of a copy."""
 
     origin: Place
     target: Place
     space: NewSpace
-    #: Of the study file that the new study will be run with, under its new name.
+    #: The study file of the new study, under its new name.
     config: StudyConfig | None
 
 
@@ -33,14 +33,15 @@ def plan_copy(
     to_storage: str | None,
     environ: Mapping[str, str],
 ) -> CopyPlan:
-    """
+    """Plans a copy.
+
     Args:
         source: The earlier study's database, or a study file.
-        study: Which study of it.
-        new_name: Of the new study.
-        space_file: A study file, or the file of a space; None: the space of `source`.
-        to_storage: Another database; None: where the study file's start would look.
-        environ: Fills `${VARIABLE}` in URLs.
+        study: Name of the study in it.
+        new_name: Name of the new study.
+        space_file: A study file, or the file of a space; None for the space of `source`.
+        to_storage: Another database; None for the study file's.
+        environ: Values for `${VARIABLE}` in URLs.
 
     Raises:
         TunerError: If a file or a URL is wrong.

@@ -1,8 +1,8 @@
 """`tuner export` and `tuner import`: a study to a file and back.
 
-The file is an SQLite database like any other, with one study in it, and the runs of its leaders
-where there are any: `optuna.load_study`, `tuner trials` and `tuner best` read it, and the versions
-of its tables are in it.
+The file is an ordinary SQLite database with one study, and its confirmation runs if there are any:
+`optuna.load_study`, `tuner trials` and `tuner best` read it, and it contains the versions of its
+tables.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Moved:
 
 
 def export_study(place: Place, file: Path, *, force: bool) -> Moved:
-    """Writes a study to a file, which is there as a whole or not at all.
+    """Writes a study to a file atomically.
 
     Args:
-        place: Where it is.
-        file: Where it goes.
-        force: Whether a file that is there may be replaced.
+        place: The study.
+        file: The file.
+        force: Whether an existing file may be replaced.
 
     Raises:
-        TunerError: If the file is there, or cannot be written, or there is no such study.
+        TunerError: If the file exists, or cannot be written, or there is no such study.
     """
     _check_writable(file, force=force)
     # Elsewhere first: it may go to a network share, on which SQLite is not safe.
@@ -112,13 +112,12 @@ def import_study(origin: Place, new_name: str | None, place_of: Callable[[str], 
     """Copies a study of another database, which need not be the tuner's.
 
     Args:
-        origin: Where it is: a file that `export_study` has written, or any database of Optuna.
-        new_name: Its name here; None: the same.
-        place_of: Gives the place of a study of this name.
+        origin: Its place: a file that `export_study` has written, or any database of Optuna.
+        new_name: Its name here; None for the same.
+        place_of: Returns the place of a study of this name.
 
     Raises:
-        TunerError: If there is no such study there, or it lacks something, or there is one of the
-            name here.
+        TunerError: If there is no such study, or it is incomplete, or the name is in use here.
     """
     with _opened(origin) as source:
         check_tables(source, origin.shown)
@@ -138,7 +137,8 @@ def _check_are_whole(source: sa.Connection, stored: StoredStudy, shown: str) -> 
 
 
 def check_importable(source: str) -> None:
-    """
+    """Checks the source of an import.
+
     Raises:
         ConfigError: If it is a file that is neither a database nor a study file.
     """
@@ -155,7 +155,7 @@ def check_importable(source: str) -> None:
 
 @contextmanager
 def _opened(origin: Place) -> Iterator[sa.Connection]:
-    """Reads an SQLite file in a copy of it, which is upgraded where it is of an older tuner."""
+    """Opens an SQLite file as a copy, which is upgraded if an older tuner wrote it."""
     path = origin.sqlite_path
     if path is None or not path.exists():
         with reading(origin) as (_, connection):
@@ -174,7 +174,7 @@ def _opened(origin: Place) -> Iterator[sa.Connection]:
 
 @contextmanager
 def _named(url: str, origin: Place) -> Iterator[None]:
-    """Messages name the file that the user knows, and not the copy."""
+    """Makes messages name the user's file instead of the copy."""
     try:
         yield
     except StoreError as error:
@@ -200,7 +200,7 @@ def _copy_database(path: Path, copy: Path) -> None:
 
 
 def _move(source: sa.Connection, target: Place, stored: StoredStudy, name: str) -> int:
-    """With the runs of its leaders, where there are any. Returns how many trials it has itself."""
+    """Copies a study and its confirmation runs; returns its number of trials."""
     with writing(target) as (_, connection):
         without_idle_limit(connection)
         runs_id = stored_studies(source).get(confirmation_of(stored.name))

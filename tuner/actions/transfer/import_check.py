@@ -1,7 +1,7 @@
-"""What a study of another program's database lacks, asked before it is imported.
+"""Checks that a study in another program's database is complete before an import.
 
-An old Optuna, a database that was cut short or edited by hand: `optuna storage upgrade` changes
-tables, and does not look at what is in them.
+The database may be of an old Optuna, truncated or edited manually: `optuna storage upgrade` changes
+tables, and does not check their content.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tuner.store.optuna_tables.statements import (
     models,
 )
 
-#: Without `trial_heartbeats`, which Optuna makes when it opens a database, not when it upgrades
-#: one. Nothing of it is imported.
+#: Without `trial_heartbeats`, which Optuna creates when it opens a database, but not when it
+#: upgrades one. It is not imported.
 _NEEDED = (
     STUDIES,
     DIRECTIONS,
@@ -50,10 +50,11 @@ _BATCH = 2000
 
 
 def check_tables(connection: sa.Connection, shown: str) -> None:
-    """
+    """Checks for Optuna's tables.
+
     Args:
-        connection: To a database from which a study shall be imported.
-        shown: Its name for users.
+        connection: Connection to the database of an import.
+        shown: Its name for messages.
 
     Raises:
         StoreError: If it lacks tables in which Optuna keeps studies.
@@ -69,16 +70,17 @@ def check_tables(connection: sa.Connection, shown: str) -> None:
 
 
 def check_is_whole(connection: sa.Connection, study_id: int, name: str, shown: str) -> None:
-    """
+    """Checks a study's rows.
+
     Args:
-        connection: To a database that has all of Optuna's tables.
-        study_id: The study that shall be imported.
-        name: Of that study.
-        shown: The name of the database for users.
+        connection: Connection to a database with all of Optuna's tables.
+        study_id: Id of the study to import.
+        name: Its name.
+        shown: The database's name for messages.
 
     Raises:
-        StoreError: If the study lacks something without which it cannot be read. It names each
-            kind, and how many of it.
+        StoreError: If rows are missing without which the study cannot be read, with their kinds and
+            numbers.
     """
     lacks = list(_lacks(connection, study_id))
     if lacks:

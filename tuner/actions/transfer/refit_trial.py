@@ -14,18 +14,17 @@ class LeftOut(ValueError):
 
 
 def refitted(params: Mapping[str, ParamValue], space: SearchSpace) -> dict[str, Scalar]:
-    """The parameters of a trial as the space has them.
+    """The parameters of a trial, converted to a space.
 
-    Everything that the trial was evaluated with must have its place in the space, with that
-    value: as a parameter, or as a constant. A constant that the trial did not have is accepted:
-    it is what the study file says of all trials.
+    Every value of the trial must be possible in the space, as a parameter or as a constant. A
+    constant that the trial did not have is accepted: the study file states it for all trials.
 
     Args:
-        params: Of the trial, constants included.
-        space: Another one than the trial's.
+        params: Parameters of the trial, including constants.
+        space: Another space than the trial's.
 
     Raises:
-        LeftOut: If the space cannot have such a trial.
+        LeftOut: If the trial is not possible in the space.
     """
     values: dict[str, Scalar] = {}
     for parameter in space.parameters:

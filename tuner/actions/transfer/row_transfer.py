@@ -24,13 +24,13 @@ def leave_out(_row: Row) -> None:
 
 
 class Transfer:
-    """Copies one study. All is written in the caller's transaction.
+    """Copies one study. Everything is written in the caller's transaction.
 
     Args:
-        source: Sees the database at a single instant.
-        target: Is in a transaction of a database that has all tables.
-        changes: By table, asked for each row, an owner's before those that it owns. Rows of
-            other tables go as they are.
+        source: With a consistent snapshot.
+        target: In a transaction of a database that has all tables.
+        changes: By table, called for each row, owners before the rows that refer to them. Rows of
+            other tables are copied unchanged.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class Transfer:
         self._changes = changes
         # Now: while rows are streamed, some drivers cannot ask for others.
         self._shared = _read_shared(source)
-        #: By table, of the source's identifiers, those of the target.
+        #: By table: ids in the target by ids in the source.
         self._ids: dict[str, dict[int, int]] = {}
 
     def copy(self, study_id: int, name: str, tables: Sequence[StudyTable] | None = None) -> int:
-        """Copies a study under a name that is free.
+        """Copies a study under an unused name.
 
         Args:
-            study_id: In the source.
-            name: In the target.
-            tables: Which of its tables, owners first; None: all that the source has.
+            study_id: Its id in the source.
+            name: Its name in the target.
+            tables: Tables to copy, owners first; None for all that the source has.
 
         Returns:
             Its id in the target.
@@ -69,7 +69,7 @@ class Transfer:
 
     @property
     def trial_ids(self) -> dict[int, int]:
-        """Of the trials that were copied: the new id by the old one."""
+        """New ids of the copied trials by their old ids."""
         return self._ids.get("trials", {})
 
     # -- row by row --------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Transfer:
     # -- what several studies share ----------------------------------------------------------
 
     def _shared_id(self, table_name: str, old_id: int) -> int:
-        """Of a host or a device, which is made where the target does not know it."""
+        """The id of a host or a device, which is created if the target does not have it."""
         known = self._ids.setdefault(table_name, {})
         if old_id not in known:
             known[old_id] = self._find_shared(TunerBase.metadata.tables[table_name], old_id)

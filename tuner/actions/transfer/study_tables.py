@@ -16,7 +16,7 @@ from tuner.store.optuna_tables.statements import STUDIES
 from tuner.store.optuna_tables.statements import models as optuna_models
 from tuner.store.schema.revision import metadata_with_optuna
 
-#: Of a machine and not of a study; by what they are known in every database.
+#: Tables about machines, not studies, and the columns that identify their rows in every database.
 SHARED = {"tuner_hosts": ("name",), "tuner_devices": ("host_id", "device")}
 #: Not instants, JSON or the like, of which databases have different ideas.
 _PLAIN = {sa.Integer, sa.Float, sa.Double, sa.String, sa.Text, sa.Enum}
@@ -71,7 +71,7 @@ class StudyTable:
 
 
 def study_tables(*, with_ours: bool) -> list[StudyTable]:
-    """Those that are referred to come before those that refer to them."""
+    """Tables in the order of their references, referenced ones first."""
     optunas = optuna_models.BaseModel.metadata.tables
     return [each for name, each in _tables().items() if with_ours or name in optunas]
 

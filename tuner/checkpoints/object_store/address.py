@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-#: By scheme: the extra that installs what it needs, and the name for people.
+#: By scheme: the extra with its packages, and the store's name.
 STORES: Final = {
     "s3": ("s3", "S3"),
     "gs": ("gcs", "Google Cloud Storage"),
@@ -21,7 +21,7 @@ _EXAMPLE: Final = "s3://my-bucket/tuner"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAddress:
-    """A bucket, and where in it the objects of studies are."""
+    """A bucket and a prefix for the objects of studies."""
 
     #: `s3`, `gs` or `az`.
     scheme: str
@@ -32,12 +32,12 @@ class StoreAddress:
 
     @property
     def url(self) -> str:
-        """As people write it."""
+        """The URL form of the address."""
         return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
 
     @property
     def extra(self) -> str:
-        """The extra of the tuner that installs what this store needs."""
+        """The tuner's extra with the packages for this store."""
         return STORES[self.scheme][0]
 
     def uri_of(self, key: str) -> str:
@@ -57,10 +57,10 @@ class StoreAddress:
 
 
 def read_address(text: object) -> StoreAddress:
-    """Reads an address.
+    """Parses an address.
 
     Raises:
-        ValueError: If it is none; to be read after the key. Never shows a password.
+        ValueError: If it is invalid; worded to follow the key. Never shows a password.
     """
     if not isinstance(text, str) or "://" not in text:
         raise ValueError(f"is {text!r:.200}, but must be a URL such as {_EXAMPLE}.")

@@ -21,7 +21,7 @@ from tuner.host.distribution import DISTRIBUTION
 if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
 
-#: Of one part of an upload: few requests, and at most four of them in memory.
+#: Size of one part of an upload: few requests, and at most four parts in memory.
 _PART_BYTES = 16 * 1024**2
 _N_PARTS_AT_ONCE = 4
 #: The queue tries again later.
@@ -49,7 +49,7 @@ class BucketError(Exception):
     Args:
         problem: Why and what to do, without any secret.
         is_temporary: Whether the same request may succeed later.
-        is_missing: Whether the bucket is there and the object is not.
+        is_missing: Whether the bucket exists and the object does not.
     """
 
     def __init__(self, problem: str, *, is_temporary: bool, is_missing: bool = False) -> None:
@@ -73,11 +73,11 @@ class Bucket:
     """Objects of one bucket.
 
     Args:
-        address: Of the bucket; its prefix is not added to keys.
-        environ: Credentials and endpoints, as the store's own tools read them.
+        address: Address of the bucket; its prefix is not added to keys.
+        environ: Credentials and endpoints, in the variables of the store's own tools.
 
     Raises:
-        BucketError: If no package or no credentials are there.
+        BucketError: If packages or credentials are missing.
     """
 
     def __init__(self, address: StoreAddress, environ: Mapping[str, str] | None = None) -> None:
@@ -100,7 +100,7 @@ class Bucket:
             raise
 
     def put(self, key: str, content: IO[bytes] | bytes) -> None:
-        """Writes an object. It is there as a whole, or not at all."""
+        """Writes an object atomically."""
         import obstore
 
         with _errors(self._address):
@@ -187,7 +187,7 @@ def _of_boto3(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _emulated(url: str) -> str:
-    """What tells obstore to ask an emulator, as Google's own clients do by this variable."""
+    """obstore settings for an emulator, from the variable that Google's own clients use."""
     base = url if "://" in url else f"http://{url}"
     return json.dumps(
         {
@@ -207,9 +207,9 @@ def _no_credentials(scheme: str) -> str:
 
 @contextmanager
 def _errors(address: StoreAddress) -> Iterator[None]:
-    """Turns what obstore raises into text of our own.
+    """Translates obstore's errors.
 
-    Its messages hold URLs and bodies of answers, which may hold signatures.
+    Its messages contain URLs and response bodies, which may contain signatures.
     """
     from obstore.exceptions import BaseError
 

@@ -18,7 +18,7 @@ class StoreKeys:
     """Names of the objects of one study.
 
     Args:
-        address: Of the store.
+        address: Address of the store.
         files: Paths of the study on disk: the folder's name is used here, too.
         study_id: Random id of the study: another study of this name has other objects.
     """
@@ -34,13 +34,13 @@ class StoreKeys:
         return f"{self.address.prefix}/{name}" if self.address.prefix else name
 
     def checkpoint(self, trial: int, attempt: int, name: str, written_at_ns: int) -> str:
-        """For a checkpoint that is a file; of one that is a folder, what its names begin with.
+        """The key of a checkpoint file, or the prefix for a checkpoint folder.
 
         Args:
             trial: Number of the trial.
             attempt: Number of the attempt.
             name: The checkpoint's name on disk.
-            written_at_ns: When it was written. An attempt may save one step twice.
+            written_at_ns: Its modification time. An attempt may save one step twice.
         """
         stem, dot, end = name.partition(".")
         return f"{self._attempt(trial, attempt)}/{stem}.{written_at_ns:x}{dot}{end}"
@@ -59,7 +59,7 @@ def is_folder(key: str) -> bool:
 
 
 def local_name(key: str) -> tuple[str, int]:
-    """The name on disk of a checkpoint, and when it was written, in nanoseconds.
+    """The local name of a checkpoint, and its modification time in nanoseconds.
 
     Raises:
         ValueError: If the key is not that of a checkpoint.

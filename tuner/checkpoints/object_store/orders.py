@@ -1,4 +1,4 @@
-"""What the dispatcher and the process that uploads say to each other: JSON, one line each."""
+"""The protocol between the dispatcher and the transfer process: JSON, one line per message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Order:
     work: Work
     key: str
     path: str = ""
-    #: Of a checkpoint that is to be uploaded, as it was seen; another one there is none.
+    #: Modification time of the checkpoint to upload; if it differs, the checkpoint has been
+    #: replaced.
     written_at_ns: int = 0
     size_bytes: int = 0
 
@@ -49,14 +50,14 @@ class Answer:
     """How an order ended."""
 
     id: int
-    #: Of the object that was written; of a folder the object that lists its files.
+    #: Key of the written object; for a folder, of the object that lists its files.
     key: str = ""
     size_bytes: int = 0
-    #: Empty where all went well.
+    #: Empty on success.
     problem: str = ""
     #: Whether the same order may succeed later.
     is_temporary: bool = False
-    #: Whether what was to be uploaded is not there any more.
+    #: Whether the file to upload no longer exists.
     is_gone: bool = False
 
     def to_line(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The dispatcher's handle on the process that uploads: it sends orders, and waits for nothing."""
+"""The dispatcher's client of the transfer process. It never blocks."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Groups(Protocol):
 
 
 class Transfers:
-    """Orders that are under way, and their answers.
+    """Requests in flight, and their replies.
 
     Args:
-        address: Of the store.
-        links: Where the processes of this study hold what they upload.
-        log: Where the process's own output goes.
-        groups: Ends the process should the dispatcher die.
-        now_s: The time.
+        address: Address of the store.
+        links: Folder in which the transfer processes of this study hold files that they upload.
+        log: Log of the process's own output.
+        groups: Ends the process if the dispatcher dies.
+        now_s: The monotonic clock, in seconds.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Transfers:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None where there is none now."""
+        """Id of the process; None if none runs."""
         return None if self._process is None else self._process.pid
 
     def send(

@@ -38,18 +38,18 @@ def upload(bucket: Objects, source: Path, key: str, links: Path, written_at_ns: 
     """Uploads a checkpoint or a log.
 
     Args:
-        bucket: Where to.
+        bucket: The bucket.
         source: A file, or a folder.
-        key: Its name there.
-        links: A folder on the disk of `source` in which it is held while it is uploaded.
-        written_at_ns: When it was written, as far as known; 0 for whenever.
+        key: Its key.
+        links: A folder on the disk of `source`, in which it is held while it is uploaded.
+        written_at_ns: Its expected modification time; 0 for any.
 
     Returns:
-        The name of the object that tells that all is there.
+        The key of the object that shows that the upload is complete.
 
     Raises:
-        Gone: If it is not there any more, or another one is.
-        BucketError: If the bucket does not take it.
+        Gone: If it no longer exists, or was replaced.
+        BucketError: If the bucket refuses it.
     """
     try:
         with _held(source, links) as held:
@@ -88,17 +88,17 @@ def download(bucket: Objects, key: str, folder: Path, size_bytes: int = 0) -> Pa
     """Downloads a checkpoint into the checkpoints of a trial.
 
     Args:
-        bucket: Where from.
+        bucket: The bucket.
         key: As `upload` returned it.
         folder: The checkpoints of the trial.
-        size_bytes: Of a checkpoint that is a file; 0 if it is not known.
+        size_bytes: Size of a checkpoint file; 0 if unknown.
 
     Returns:
-        Where it is now, with the time at which it was written.
+        Its path; it has its original modification time.
 
     Raises:
-        BucketError: If the bucket does not give it.
-        OSError: If it cannot be written, or is not whole.
+        BucketError: If the bucket refuses.
+        OSError: If it cannot be written, or is incomplete.
     """
     name, written_at_ns = local_name(key)
     final = folder / name
@@ -130,7 +130,7 @@ def read_text(bucket: Objects, key: str) -> bytes:
 
 
 def delete(bucket: Objects, key: str) -> None:
-    """Removes the objects of a checkpoint or log; what is gone already is no error."""
+    """Removes the objects of a checkpoint or log; missing ones are no error."""
     if not is_folder(key):
         bucket.delete([key])
         return

@@ -1,8 +1,8 @@
-"""The process that uploads and downloads: it waits for the network, and nothing else does.
+"""The transfer process: uploads and downloads, so that no other process waits for the network.
 
-Standard input brings orders; it closes when the dispatcher ends in whatever way, and so does this
-process then: what nobody could record is uploaded again by the next start. It leaves SIGTERM to
-its dispatcher, because an engine that takes a node back sends it to every process.
+It reads requests from standard input and exits when that closes, when the dispatcher ends in any
+way: uploads that were not recorded are repeated by the next start. It ignores SIGTERM, because an
+engine that reclaims a node sends it to every process; the dispatcher decides when it ends.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ N_THREADS = 2
 
 
 class Uploader:
-    """Carries out orders in threads.
+    """Runs requests in threads.
 
     Args:
-        address: Of the store.
-        links: Where checkpoints are held while they are uploaded.
-        answers: Where answers go.
+        address: Address of the store.
+        links: Folder in which checkpoints are held while they are uploaded.
+        answers: Receives replies.
     """
 
     def __init__(self, address: StoreAddress, links: Path, answers: BinaryIO) -> None:

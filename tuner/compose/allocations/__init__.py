@@ -1,1 +1,1 @@
-"""Allocations of engines: submitted, joined by a start, and asked for by a running study."""
+"""Allocations of engines: submitted, joined by a start, and requested by a running study."""

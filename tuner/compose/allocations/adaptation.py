@@ -1,8 +1,8 @@
-"""Asks the engine for more allocations while the study has more trials than devices.
+"""Requests more allocations from the engine while the study has more trials than devices.
 
-One dispatcher does it: of those that work in allocations the one that started first. Should it die,
-the next one takes over when its record is closed. Allocations are reserved under the study's lock,
-so that two that ask at once do not ask for twice as many.
+Among the dispatchers that work in allocations, the one that started first does this. If it dies,
+the next takes over when its record is closed. Allocations are reserved under the study's lock, so
+that two dispatchers do not request twice as many.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def begin(plan: Plan, nodes: NodeRange | None) -> NodeRange:
 
 
 def read_order(files: StudyFiles) -> AllocationOrder:
-    """
+    """Reads the submission order.
+
     Raises:
         ConfigError: If there is none.
     """
@@ -71,13 +72,13 @@ def read_order(files: StudyFiles) -> AllocationOrder:
 
 
 class AdaptationView:
-    """A view that asks for more nodes in a thread, and lets another view show progress.
+    """A view that requests more nodes in a thread, and delegates progress to another view.
 
     Args:
-        view: Shows progress to people.
+        view: Shows progress.
         config: The study.
         lent: The allocation in which this dispatcher runs.
-        n_devices: Devices of this dispatcher; of other nodes the same is expected.
+        n_devices: Number of this dispatcher's devices; other nodes are expected to have as many.
         dispatcher_id: The record of this dispatcher.
     """
 
@@ -143,7 +144,7 @@ class AdaptationView:
 
 
 def nodes_wanted(snapshot: Snapshot, n_devices: int) -> int:
-    """Nodes whose devices the trials of the budget that have not ended could use at once."""
+    """Number of nodes whose devices the unfinished trials of the budget could use at once."""
     if snapshot.n_trials is None:
         return _ANY_NUMBER
     return math.ceil(devices_wanted(snapshot) / n_devices)

@@ -16,7 +16,7 @@ from tuner.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lent:
-    """An allocation, on which terms it is used, and the engine that lends it."""
+    """An allocation, the terms of its use, and its engine."""
 
     allocation: OwnAllocation
     terms: AllocationTerms
@@ -27,10 +27,10 @@ class Lent:
 
 
 def engine_config(config: StudyConfig, name: str | None) -> EngineConfig:
-    """`engine` of a study file, with the engine of the command line.
+    """The `engine` section of a study file, with the engine of the command line.
 
     Raises:
-        ConfigError: If there is none, or none of that name.
+        ConfigError: If there is none, or none with that name.
     """
     names = [each.value for each in EngineName]
     if name is not None and name not in names:
@@ -52,7 +52,7 @@ def find_lent(
     """The allocation of an engine in which this process runs.
 
     Raises:
-        TunerError: If it runs in none.
+        TunerError: If it does not run in one.
     """
     settings = engine_config(config, name)
     engine = open_engine(settings)

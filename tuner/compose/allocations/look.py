@@ -20,13 +20,13 @@ from tuner.store.schema.models import AllocationRow
 
 
 def look_at_engines(place: Place) -> Iterator[str]:
-    """Asks the engines of allocations that are not over, and records what they say.
+    """Queries the engines of open allocations, and records the result.
 
     Args:
-        place: The study. Without a study file the engines are not known, and not asked.
+        place: The study. Without a study file the engines are unknown and skipped.
 
     Yields:
-        Why an engine could not be asked.
+        Why an engine could not be queried.
     """
     if place.config is None or not place.exists:
         return
@@ -59,7 +59,7 @@ def _open_engines(place: Place) -> tuple[int, str, list[str]]:
 
 
 def log_of(place: Place, name: str) -> Path | str:
-    """The output of the dispatcher in an allocation: its file, or the text.
+    """The dispatcher's output in an allocation: its file, or the text.
 
     Raises:
         TunerError: If there is none.

@@ -49,7 +49,7 @@ class Plan:
     settings: EngineConfig
     engine: Engine
     order: AllocationOrder
-    #: What people should know.
+    #: Remarks to show.
     remarks: tuple[str, ...]
 
 
@@ -68,15 +68,15 @@ class Change:
 
 
 def plan_submission(config: StudyConfig, on: str | None, *, adapts: bool = False) -> Plan:
-    """Checks what can be checked without the engine, and writes the snapshot of the code.
+    """Runs all checks that need no engine, and writes the snapshot of the code.
 
     Args:
         config: The study.
-        on: Name of the engine, which wins over the study file.
-        adapts: Whether dispatchers ask for more nodes while trials wait.
+        on: Name of the engine, which overrides the study file.
+        adapts: Whether dispatchers request more nodes while trials wait.
 
     Raises:
-        TunerError: With what is wrong.
+        TunerError: If a check fails.
     """
     check_study(config)
     remarks = check_text(config)
@@ -145,15 +145,15 @@ def _command_of_image(config: StudyConfig, settings: EngineConfig) -> tuple[str,
 
 
 def render(plan: Plan, nodes: NodeRange | None = None) -> str:
-    """The script or manifest of a first submission, fit to be applied by hand."""
+    """The script or manifest of a first submission, ready to be applied manually."""
     return plan.engine.render(plan.order, range((nodes or plan.settings.nodes).most))
 
 
 def check_reach(plan: Plan, most: int) -> None:
-    """Refuses what nodes cannot reach.
+    """Refuses databases and folders that nodes cannot reach.
 
     Raises:
-        ConfigError: For a database or a folder of this machine alone.
+        ConfigError: If a database or a folder exists on this machine only.
     """
     config = plan.config
     url = sa.make_url(config.storage)
@@ -193,14 +193,14 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def submit(plan: Plan, nodes: NodeRange | None = None) -> Change:
-    """Asks for the most nodes of the range, less those that the study has or waits for.
+    """Submits the maximum number of nodes, less those that the study has or waits for.
 
     Args:
         plan: What to submit.
-        nodes: Instead of those of the study file.
+        nodes: Overrides the study file's nodes.
 
     Raises:
-        TunerError: If a check fails or the engine refuses; nothing is submitted then.
+        TunerError: If a check fails or the engine refuses; then nothing is submitted.
     """
     most = (nodes or plan.settings.nodes).most
     check_reach(plan, most)
@@ -209,10 +209,10 @@ def submit(plan: Plan, nodes: NodeRange | None = None) -> Change:
 
 
 def submit_up_to(plan: Plan, most: int) -> Change:
-    """Submits so many less those that are there, without further checks.
+    """Submits allocations until there are `most`, without further checks.
 
     Raises:
-        TunerError: If the engine refuses; nothing is submitted then.
+        TunerError: If the engine refuses; then nothing is submitted.
     """
     database, study_id = make_study(plan.config)
     try:
@@ -268,7 +268,7 @@ def _reserve(
 def refresh(
     database: Database, study_id: int, engine: Engine, study: str
 ) -> tuple[Allocation, ...]:
-    """Asks the engine, and records what it says."""
+    """Queries the engine, and records the result."""
     seen = engine.allocations(study)
     note = partial(
         note_seen, study_id=study_id, engine=engine.name, seen=seen, at=datetime.now(UTC)
@@ -278,11 +278,11 @@ def refresh(
 
 
 def scale(plan: Plan, wanted: NodeRange) -> Change:
-    """Submits more allocations, or asks some to end: those that wait first, then idle ones.
+    """Submits more allocations, or ends some: first those that wait, then idle ones.
 
     Args:
-        plan: Of the study.
-        wanted: How many there are to be, at least and at most.
+        plan: The study's plan.
+        wanted: The minimum and maximum number of allocations.
 
     Raises:
         TunerError: If the engine refuses.
@@ -303,7 +303,7 @@ def _there(plan: Plan) -> list[Allocation]:
 
 
 def _n_trials(plan: Plan) -> dict[str, int]:
-    """How many trials run in each allocation that the database knows, by name."""
+    """Number of running trials in each known allocation, by name."""
     database = open_database(plan.config.storage, read_only=True)
     try:
         study_id = database.storage.get_study_id_from_name(plan.order.study)

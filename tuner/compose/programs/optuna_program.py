@@ -49,7 +49,7 @@ class ProgramStudy:
     asked: Translation
     #: The study file that was written.
     file: Path
-    #: What its `${...}` stand for.
+    #: Values for its `${...}`.
     environ: Mapping[str, str] = field(repr=False)
 
 
@@ -88,14 +88,14 @@ def is_optuna_program(file: Path) -> bool:
 
 
 def propose_study(file: Path, target: Path) -> list[str]:
-    """Writes the study file of a program, for users who will edit it.
+    """Writes a study file for a program, to be edited by the user.
 
     Args:
         file: The program, which is run up to `study.optimize`.
-        target: The study file; one that is there is replaced.
+        target: The study file; an existing one is replaced.
 
     Returns:
-        What is used and what is not, for users.
+        What is used and what is not, as text.
 
     Raises:
         ConfigError: If the program cannot be read, or the file cannot be written.
@@ -114,7 +114,7 @@ def propose_study(file: Path, target: Path) -> list[str]:
 
 
 def announce(program: ProgramStudy, config: StudyConfig, console: Console) -> None:
-    """Says what of the program is used, and what is not."""
+    """Shows which parts of the program are used."""
     asked = program.asked
     lines = [
         f"{program.program}: study {config.study!r}, written to {program.file}",
@@ -153,7 +153,7 @@ def prepare(program: ProgramStudy, config: StudyConfig) -> None:
 
 
 def run_rest(program: ProgramStudy, config: StudyConfig) -> None:
-    """Runs what the program does after `study.optimize`, with the study that has ended."""
+    """Runs the rest of the program after `study.optimize`, with the finished study."""
     words = [str(program.asked.place), config.study, str(program.program.resolve())]
     command = [
         sys.executable,

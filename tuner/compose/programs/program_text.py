@@ -10,10 +10,10 @@ from tuner.search_spaces import DefineByRunSpace, SearchSpace
 
 
 def check_text(config: StudyConfig) -> list[str]:
-    """Checks the text of the study's functions.
+    """Checks the source of the study's functions.
 
     Returns:
-        Notes for users: work that an import does.
+        Notes to show: work that an import does.
 
     Raises:
         ConfigError: If a trial could not call one of them.

@@ -53,7 +53,8 @@ def _search_in(script: Path) -> str:
 
 
 def refuse_optimize_at_import(config: StudyConfig) -> None:
-    """
+    """Refuses modules that call `optimize` when imported.
+
     Raises:
         ConfigError: If an import of the training function's module would run a study.
     """
@@ -91,7 +92,7 @@ def _shown(config: StudyConfig, module: Path) -> str:
 
 
 def _module_of(config: StudyConfig) -> Path | None:
-    """The file of the training function, where it is the user's own."""
+    """The file of the training function, if it is the user's own."""
     function = config.trial.function
     if function is None or optuna_program_of(function) is not None:
         return None

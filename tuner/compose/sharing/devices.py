@@ -1,4 +1,4 @@
-"""A study's start on a machine whose devices are divided among its users."""
+"""Start of a study on a machine whose devices are divided among its users."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tuner.shares.seat import Seat
 
 T = TypeVar("T")
 _LOOK_EVERY_S = 0.5
-#: How often the folder of claims is asked for its last change, which costs 2 us, for each look.
+#: Checks for changes in the folder of claims, at 2 us each, per full read.
 _NEWS_A_LOOK = 10
 
 
 def open_seat(config: StudyConfig, environ: Mapping[str, str]) -> Seat | None:
-    """The study's place among the tuners of this machine; None where nothing is divided.
+    """The study's place among the tuners of this machine; None if nothing is divided.
 
     Raises:
         ConfigError: If the machine's rules are wrong.
@@ -58,7 +58,7 @@ def _wants_cpus(config: StudyConfig) -> bool:
 
 
 def open_locks(stack: ExitStack, seat: Seat | None) -> DeviceLocks:
-    """Locks that heed the shares of other users, where there are such."""
+    """Locks that respect the shares of other users, if there are any."""
     if seat is None:
         return DeviceLocks()
     stack.callback(seat.close)
@@ -66,7 +66,7 @@ def open_locks(stack: ExitStack, seat: Seat | None) -> DeviceLocks:
 
 
 def divided_slots(request: DeviceRequest, gpus: GpuProbe | None, seat: Seat) -> DividedSlots | None:
-    """All CPU slots of the machine, where the study wants some and they are divided."""
+    """All CPU slots of the machine, if the study wants some and they are divided."""
     n_slots = seat.rules.cpu_slots
     has_gpus = gpus is not None and bool(gpus.devices())
     is_of_slots = isinstance(request, CpuSlots) or (
@@ -83,7 +83,7 @@ def slots_limits(request: DeviceRequest, slots: DividedSlots) -> GpuLimits:
 
 
 def suited_devices(request: DeviceRequest, probe: GpuProbe, limits: GpuLimits) -> Sequence[Device]:
-    """All devices that a study could use, whoever has them."""
+    """All devices that a study could use, including those of others."""
     meant = meant_devices(request, probe.devices())
     return [device for device in meant if limits.refusal(device) is None]
 
@@ -100,10 +100,10 @@ def take_seat(
 
     Args:
         seat: The place of this tuner.
-        request: What the study file asks for.
+        request: The `devices` of the study file.
         probe: The devices of the machine; None for none.
         limits: Which of them suit, and how many the study may have.
-        wants: How many the study could use; None for all that suit.
+        wants: Number that the study could use; None for all that suit.
 
     Raises:
         DeviceError: If the claim cannot be written.
@@ -139,8 +139,8 @@ def wait_for_devices(
     Args:
         seat: The place of this tuner.
         find: Finds devices; raises `NotNow` while there are none.
-        say: Tells people whom they wait for.
-        pause: Waits so many seconds.
+        say: Shows for whom the study waits.
+        pause: Sleeps for a number of seconds.
     """
     said = ""
     while True:

@@ -1,4 +1,4 @@
-"""The rules of this machine beside its devices: `tuner shares check`."""
+"""Checks this machine's rules against its devices: `tuner shares check`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def check_file(file: Path | None, environ: Mapping[str, str]) -> CheckReport:
     """Checks a rules file against this machine.
 
     Args:
-        file: None for the one that holds here.
+        file: None for the file that applies here.
         environ: The process's environment.
 
     Raises:
-        ConfigError: If there is no such file, or it cannot be read as rules.
+        ConfigError: If there is no such file, or its rules are invalid.
     """
     path = file or rules_file(environ)
     if path is None:
@@ -62,7 +62,7 @@ def _box_parts(rules: ShareRules, gpus: Sequence[Device]) -> int | None:
 
 
 def gpus_of_machine(environ: Mapping[str, str]) -> tuple[Device, ...]:
-    """All GPUs and slices that this user may use; none without a driver."""
+    """All GPUs and slices that this user may use; empty without a driver."""
     from tuner.devices.nvidia.probe import open_nvml  # 70 ms
 
     probe = open_nvml(environ.get("CUDA_VISIBLE_DEVICES"))

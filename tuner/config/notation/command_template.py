@@ -1,4 +1,4 @@
-"""`{name}` places in a trial's command and environment, and what fills them.
+"""`{name}` placeholders in a trial's command and environment, and their values.
 
 Pure text: the study file is checked with `places`, the launcher fills with `render_argv`.
 """
@@ -53,11 +53,11 @@ def render_argv(
     params: Mapping[str, ParamValue],
     builtins: Mapping[str, ParamValue],
 ) -> list[str]:
-    """Fills the places of a command.
+    """Fills the placeholders of a command.
 
-    An element with a place that has no value, because the parameter's `when` does not hold, is
-    left out as a whole: `--momentum={momentum}` goes with its flag. So is an element that is a
-    place alone, `{amp}`, where its value is an empty text.
+    If a placeholder has no value because the parameter's `when` does not hold, its whole element is
+    left out: `--momentum={momentum}` disappears with its flag. The same applies to an element that
+    is only a placeholder, `{amp}`, if its value is an empty text.
     """
     values = {**builtins, **params}
     filled = ((element, _fill(element, values)) for element in argv)
@@ -69,7 +69,7 @@ def render_env(
     params: Mapping[str, ParamValue],
     builtins: Mapping[str, ParamValue],
 ) -> dict[str, str]:
-    """Fills the places of environment variables; one whose parameter is absent is left out."""
+    """Fills the placeholders of environment variables; one with an absent parameter is left out."""
     values = {**builtins, **params}
     filled = {name: _fill(template, values) for name, template in env.items()}
     return {name: text for name, text in filled.items() if text is not None}

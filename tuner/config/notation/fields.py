@@ -1,7 +1,7 @@
-"""Values that study.yaml writes in forms of its own, each with its form in JSON Schema.
+"""Value types with their own notation in study.yaml, each with its JSON Schema.
 
-The forms allow at least what the parsers allow: an editor must not refuse what the tuner accepts.
-Where a pattern and a parser can say the same, they do.
+The schemas allow at least what the parsers allow: an editor must not refuse what the tuner accepts.
+If a pattern can express the parser's rule exactly, it does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tuner.config.notation.size import parse_size
 
 
 def text(pattern: str, wanted: str) -> dict[str, object]:
-    """The form of a text, with the message that editors show for another one.
+    """The schema of a text, with the message that editors show for an invalid one.
 
     Args:
-        pattern: A regular expression of JavaScript and of Python.
-        wanted: What it must be, in words.
+        pattern: A regular expression valid in JavaScript and Python.
+        wanted: The required form, in words.
     """
     return {"type": "string", "pattern": pattern, "patternErrorMessage": f"Must be {wanted}."}
 
@@ -83,7 +83,7 @@ Environment: TypeAlias = Annotated[
 
 
 def one_or_several(what: str) -> dict[str, object]:
-    """The form of one name or a list of names.
+    """The schema of one name or a list of names.
 
     Args:
         what: What is named, in the plural.

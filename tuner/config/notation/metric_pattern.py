@@ -33,7 +33,7 @@ def expand(pattern: str) -> str:
 
 
 def near_miss(pattern: str, lines: Sequence[str]) -> str:
-    """Why a pattern does not match the line that has most of it.
+    """Explains why a pattern does not match the most similar line.
 
     Args:
         pattern: Written or expanded.

@@ -1,4 +1,4 @@
-"""The keys of a configuration, with those of the files that Hydra composes it of."""
+"""The keys of a configuration, including the files from which Hydra composes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OF_HYDRA = ("hydra", "defaults")
 #: In front of a group in the list of defaults.
 _KEYWORDS = re.compile(r"^((optional|override)\s+)+")
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
-#: Files include each other; those of Hydra itself are never deeper.
+#: Limit for files that include each other; those of Hydra itself are never deeper.
 _MOST_FILES = 100
 
 
@@ -29,11 +29,11 @@ class Composed:
 
 
 def compose(document: Mapping[str, object], file: Path) -> Composed:
-    """Reads a configuration and what its `defaults` name, in its folder.
+    """Reads a configuration and the files in its `defaults`, in its folder.
 
     Args:
         document: The configuration.
-        file: Where it was read from.
+        file: Its file.
     """
     composed = Composed()
     _add(composed, document, folder=file.parent, group="", package="")

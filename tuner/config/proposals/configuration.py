@@ -18,13 +18,13 @@ def propose_from_configuration(
     program: str | None,
     result: PrintedResult | None = None,
 ) -> Proposal:
-    """Proposes a study whose command overrides keys as Hydra does: `optimizer.lr=0.1`.
+    """Proposes a study whose command overrides keys in Hydra's syntax: `optimizer.lr=0.1`.
 
     Args:
         document: The configuration.
         file: Its file as the user named it.
-        program: The script from the study file's folder; None if it is not known.
-        result: The line of the script that holds its result, if one is known.
+        program: The script, relative to the study file's folder; None if unknown.
+        result: The script's line with its result, if known.
 
     Raises:
         ConfigError: If the configuration has no number that users tune.

@@ -14,13 +14,13 @@ _CLICK = ("click.option", "option")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenOption:
-    """One option as the script declares it: what `add_argument` would be called with."""
+    """One option as declared in the script: the arguments of `add_argument`."""
 
     flags: list[str]
     keywords: Mapping[str, ast.expr]
 
 
-#: Of `transformers.TrainingArguments`, which a script does not declare itself.
+#: Options of `transformers.TrainingArguments`, which a script does not declare itself.
 _TRAINING_ARGUMENTS = tuple(
     WrittenOption(flags=[f"--{name}"], keywords={"default": ast.Constant(default)})
     for name, default in {

@@ -1,4 +1,4 @@
-"""Programs that run a search of another library, whose trials the tuner would not see."""
+"""Detects programs that run a search of another library, whose trials the tuner would not see."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class _Library:
     """A library for tuning.
 
     Args:
-        name: What users call it.
-        module: The beginning of what the program imports.
-        calls: The last part of the calls that start a search.
-        advice: What to change, to be read after a sentence.
-        is_a_step: Whether a program with options may well use it within a trial.
+        name: Its usual name.
+        module: Prefix of the imported module.
+        calls: Last parts of the names of calls that start a search.
+        advice: What to change, as text that follows a sentence.
+        is_a_step: Whether a program with options may use it within a trial.
     """
 
     name: str
@@ -70,13 +70,13 @@ _LIBRARIES = (
 
 
 def own_search(tree: ast.Module) -> str:
-    """Which call of a program starts a search of another library, and what to change.
+    """The call that starts a search of another library, and what to change.
 
     Args:
         tree: The program, which is not run.
 
     Returns:
-        The sentences, to be read after the name of the file; empty if there is no such call.
+        Sentences to follow the name of the file; empty if there is no such call.
     """
     modules = set(_imported(tree))
     has_options = any(

@@ -30,7 +30,7 @@ _STEP = re.compile(
 _LEAST_WORD = re.compile(r"[A-Za-z]{3}")
 _HELD_OUT = re.compile(r"(?<![a-z])(?:val|valid|validation|test|eval|evaluation|dev)(?![a-z])")
 _TRAINING = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])")
-#: Of single batches or episodes a value is noise.
+#: Values of single batches or episodes are noise.
 _MEAN = re.compile(r"(?<![a-z])(?:average|avg|mean|running|smoothed)(?![a-z])")
 _SPECIAL = re.compile(r"([\\.^$*+?{}\[\]()|])")
 _HAS_WIDTH = re.compile(r"[ <>^+-]*[1-9]")
@@ -60,9 +60,9 @@ class _Number:
 
     #: The value, as the program has it.
     value: str
-    #: Of its format, such as `.4f`; empty if the value is printed as it is.
+    #: Its format, such as `.4f`; empty if it has none.
     form: str
-    #: The words in front of it.
+    #: The words before it.
     label: str = ""
 
 
@@ -77,7 +77,7 @@ class _Line:
 
 
 def result_of(tree: ast.Module) -> PrintedResult | None:
-    """The printed line of a script with its result; None if it prints none that is known.
+    """The printed line with a script's result; None if none is recognized.
 
     Args:
         tree: The script, which is not run.
@@ -147,7 +147,7 @@ def _merit(line: _Line, metric: _Number) -> int:
 
 
 def _context(line: _Line, metric: _Number) -> str:
-    """What says which data a value is of: its own words, or else the beginning of its line."""
+    """Text that shows which data a value is from: its own words, or the line's beginning."""
     own = f"{metric.label} {metric.value}".lower()
     if _HELD_OUT.search(own) or _TRAINING.search(own):
         return own
@@ -161,7 +161,7 @@ def _metric(line: _Line) -> _Number | None:
 
 
 def _metric_words(number: _Number) -> str:
-    """The label decides; without one that is a metric, the name of the value does."""
+    """The words of a metric: the label if it names one, else with the name of the value."""
     label = number.label.lower()
     has_own_label = _METRIC.search(label) or _STEP.search(label)
     return label if has_own_label else f"{label} {number.value}".lower()

@@ -1,4 +1,4 @@
-"""What the text of a script shows beside its options: constants, and loops without an end."""
+"""Parts of a script other than its options: constants and endless loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def assigned_constants(tree: ast.Module) -> Iterator[Constant]:
 
 
 def constants_of(tree: ast.Module) -> Iterator[Constant]:
-    """Also those of a call or a dict: `Adam(parameters, lr=0.1)`, `{"lr": 0.1}`."""
+    """Constants, including those in calls and dicts: `Adam(parameters, lr=0.1)`, `{"lr": 0.1}`."""
     yield from assigned_constants(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and not ast.unparse(node.func).endswith("add_argument"):
@@ -33,11 +33,11 @@ def constants_of(tree: ast.Module) -> Iterator[Constant]:
 
 
 def endless_loop(tree: ast.Module, line: int) -> int:
-    """The line of the loop without a last step around a line; 0 if there is none.
+    """The line of the endless loop around a line; 0 if there is none.
 
     Args:
         tree: The script.
-        line: Where it prints its result.
+        line: The line that prints its result.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.While) and _holds(node, line) and _is_endless(node):

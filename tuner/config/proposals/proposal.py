@@ -33,7 +33,7 @@ class Proposal:
     env: Mapping[str, str] = field(default_factory=dict)
     #: Other keys at the top of the file.
     settings: Mapping[str, object] = field(default_factory=dict)
-    #: What was not carried over, and what is to be checked; a sentence each.
+    #: Parts that were not carried over, and values to check; a sentence each.
     notes: tuple[str, ...] = ()
 
 
@@ -62,7 +62,7 @@ def study_text(proposal: Proposal, folder: Path) -> str:
 
     Args:
         proposal: The study.
-        folder: Where the file will be. Its first line names the schema for editors.
+        folder: Folder of the file. Its first line names the schema for editors.
     """
     lines = [
         schema_line(folder).removesuffix("\n"),

@@ -23,7 +23,7 @@ _NOT_TUNED = re.compile(
     r"(^|[._-])(test|val|valid|eval|log|print|save|seed|port|workers|iters|iterations|epochs|"
     r"interval|min_lr|noise|cycle|ema|kd|distill|base_size|std|mean|pct|limit)([._-]|$)"
 )
-#: Options whose choices are about the machine, or what is trained, and not how well.
+#: Options with choices about the machine or the kind of training, which are not tuned.
 _NOT_CHOSEN = re.compile(
     r"precision|dtype|device|backend|data|split|task|mode$|level|format|distill|schedule$"
 )
@@ -60,9 +60,9 @@ class Option:
 
 
 def propose_range(option: Option) -> object:
-    """A parameter of a search space around a default; None for an option that is not searched.
+    """A parameter range around an option's default; None for an option that is not searched.
 
-    Numbers are searched if their name is one that users tune, and everything with choices is.
+    Numbers are searched if their name is usually tuned, and all options with choices are.
     """
     if option.choices:
         if _NOT_CHOSEN.search(option.name.lower()):

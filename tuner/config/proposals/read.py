@@ -1,4 +1,4 @@
-"""Reads what `tuner init --from` names: a W&B sweep, a Python script or a configuration."""
+"""Reads the source of `tuner init --from`: a W&B sweep, a Python script or a configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def propose(source: Path, folder: Path) -> Proposal:
 
     Args:
         source: A `.py` script, which is read and not run, or a `.yaml` file.
-        folder: Where the study file will be; the command starts there.
+        folder: Folder of the study file, in which the command starts.
 
     Raises:
         ConfigError: If the file cannot be read, or has nothing to tune.

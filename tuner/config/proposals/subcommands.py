@@ -32,7 +32,7 @@ class Subcommands:
 
     @property
     def started(self) -> str:
-        """The subcommand to propose: one whose name says that it trains, otherwise the first."""
+        """The subcommand to propose: one named after training, otherwise the first."""
         usual = [name for name in _TRAIN if name in self.names]
         return next(iter((*usual, *self.names)), "")
 

@@ -219,7 +219,7 @@ def _literal(node: ast.expr | None) -> object:
 
 
 def _output_path(argument: _Argument) -> str:
-    """What an option gets that says where files are written: a path for each trial."""
+    """The value of an output path option: a path per trial."""
     option = argument.option
     name, default = option.name.lower(), option.default
     is_text = default is None or isinstance(default, str)

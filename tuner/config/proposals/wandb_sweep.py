@@ -101,7 +101,7 @@ def _parameter(name: str, body: object, notes: list[str]) -> SearchSpace | None:
 
 
 def _explicit(name: str, body: object, notes: list[str]) -> object:
-    """The same with what W&B takes as understood."""
+    """The same with W&B's defaults filled in."""
     if not isinstance(body, Mapping):
         return body
     if "probabilities" in body:

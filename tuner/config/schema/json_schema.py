@@ -1,7 +1,7 @@
-"""The JSON Schema of study.yaml, for editors, generated from the models.
+"""The JSON Schema of study.yaml for editors, generated from the models.
 
-The schema has no references, because editors differ in what they make of a key beside one. It
-allows every file that the tuner accepts; most rules between keys are left to the tuner.
+The schema has no references, because editors treat keys next to one differently. It allows every
+file that the tuner accepts; most rules between keys are checked only by the tuner.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 JsonObject: TypeAlias = dict[str, Json]
 
 FILE_NAME = "study.schema.json"
-#: The version of JSON Schema that all editors know.
+#: The version of JSON Schema that all editors support.
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 _NULL: JsonObject = {"type": "null"}
 _SEED: JsonObject = {
@@ -42,7 +42,7 @@ _PROGRAMS: list[Json] = [
 
 class _Generator(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: object) -> bool:
-        """No: the key with a capital letter explains nothing."""
+        """Never: the capitalized key explains nothing."""
         return False
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
@@ -110,7 +110,7 @@ def _named(kind: str, names: Sequence[str], *, example: str, **keys: Json) -> Js
 
 
 def _resolved(value: Json, definitions: Mapping[str, Json]) -> Json:
-    """The same without references, and without defaults that only stand for "absent"."""
+    """The schema with references resolved, and without defaults that only mean "absent"."""
     if isinstance(value, list):
         return [_resolved(each, definitions) for each in value]
     if not isinstance(value, dict):

@@ -9,7 +9,7 @@ from typing import cast
 from tuner.config.schema.json_schema import Json, JsonObject
 from tuner.search_spaces.flow import flow
 
-#: Before what an absent key means, at the end of a description.
+#: Precedes the meaning of an absent key, at the end of a description.
 _DEFAULT = " Default: "
 #: Stands for a name that the user chooses.
 _ANY = "NAME"
@@ -33,7 +33,7 @@ _BOUNDS = {
 class Key:
     """One key of study.yaml."""
 
-    #: Names from the top of the file; `NAME` stands for any.
+    #: Names from the top of the file; `NAME` is a placeholder for any.
     path: tuple[str, ...]
     schema: JsonObject
     is_required: bool
@@ -45,7 +45,7 @@ class Key:
 
     @property
     def description(self) -> str:
-        """What the key is for, and what an absent one means where that is no fixed value."""
+        """The purpose of the key, and the meaning of an absent one if that is no fixed value."""
         return str(self.schema["description"])
 
     @property
@@ -72,7 +72,7 @@ class Key:
 
 
 def all_keys(schema: Mapping[str, Json]) -> Iterator[Key]:
-    """The keys that a schema explains, in their order; nested keys follow the one that has them."""
+    """The keys that a schema describes, in order; nested keys follow their parent."""
     return _keys(schema, ())
 
 

@@ -18,10 +18,10 @@ _MARK = re.compile(r"^(?P<indent> *)#@(?P<named>:?) (?P<key>[\w.]+)$", re.MULTIL
 
 
 def study_template(folder: Path) -> str:
-    """A study file that explains its keys.
+    """A study file with comments on its keys.
 
     Args:
-        folder: Where it will be. Its first line names the schema for editors.
+        folder: Folder of the file. Its first line names the schema for editors.
     """
     text = resources.files("tuner.config.schema").joinpath(_TEMPLATE).read_text(encoding="utf-8")
     return schema_line(folder) + _with_comments(text)

@@ -18,10 +18,10 @@ _KWH = {None: 1e-3, "k": 1.0, "M": 1e3}
 
 
 def parse_energy(value: object) -> float:
-    """Reads an energy in kWh: `5kWh`, `800Wh`, `1.5 MWh`, or a plain number of kWh.
+    """Parses an energy in kWh: `5kWh`, `800Wh`, `1.5 MWh`, or a plain number of kWh.
 
     Raises:
-        ValueError: If it is none, or not above 0; to be read after the key.
+        ValueError: If it is invalid or not above 0; worded to follow the key.
     """
     found = value
     if isinstance(value, str) and (match := _ENERGY.fullmatch(value.strip())):
@@ -68,7 +68,7 @@ class BudgetConfig(Model):
 
     @property
     def limits(self) -> Budget:
-        """The same, for those who keep to it."""
+        """The limits for the dispatcher."""
         return Budget(
             trials=self.trials,
             time_s=self.time_s,

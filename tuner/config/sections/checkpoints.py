@@ -1,4 +1,4 @@
-"""`checkpoints`: what a study keeps of the states that its trials save."""
+"""`checkpoints`: which checkpoints of its trials a study keeps."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from tuner.config.model import Model
 from tuner.config.notation.fields import WholeNumber
 
-#: Of the name of the study that the runs are trials of.
+#: Suffix of the confirmation study's name.
 _SUFFIX = ".confirm"
 _WINNER_RUN = re.compile(r"(.+)\.best-\d+", re.DOTALL)
 
@@ -35,7 +35,7 @@ def confirmation_of(study: str) -> str:
 
 
 def is_confirmation(study: str) -> bool:
-    """Whether a study's name is that of one that holds runs of another one's leaders."""
+    """Whether a study's name is that of another one's confirmation runs."""
     return study.endswith(_SUFFIX)
 
 
@@ -45,7 +45,7 @@ def winner_run_of(study: str, trial_number: int) -> str:
 
 
 def only_study(names: set[str]) -> str | None:
-    """The study that is meant where none is named: the only one, beside its further runs."""
+    """The study if none is named: the only one, apart from confirmation and winner runs."""
     runs = {name for name in names if (run := _WINNER_RUN.fullmatch(name)) and run[1] in names}
     own = {name for name in names - runs if not is_confirmation(name)}
     return own.pop() if len(own) == 1 else None

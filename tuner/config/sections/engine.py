@@ -1,4 +1,4 @@
-"""`engine`: who lends the nodes of a study, and on which terms."""
+"""`engine`: the source of a study's nodes, and its terms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.search_spaces.space import nearest
 
 _RANGE = re.compile(r"\s*(\d{1,5})\s*(?:\.\.\s*(\d{1,5})\s*)?")
 _NODES_TEXT = r"^\s*\d{1,5}\s*(\.\.\s*\d{1,5}\s*)?$"
-#: Of a host as ssh takes it, with a user perhaps; never an option.
+#: A host in ssh's form, possibly with a user; never an option.
 _HOST = re.compile(r"(?:[\w.-]+@)?(?!-)[\w.:\[\]%-]+")
 
 _ADDRESS = re.compile(r"auto|(?:ray://)?(?:[\w.-]+|\[[\da-fA-F:]+\]):\d{1,5}")
@@ -86,7 +86,7 @@ def _read_lines(value: object) -> object:
 
 
 def _check_one_line(value: str) -> str:
-    """What goes into one line of a script."""
+    """Checks a value that is written to one line of a script."""
     if not value or any(ord(char) < 32 for char in value):
         raise ValueError(f"is {value!r}, but must be one line of text.")
     return value

@@ -12,8 +12,8 @@ from tuner.config.mistakes import Mistake
 from tuner.search_spaces import AnySpace, Parameter, ParamValue, SearchSpace
 from tuner.search_spaces.space import is_number, nearest
 
-#: Samplers that need no say in where each trial comes from. The others count generations, walk a
-#: grid or carry a distribution along.
+#: Samplers that do not depend on the origin of each trial. The others count generations, walk a
+#: grid or update a distribution.
 _FITTING = ("auto", "curve_gp", "tpe", "random", "gp")
 
 
@@ -36,7 +36,7 @@ Prior: TypeAlias = Annotated[Mapping[str, str | int | float | bool], BeforeValid
 def prior_mistakes(
     prior: Mapping[str, ParamValue], space: AnySpace | None, sampler: str
 ) -> Iterator[Mistake]:
-    """Each value is one that its parameter can have; a program's own space is not known here."""
+    """Checks that each value is valid for its parameter; a program's own space is unknown here."""
     if prior:
         yield from sampler_mistakes("prior", sampler)
     if not isinstance(space, SearchSpace):
@@ -56,7 +56,7 @@ def prior_mistakes(
 
 
 def sampler_mistakes(key: str, sampler: str) -> Iterator[Mistake]:
-    """Not every sampler lets another have a say in where trials come from."""
+    """Checks that the sampler can be combined with configurations from another source."""
     if sampler.lower() not in _FITTING:
         problem = f"works with {', '.join(_FITTING)}, but sampler is '{sampler}'. Choose another."
         yield Mistake(key=key, problem=problem)

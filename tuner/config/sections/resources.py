@@ -1,4 +1,4 @@
-"""What one trial holds: whole devices, a share of one, or as many as a parameter says."""
+"""The devices of one trial: whole ones, a share of one, or a number set by a parameter."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _PARAMETER = {"type": "string", "pattern": r"^\s*\{\w+\}\s*$"}
 
 
 def read_amount(value: object) -> WidthRule:
-    """`2`, `0.25` or `"{parameter}"`.
+    """Parses `2`, `0.25` or `"{parameter}"`.
 
     Raises:
-        ValueError: If it is none of them; to be read after the key.
+        ValueError: If it is none of these; worded to follow the key.
     """
     if isinstance(value, str):
         place = _PLACE.fullmatch(value.strip())
@@ -137,7 +137,7 @@ class ResourcesConfig(Model):
 
     @property
     def key(self) -> str:
-        """The key that says how wide a trial is."""
+        """The key that sets a trial's width."""
         given = (key for key in ("cpus", "memory") if getattr(self, key) is not None)
         return next(given, "gpus")
 
@@ -154,7 +154,7 @@ class ResourcesConfig(Model):
 def possible_widths(rule: WidthRule, space: AnySpace | None) -> tuple[Width, ...]:
     """All widths that a trial of the study may have; nothing is refused here.
 
-    A parameter's values that are no width are left out: `width_mistakes` names them.
+    Parameter values that are no valid width are skipped: `width_mistakes` reports them.
     """
     match rule:
         case FixedWidth(width=width):
@@ -174,7 +174,7 @@ def possible_widths(rule: WidthRule, space: AnySpace | None) -> tuple[Width, ...
 def width_mistakes(
     resources: ResourcesConfig | None, space: AnySpace | None, *, parallel: str | None
 ) -> Iterator[Mistake]:
-    """A width by parameter needs one that every trial has; `parallel` needs several devices."""
+    """Checks that every trial has the width's parameter, and `parallel` several devices."""
     rule = resources.rule if resources else FixedWidth(width=ONE)
     key = f"trial.resources.{resources.key}" if resources else ""
     if isinstance(rule, WidthByParameter):

@@ -37,7 +37,7 @@ class SamplerConfig(_NamedConfig):
 
     @property
     def seed(self) -> int | None:
-        """The study's seed, where the file gives one."""
+        """The study's seed, if the file has one."""
         seed = self.arguments.get("seed")
         return seed if isinstance(seed, int) else None
 

@@ -24,7 +24,7 @@ _TRACK = {
 class TrackerConfig(Model):
     """One tracker: where its runs go, as one text or as keyword arguments."""
 
-    #: Instead of `arguments`: the first of them.
+    #: The first tracker argument, as an alternative to `arguments`.
     target: str | None = None
     arguments: Mapping[str, object] = Field(default_factory=dict)
 

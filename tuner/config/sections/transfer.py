@@ -1,4 +1,4 @@
-"""`transfer`: earlier studies whose best configurations show where to begin."""
+"""`transfer`: earlier studies whose best configurations are tried first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`trial`: what is run for one trial."""
+"""`trial`: the program of a trial."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class TrialConfig(Model):
 
     @property
     def is_ddp(self) -> bool:
-        """Whether a wide trial is one rank per device: a function is, a command if it says so."""
+        """Whether a wide trial has one rank per device: functions by default."""
         if self.parallel is None:
             return self.function is not None
         return self.parallel is Parallel.DDP

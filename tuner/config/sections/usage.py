@@ -1,4 +1,4 @@
-"""`usage`: how often the tuner looks at what devices do."""
+"""`usage`: the sampling interval of device telemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`widen`: trials continue on more devices once nothing else is left for these to do."""
+"""`widen`: trials continue on more devices when no trials are queued."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tuner.config.sections.resources import ResourcesConfig, possible_widths
 from tuner.devices.allocation.width import Devices, LearnedWidth
 from tuner.search_spaces import AnySpace
 
-#: Where a command says how many processes it starts.
+#: Placeholder for the number of processes that a command starts.
 _PLACE = "gpus"
 
 
@@ -21,7 +21,7 @@ def widen_mistakes(
     is_ddp: bool,
     command: tuple[str, ...],
 ) -> Iterator[Mistake]:
-    """Only what takes any number of whole devices can continue on more of them."""
+    """Checks that the program can use any number of whole devices."""
     if resources is not None:
         widths = possible_widths(resources.rule, space)
         is_learned = isinstance(resources.rule, LearnedWidth)

@@ -56,7 +56,7 @@ class Durations:
 
     @property
     def longest_s(self) -> float:
-        """The longest attempt so far; one that runs counts with its age."""
+        """The longest attempt so far, in seconds; a running one counts with its age."""
         oldest_s = next(iter(self._since_s.values()), None)
         age_s = 0.0 if oldest_s is None else self.now_s - oldest_s
         return max(self._longest_ended_s, age_s)
@@ -76,7 +76,7 @@ class Durations:
         self._by_n_devices.setdefault(len(lease.devices), _Newest()).add(length_s)
 
     def lengths_s(self, n_devices: int) -> Sequence[float]:
-        """Durations of attempts on so many devices, ascending; of all where too few are known."""
+        """Durations of attempts on `n_devices` devices, ascending; of all if too few."""
         own = self._by_n_devices.get(n_devices)
         is_known = own is not None and len(own.ascending) >= LEAST_ENDED
         return own.ascending if own is not None and is_known else self._all.ascending

@@ -1,7 +1,7 @@
-"""Whether the memory of the last attempt is really back, so that the next one may start.
+"""Detects when the memory of the last attempt is free, so that the next one may start.
 
-A killed process is gone before the driver has taken its memory back; a trial that starts
-in between fails for want of memory, through no fault of its own.
+A killed process is gone before the driver has freed its memory. A trial that starts in between runs
+out of memory without being the cause.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ MARGIN_BYTES = 256 * 1024**2
 
 
 def unclaimed_bytes(status: DeviceStatus, *, own_pids: frozenset[int]) -> int | None:
-    """Memory in use that no known process of somebody else accounts for.
+    """Memory in use, without the memory of known processes of others.
 
-    Taken before launch it is the baseline of `is_clear`. A neighbour on the same GPU may
-    grow and shrink meanwhile, and must neither hold an attempt's device back nor hide what
-    is left of it. A process that cannot be looked up (command is None) is nobody's known
-    neighbour: in a container it may be our own under another pid.
+    Before launch this is the baseline of `is_clear`. A neighbour on the same GPU may grow and
+    shrink, and must neither delay the release of the device nor hide an attempt's remaining memory.
+    A process that cannot be looked up (command is None) is not counted as a neighbour: in a
+    container it may be this dispatcher's own under another pid.
 
     Returns:
-        None where the device does not tell its memory or that of a neighbour.
+        Bytes; None if the device does not report its memory or that of a neighbour.
     """
     if status.memory_used_bytes is None:
         return None
@@ -41,7 +41,7 @@ def is_clear(status: DeviceStatus, *, baseline_bytes: int | None, own_pids: froz
     Args:
         status: The device now.
         baseline_bytes: `unclaimed_bytes` before the attempt's launch.
-        own_pids: All processes that the attempt had.
+        own_pids: Pids of all processes of the attempt.
     """
     if any(holder.pid in own_pids for holder in status.holders):
         return False

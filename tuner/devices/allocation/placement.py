@@ -1,9 +1,9 @@
-"""Which devices a trial gets: those it runs best on, and that break the least for wider trials.
+"""Chooses the devices for a trial: well connected ones, without breaking groups for wider trials.
 
-A choice among devices that are free, never a reason to wait. Several devices come from one
-NVLink island where that is possible, else from one NUMA node, else they are of one type. At each
-of these levels the group is taken that has the fewest free devices among those that have enough
-(best fit), so that a single trial goes where others have broken an island already.
+It only chooses among free devices; it never makes a trial wait. Several devices come from one
+NVLink island if possible, else from one NUMA node, else they are of one type. At each of these
+levels, the group with the fewest free devices that are enough is taken (best fit), so that a single
+trial uses an island that is already broken.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _LEVELS: tuple[_Level, ...] = (_island, _numa_node, _type)
 
 
 def choose_devices(n_devices: int, free: Sequence[Device]) -> tuple[Device, ...]:
-    """Whole devices for one trial, in index order; none where too few are free.
+    """Whole devices for one trial, in index order; empty if too few are free.
 
     Args:
         n_devices: At least 1.
-        free: What there is, in index order.
+        free: The free devices, in index order.
     """
     if len(free) < n_devices:
         return ()
@@ -50,10 +50,10 @@ def choose_devices(n_devices: int, free: Sequence[Device]) -> tuple[Device, ...]
 
 
 def choose_shared(rooms: Iterable[tuple[int, Device]]) -> Device | None:
-    """The device for a part of one: the fullest of those that carry parts and have the room.
+    """The device for a share: the fullest shared one that has room.
 
     Args:
-        rooms: Room in parts, and the device; only devices with enough of it.
+        rooms: Room in parts, and the device; only devices with enough room.
     """
     fullest = min(rooms, key=lambda each: (each[0], index_order(each[1])), default=None)
     return fullest[1] if fullest else None
@@ -80,7 +80,7 @@ def _smallest_that_suffices(
 
 
 def _largest_groups_first(free: Sequence[Device], levels: tuple[_Level, ...]) -> Iterator[Device]:
-    """An order whose first so many devices lie on few islands, and there on few NUMA nodes."""
+    """An order in which the first devices are on few islands, and there on few NUMA nodes."""
     if not levels:
         yield from free
         return

@@ -1,7 +1,7 @@
-"""Which device belongs to which attempt, so that no two attempts ever get the same part of one.
+"""Leases of devices: no two attempts ever get the same part of a device.
 
-Only the leases are stored. What is free follows from them; it is kept at hand for each device,
-since a decision among a thousand must not look at all of them.
+Only the leases are stored. Free parts follow from them and are cached per device, since one
+decision among a thousand must not read all leases.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Lease:
     attempt_id: str
     #: In index order.
     devices: tuple[Device, ...]
-    #: Of each of its devices.
+    #: Parts of each of its devices.
     parts: int = WHOLE
 
     @property
@@ -35,7 +35,7 @@ class Lease:
 
     @property
     def n_devices_held(self) -> float:
-        """2 for two devices, 0.25 for a quarter of one: what an hour costs in device-hours."""
+        """2 for two devices, 0.25 for a quarter of one: device-hours per hour."""
         return len(self.devices) * self.parts / WHOLE
 
 
@@ -45,12 +45,12 @@ def always(device: Device) -> bool:
 
 
 class DevicePool:
-    """Hands out devices, and parts of them.
+    """Leases devices, and parts of them.
 
-    A device is free, or there are leases on it, or it is set aside (perhaps with leases on it).
+    A device is free, leased, or set aside (possibly with leases on it).
 
     Args:
-        devices: All devices to hand out. More may join later.
+        devices: All devices. More may join later.
 
     Raises:
         ValueError: If the same device is given twice.
@@ -71,7 +71,7 @@ class DevicePool:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """All of them, in index order."""
+        """All devices, in index order."""
         return tuple(self._in_order)
 
     @property
@@ -86,7 +86,7 @@ class DevicePool:
 
     @property
     def aside(self) -> tuple[Device, ...]:
-        """Those that somebody else holds at the moment, in index order."""
+        """Devices that are set aside, in index order."""
         if not self._aside:
             return ()
         return tuple(device for device in self._in_order if device.id in self._aside)
@@ -97,7 +97,7 @@ class DevicePool:
         return tuple(self._leases.values())
 
     def leases_on(self, device: Device) -> tuple[Lease, ...]:
-        """The leases that hold a device or a part of it, the oldest first."""
+        """The leases on a device or a part of it, the oldest first."""
         return tuple(self._leases[number] for number in self._lease_numbers.get(device.id, ()))
 
     def hands_out(self, device: Device) -> bool:
@@ -111,7 +111,7 @@ class DevicePool:
         return WHOLE - sum(lease.parts for lease in self.leases_on(device))
 
     def can_ever_fit(self, width: Width) -> bool:
-        """Whether it would fit if nothing were leased and nothing set aside."""
+        """Whether the width would fit if no device were leased or set aside."""
         suited = (device for device in self._in_order if parts_on(width, device) is not None)
         return sum(1 for _ in islice(suited, n_devices_of(width))) == n_devices_of(width)
 
@@ -132,17 +132,17 @@ class DevicePool:
         may_use: Callable[[Device], bool] = always,
         avoid: AbstractSet[DeviceId] = frozenset(),
     ) -> Lease | None:
-        """Takes all that a width demands; takes nothing and returns None where it does not fit.
+        """Leases everything that a width needs; returns None, without a lease, if it does not fit.
 
         Args:
-            width: How much. `placement` says which devices.
-            attempt_id: Who will hold it.
-            may_use: Asked only of a device that would be taken, and once, as it may read hardware.
-                It may set the device aside that it refuses.
-            avoid: Devices not to take.
+            width: The devices or parts needed. `placement` chooses which.
+            attempt_id: The attempt that will hold the lease.
+            may_use: Called once, and only for a device about to be leased, as it may read hardware.
+                It may set a device aside that it refuses.
+            avoid: Devices not to use.
 
         Raises:
-            ValueError: If the width is less than one device, or a part is none or more than WHOLE.
+            ValueError: If the width is less than one device, or a part is 0 or more than WHOLE.
         """
         _check(width)
         devices = self._find(width, may_use, avoid)
@@ -261,7 +261,7 @@ class DevicePool:
                 yield room, device
 
     def _update(self, device: Device) -> None:
-        """Notes what is free of a device after a change of it."""
+        """Updates the cached free parts of a device."""
         # A device that left and joined again may have come back with another index.
         device = self._devices.get(device.id, device)
         free_parts = self.free_parts(device)

@@ -30,7 +30,7 @@ class _Case:
     reason: str
     #: Its test, while one runs.
     test: subprocess.Popen[bytes] | None = None
-    #: When the test began, or the next one is due.
+    #: When the test started, or when the next is due (monotonic seconds).
     at_s: float
     wait_s: float = _FIRST_WAIT_S
 
@@ -62,7 +62,7 @@ class Quarantine:
         return tuple(case.device for case in self._cases.values())
 
     def forget(self, device: Device) -> None:
-        """The study has it no more; its test is ended, where one runs."""
+        """Removes a device from quarantine, and ends its test if one runs."""
         case = self._cases.pop(device.id, None)
         if case is not None:
             _end(case.test)
@@ -71,7 +71,7 @@ class Quarantine:
         return device.id in self._cases
 
     def look(self, now_s: float) -> list[Device]:
-        """Starts tests that are due and hears those that are over; gives devices that work."""
+        """Starts tests that are due and reads those that ended; returns the devices that passed."""
         recovered = [case for case in self._cases.values() if self._has_passed(case, now_s)]
         for case in recovered:
             del self._cases[case.device.id]

@@ -1,25 +1,25 @@
-"""Who starts next, where trials of all widths wait: narrow ones fill gaps, wide ones never starve.
+"""Queue for trials of all widths: narrow trials fill gaps, wide trials never starve.
 
-First come, first served, but while the oldest waits for devices that others still use, younger
-ones that fit may pass it (backfill, as in batch schedulers). How long a trial will last is not
-known when it starts, so the oldest cannot be promised a time, as in EASY (Lifka 1995); what is
-known are the durations of the attempts that have ended (`durations`).
+First come, first served; but while the oldest trial waits for busy devices, younger ones that fit
+may pass it (backfill, as in batch schedulers). The duration of a trial is unknown when it starts,
+so that the oldest cannot get a reservation in time, as in EASY (Lifka 1995); known are the
+durations of ended attempts (`durations`).
 
-With known durations, anything may start until the oldest has waited for as long as the longest
-attempt so far has lasted, or until all have ended that ran when its turn came. In that time:
+With known durations, any trial may start until the oldest has waited for as long as the longest
+attempt so far, or until all attempts have ended that ran when its turn came. In that time:
 
-- Wider trials that fit start before the oldest and the widest first, so that wide trials follow
-  each other on devices that were emptied once.
+- Wider trials that fit start before the oldest, the widest first, so that wide trials follow each
+  other on devices that were emptied once.
 - A narrower one may take a device that the oldest needs if it is likely to end before the oldest
-  could start anyway (`remaining.may_pass`). If not, devices are gathered for the oldest.
+  could start anyway (`remaining.may_pass`). If not, devices are kept free for the oldest.
 
-Without known durations (too few attempts have ended, a pool of one device), younger ones pass until
-the oldest's patience ends: until as much as the whole pool has passed it, or until all have ended
-that ran when its turn came.
+Without known durations (too few attempts have ended, or the pool has one device), younger ones pass
+until the oldest's patience ends: until passing trials have used as many devices as the whole pool
+has, or until all attempts have ended that ran when its turn came.
 
-From then on as many devices as the oldest needs are reserved, on which nothing else starts: all
-that are free, and for the rest those that it waits for. One that becomes free elsewhere takes the
-place of one that is waited for.
+From then on as many devices as the oldest needs are reserved, and nothing else starts there: all
+free ones, and for the rest those that it waits for. If another device becomes free first, it
+replaces a reserved one that is still busy.
 
 `benchmarks/placement.py` compares this with first come, first served, greedy backfill, and EASY
 with perfect knowledge of durations; docs/benchmarks.md has the figures.
@@ -44,7 +44,7 @@ from tuner.devices.device import Device, DeviceId
 
 T = TypeVar("T")
 
-#: So many times the pool's own size may pass the oldest before devices are kept for it.
+#: Devices that may pass the oldest, as a multiple of the pool's size, before devices are reserved.
 PATIENCE = 1.0
 #: So many of the oldest and of the youngest leases are looked at for those that end soonest.
 _N_SOONEST = 32
@@ -54,11 +54,11 @@ _N_SOONEST = 32
 class _Turn:
     """The oldest item was found not to fit. It stays the one to be served until it has started."""
 
-    #: The turn is that of the oldest item of this width.
+    #: Width of the oldest item, whose turn it is.
     width: Width
-    #: The newest lease when the turn came.
+    #: The newest lease when the turn started.
     newest_lease: int
-    #: When the turn came; 0 where durations are not measured.
+    #: When the turn started (monotonic seconds); 0 if durations are not measured.
     since_s: float = 0.0
     parts_passed: int = 0
     reserved: tuple[Device, ...] = ()
@@ -69,28 +69,27 @@ class _Turn:
 
 
 class WaitingLine(Generic[T]):
-    """Items that wait for devices, and the choice of the next one to start.
+    """Queue of items that wait for devices, and the choice of the next one to start.
 
-    The bound: let L be the longest time from an attempt's lease to its release. Where
-    `start_next` is called until it gives None whenever something was released or put, an item
-    starts at the latest 2 L after it became the oldest (L without patience). Others start before
-    it for at most L: by then all attempts are over that ran when it became the oldest, and no
-    attempt so far was longer than L. Those on the devices that are reserved then are over after L
-    more. The bound needs enough devices that are
-    not set aside and that `may_use` allows; where a reserved one leaves, it counts anew. An item
-    put first does not take the turn from an item of another width that was found not to fit.
+    The bound: let L be the longest time from an attempt's lease to its release. If `start_next` is
+    called until it returns None whenever something was released or put, an item starts at the
+    latest 2 L after it became the oldest (L without patience). Others start before it for at most
+    L: by then all attempts have ended that ran when it became the oldest, and no attempt so far was
+    longer than L. Those on the devices that are then reserved end after L more. The bound requires
+    enough devices that are not set aside and that `may_use` allows; if a reserved one leaves, it
+    starts again. An item put first does not take the turn from an item of another width that was
+    found not to fit.
 
-    The cost of a decision grows with the number of different widths, and of devices that are
-    free or shared, not with the number of items. Items of one width start in their order, so
-    `may_use` is asked for the oldest of each width alone.
+    The cost of a decision grows with the number of different widths, and of devices that are free
+    or shared, not with the number of items. Items of one width start in their order, so `may_use`
+    is called only for the oldest of each width.
 
     Args:
-        patience: How often the pool's own size may pass the oldest while durations are not known;
-            0 reserves at once.
-        durations: The durations of attempts; None if they are not measured. Then they are never
-            known.
-        least_chance: The probability with which a narrower trial that passes has to end before
-            the oldest could start.
+        patience: Devices that may pass the oldest, as a multiple of the pool's size, while
+            durations are not known; 0 reserves at once.
+        durations: The durations of attempts; None if they are not measured and thus never known.
+        least_chance: Minimum probability that a passing narrower trial ends before the oldest could
+            start.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class WaitingLine(Generic[T]):
         heapq.heappush(queue, (not is_first, next(self._arrivals), item))
 
     def take_all(self) -> list[T]:
-        """Empties the line: nothing more is to start."""
+        """Empties the queue; returns its items."""
         items = list(self)
         self._queues.clear()
         self._turn = None
@@ -158,12 +157,12 @@ class WaitingLine(Generic[T]):
         name: Callable[[T], str],
         may_use: Callable[[T, Device], bool],
     ) -> tuple[T, Lease] | None:
-        """Takes out the next item that may start, with its lease; None where none fits now.
+        """Removes the next item that may start and leases its devices; None if none fits now.
 
         Args:
-            pool: Where the lease is taken.
+            pool: Leases the devices.
             name: The attempt that will hold an item's lease.
-            may_use: Whether a device would do for an item; asked last, as it may read hardware.
+            may_use: Whether an item may use a device; called last, as it may read hardware.
         """
         if not self._queues:
             return None
@@ -179,7 +178,7 @@ class WaitingLine(Generic[T]):
             self._durations.ended(lease)
 
     def gathering(self, pool: DevicePool) -> tuple[T, Gathering] | None:
-        """The item that devices are kept for now, and the devices; None where none are kept."""
+        """The item for which devices are kept free, and these devices; None if there is none."""
         turn = self._turn
         if turn is None or not turn.reserved or self._durations is None:
             return None
@@ -217,7 +216,7 @@ class WaitingLine(Generic[T]):
         return self._pass(self._turn, others, pool, name, may_use, avoid=self._turn.reserved_ids)
 
     def _open_window(self, turn: _Turn, pool: DevicePool) -> Durations | None:
-        """The durations, where they are known and anything may start without breaking the bound."""
+        """The durations, if known and if any item may start without breaking the bound."""
         durations = self._durations
         if durations is None or not durations.are_known or len(pool.devices) == 1:
             return None
@@ -248,7 +247,7 @@ class WaitingLine(Generic[T]):
         name: Callable[[T], str],
         may_use: Callable[[T, Device], bool],
     ) -> tuple[T, Lease] | None:
-        """Starts one that is narrower than the oldest, which does not fit."""
+        """Starts an item narrower than the oldest, which does not fit."""
         avoided = self._avoided(turn, pool)
         for width in self._widths_by_size():
             if width == turn.width or not pool.fits(width):
@@ -299,7 +298,7 @@ class WaitingLine(Generic[T]):
         return not self._queues[width][0][0]
 
     def _widths_by_size(self) -> list[Width]:
-        """Widths whose oldest item was put first, then the widest."""
+        """Widths, those with an item put first at the beginning, then from wide to narrow."""
         return sorted(
             self._queues,
             key=lambda width: (self._is_any_put_first(width), _size(width)),
@@ -307,7 +306,7 @@ class WaitingLine(Generic[T]):
         )
 
     def _widths_by_age(self) -> list[Width]:
-        """The width whose oldest item is the oldest of all comes first."""
+        """Widths in the order of their oldest items."""
         return sorted(self._queues, key=lambda width: self._queues[width][0][:2])
 
     def _lease(
@@ -359,16 +358,16 @@ def _is_patience_over(turn: _Turn, pool: DevicePool, patience: float) -> bool:
 
 
 def _have_all_ended(turn: _Turn, pool: DevicePool) -> bool:
-    """Whether all attempts are over that ran when the turn came."""
+    """Whether all attempts have ended that ran when the turn started."""
     oldest = pool.leases[:1]
     return not oldest or oldest[0].number > turn.newest_lease
 
 
 def _reserve(turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId]) -> tuple[Device, ...]:
-    """As many devices as needed; none where there are not so many that will do.
+    """Reserves as many devices as needed; returns none if too few are suitable.
 
-    Free ones take the place of those that are waited for. Those that are waited for otherwise
-    stay, else the wait would begin anew.
+    Free devices replace busy reserved ones. Other busy reserved devices stay, or the wait would
+    start again.
     """
     devices = chain(pool.free, turn.reserved, _longest_leased(pool))
     return _take_suited(devices, turn, pool, refused)
@@ -377,7 +376,7 @@ def _reserve(turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId]) -> t
 def _reserve_soonest(
     turn: _Turn, pool: DevicePool, refused: AbstractSet[DeviceId], durations: Durations
 ) -> tuple[Device, ...]:
-    """The same, where the bound is not in danger: those that are likely to be free soonest."""
+    """Like `_reserve`, while the bound is not at risk: those that are likely to be free soonest."""
     # The remaining time grows or falls with the age, so the soonest is among the extremes.
     n_asked = max(_N_SOONEST, n_devices_of(turn.width))
     leases = pool.leases

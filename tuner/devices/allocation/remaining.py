@@ -12,23 +12,23 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: With fewer ended attempts than this nothing is predicted from them.
+#: Number of ended attempts below which nothing is predicted.
 LEAST_ENDED = 10
-#: A younger trial may take gathered devices if it ends before the wide one could start with at
-#: least this probability. Below even odds, because one that lasts longer idles nothing: other
-#: trials pass while it runs. `benchmarks/placement.py --chances` compares 0 to 0.9.
+#: A younger trial may take reserved devices if it ends before the wide one could start with at
+#: least this probability. Below 0.5, because a longer one leaves no device idle: other trials pass
+#: while it runs. `benchmarks/placement.py --chances` compares 0 to 0.9.
 LEAST_CHANCE = 0.25
-#: Of the durations of the one that starts: more cost time and change nothing.
+#: Quantiles of durations that are used; more cost time and change nothing.
 _N_QUANTILES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """An attempt that runs, and what is known of attempts like it.
+    """A running attempt, and durations of similar ones.
 
     Args:
-        age_s: For how long it has held its devices.
-        lengths_s: The durations of ended attempts like it, ascending.
+        age_s: Seconds since it got its devices.
+        lengths_s: Durations of similar ended attempts, ascending.
     """
 
     age_s: float
@@ -59,11 +59,11 @@ def chance_all_end_within(running: Sequence[Running], within_s: float) -> float:
 
 
 def chance_to_end_first(lengths_s: Sequence[float], running: Sequence[Running]) -> float:
-    """The probability that an attempt that starts now ends before the last of `running` does.
+    """Probability that an attempt that starts now ends before the last of `running` does.
 
     Args:
-        lengths_s: Durations of ended attempts like the one that starts, not empty.
-        running: Those that a wide trial waits for.
+        lengths_s: Durations of ended attempts similar to the new one, not empty.
+        running: Attempts that a wide trial waits for.
     """
     step = max(1, len(lengths_s) // _N_QUANTILES)
     quantiles_s = lengths_s[step // 2 :: step]

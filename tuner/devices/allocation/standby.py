@@ -1,4 +1,4 @@
-"""Shares a machine with people: gives way on GPUs that they take, and takes what they free."""
+"""Shares a machine with other users: releases GPUs that they take, takes GPUs that they free."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def own_process_tree() -> frozenset[int]:
 
 
 class Standby:
-    """GPUs that a study may have and has not at the moment, since somebody else uses them.
+    """GPUs that a study may use but others use now.
 
     Args:
         probe: Reads them.
         locks: Claims them against other tuners.
-        max_devices: How many devices the study may have at a time; None for any number.
-        minds_others: Whether a device that foreign processes use is left to them.
-        own_pids: Processes whose use does not count. Called only where there is a use.
+        max_devices: Maximum number of devices of the study; None for no limit.
+        minds_others: Whether devices in use by foreign processes are left to them.
+        own_pids: Processes whose use does not count. Called only if there is a use.
     """
 
     def __init__(
@@ -58,18 +58,18 @@ class Standby:
         return MappingProxyType(self._reasons)
 
     def add(self, device: Device, reason: str) -> None:
-        """The study does without a device from now on, and gives up its claim on it."""
+        """Moves a device to standby, and releases the study's claim on it."""
         self._devices[device.id] = device
         self._reasons[device.id] = reason
         # Kept, it would shut out other tuners also while this study has all that it may have.
         self._locks.release(device)
 
     def is_taken(self, device: Device) -> str | None:
-        """Who else uses a device of the study now; None for nobody.
+        """The other user of a device of the study; None if there is none.
 
-        Ask only of a device with no lease whose memory is back: in a container the memory of
-        our own trial cannot be told from that of somebody outside. A device that cannot be
-        read is not taken: `DeviceWatch` deals with lost ones.
+        Call it only for a device without a lease whose memory is free: in a container the memory of
+        an own trial cannot be distinguished from that of a process outside. A device that cannot be
+        read does not count as taken: `DeviceWatch` handles lost ones.
         """
         if device.kind is DeviceKind.CPU:
             return None
@@ -79,10 +79,10 @@ class Standby:
             return None
 
     def look(self, n_held: int) -> tuple[Device, ...]:
-        """Takes the devices that have become free: they are claimed, and here no more.
+        """Claims devices that have become free and removes them from standby.
 
         Args:
-            n_held: How many devices the study has now.
+            n_held: Number of devices that the study has now.
         """
         taken: list[Device] = []
         for device in self.devices:

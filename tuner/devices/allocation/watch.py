@@ -9,11 +9,11 @@ from tuner.devices.device import Device, DeviceId, DeviceKind, DeviceProbe, Devi
 from tuner.errors import DeviceError
 
 Baselines = Mapping[DeviceId, int | None]
-"""Memory in use on each GPU before a launch, in bytes; None where it does not tell."""
+"""Memory in use on each GPU before a launch, in bytes; None if it is not reported."""
 
 
 class DeviceWatch:
-    """Reads devices, and remembers which are lost: one that was is not asked again by itself.
+    """Reads devices and records lost ones, which are not read again automatically.
 
     Args:
         probe: Reads a device.
@@ -46,9 +46,9 @@ class DeviceWatch:
     def find_unclear(
         self, devices: Sequence[Device], baselines: Baselines, own_pids: frozenset[int]
     ) -> Device | None:
-        """The first device that still holds something of an attempt; None once all are clear.
+        """The first device that still has memory or processes of an attempt; None if all are clear.
 
-        A lost device counts as clear: nothing is to be waited for.
+        A lost device counts as clear: a wait would be in vain.
         """
         for device in devices:
             if not self._is_clear(device, baselines.get(device.id), own_pids):

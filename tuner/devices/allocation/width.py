@@ -15,7 +15,7 @@ WHOLE = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """So many whole devices, all at once or none."""
+    """A number of whole devices, leased together or not at all."""
 
     n_devices: int
 
@@ -48,26 +48,26 @@ class FixedWidth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthByParameter:
-    """A trial takes what one of its parameters says: 2 devices, or 0.5 of one."""
+    """One of a trial's parameters sets its width: 2 devices, or 0.5 of one."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedWidth:
-    """A trial takes what trials like it were seen to take of one GPU."""
+    """A trial's width is predicted from the measured GPU memory of similar trials."""
 
 
 WidthRule: TypeAlias = FixedWidth | WidthByParameter | LearnedWidth
 
 
 def wider(rule: WidthRule, widths: Iterable[Width], n_devices: int) -> int | None:
-    """How many devices a trial may have next that has so many; None where no more.
+    """The next larger number of devices for a trial; None if there is none.
 
     Args:
-        rule: How wide trials are. One by a parameter allows what the parameter can be.
-        widths: All that it allows.
-        n_devices: At least one.
+        rule: The rule for widths. One by a parameter allows the parameter's values.
+        widths: All widths that it allows.
+        n_devices: Current number, at least 1.
     """
     match rule:
         case FixedWidth():
@@ -131,5 +131,5 @@ def parts_on(width: Width, device: Device) -> int | None:
 
 
 def n_devices_of(width: Width) -> int:
-    """How many devices it stands on."""
+    """Number of devices that it uses."""
     return width.n_devices if isinstance(width, Devices) else 1

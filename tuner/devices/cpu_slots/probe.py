@@ -1,7 +1,7 @@
-"""CPU slots: what trials run on where no GPU is there or none is wanted.
+"""CPU slots, on which trials run if there is no GPU or none is wanted.
 
-A slot is a share of the cores that this process may really use, which inside a container
-or a Slurm allocation are far fewer than the machine has.
+A slot is a share of the cores that this process may use. In a container or a Slurm allocation these
+are far fewer than the machine has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class CpuProbe:
     """The CPU slots of this host.
 
     Args:
-        n_slots: How many; None for one per core, at most eight.
+        n_slots: Number of slots; None for one per core, at most eight.
         n_cores: Cores to share; None for all that this process may use.
     """
 
@@ -85,11 +85,11 @@ def _quota_cores(root: Path, own_cgroups: Path) -> float | None:
 
 
 def _own_groups(root: Path, memberships: list[str]) -> Iterator[Path]:
-    """Folders whose quota holds for this process, of either cgroup version.
+    """Folders whose quota applies to this process, for both cgroup versions.
 
-    A line of `/proc/self/cgroup` is `number:controllers:path`, with no controllers in
-    version 2 (cgroups(7)). In a container the path may not exist under the mount; the
-    mount's root is the container's own group then.
+    A line of `/proc/self/cgroup` is `number:controllers:path`, without controllers in version 2
+    (cgroups(7)). In a container the path may not exist under the mount; the mount's root is then
+    the container's own group.
     """
     for line in memberships:
         _, controllers, path = line.split(":", 2)

@@ -11,7 +11,7 @@ import psutil
 from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.devices.usage.readings import DeviceReading, ProcessReading, Sessions
 
-#: Each process of the machine is asked for its session this often.
+#: Interval in seconds at which the session of each process on the machine is read.
 _LOOK_EVERY_S = 5.0
 
 
@@ -24,10 +24,10 @@ class _Use:
 
 
 class CpuTelemetry:
-    """Reads CPU slots. What nobody holds does nothing.
+    """Reads CPU slots. A slot without a holder has no load.
 
     Args:
-        devices: The slots; others are left out.
+        devices: The slots; other devices are skipped.
     """
 
     def __init__(self, devices: Sequence[Device]) -> None:
@@ -62,7 +62,7 @@ class CpuTelemetry:
         """Nothing to let go."""
 
     def _find(self, wanted: frozenset[int], now_s: float) -> None:
-        """Keeps the processes of the sessions that are wanted, and looks for new ones."""
+        """Keeps the processes of the wanted sessions, and searches for new ones."""
         self._processes = {
             pid: process
             for pid, process in self._processes.items()

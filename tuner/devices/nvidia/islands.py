@@ -9,10 +9,10 @@ _WORD_BITS = 64
 
 
 def number_islands(links: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """The number of each linked GPU's island: what is joined by links, also over others.
+    """The number of each linked GPU's island: GPUs joined by links, directly or indirectly.
 
     Args:
-        links: Pairs of GPUs that a link joins, in any order.
+        links: Pairs of linked GPUs, in any order.
 
     Returns:
         Numbers from 0, in the order of each island's lowest GPU. A GPU without a link has none.
@@ -37,6 +37,6 @@ def numbers_in_mask(words: Sequence[int]) -> tuple[int, ...]:
 
 
 def nearest_cores(near: Iterable[int], usable: AbstractSet[int]) -> tuple[int, ...]:
-    """The cores near a GPU that this process may use; empty where those are all or none."""
+    """The cores near a GPU that this process may use; empty if these are all or none."""
     cores = usable & frozenset(near)
     return () if cores == usable else tuple(sorted(cores))

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 _DEFAULT_FOLDER = "/tmp/nvidia-mps"
-#: The daemon is nvidia-cuda-mps-control, of whose name Linux may show only so much.
+#: The daemon is nvidia-cuda-mps-control; Linux truncates its name.
 _SHORT_NAME = "nvidia-cuda-mps"
 
 
@@ -23,12 +23,12 @@ def process_names() -> Iterable[str]:
 def mps_is_running(
     environ: Mapping[str, str], *, names: Callable[[], Iterable[str]] = process_names
 ) -> bool:
-    """Whether a program that is started with this environment finds the MPS daemon.
+    """Whether a program with this environment would find a running MPS daemon.
 
     Args:
-        environ: Where `CUDA_MPS_PIPE_DIRECTORY` is read.
-        names: Tells the processes' names; asked only where the daemon's pipe is there, which
-            one that was killed leaves behind.
+        environ: May have `CUDA_MPS_PIPE_DIRECTORY`.
+        names: Returns the names of processes; called only if the daemon's pipe exists, which also
+            remains after a killed one.
     """
     folder = Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or _DEFAULT_FOLDER)
     try:

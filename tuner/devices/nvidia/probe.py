@@ -1,8 +1,7 @@
-"""NVIDIA GPUs, read through NVML: the one library that tells a GPU's state without using it.
+"""NVIDIA GPUs, read through NVML, which reports a GPU's state without using it.
 
-A CUDA context in the tuner would itself hold some hundred MiB on every GPU, so CUDA is
-never asked. Figures that a GPU does not give (MIG slices have no utilization, unified
-memory has no size) are None.
+A CUDA context in the tuner would take some hundred MiB on every GPU, so CUDA is never used. Figures
+that a GPU does not report (MIG slices have no utilization, unified memory has no size) are None.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _NOT_GIVEN = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A device with NVML's handle of it."""
+    """A device with its NVML handle."""
 
     device: Device
     handle: _Handle
@@ -49,11 +48,11 @@ class _Found:
 def open_nvml(
     cuda_visible_devices: str | None, *, pci_devices: Path = PCI_DEVICES
 ) -> NvmlProbe | None:
-    """Opens NVML; None where this machine has no NVIDIA driver, hence no GPU.
+    """Opens NVML; None if this machine has no NVIDIA driver and thus no GPU.
 
     Args:
-        cuda_visible_devices: That variable's value; None where it is not set.
-        pci_devices: Where Linux tells the NUMA nodes of PCI devices.
+        cuda_visible_devices: Value of this variable; None if it is not set.
+        pci_devices: Folder with the NUMA nodes of PCI devices on Linux.
 
     Raises:
         DeviceError: If there is a driver, but it cannot be used.
@@ -89,7 +88,7 @@ class NvmlProbe:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A sentence for each GPU that is there but could not be read at all."""
+        """One sentence for each GPU that exists but could not be read."""
         return tuple(self._problems)
 
     def devices(self) -> tuple[Device, ...]:
@@ -181,8 +180,8 @@ def _slice(handle: _Handle, index: int, gpu_name: str) -> _Found:
 def _profile(handle: _Handle) -> str:
     """The slice's profile, such as `1g.10gb`.
 
-    The name of a slice ends in it (`NVIDIA A100-SXM4-80GB MIG 1g.10gb`); older drivers
-    give the name of the GPU, and the profile is put together as NVIDIA's MIG guide does.
+    The name of a slice ends with it (`NVIDIA A100-SXM4-80GB MIG 1g.10gb`). Older drivers return the
+    name of the GPU; the profile is then built as in NVIDIA's MIG guide.
     """
     name = _text(pynvml.nvmlDeviceGetName(handle))
     profile = re.search(r"\bMIG (\S+)$", name)
@@ -218,7 +217,7 @@ def _memory_total_bytes(handle: _Handle) -> int | None:
 
 
 def memory_used_bytes(handle: object) -> int | None:
-    """What is allocated. Version 1 counts the driver's reserve in, so version 2 comes first."""
+    """Allocated bytes. Version 1 includes the driver's reserve, so version 2 is tried first."""
     version_2 = pynvml.nvmlMemory_v2
     used = given(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle, version=version_2).used))
     if used is not None:
@@ -232,7 +231,7 @@ def _holders(handle: _Handle) -> tuple[Holder, ...]:
 
 
 def _holder(pid: int, memory_bytes: int | None) -> Holder:
-    """A process of another container, or one that just ended, has no user or command here."""
+    """A process on a GPU; without user and command if in another container or just ended."""
     user: str | None = None
     command: str | None = None
     try:
@@ -255,7 +254,7 @@ def given(read: Callable[[], _T]) -> _T | None:
 
 
 def _said(error: pynvml.NVMLError) -> str:
-    """NVML's words for an error; some of them end in a full stop."""
+    """NVML's text of an error, without a full stop at its end."""
     return str(error).rstrip(".")
 
 

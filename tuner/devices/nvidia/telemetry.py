@@ -1,7 +1,7 @@
-"""What NVIDIA GPUs do, second by second, through NVML.
+"""Usage of NVIDIA GPUs, second by second, through NVML.
 
-With handles of its own: NVML may be called by several threads at once, and who hands devices out
-must not wait for who looks at them.
+It has NVML handles of its own: several threads may call NVML at once, and leasing must not wait for
+telemetry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tuner.devices.usage.readings import DeviceReading, ProcessReading, Sessions
 
 _Handle = NewType("_Handle", object)
 
-#: Of all links together.
+#: All links together.
 _ALL_LINKS = 0xFFFFFFFF
 _COUNTERS = (
     pynvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
@@ -27,7 +27,7 @@ _COUNTERS = (
     (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS),
     (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LINKS),
 )
-#: KiB in a step of each of them.
+#: KiB per unit of each counter.
 _KIB = (1 / 1024, 1 / 1024, 1.0, 1.0)
 #: A counter of 32 bits would wrap several times between two looks.
 _WIDE_TYPES = (pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG)
@@ -36,13 +36,13 @@ _NOTHING: tuple[int | None, ...] = (None, None, None, None)
 
 @dataclass(slots=True, kw_only=True)
 class _Gpu:
-    """A GPU or MIG slice, and what was read of it last."""
+    """A GPU or MIG slice, and its last readings."""
 
     id: DeviceId
     handle: _Handle
     at_s: float | None = None
     counters: tuple[int | None, ...] = _NOTHING
-    #: PCIe received and sent, where there are no counters.
+    #: PCIe rates received and sent, if there are no counters.
     rates_kib_s: tuple[int, int] | None = None
     #: NVML's clock, of the newest utilization of a process.
     used_at_us: int = 0
@@ -52,7 +52,7 @@ class NvmlTelemetry:
     """Reads GPUs and MIG slices.
 
     Args:
-        devices: Which. One that is not there any more is left out of each reading.
+        devices: The devices. Those that no longer exist are left out of readings.
 
     Raises:
         pynvml.NVMLError: If the driver cannot be used.
@@ -158,7 +158,7 @@ def _counters(handle: _Handle) -> tuple[int | None, ...]:
 
 
 def _pcie_rates(handle: _Handle) -> tuple[int, int]:
-    """Of older GPUs. NVML takes 20 ms for each, so that a look asks one GPU only."""
+    """PCIe rates of older GPUs. NVML takes 20 ms for each, so one GPU is read at a time."""
     received = pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_RX_BYTES)
     sent = pynvml.nvmlDeviceGetPcieThroughput(handle, pynvml.NVML_PCIE_UTIL_TX_BYTES)
     return int(received), int(sent)
@@ -182,7 +182,7 @@ def _processes(gpu: _Gpu) -> tuple[ProcessReading, ...]:
 
 
 def _utilizations(gpu: _Gpu) -> dict[int, int]:
-    """Of the multiprocessors, by pid, since the last look; the newest where there are several."""
+    """Multiprocessor utilization by pid since the last reading; the newest of several samples."""
     samples = pynvml.nvmlDeviceGetProcessUtilization(gpu.handle, gpu.used_at_us)
     newest = sorted(samples, key=lambda each: int(each.timeStamp))
     gpu.used_at_us = int(newest[-1].timeStamp) if newest else gpu.used_at_us

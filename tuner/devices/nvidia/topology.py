@@ -1,6 +1,6 @@
-"""Where GPUs are in the machine, as NVML and Linux tell it. Only a hint for placement.
+"""Location of GPUs in the machine, from NVML and Linux. Only a hint for placement.
 
-A GPU of which something is not told is as good as any other, so nothing here is an error.
+Missing values are ignored, so nothing here is an error.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def read_islands(gpus: Mapping[int, object]) -> dict[int, int]:
 
 
 def read_numa_node(gpu: object, pci_devices: Path = PCI_DEVICES) -> int | None:
-    """The node of the host's memory nearest to a GPU.
+    """The host's NUMA node nearest to a GPU.
 
-    The driver knows it also where the firmware did not tell Linux
-    (https://github.com/NVIDIA/cuCascade/pull/119). nvmlDeviceGetNumaNodeId is something else:
-    the node that a GPU's own memory is, on machines such as GH200.
+    The driver knows it even if the firmware did not report it to Linux
+    (https://github.com/NVIDIA/cuCascade/pull/119). nvmlDeviceGetNumaNodeId is different: the node
+    of a GPU's own memory, on machines such as GH200.
     """
     nodes = numbers_in_mask(_hint(lambda: _node_mask(gpu)) or ())
     return nodes[0] if len(nodes) == 1 else _numa_node_of_linux(gpu, pci_devices)
 
 
 def read_cores(gpu: object) -> tuple[int, ...]:
-    """The nearest cores that this process may use; empty where that is none or all of them."""
+    """The nearest cores that this process may use; empty if these are none or all."""
     mask = _hint(lambda: tuple(pynvml.nvmlDeviceGetCpuAffinity(gpu, _CORE_WORDS)))
     return nearest_cores(numbers_in_mask(mask or ()), os.sched_getaffinity(0))
 

@@ -1,7 +1,7 @@
-"""Which GPUs `CUDA_VISIBLE_DEVICES` leaves visible, by CUDA's own rules.
+"""GPUs that `CUDA_VISIBLE_DEVICES` leaves visible, by CUDA's own rules.
 
-The tuner reads devices through NVML, which ignores the variable; training programs obey
-it. A scheduler or a person who hides a GPU must be obeyed here too.
+The tuner reads devices through NVML, which ignores the variable; training programs apply it. If a
+scheduler or a user hides a GPU, the tuner must not use it either.
 
 https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
 """
@@ -16,12 +16,12 @@ from tuner.devices.device import Device, DeviceId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One physical GPU and what can be leased of it."""
+    """A physical GPU and its leasable devices."""
 
     index: int
-    #: Empty where the GPU is lost and does not tell it any more.
+    #: Empty if the GPU is lost and no longer reports it.
     uuid: str
-    #: The GPU itself, or its MIG slices, or nothing where it is lost.
+    #: The GPU itself, or its MIG slices; empty if it is lost.
     devices: tuple[Device, ...]
 
 

@@ -1,7 +1,7 @@
-"""May one more attempt start on a device that others of ours use? By real memory, not by promise.
+"""Decides by measured memory whether one more attempt may start on a shared device.
 
-What a device has left is not what is free on it now: its attempts may still grow. Each one
-keeps what it is expected to need, and a newcomer has to fit beside all of them at their peaks.
+The room on a device is less than its free memory: its attempts may still grow. Each keeps its
+expected peak, and a new attempt must fit in addition to all of these.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from tuner.devices.allocation.memory_release import unclaimed_bytes
 from tuner.devices.allocation.width import WHOLE
 from tuner.devices.device import DeviceStatus
 
-#: What a process takes of a GPU beside torch's own allocations: some 500 MiB, by CUDA's version.
+#: GPU memory of a process besides torch's own allocations: some 500 MiB, depending on CUDA's
+#: version.
 CUDA_CONTEXT_BYTES = 512 * 1024**2
 _MIN_MARGIN_BYTES = 512 * 1024**2
 _MARGIN_SHARE = 0.02
@@ -23,9 +24,9 @@ _MARGIN_SHARE = 0.02
 class Neighbour:
     """A running attempt of ours on the device in question."""
 
-    #: At its peak; None while nothing is known.
+    #: Expected peak; None if unknown.
     expected_bytes: int | None
-    #: Now; None where the device does not tell it (`used_by`).
+    #: Current use; None if the device does not report it (`used_by`).
     used_bytes: int | None
 
 
@@ -33,7 +34,7 @@ def used_by(status: DeviceStatus, pids: frozenset[int]) -> int | None:
     """Memory of all processes of an attempt together; 0 before it has any.
 
     Returns:
-        None where the device does not tell: it gives no sizes, or no processes, or one that
+        None if the device does not report it: it gives no sizes, or no processes, or one that
         cannot be looked up here and may be the attempt's own under another pid (a container).
     """
     own = [holder.memory_bytes for holder in status.holders if holder.pid in pids]
@@ -45,7 +46,7 @@ def used_by(status: DeviceStatus, pids: frozenset[int]) -> int | None:
 
 
 def used_alone(status: DeviceStatus, *, baseline_bytes: int | None) -> int | None:
-    """Memory of the only attempt of ours on a device, where `used_by` cannot tell it.
+    """Memory of the only own attempt on a device, if `used_by` does not know it.
 
     Args:
         status: The device now.
@@ -58,11 +59,11 @@ def used_alone(status: DeviceStatus, *, baseline_bytes: int | None) -> int | Non
 
 
 def margin_bytes(total_bytes: int) -> int:
-    """What is left free on a device for what no figure shows.
+    """Memory kept free on a device for unreported use.
 
     First the driver's reserve, which is in a GPU's total but not in its use: 346 of 24564 MiB
-    (netdata issue 15755), about 1 GiB of a B200 (scitix/sichek pull request 113). Then what
-    attempts take between two looks at the device, such as the workspaces of libraries.
+    (netdata issue 15755), about 1 GiB of a B200 (scitix/sichek pull request 113). Then allocations
+    between two readings of the device, such as the workspaces of libraries.
     """
     return max(_MIN_MARGIN_BYTES, int(total_bytes * _MARGIN_SHARE))
 
@@ -76,18 +77,18 @@ def room_bytes(
 ) -> int | None:
     """Memory that is free now and that no neighbour is expected to take.
 
-    A neighbour with no expectation may take all there is. Those whose use is not told are
-    looked at together: what no known process accounts for is theirs already, and counting
-    their expectation on top of it would count them twice.
+    A neighbour without an expectation may take everything. Neighbours with unknown use are added
+    up: memory that no known process accounts for is already theirs, and adding their full
+    expectation to it would count it twice.
 
     Args:
         status: The device now.
         total_bytes: All of its memory.
-        neighbours: All running attempts of ours on it.
-        baseline_bytes: `unclaimed_bytes` before the first of them started: not their own.
+        neighbours: All own running attempts on it.
+        baseline_bytes: `unclaimed_bytes` before the first of them started, which is not theirs.
 
     Returns:
-        At least 0; None where the device does not tell its memory (a CPU slot).
+        At least 0; None if the device does not report its memory (a CPU slot).
     """
     if total_bytes is None or status.memory_used_bytes is None:
         return None
@@ -123,8 +124,8 @@ def _hidden_bytes(status: DeviceStatus, baseline_bytes: int | None) -> int:
 
 
 def promised_bytes(parts: int, total_bytes: int) -> int:
-    """Memory that parts of a device stand for.
+    """Memory that parts of a device reserve.
 
-    They are parts of what is left beside the margin, so that four quarters fit.
+    They are parts of the total less the margin, so that four quarters fit.
     """
     return (total_bytes - margin_bytes(total_bytes)) * parts // WHOLE

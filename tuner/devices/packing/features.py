@@ -86,7 +86,7 @@ class _Choice:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
     columns: tuple[_Column, ...]
-    #: Of each parameter; None for its absence.
+    #: Values of each parameter; None for its absence.
     words: Mapping[str, frozenset[str | None]]
 
     def rows(self, points: Sequence[Point]) -> Array:

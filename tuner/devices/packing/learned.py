@@ -1,4 +1,4 @@
-"""What `auto` knows of trials that share GPUs: how much memory each takes, and how many pay off."""
+"""What `auto` has learned about trials that share GPUs: memory per trial, and how many to pack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sharing:
             self._smallest_bytes = min(known_bytes, device.memory_bytes)
 
     def width_of(self, params: Mapping[str, ParamValue]) -> Width:
-        """A whole device while nothing is known, and for a trial that needs most of one."""
+        """The width of a trial; a whole device if unknown, or if it needs most of one."""
         estimates = [model.predict(params) for model in self._models.values()]
         known = [estimate for estimate in estimates if estimate is not None]
         if len(known) < len(estimates):

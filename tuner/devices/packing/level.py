@@ -1,15 +1,15 @@
-"""How many attempts a device should carry at once, by what it really gets done.
+"""Learns how many attempts a device should run at once, from its measured throughput.
 
 A second attempt on a GPU may double its throughput (small models leave it idle most of the time),
-add nothing, or cost some. So the number, the level, is climbed to: one attempt a device, then two,
-and so on while each step brings clearly more reports per second. Now and then the next step, up or
-down, is tried again, since what trials do changes.
+add nothing, or cost some. So the number, the level, is increased step by step: one attempt per
+device, then two, as long as each step clearly brings more reports per second. At intervals the next
+step, up or down, is tried again, since trials change.
 
-Trials differ in speed, often tenfold, which is more than any step brings. So an attempt that ran
-before and after a step is compared with itself, and its startup, in which it reports nothing and
-others compute, is reckoned in. Where attempts are too short for that there are many of them, and
-their means are compared. Each way knows its error, and they are joined by it. The attempts of a
-program that never reports are counted when they end.
+Trials differ in speed, often tenfold, which is more than the effect of any step. So an attempt that
+ran before and after a step is compared with itself; its startup, without reports but with computing
+neighbours, is taken into account. If attempts are too short for this there are many of them, and
+their means are compared. Each comparison has a known error, and the two are combined by it. For
+programs that never report, ended attempts are counted.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ from tuner.devices.packing.throughput import (
 
 #: What a step up has to bring: less is noise, and each attempt more is memory at risk.
 _GAIN = 1.05
-#: The least to know of a level: seconds of a device, and reports, or else ends per attempt at once.
+#: Minimum data to judge a level: seconds of a device, and reports, or else endings per slot.
 _MIN_S = 20.0
 _MIN_ENDS = 3
-#: A level that is not clear after so many of a device's seconds is judged by its mean alone.
+#: A level that is unclear after this many device-seconds is judged by its mean alone.
 _MAX_TRIAL_S = 300.0
-#: A newcomer starts beside others, and so slower than the first one alone.
+#: A new attempt starts next to others, and thus more slowly than the first one alone.
 _WARM_UP = 1.5
 _LOOK_EVERY_S = 1.0
-#: After a step that did not pay; doubled each time. Also at least so many attempts' durations.
+#: Seconds without a trial of a step that did not pay; doubled each time. At least this many
+#: durations of attempts, too.
 _REST_S = 600.0
 _REST_ATTEMPTS = 4.0
 _MAX_REST_S = 4 * 3600.0
-#: Attempts that run out of memory together are heard of one after the other.
+#: Attempts that run out of memory within this many seconds count as one event.
 _TOGETHER_S = 10.0
 
 
 class Packing:
-    """The levels of a study's devices. Those of one type learn together.
+    """The levels of a study's devices. Devices of one type share what is learned.
 
-    An attempt's messages come in order: started, reported, at most one out_of_memory, ended.
+    An attempt's calls come in order: started, reported, at most one out_of_memory, ended.
 
     Args:
         devices: All devices of the study.
-        max_level: Never more attempts on a device than this.
+        max_level: Maximum number of attempts on a device.
     """
 
     def __init__(self, devices: Sequence[Device], *, max_level: int = 16) -> None:
@@ -72,7 +73,7 @@ class Packing:
         self._climbs[device.id] = climb
 
     def limit(self, device_id: DeviceId) -> int:
-        """At most so many attempts on this device now; at least 1."""
+        """Maximum number of attempts on this device now; at least 1."""
         return self._climbs[device_id].level
 
     def started(self, device_id: DeviceId, attempt_id: str, now_s: float) -> None:
@@ -88,7 +89,7 @@ class Packing:
         self._climbs[device_id].back_off(device_id, now_s)
 
     def ended(self, device_id: DeviceId, attempt_id: str, now_s: float) -> None:
-        """An attempt is over, in whatever way."""
+        """Records the end of an attempt, whatever its outcome."""
         self._climbs[device_id].end(device_id, attempt_id, now_s)
 
 
@@ -97,14 +98,14 @@ class _Load:
     """What a device carries."""
 
     attempts: set[str] = field(default_factory=set)
-    #: Of them, those that have reported.
+    #: Those of them that have reported.
     steady: set[str] = field(default_factory=set)
     known_until_s: float = 0.0
-    #: The most attempts since the level changed: to carry so many again needs no warm-up.
+    #: The most attempts since the level changed: returning to this number needs no warm-up.
     high: int = 0
     raised_at_s: float = 0.0
     warm_at_s: float = math.inf
-    #: When it carried so many attempts last.
+    #: By number of attempts: when it last carried this many (monotonic seconds).
     carried_at_s: dict[int, float] = field(default_factory=dict)
 
     def most_since(self, since_s: float) -> int:
@@ -125,7 +126,7 @@ class _Climb:
     has_reports: bool = False
     #: From the first attempt's start to its first sign of life.
     startup_s: float | None = None
-    #: Time of all attempts together, and of it that before their first reports.
+    #: Total time of all attempts, and the part of it before their first reports.
     attempt_s: float = 0.0
     silent_s: float = 0.0
     n_ended: int = 0
@@ -215,7 +216,7 @@ class _Climb:
         return len(load.attempts) == self.level and now_s > load.warm_at_s
 
     def _warm_up(self, load: _Load, now_s: float) -> None:
-        """The first sign of life tells how long an attempt takes to start."""
+        """Learns the start time of an attempt from its first report."""
         if load.warm_at_s == math.inf:
             load.warm_at_s = now_s
             self.startup_s = max(self.startup_s or 0.0, now_s - load.raised_at_s)
@@ -294,7 +295,7 @@ class _Climb:
 
     @property
     def _startup_share(self) -> float:
-        """Of an attempt's time; while none has ended there is no knowing, and most are long."""
+        """Fraction of an attempt's time before its first report; 0 until one has ended."""
         return self.silent_s / self.attempt_s if self.n_ended else 0.0
 
     @property

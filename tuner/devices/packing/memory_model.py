@@ -1,11 +1,11 @@
-"""How much memory an attempt will take at its peak, from its parameters and from what was seen.
+"""Predicts an attempt's peak memory from its parameters and earlier observations.
 
-The answer is an upper estimate. One that is too low costs an attempt that runs out of memory; one
-that is too high costs some room. So the model aims at being too low in a few of a hundred cases.
+The prediction is an upper estimate. If it is too low, an attempt runs out of memory; if it is too
+high, some room is wasted. The goal is to be too low in a few of a hundred cases.
 
 The logarithm of the peak is fitted by ridge regression: there a product of parameters, such as
 batch size times width squared, is a sum. Leave-one-out residuals, which ridge regression has in
-closed form (Golub, Heath and Wahba 1979), choose the terms and the penalty and give the margin.
+closed form (Golub, Heath and Wahba 1979), select the terms and the penalty and set the margin.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MAX_SAMPLE = 512
 _MIN_FIT = 8
 #: A fit is renewed after as many new observations as this part of the sample.
 _REFIT_SHARE = 1 / 16
-#: An attempt that ran out of memory needs more than it had; by how much nobody knows.
+#: An attempt that ran out of memory needs an unknown amount more than it had.
 _OUT_OF_MEMORY_FACTOR = 1.25
 #: In each prediction, also where all of the sample agrees.
 _MIN_MARGIN = 0.02
-#: Attempts whose parameters differ by less than this part of the range seen are alike.
+#: Attempts whose parameters differ by less than this fraction of the observed range are alike.
 _ALIKE = 0.02
 #: Columns that have squares and products: eight have 36.
 _MAX_CURVED = 8
@@ -58,12 +58,12 @@ class MemoryModel:
     def observe(
         self, params: Mapping[str, ParamValue], peak_bytes: int, *, is_final: bool = True
     ) -> None:
-        """An attempt took so much.
+        """Adds an observation.
 
         Args:
-            params: Of the attempt.
-            peak_bytes: The most that it had; 0 is no observation.
-            is_final: False while it runs and may still grow: then no regression trusts it.
+            params: Parameters of the attempt.
+            peak_bytes: Its peak memory; 0 is no observation.
+            is_final: False while it runs and may still grow: then no regression uses it.
         """
         if peak_bytes > 0:
             self._learn(params, peak_bytes, is_final=is_final)
@@ -141,7 +141,7 @@ class _Ridge:
     scale: Array
     intercept: float
     slopes: Array
-    #: Of the leave-one-out residuals, root mean square.
+    #: Root mean square of the leave-one-out residuals.
     error: float
     #: Its product with a row of terms has the row's leverage as its square.
     leverage_root: Array
@@ -155,7 +155,7 @@ class _Ridge:
 
 
 def _best_ridge(terms: Array, target: Array) -> _Ridge:
-    """Of the penalties the one with the least leave-one-out error."""
+    """The penalty with the smallest leave-one-out error."""
     n_rows = len(target)
     deviation = terms.std(axis=0)
     scale = np.where(deviation > 1e-9, deviation, 1.0)
@@ -189,10 +189,10 @@ class _Fit:
     #: [observations, columns]
     rows: Array
     peaks_bytes: Array
-    #: The columns to multiply for the squares and products; none for a plain regression.
+    #: The columns to multiply for squares and products; empty for a plain regression.
     pairs: _Pairs
     ridge: _Ridge
-    #: Above all that was seen: what an estimate within the range seen is at most.
+    #: An upper bound for estimates within the observed range, above all observations.
     cautious_bytes: float
 
     def upper_bytes(self, point: Point) -> float:
@@ -211,7 +211,7 @@ class _Fit:
         return _MIN_MARGIN + errors * self.ridge.error * math.sqrt(1 + leverage)
 
     def _climb(self, row: Array) -> float:
-        """From the end of the range seen to a row outside of it: up where it rises, never down."""
+        """Extrapolates outside the observed range: upward where the fit rises, never down."""
         inside = row.clip(0, 1)
         climb = 0.0
         for column in np.flatnonzero(row != inside):
@@ -249,7 +249,7 @@ def _fit(sample: Sequence[_Seen]) -> _Fit:
 
 
 def _terms(rows: Array, pairs: _Pairs) -> Array:
-    """Rows with squares and products beside them."""
+    """Rows with added squares and products."""
     left, right = pairs
     return np.concatenate([rows, rows[..., left] * rows[..., right]], axis=-1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-#: Of a level, at least.
+#: Minimum number of reports to judge a level.
 MIN_REPORTS = 8
 #: Standard deviation to mean, of the time between reports and of the speeds of a few attempts.
 _SPREAD_OF_REPORTS = 0.3
@@ -42,7 +42,7 @@ class Measure:
 
     @property
     def seconds(self) -> float:
-        """Of devices, not of attempts."""
+        """Device-seconds, not attempt-seconds."""
         return sum(tally.seconds for tally in self.tallies.values()) / self.level
 
     @property
@@ -86,12 +86,13 @@ def joined(*comparisons: Comparison | None) -> Comparison | None:
 
 
 def compare_pairs(now: Measure, before: Measure, *, startup_share: float) -> Comparison | None:
-    """By attempts that were there at both levels, each against itself.
+    """Compares two levels by attempts that ran at both, each against itself.
 
     Args:
         now: The level on trial.
         before: The best level.
-        startup_share: Of an attempt's duration before; there no step makes it slower.
+        startup_share: Fraction of an attempt's duration before its first report, in which a level
+            does not slow it down.
     """
     both = [
         (tally, before.tallies[attempt_id])

@@ -15,7 +15,7 @@ class ProcessReading:
 
     #: The head of its session: of all processes of a rank it is the rank.
     session: int
-    #: None where the device does not tell it, as also below.
+    #: None if the device does not report it; the same below.
     memory_bytes: int | None
     utilization_pct: int | None
 
@@ -24,7 +24,7 @@ class ProcessReading:
 class DeviceReading:
     """One look at a device. A figure that it does not give is None."""
 
-    #: Of a CPU slot: of its cores; above 100 where a program takes more than its slot.
+    #: For a CPU slot: of its cores; above 100 if a program uses more than its slot.
     utilization_pct: int | None = None
     memory_used_bytes: int | None = None
     power_mw: int | None = None
@@ -44,14 +44,14 @@ Sessions = Mapping[DeviceId, Collection[int]]
 
 
 class Telemetry(Protocol):
-    """Reads devices again and again. Used by one thread, which nothing waits for."""
+    """Reads devices repeatedly, in one thread that blocks no other."""
 
     def read(self, sessions: Sessions, now_s: float) -> Mapping[DeviceId, DeviceReading]:
-        """All devices now; one that cannot be read is left out.
+        """Reads all devices now; one that cannot be read is left out.
 
         Args:
-            sessions: Whose processes are ours.
-            now_s: The present, on the monotonic clock.
+            sessions: Sessions of the tuner's processes.
+            now_s: The current monotonic time in seconds.
         """
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Looks at a device, added up so that nothing is lost when the sums are added up again.
+"""Sums of device readings, which can be added up without loss.
 
-Each figure is kept as whole numbers: a look times the milliseconds that it stands for, or the
-largest look. A sum of sums over any parts of a span is then that over the span, to the last
-digit, and a mean is a sum over the milliseconds.
+Each figure is a whole number: a reading times the milliseconds that it covers, or the largest
+reading. A sum of sums over parts of a span thus equals the sum over the span exactly, and a mean is
+a sum divided by the milliseconds.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ class Holding:
 
     attempt_id: AttemptId
     device_id: DeviceId
-    #: Of the device, above 0 and at most 1.
+    #: Share of the device, above 0 and at most 1.
     share: float
-    #: Of its ranks.
+    #: Sessions of its ranks.
     sessions: frozenset[int]
     #: On the monotonic clock.
     since_s: float
 
 
 def tally_of(reading: DeviceReading, span_ms: int) -> Tally:
-    """A look that stands for a span."""
+    """The tally of a reading that covers a span."""
     memory = reading.memory_used_bytes
     memory_mib = None if memory is None else round(memory / MIB)
     return Tally(
@@ -94,15 +94,16 @@ def tally_of(reading: DeviceReading, span_ms: int) -> Tally:
 def charge(
     reading: DeviceReading, holdings: Sequence[Holding], spans_ms: Mapping[AttemptId, int]
 ) -> dict[AttemptId, Tally]:
-    """What each attempt on a device took of it.
+    """Attributes a device's usage to the attempts on it.
 
-    Who is alone has done all that the device did. Of several each has what its own processes did;
-    where that is not told, its share. Energy follows utilization; nobody's, the shares.
+    A single attempt gets all usage. Of several, each gets the usage of its own processes, or in
+    proportion to its share if that is not reported. Energy is divided by utilization; the remainder
+    by share.
 
     Args:
         reading: The device.
         holdings: All attempts that hold it.
-        spans_ms: For how long the look stands for each.
+        spans_ms: Milliseconds that the reading covers for each.
     """
     utilizations = {each.attempt_id: _utilization(reading, each, holdings) for each in holdings}
     total = sum(each or 0 for each in utilizations.values())

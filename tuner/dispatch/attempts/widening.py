@@ -69,11 +69,9 @@ class Widener:
     """Ends attempts so that their trials continue on more devices.
 
     The gain is estimated from the trial's time per step, from the last steps of the study's
-    completed
-    trials, and from the attempt's time to its first report. The pace of a widened trial updates the
-    estimated scaling. If widening does not speed it up, or the trial cannot start or restarts from
-    its
-    first step, widening stops.
+    completed trials, and from the attempt's time to its first report. The pace of a widened trial
+    updates the estimated scaling. If widening does not speed it up, or the trial cannot start or
+    restarts from its first step, widening stops.
 
     Args:
         search: Knows the number of steps of trials.

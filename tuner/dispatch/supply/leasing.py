@@ -46,8 +46,7 @@ class Leasing:
         rule: How wide a trial is.
         widths: All widths that trials may have.
         standby: Detects other users on the devices, and devices that they have left; None if the
-            study
-            ignores other users.
+            study ignores other users.
         memory: Measures the GPU memory of attempts.
         sharing: What was learned about trials that share GPUs; None if the study file sets their
             width.
@@ -139,9 +138,8 @@ class Leasing:
         """How many more devices `n_trials` trials could use, beyond free parts of devices in use.
 
         If devices differ in size, the smallest sufficient number is returned; more are requested
-        later if
-        the new devices are small. Otherwise a trial for a share would take a whole GPU of another
-        user.
+        later if the new devices are small. Otherwise a trial for a share would take a whole GPU of
+        another user.
         """
         shares = [each for each in self._widths if not isinstance(each, Devices)]
         if not shares or isinstance(self._rule, LearnedWidth):

@@ -43,8 +43,7 @@ class Sweeper:
         files: Paths of the checkpoints.
         rule: What is kept.
         is_own: Whether the folder of a trial, by number, holds that trial's files. A database
-            restored
-            from a backup assigns numbers again.
+            restored from a backup assigns numbers again.
     """
 
     def __init__(
@@ -161,8 +160,7 @@ class SweepThread:
         """Starts a sweep if it is due; returns messages to show.
 
         Call it only when the database has recorded everything: a trial that is over only here would
-        run
-        again after a crash, without its checkpoint.
+        run again after a crash, without its checkpoint.
         """
         if self._is_due(now) and not self._search.unsaved():
             self._swept_at_s = now.monotonic_s

@@ -16,8 +16,7 @@ from tuner.launch.failure_diagnosis import is_disk_full, is_quota_reached, is_sh
 _MARGIN_BYTES = 1024**2
 _MARGIN_SHARE = 0.1
 #: Seconds until a retry even without free space, doubled each time: another disk may have been
-#: full,
-#: or files may have been removed in between.
+#: full, or files may have been removed in between.
 _FIRST_WAIT_S = 5.0
 _LONGEST_WAIT_S = 300.0
 #: With this many bytes free on the study's disk, another file system may be the full one.
@@ -75,8 +74,7 @@ class Room:
         """The ending, with a hint if another file system than the study's was full.
 
         `/dev/shm` is recognised from the program's output. Other failures that recur for one trial
-        while
-        this disk has room count as failures of the trial: a wait would never end.
+        while this disk has room count as failures of the trial: a wait would never end.
         """
         if ending.outcome.is_failure and is_shared_memory_full(ending.detail):
             return _hinted(ending, _SHARED_MEMORY_HINT)

@@ -37,11 +37,11 @@ class KubernetesApi:
     """Jobs and pods of one namespace.
 
     Args:
-        namespace: Namespace; None: that of the current context.
-        pause: Waits so many seconds.
+        namespace: Namespace; None for that of the current context.
+        pause: Sleeps for a number of seconds.
 
     Raises:
-        EngineError: If there is no cluster to talk to.
+        EngineError: If no cluster is available.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class KubernetesApi:
         return tuple(_pod_record(each) for each in found.items)
 
     def warning_of(self, job_name: str) -> str:
-        """Words of the newest warning about a Job, such as an exceeded quota; empty if none."""
+        """The newest warning about a Job, such as an exceeded quota; empty if none."""
         found = self._call(
             lambda: self._core.list_namespaced_event(
                 self.namespace,

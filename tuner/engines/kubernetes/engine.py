@@ -40,7 +40,7 @@ class KubernetesEngine:
         self._connected: KubernetesApi | None = None
 
     def check(self, order: AllocationOrder) -> None:
-        """Asks the server what it would say to the Job, without making one."""
+        """Validates the Job on the server with a dry run."""
         self._check_settings(order)
         (manifest,) = self._manifests(order, [0])
         self._api.create_job(manifest, is_dry_run=True)
@@ -145,7 +145,7 @@ class KubernetesEngine:
         return found
 
     def _with_warning(self, job: JobRecord, pods: Mapping[str, Sequence[PodRecord]]) -> JobRecord:
-        """Where a Job has no pod, the cluster may have said why, for example an exceeded quota."""
+        """Adds the cluster's warning to a Job without a pod, for example an exceeded quota."""
         if job.uid in pods or job.is_complete or job.failure is not None or job.is_suspended:
             return job
         return replace(job, warning=self._api.warning_of(job.name))

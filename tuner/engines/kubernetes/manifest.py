@@ -136,7 +136,7 @@ def _variables(order: AllocationOrder, number: int) -> list[Manifest]:
 
 
 def secret_files(config: KubernetesConfig) -> tuple[list[Manifest], list[Manifest]]:
-    """Volumes and mounts that have the Secret's keys as files; none without a Secret."""
+    """Volumes and mounts for the Secret's keys as files; empty without a Secret."""
     if not config.secret:
         return [], []
     name = "tuner-secret"

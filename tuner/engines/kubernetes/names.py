@@ -1,4 +1,4 @@
-"""Names and labels of what a study has in a cluster."""
+"""Names and labels of a study's objects in a cluster."""
 
 from __future__ import annotations
 

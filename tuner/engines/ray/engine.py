@@ -28,7 +28,7 @@ _PROBE_LIMIT_S = 60.0
 
 
 class RayEngine:
-    """Joins a cluster that runs; it starts none.
+    """Uses a running Ray cluster; it starts none.
 
     Args:
         config: `engine` of the study file.
@@ -46,7 +46,7 @@ class RayEngine:
         self._link = RayLink(config.ray.address) if is_there else NoLink()
 
     def check(self, order: AllocationOrder) -> None:
-        """Tries on the nodes what a start needs: the folder, the interpreter."""
+        """Checks the nodes for the folder and the interpreter."""
         if order.time_s is not None and order.time_s <= order.notice_s:
             raise EngineError(
                 f"engine.time is {order.time_s:g} s, but trials are told to save "
@@ -114,7 +114,7 @@ class RayEngine:
         return own_allocation(self.name, environ, is_requeued=False)
 
     def show_progress(self, name: str, text: str) -> None:
-        """Nowhere: Ray's lists have no place for it."""
+        """Does nothing: Ray's lists have no field for it."""
 
     def look_command(self, study: str) -> str:
         """Ray's list of actors."""
@@ -129,7 +129,7 @@ class RayEngine:
         return all(address in own or _is_loopback(address) for address in nodes)
 
     def _check_room(self, wanted: Mapping[str, Any], nodes: Sequence[Any], n_all: int) -> None:
-        """Of so many allocations the cluster has room for all, when nothing else runs on it."""
+        """Checks that the cluster has room for all allocations if nothing else runs on it."""
         if self._config.autoscaling:
             return
         demand = demand_of(dict(wanted), list(nodes))

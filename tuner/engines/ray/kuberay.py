@@ -28,7 +28,7 @@ _PROGRAM_NAME = "submit.py"
 _LONGEST = 47
 #: A lost head ends the cluster; KubeRay then makes another one, so often.
 _BACKOFF_LIMIT = 3
-#: Ray's smallest is 75 MiB. Allocations keep nothing there, and trials need the shared memory.
+#: Ray's minimum is 75 MiB. Allocations store nothing there, and trials need the shared memory.
 _OBJECT_STORE = {"object-store-memory": str(100 * 2**20)}
 #: It runs no allocation, only Ray's own services and the program.
 _HEAD_RESOURCES = {"cpu": "1", "memory": "4Gi"}
@@ -49,9 +49,9 @@ def render_ray_job(
     """The ConfigMap and the RayJob as YAML documents, for `kubectl apply -f`.
 
     Args:
-        config: `engine` of the study file; what concerns pods is in `engine.kubernetes`.
-        order: What each allocation of the study has.
-        orders: What each actor is given.
+        config: `engine` of the study file; settings of pods are in `engine.kubernetes`.
+        order: The resources of each allocation.
+        orders: The arguments of each actor.
 
     Raises:
         EngineError: If there is no image, or the template cannot be read.
@@ -158,7 +158,8 @@ class NoLink:
     """In place of the connection: KubeRay's cluster is not there before the manifest is applied."""
 
     def ask(self, name: str, *arguments: object, limit_s: float = 0.0) -> Any:
-        """
+        """Refuses all requests.
+
         Raises:
             EngineError: Always.
         """

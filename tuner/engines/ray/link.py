@@ -24,7 +24,7 @@ _NO_RAY = (
 
 
 class RayLink:
-    """The connection to a cluster; it is made when the first question is asked.
+    """The connection to a cluster, made at the first request.
 
     Args:
         address: `engine.ray.address`.

@@ -1,9 +1,9 @@
-"""What talks to Ray: it starts, lists and ends actors, each of which runs one dispatcher.
+"""Client of Ray: starts, lists and ends actors, each of which runs one dispatcher.
 
-It needs Python's own library and Ray, nothing else. Ray gets the actor by value from here, so that
-the Python of the nodes needs no tuner, and `tuner submit --dry-run` prints this file whole. The
-tuner runs it in a process of its own and asks it over stdin: Ray ends a process whose cluster is
-gone, and some of its calls wait without a limit.
+It needs only the standard library and Ray. Ray receives the actor by value, so the nodes' Python
+needs no tuner, and `tuner submit --dry-run` prints this file completely. The tuner runs it in a
+process of its own and sends requests over stdin: Ray ends a process whose cluster is gone, and some
+of its calls block without a limit.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-#: In Ray's own store of keys, where records of allocations outlive their actors.
+#: Namespace in Ray's key-value store, where records of allocations outlive their actors.
 KEYS = b"tuner"
 #: Nodes may be lost so often before an allocation counts as failed.
 MAX_RESTARTS = 20
 LOOK_EVERY_S = 1.0
 CONNECT_WITHIN_S = 5.0
-#: Who asks nothing for so long is not kept as a client of the cluster.
+#: Seconds without a request after which it disconnects from the cluster.
 UNASKED_FOR_S = 60.0
 OVER = ("ended", "failed")
 #: The exit code after which the rest of the study's work waits for another dispatcher.
@@ -73,7 +73,7 @@ def keys_of(study: str) -> list[str]:
 
 
 def asked_key(key: str) -> str:
-    """The key that says that an allocation is to end."""
+    """The key that marks an allocation to be ended."""
     return f"{key}/asked"
 
 
@@ -87,10 +87,10 @@ def place_of(name: str) -> tuple[str, str]:
 
 
 class Allocation:
-    """Runs the dispatcher of one allocation, and takes itself away when that has ended.
+    """Runs the dispatcher of one allocation, and removes itself when that has ended.
 
-    All happens from the constructor on: Ray calls it again where it starts a lost actor anew, and
-    no method has to be called over a network that may be cut.
+    The constructor does everything: Ray calls it again when it restarts a lost actor, and no method
+    has to be called over a network that may fail.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -162,7 +162,7 @@ class Allocation:
         ray.kill(self._actor, no_restart=True)
 
     def _tell(self, process: subprocess.Popen[bytes]) -> None:
-        """Asks the dispatcher to end if that is wanted; it is killed if it does not."""
+        """Ends the dispatcher if requested; kills it if it does not end."""
         now_s = time.monotonic()
         if self._asked_at_s is None:
             if read_record(asked_key(self._key)):
@@ -203,9 +203,10 @@ def environment_of_node() -> dict[str, str]:
 
 
 def connect(address: str) -> None:
-    """
+    """Connects to a cluster.
+
     Raises:
-        ConnectionError: If no cluster is there.
+        ConnectionError: If there is none.
     """
     place = address.rpartition("://")[2]
     if place != "auto":
@@ -254,7 +255,7 @@ def room_of(node: dict[str, Any], demand: dict[str, float]) -> int:
 
 
 def submit(orders: list[dict[str, Any]]) -> list[str]:
-    """Makes an actor for each allocation that is not there; all of them, or none."""
+    """Creates an actor for each missing allocation; all of them, or none."""
     import ray
 
     there = nodes()
@@ -299,7 +300,7 @@ def make_actor(order: dict[str, Any], demand: dict[str, float]) -> Any:
 
 
 def actor_names() -> set[str]:
-    """Of all that run, wait or are started again."""
+    """Names of all actors that run, wait or are being restarted."""
     import ray
 
     return {each["name"] for each in ray.util.list_named_actors(all_namespaces=True)}
@@ -367,9 +368,9 @@ def wait_for(names: list[str]) -> int:
 
 
 def probe(script: str, ids: list[str], limit_s: float) -> dict[str, str | None]:
-    """Runs a script on nodes: what it printed where it failed, "" where not.
+    """Runs a script on nodes: its output if it failed, else "".
 
-    None is said of a node that gave no answer in time.
+    None for a node that did not reply in time.
     """
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -425,7 +426,7 @@ ANSWERS: dict[str, Callable[..., Any]] = {
 
 
 def serve() -> None:
-    """Answers until stdin is closed, or no question comes for some time."""
+    """Serves requests until stdin is closed, or none arrives for some time."""
     # Ray prints; answers go where nothing else does.
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tuner.engines.port import ENV_ALLOCATION, ENV_DEADLINE, ENV_NUMBER, AllocationOrder
 
-#: Standard library and Ray only: it runs as it stands.
+#: Standard library and Ray only: it runs unchanged.
 PROGRAM = Path(__file__).with_name("program.py")
 _SERVES = "    serve()\n"
 
@@ -71,7 +71,7 @@ def submit_program(address: str, orders: Sequence[Mapping[str, object]]) -> str:
 
 
 def job_program(orders: Sequence[Mapping[str, object]]) -> str:
-    """The same for a job of a cluster that ends with the job: it waits for the actors."""
+    """Like `submit_program` for a job whose cluster ends with it: it waits for the actors."""
     return _program("auto", orders, "    sys.exit(wait_for(submit(ALLOCATIONS)))\n")
 
 

@@ -48,8 +48,9 @@ _STATES = {
 }
 #: squeue shows so for a field without a value.
 _NONE = ("", "(null)", "None", "N/A")
-#: Of jobs that have ended, or are of another engine. Where a job ends while scancel runs, scancel
-#: says nothing and exits with the last byte of Slurm's error 2021 (ESLURM_ALREADY_DONE): 229.
+#: Errors for jobs that have ended, or belong to another engine. If a job ends while scancel runs,
+#: scancel prints nothing and exits with the last byte of Slurm's error 2021 (ESLURM_ALREADY_DONE):
+#: 229.
 _OVER = ("Invalid job id", "already finished", "already completing", "exit code 229")
 #: Beginnings of variables that a job has.
 _OF_A_JOB = (
@@ -61,7 +62,7 @@ _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 
 
 class SlurmEngine:
-    """Submits an array of one-node jobs, and asks Slurm for what became of them.
+    """Submits an array of one-node jobs, and queries their states from Slurm.
 
     Args:
         config: `engine` of the study file.
@@ -86,7 +87,7 @@ class SlurmEngine:
         return batch_script(order, numbers, self._config)
 
     def submit(self, order: AllocationOrder, numbers: Sequence[int]) -> tuple[Allocation, ...]:
-        """One array for all numbers that are not there yet: Slurm takes all of it, or none."""
+        """One array for all missing numbers: Slurm accepts all of it, or none."""
         require_program("sbatch", _WITHOUT)
         there = {each.number for each in self.allocations(order.study) if not each.state.is_over}
         if missing := [number for number in numbers if number not in there]:
@@ -162,7 +163,7 @@ class SlurmEngine:
         return f"squeue --me --name={job_name(study)} --format='%.14i %.12P %.9T %.10M %.10l %R %k'"
 
     def _check_kill_wait(self, order: AllocationOrder) -> None:
-        """Preempted jobs have KillWait to save in; that of the cluster is known here."""
+        """Checks KillWait, in which preempted jobs save; the cluster's value is known here."""
         text = run_command(["scontrol", "show", "config"], refused="Slurm cannot be reached")
         settings = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
         wait = re.match(r"\d+", settings.get("KillWait", ""))
@@ -233,7 +234,7 @@ def _rows(text: str) -> Iterator[tuple[int, Allocation]]:
 
 
 def _reason(state: str, reason: str, known: AllocationState) -> str:
-    """Slurm's reason; and its state where ours says less, such as PREEMPTED or TIMEOUT."""
+    """Slurm's reason; and its state if it is more specific, such as PREEMPTED or TIMEOUT."""
     words = [] if reason in _NONE else [reason]
     if known.value != state.lower() and known is not AllocationState.ENDING:
         words.insert(0, state.lower())

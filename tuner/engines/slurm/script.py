@@ -15,7 +15,7 @@ _PREFIX = "tuner:"
 #: Comment of a job that is not needed any more.
 RELEASED = "released"
 _MIB = 1024**2
-#: Slurm looks at time limits once a minute: a signal may come so much earlier.
+#: Slurm checks time limits once a minute: a signal may be this much early.
 SIGNAL_RESOLUTION_S = 60
 _WAIT = """\
 pid= released=

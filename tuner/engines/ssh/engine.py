@@ -56,7 +56,7 @@ class SshEngine:
         self.copies_files = config.ssh.copy_to is not None
 
     def check(self, order: AllocationOrder) -> None:
-        """Tries on each host what a start needs: a login, the folder, the interpreter."""
+        """Checks each host for a login, the folder and the interpreter."""
         self._check_programs()
         if order.time_s is not None and order.time_s <= order.notice_s:
             raise EngineError(
@@ -83,7 +83,7 @@ class SshEngine:
         return "#!/bin/bash\n" + "".join(parts)
 
     def submit(self, order: AllocationOrder, numbers: Sequence[int]) -> tuple[Allocation, ...]:
-        """Starts dispatchers on hosts that have none of the study."""
+        """Starts dispatchers on hosts without one of the study."""
         self._check_programs()
         there = [each for each in self.allocations(order.study) if not each.state.is_over]
         missing = [number for number in numbers if number not in {a.number for a in there}]
@@ -102,7 +102,7 @@ class SshEngine:
         return tuple(each for each in self.allocations(order.study) if each.number in numbers)
 
     def allocations(self, study: str) -> tuple[Allocation, ...]:
-        """What each host tells; an error names a host that gives no answer."""
+        """The allocations of all hosts; an error names a host that does not respond."""
         found: dict[int, Allocation] = {}
         for host in self._hosts:
             text = self._run(host, look_script(study, host), "Its dispatchers cannot be listed")

@@ -93,7 +93,7 @@ def start_script(
 
 
 def on_host(path: str) -> str:
-    """A path for the shell of the host, where `~/` is the home folder there."""
+    """A path quoted for the host's shell, where `~/` is the home folder there."""
     if path.startswith("~/"):
         return f'"$HOME"/{shlex.quote(path[2:])}'
     return shlex.quote(path)

@@ -1,1 +1,1 @@
-"""Programs that call `study.optimize`: what they ask for, and their objective as a trial."""
+"""Programs that call `study.optimize`: their settings, and their objective as a trial."""

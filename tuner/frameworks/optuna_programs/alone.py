@@ -17,7 +17,7 @@ def evaluate(path: str, params: Mapping[str, Any]) -> object:
     """Calls the objective of a program with these parameters.
 
     Args:
-        path: The program. Its arguments are those of the variable `PROGRAM_ARGUMENTS`.
+        path: The program. Its arguments are in the variable `PROGRAM_ARGUMENTS`.
         params: All parameters that the objective suggests, by name.
 
     Returns:

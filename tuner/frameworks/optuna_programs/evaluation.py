@@ -18,8 +18,8 @@ def evaluate_call(call: OptimizeCall, interception: Interception, trial: TrialCo
 
     Args:
         call: The call of `study.optimize`.
-        interception: Knows the sampler's arguments.
-        trial: For the objective.
+        interception: Has recorded the sampler's arguments.
+        trial: The trial, passed to the objective.
 
     Returns:
         What the objective returns.

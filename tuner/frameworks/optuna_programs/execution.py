@@ -53,7 +53,7 @@ class Loaded:
     devices_of_ranks: Mapping[str, int] | None = None
 
     def set_up(self) -> None:
-        """Makes this process look like one that was started with the program."""
+        """Makes this process look as if it had been started with the program."""
         sys.modules[_MAIN] = self.module
         sys.argv[:] = [str(self.program.path), *self.program.arguments]
 

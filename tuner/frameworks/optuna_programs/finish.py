@@ -1,4 +1,4 @@
-"""Runs what a program does after `study.optimize`, with the study that the tuner has run.
+"""Runs the rest of a program after `study.optimize`, with the study that the tuner has run.
 
 python -m tuner.frameworks.optuna_programs.finish PLACE STUDY train.py [ARGUMENTS], with the URL of
 the database in the environment.
@@ -25,7 +25,7 @@ from tuner.store.connection.optuna_storage import open_storage
 
 
 def main(words: Sequence[str]) -> None:
-    """Runs the program; an error of it is this process's."""
+    """Runs the program; its errors are this process's errors."""
     place, name, path, *arguments = words
     study = FinishedStudy(name, open_storage(os.environ.pop(ENV_STORAGE)))
     program = OptunaProgram(path=Path(path), arguments=tuple(arguments), folder=Path.cwd())

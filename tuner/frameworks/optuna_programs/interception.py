@@ -1,4 +1,4 @@
-"""Keeps a program's `study.optimize` from running trials, and remembers what it was called with."""
+"""Replaces a program's `study.optimize` with a recorder of its arguments."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CreateCall:
 
 
 class AskedAndTold(Exception):
-    """The program asks for trials by itself."""
+    """The program uses the ask-and-tell interface."""
 
 
 class Interception:
@@ -56,7 +56,7 @@ class Interception:
 
     def __init__(self) -> None:
         self.call: OptimizeCall | None = None
-        #: Whether the program asks for trials by itself (`study.ask`).
+        #: Whether the program uses `study.ask`.
         self.has_asked = False
         self._created: list[tuple[optuna.Study, CreateCall]] = []
         self._made: list[tuple[object, Mapping[str, Any]]] = []
@@ -152,11 +152,11 @@ class Interception:
 
 
 class FinishedStudy(optuna.Study):
-    """The study after its end, for the rest of the program: `optimize` has been done.
+    """The finished study, for the rest of the program: `optimize` does nothing.
 
     Args:
-        name: Of the study.
-        storage: Of its database.
+        name: Name of the study.
+        storage: Storage of its database.
     """
 
     def __init__(self, name: str, storage: BaseStorage) -> None:
@@ -164,7 +164,7 @@ class FinishedStudy(optuna.Study):
         self._is_before = True
 
     def optimize(self, *_arguments: Any, **_options: Any) -> None:
-        """Does nothing. A second one ends the program."""
+        """Does nothing. A second call ends the program."""
         if not self._is_before:
             raise Reached
         self._is_before = False
@@ -182,7 +182,7 @@ class FinishedStudy(optuna.Study):
         return trials
 
     def enqueue_trial(self, *arguments: Any, **options: Any) -> None:
-        """Does nothing before `optimize`: it was done before the trials."""
+        """Does nothing before `optimize`: the tuner has enqueued these trials."""
         if not self._is_before:
             super().enqueue_trial(*arguments, **options)
 
@@ -203,13 +203,13 @@ def _results_of_constraints_func(trial: FrozenTrial) -> Iterator[float]:
 
 @contextmanager
 def finishing(study: FinishedStudy, place: int) -> Iterator[None]:
-    """Gives the program a study that has ended, in place of one that it creates.
+    """Replaces one of the studies that the program creates by the finished study.
 
     The first `optimize` of any other study ends the program.
 
     Args:
         study: The study.
-        place: How many studies the program creates before.
+        place: Number of studies that the program creates before it.
     """
     n_created = 0
 

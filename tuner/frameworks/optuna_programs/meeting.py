@@ -1,8 +1,7 @@
-"""Where the ranks of a program meet: torch's process group, in place of the one that it names.
+"""The rendezvous of a program's ranks: torch's process group, in place of the program's own.
 
-A program of this kind is started by mpirun, or starts its ranks with `mp.spawn`. Under the tuner
-its ranks are there already. They meet on a port of the tuner, so that several trials run at the
-same time.
+Such a program is started by mpirun, or starts its ranks with `mp.spawn`. Under the tuner its ranks
+already run. They use a port of the tuner, so that several trials can run at once.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ _BY_TUNER = ("init_method", "store", "rank", "world_size")
 
 
 class Meeting:
-    """Replaces what a program does to bring its ranks together.
+    """Replaces the program's rendezvous.
 
     Args:
         rank: Rank of this process.
         n_ranks: Number of ranks of the trial.
-        is_alone: Whether no trial runs: this process is the only rank, whatever the program says.
+        is_alone: Whether no trial runs: this process is then the only rank.
     """
 
     def __init__(self, rank: int, n_ranks: int, *, is_alone: bool = False) -> None:
@@ -121,7 +120,7 @@ class Meeting:
 
 
 def _variables(rank: int, n_ranks: int) -> Mapping[str, str]:
-    """What torchrun and Open MPI's mpirun tell a rank. The ranks of a trial share a machine."""
+    """Variables that torchrun and Open MPI's mpirun set for a rank. All ranks share a machine."""
     values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n_ranks, "LOCAL_WORLD_SIZE": n_ranks}
     of_mpi = {"RANK": rank, "LOCAL_RANK": rank, "SIZE": n_ranks, "LOCAL_SIZE": n_ranks}
     values |= {f"OMPI_COMM_WORLD_{key}": value for key, value in of_mpi.items()}

@@ -1,6 +1,6 @@
-"""What a trial of such a program calls. Importing this module runs the program up to `optimize`.
+"""The function of a trial of such a program. Its import runs the program up to `optimize`.
 
-The fork server imports it once, so that each trial starts with what the program has prepared.
+The fork server imports it once, so that each trial starts with the program's preparations.
 """
 
 from __future__ import annotations

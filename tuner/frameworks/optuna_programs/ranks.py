@@ -1,8 +1,8 @@
 """One trial of a program whose ranks meet before `study.optimize` (`TorchDistributedTrial`).
 
 Rank 0 of such a program has the study, and the other ranks call `objective(None)` in a loop. The
-tuner starts the ranks of each trial; each runs the program from its first line. In rank 0
-`study.optimize` calls the objective once. The loop of another rank ends where it would wait for a
+tuner starts the ranks of each trial, and each runs the program from its first line. In rank 0
+`study.optimize` calls the objective once. The loop of another rank ends when it would wait for a
 second trial.
 """
 

@@ -1,4 +1,4 @@
-"""Runs a program up to `study.optimize` in a process of its own, and writes what it asks for.
+"""Runs a program up to `study.optimize` in a process of its own, and records its settings.
 
 python -m tuner.frameworks.optuna_programs.record FILE_DESCRIPTOR train.py [ARGUMENTS]
 """

@@ -19,7 +19,7 @@ _LONGEST = 100
 class FoundCall:
     """A call of `create_study`, or of a method of a study that the file creates."""
 
-    #: Of the function or method.
+    #: Name of the function or method.
     name: str
     line: int
     #: As it is written, on one line.
@@ -32,7 +32,7 @@ class FoundCall:
     is_in_other_process: bool
     #: Whether `mp.spawn` starts all of these processes.
     is_spawned: bool
-    #: The `with` blocks around it, the outermost first: what each enters, with its line.
+    #: The enclosing `with` blocks, the outermost first, each with its line.
     blocks: tuple[str, ...] = ()
 
 
@@ -63,10 +63,10 @@ def has_shared_trials(path: Path) -> bool:
 
 
 def mentions_optuna(path: Path) -> bool:
-    """Whether a program may use Optuna: its text names it, or that of a module beside it does.
+    """Whether a program may use Optuna: its text, or that of a module next to it, names Optuna.
 
     Args:
-        path: A Python file. What it imports is looked for in its folder.
+        path: A Python file. Its imports are searched in its folder.
     """
     left, seen = [path], {path}
     while left:
@@ -99,7 +99,7 @@ def _modules_beside(tree: ast.Module, folder: Path) -> Iterator[Path]:
 
 
 def _parse(path: Path) -> ast.Module:
-    """A program that uses Optuna; nothing if it does not, or cannot be read."""
+    """Syntax tree of a program that uses Optuna; empty if it does not, or cannot be read."""
     try:
         text = path.read_bytes()[:_LIMIT_BYTES]
         return ast.parse(text if b"optuna" in text else b"")

@@ -21,7 +21,7 @@ from tuner.search.samplers.registry import SAMPLERS
 
 _CONSTRAINTS = "constraints_func"
 _CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCrossover)
-#: Callbacks of optuna_integration that write runs, and the keys of a study file for it.
+#: Callbacks of optuna_integration that write runs, with the equivalent keys of a study file.
 _TRACKERS = {
     "MLflowCallback": "track.mlflow=URI",
     "TensorBoardCallback": "track.tensorboard=FOLDER",
@@ -33,7 +33,7 @@ _RETRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
-    """A study as a program asks for it."""
+    """A study as defined by a program."""
 
     #: Name of the study.
     study: str
@@ -41,12 +41,12 @@ class Translation:
     values: Mapping[str, Any]
     #: What is used, in words.
     used: Sequence[str]
-    #: What is not used, each with the reason and what to write instead.
+    #: Settings that are not used, each with the reason and an alternative.
     not_used: Sequence[str]
     #: Configurations to be tried first.
     enqueued: Sequence[Mapping[str, Any]]
     user_attrs: Mapping[str, Any]
-    #: URL of the database as the program has it; empty for none.
+    #: URL of the program's database; empty for none.
     storage: str = field(repr=False)
     #: How many studies the program creates before this one; -1 if it does not create it.
     place: int
@@ -62,7 +62,7 @@ class Translation:
 
 
 def translate(loaded: Loaded) -> Translation:
-    """Reads what a program asks for."""
+    """Reads a program's settings."""
     return _Translator(loaded).result()
 
 

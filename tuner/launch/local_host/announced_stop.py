@@ -1,10 +1,10 @@
-"""Tells apart the SIGTERM of a dispatcher and that of another program, such as a batch system.
+"""Distinguishes the SIGTERM of a dispatcher from that of another program, such as a batch system.
 
 A batch system's SIGTERM reaches every process of a job, and a worker takes it as "stop at your next
-step". The dispatcher sends SIGTERM when the time for that is over. A signal carries no such word,
-so the dispatcher makes a file in the folder of its sockets before it sends one. Looking for a file
-is safe at any moment, also in a signal handler. The guardian, which does the same for all workers
-of a dead dispatcher, imports nothing of ours and has the name `ALL` by itself.
+step". The dispatcher sends SIGTERM when the time for that is over. A signal carries no data, so the
+dispatcher first creates a file in the folder of its sockets. Checking for a file is safe at any
+time, including in a signal handler. The guardian, which does the same for all workers of a dead
+dispatcher, imports nothing of the tuner and has its own copy of the name `ALL`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def is_announced(folder: Path, attempt_id: AttemptId) -> bool:
 
 
 def outlive_sigterm(folder: Path) -> None:
-    """For the fork server: it and its forks outlive every SIGTERM but that of the guardian.
+    """Makes the fork server and its forks ignore every SIGTERM except the guardian's.
 
-    A handler and not SIG_IGN, which programs that are started below would inherit.
+    By a handler and not SIG_IGN, which child programs would inherit.
     """
     _folder[:] = [folder]
     signal.signal(signal.SIGTERM, _note)

@@ -7,20 +7,20 @@ import subprocess
 
 _log = logging.getLogger(__name__)
 
-#: From SIGKILL; the kernel takes milliseconds where nothing hangs.
+#: Seconds after SIGKILL; the kernel takes milliseconds unless something hangs.
 END_S = 10.0
 
 
 def ends_in_time(process: subprocess.Popen[bytes], *, what: str, within_s: float = END_S) -> bool:
-    """Waits for a process that was told to end.
+    """Waits for a process that was signalled to end.
 
     Args:
         process: The process.
-        what: What it is, for the log.
-        within_s: How long to wait.
+        what: Its name, for the log.
+        within_s: Timeout in seconds.
 
     Returns:
-        Whether it has ended; if not, that is logged and no trial waits for it any more.
+        Whether it has ended; if not, this is logged and no trial waits for it any more.
     """
     try:
         process.wait(within_s)

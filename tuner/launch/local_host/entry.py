@@ -1,6 +1,6 @@
-"""The first code of ours in a forked process: finds the worker's program by name and calls it.
+"""Entry point of a forked process: finds the worker's program by name and calls it.
 
-By name, because what runs inside a training process (`trials`) is above the launcher.
+By name, because the code inside a training process (`trials`) is in a higher layer.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def enter(request: LaunchRequest) -> None:
 def check(
     program: Program, parameters: Sequence[str], answer: Connection, lifeline_path: Path
 ) -> None:
-    """Says whether the program's functions can be imported and called with a trial.
+    """Checks whether the program's functions can be imported and called with a trial.
 
     Args:
-        program: What the trials run.
+        program: The program of the trials.
         parameters: Names of the search space, for the messages.
-        answer: Where a `ProgramCheck` is sent.
-        lifeline_path: The file that the dispatcher holds while it is there.
+        answer: Receives a `ProgramCheck`.
+        lifeline_path: The file that the dispatcher holds open while it lives.
     """
     lifeline.hold(lifeline_path, is_alone=True)
     _look_where_the_server_looks()

@@ -1,7 +1,7 @@
-"""The standard library's fork server, with a deadline wherever something waits for it.
+"""The standard library's fork server, with a deadline for each wait.
 
 multiprocessing has no public way to end its fork server, to choose the folder of its socket, or to
-stop waiting for it. This module alone uses its private names.
+stop waiting for it. Only this module uses its private names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 IMPORT_S = 300.0
 #: For each later process; an answer takes milliseconds.
 _ANSWER_S = 30.0
-#: From SIGKILL; the kernel takes milliseconds where nothing hangs.
+#: Seconds after SIGKILL; the kernel takes milliseconds unless something hangs.
 _END_S = 10.0
 #: A server's connections end this long before its own end, at most.
 _DEATH_S = 1.0
@@ -93,7 +93,7 @@ class ForkServer:
 
     @property
     def running_pid(self) -> int | None:
-        """The server that multiprocessing has not seen end, whose pid no other process has."""
+        """Pid of the server; None once multiprocessing has seen it end."""
         pid: int | None = _server()._forkserver_pid
         return pid
 
@@ -152,7 +152,7 @@ class ForkServer:
             self._abandon()
 
     def _abandon(self) -> None:
-        """Lets multiprocessing start another server beside one that does not end."""
+        """Lets multiprocessing start another server if the old one does not end."""
         server = _server()
         _log.warning(
             "The fork server (pid %d) has not ended: not waited for", server._forkserver_pid

@@ -1,10 +1,10 @@
-"""Ends what a dead dispatcher left behind: a small process that outlives it by a moment.
+"""Ends the remaining processes of a dead dispatcher: a small process that outlives it briefly.
 
-A dispatcher that is killed with -9 cannot end its workers. So the dispatcher tells this program
-about each group it starts and ends. When the pipe closes, for whatever reason, the groups that are
-left get SIGTERM, a moment to save, and SIGKILL, and the folder of its sockets goes. Should both be
-killed, the lifeline is left, which gives no such moment. Imports the standard library only: it
-starts in some 20 ms and holds 10 MB.
+A dispatcher that is killed with -9 cannot end its workers. It therefore reports each process group
+that it starts and ends to this program. When the pipe closes, for any reason, the remaining groups
+get SIGTERM, time to save, and SIGKILL, and the folder of its sockets is removed. If both are
+killed, the lifeline remains, which gives no time to save. Imports only the standard library: it
+starts in some 20 ms and uses 10 MB.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Guardian:
     """The dispatcher's handle on the guardian's process.
 
     Args:
-        grace_s: From SIGTERM to SIGKILL for the groups that a dead dispatcher left.
-        owns: Descriptors that it shall hold open as long as it lives.
-        folder: Removed in the end, with the files in it.
+        grace_s: Seconds from SIGTERM to SIGKILL for the groups of a dead dispatcher.
+        owns: Descriptors that it holds open as long as it lives.
+        folder: Removed at the end, with its files.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Guardian:
         self._tell(f"-{group}\n")
 
     def look(self) -> bool:
-        """Starts its process again should somebody have ended it; says whether that was so."""
+        """Restarts its process if it was ended; returns whether it was."""
         if self._process.poll() is None:
             return False
         with contextlib.suppress(OSError):
@@ -69,7 +69,7 @@ class Guardian:
         return True
 
     def close(self) -> None:
-        """Lets the guardian end what is left, and waits for it. Safe to call twice."""
+        """Lets the guardian end the remaining processes, and waits for it. Safe to call twice."""
         with contextlib.suppress(OSError):
             self._pipe.close()
         try:
@@ -114,7 +114,7 @@ def watch_until_closed(lines: IO[bytes]) -> set[int]:
 
 
 def end_groups(groups: set[int], grace_s: float) -> None:
-    """SIGTERM, up to `grace_s` of time, SIGKILL; this also for what has left the groups."""
+    """Sends SIGTERM and, after up to `grace_s`, SIGKILL; also to processes outside groups."""
     outside = _outside(groups)
     left = {group for group in groups if _signal(group, signal.SIGTERM)}
     give_up_at_s = time.monotonic() + grace_s
@@ -145,7 +145,7 @@ def _outside(groups: set[int]) -> set[tuple[int, str]]:
 
 
 def _processes() -> dict[tuple[int, str], tuple[int, int]]:
-    """By pid and start, which tell a process from a later one: its parent and its group."""
+    """Parent and group by pid and start time, which distinguish a process from a later one."""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         with contextlib.suppress(OSError):
@@ -168,13 +168,13 @@ def _signal(group: int, number: int) -> bool:
 
 
 def announce(folder: str) -> None:
-    """Lets workers leave at the SIGTERM that follows, as nobody hears them any more."""
+    """Lets workers leave at the SIGTERM that follows, as no dispatcher reads their messages."""
     with contextlib.suppress(OSError):
         os.close(os.open(os.path.join(folder, ENDS), os.O_WRONLY | os.O_CREAT, 0o600))
 
 
 def remove(folder: str) -> None:
-    """A folder and the files in it; whoever was quicker is welcome."""
+    """Removes a folder and its files; ignores what is already gone."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             os.unlink(os.path.join(folder, name))

@@ -39,14 +39,14 @@ _log = logging.getLogger(__name__)
 
 #: Each waiting process holds some 5 MB of its own.
 _MAX_SPARES = 16
-#: At the end, for what workers have left behind: at most, where something does not die.
+#: Maximum seconds at the end for workers' remaining processes, if some do not die.
 _STRAYS_S = 20.0
 _LOOK_EVERY_S = 0.01
-#: From one look for strays to the next, where some do not go.
+#: Maximum interval in seconds between checks for strays, if some do not die.
 _LONGEST_LOOK_S = 1.0
 #: After that a worker that was killed counts as ended. A large program takes seconds to end.
 _GIVE_UP_S = 60.0
-#: The exit code that multiprocessing gives where the fork server could not tell it.
+#: Exit code that multiprocessing returns if the fork server could not report it.
 _NOBODY_KNOWS = 255
 
 
@@ -60,24 +60,24 @@ class _Worker:
 
     process: ForkServerProcess
     pid: int
-    #: Of the fork server that started it.
+    #: Pid of the fork server that started it.
     server_pid: int
     requests: Connection
     log_path: Path | None = None
 
 
 class LocalLauncher:
-    """One process for each rank of an attempt, in a session of its own, from one warm fork server.
+    """One process per rank of an attempt, each in its own session, forked from a warm server.
 
     Args:
-        inbox: Where exits go.
+        inbox: Receives exits.
         modules: Imported once, before the first fork.
-        environment: Of the fork server, and so of every worker.
-        log_path: Where importing those modules may print.
+        environment: Environment of the fork server and thus of every worker.
+        log_path: Log for the output of these imports.
         import_path: Folders of the user's modules, before those of this process.
-        n_spares: Processes to fork ahead; as many as may be wanted at the same moment.
-        max_log_bytes: What each rank of an attempt may keep of its output.
-        remains: Lets later starts wait for workers that are left; None where none runs a trial.
+        n_spares: Processes to fork ahead; as many as may be needed at once.
+        max_log_bytes: Maximum log size per rank of an attempt.
+        remains: Makes later starts wait for remaining workers; None if no trial runs here.
     """
 
     def __init__(
@@ -108,14 +108,15 @@ class LocalLauncher:
         self._ports = Ports()
         self._spares: deque[_Worker] = deque()
         self._n_spares = min(n_spares, _MAX_SPARES)
-        #: Since the last look that found none, and when to look again.
+        #: Checks since the last one that found none, and when the next is due.
         self._n_looks_in_vain = 0
         self._look_again_at_s = 0.0
         self._sockets = SocketFolder()
-        #: For sockets, also of others; it goes when this is closed, or when this process dies.
+        #: For sockets, including those of other parts; removed when this is closed or the process
+        #: dies.
         self.folder = self._sockets.path
         self._lifeline = Lifeline(self.folder)
-        #: Ends what is left should this process die; told also of what others start.
+        #: Ends remaining processes if this process dies; other parts register theirs, too.
         self.guard = Guardian(owns=[self._lifeline.fd], folder=self.folder)
         self._server = ForkServer(folder=self.folder, guard=self.guard)
         inbox.watch(self._alarm, self._give_up_overdue)
@@ -421,7 +422,7 @@ def _base_modules(program: Program) -> list[str]:
 
 
 def _answer(reader: Connection, give_up_at_s: float, process: ForkServerProcess) -> object:
-    """What a process sends, which then ends or is killed.
+    """The message of a process, which then ends or is killed.
 
     Raises:
         TimeoutError: If it sends nothing in time.

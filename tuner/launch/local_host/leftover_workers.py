@@ -1,10 +1,10 @@
-"""Finds worker processes that a dead dispatcher of this host has left, and waits until they end.
+"""Finds remaining workers of a dead dispatcher on this host, and waits until they end.
 
 The guardian gives the workers of a dead dispatcher some seconds. A start, or another dispatcher of
 the study, must not launch trials meanwhile: two attempts would write to one checkpoint folder and
 use one device. So each dispatcher has a file in the study's folder. Its fork server holds a lock on
-it (flock(2)), and all processes that are forked from there hold the same lock: the kernel releases
-it when the last of them is gone.
+it (flock(2)), and so do all processes forked from it: the kernel releases the lock when the last of
+them is gone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def held() -> tuple[int, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class _Sight:
-    """A dead dispatcher whose workers are not gone."""
+    """A dead dispatcher with remaining workers."""
 
     since_s: float
     is_said: bool = False
@@ -67,9 +67,9 @@ class Remains:
     """The files of a study's dispatchers.
 
     Args:
-        folder: Where they are; made when this process adds its own.
-        say: Shows users.
-        now_s: Monotonic clock.
+        folder: Their folder; created when this process adds its own file.
+        say: Shows a message to the user.
+        now_s: The monotonic clock, in seconds.
     """
 
     def __init__(

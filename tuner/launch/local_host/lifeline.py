@@ -1,11 +1,10 @@
-"""Lets the kernel kill what runs for a dispatcher once nobody is left who would end it.
+"""Lets the kernel kill a dispatcher's processes once both dispatcher and guardian are gone.
 
-The guardian ends the workers of a dead dispatcher, but somebody may kill both at once. So these
-two, the owners, hold a FIFO open for writing, and each worker holds it for reading, with SIGKILL
-for its process group as the signal of its hang-up (F_SETOWN, F_SETSIG and O_ASYNC in fcntl(2)).
-That needs no thread in a training process and no moment at which the program looks up, and it
-reaches what the program has started. Linux only: elsewhere there is no F_SETSIG, and such a worker
-ends when it next speaks.
+The guardian ends the workers of a dead dispatcher, but both may be killed at once. So these two,
+the owners, hold a FIFO open for writing, and each worker holds it for reading, with SIGKILL for its
+process group as its hang-up signal (F_SETOWN, F_SETSIG and O_ASYNC in fcntl(2)). This needs no
+thread and no polling in a training process, and it also reaches the programs that it has started.
+Linux only: other systems have no F_SETSIG, and such a worker ends when it next sends a message.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ NAME = "lifeline"
 
 
 class Lifeline:
-    """An owner's end.
+    """The owner's end of a lifeline.
 
     Args:
-        folder: Where the FIFO is made; only this user may enter it.
+        folder: Folder of the FIFO; only this user may enter it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -36,11 +35,11 @@ class Lifeline:
 
     @property
     def fd(self) -> int:
-        """For whoever shall own the workers, too."""
+        """Descriptor to pass to another owner."""
         return self._file.fileno()
 
     def close(self) -> None:
-        """Lets go of it. Safe to call twice."""
+        """Releases it. Safe to call twice."""
         self._file.close()
 
 
@@ -48,11 +47,11 @@ def hold(path: str | Path, *, is_alone: bool = False) -> int | None:
     """Ends this process's group as soon as no owner is left.
 
     Args:
-        path: Of the FIFO.
-        is_alone: Whether it ends this process alone.
+        path: Path of the FIFO.
+        is_alone: Whether to end only this process.
 
     Returns:
-        A descriptor: closed, this holds no more. None where there is no such thing.
+        A descriptor: closing it ends the effect. None if the system does not support it.
     """
     if not hasattr(fcntl, "F_SETSIG"):
         return None

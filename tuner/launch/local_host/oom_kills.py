@@ -1,9 +1,8 @@
-"""How often the kernel has killed a process of ours because memory ran out.
+"""Counts the processes that the kernel has killed because memory ran out.
 
-The kernel counts for each cgroup the processes of it that were killed so, whoever's limit was
-reached: the cgroup's own, that of one above it, or the host's
-(https://docs.kernel.org/admin-guide/cgroup-v2.html, `memory.events`). The counter in `/proc/vmstat`
-is that of the whole host, and rises for other containers too.
+The kernel counts them for each cgroup, whichever limit was reached: the cgroup's own, that of one
+above it, or the host's (https://docs.kernel.org/admin-guide/cgroup-v2.html, `memory.events`). The
+counter in `/proc/vmstat` is for the whole host, and rises for other containers too.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ _V1_FILE, _V2_FILE = "memory.oom_control", "memory.events"
 
 
 def count_oom_kills(root: Path = Path("/")) -> int:
-    """Kills so far of this process's cgroup; of the host where no cgroup tells; 0 where unknown.
+    """OOM kills so far in this process's cgroup, else on the host; 0 if unknown.
 
     Args:
-        root: Where `proc` and `sys` are.
+        root: Folder with `proc` and `sys`.
     """
     for file in (*_files_of_cgroup(root), root / "proc" / "vmstat"):
         if (count := _read(file)) is not None:
@@ -29,7 +28,7 @@ def count_oom_kills(root: Path = Path("/")) -> int:
 
 
 def _files_of_cgroup(root: Path) -> Iterator[Path]:
-    """Of the own cgroup, then of those above it: one without the controller has no counter."""
+    """Files of this cgroup, then of those above it: without the controller there is no counter."""
     mounts = root / "sys" / "fs" / "cgroup"
     try:
         lines = (root / "proc" / "self" / "cgroup").read_text().splitlines()

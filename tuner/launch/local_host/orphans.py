@@ -1,9 +1,9 @@
-"""Processes that attempts left behind in sessions of their own, as torchrun's ranks are.
+"""Processes that attempts left in sessions of their own, such as torchrun's ranks.
 
-No signal to the group of a worker reaches them, and a torchrun that is killed leaves them running
-on their devices. The fork server takes them over (PR_SET_CHILD_SUBREAPER), so that they are found
-below it: what is no worker there, and has the variables of an attempt that is over. Not among its
-children alone: what is killed takes a while to be gone, and its children are its own until then.
+A signal to a worker's group does not reach them, and a killed torchrun leaves them running on their
+devices. The fork server adopts them (PR_SET_CHILD_SUBREAPER), so that they are among its
+descendants: those that are no workers, and have the variables of an ended attempt. Not only its
+children are searched: a killed process takes a while to be gone, and keeps its children until then.
 Linux only.
 """
 
@@ -26,12 +26,12 @@ _N_QUIET_LOOKS = 2
 
 
 def end_strays(server: int, workers: Collection[int], running: Collection[AttemptId]) -> bool:
-    """Kills them; says whether there were any.
+    """Kills them; returns whether there were any.
 
     Args:
         server: Pid of the fork server.
-        workers: Pids of those of its children that are known.
-        running: Attempts that have a worker: what theirs have started is left alone.
+        workers: Pids of its known children.
+        running: Attempts that have a worker: their processes are not killed.
     """
     strays = [
         pid
@@ -46,13 +46,13 @@ def end_strays(server: int, workers: Collection[int], running: Collection[Attemp
 def end_all(server: int, limit_s: float) -> bool:
     """Kills everything below the fork server, before the fork server itself is killed.
 
-    After that nothing could be found: the parent of its orphans would be process 1. A single look
-    does not show that nothing is left: if a process dies between the look at its parent and the
-    look at itself, its children are in neither.
+    Afterwards nothing could be found: the parent of its orphans would be process 1. A single scan
+    does not prove that nothing is left: if a process dies between the reading of its parent and its
+    own, its children are in neither.
 
     Args:
         server: Pid of the fork server, all of whose workers have ended.
-        limit_s: For processes that do not die, because they wait for a disk, for example.
+        limit_s: Seconds to wait for processes that do not die, for example because of a disk.
 
     Returns:
         Whether nothing is left.
@@ -73,9 +73,9 @@ def end_all(server: int, limit_s: float) -> bool:
 
 
 def end_children() -> None:
-    """Kills what this process has taken over, and what comes to it for that.
+    """Kills all adopted processes, including those adopted meanwhile.
 
-    For the end of the fork server, at which all its workers have ended.
+    For the end of the fork server, when all its workers have ended.
     """
     while descendants := list(_descendants(os.getpid())):
         if not any([_kill(pid) for pid in descendants]):
@@ -85,7 +85,7 @@ def end_children() -> None:
 
 
 def _kill(pid: int) -> bool:
-    """The process, and its group where it leads one; says whether this user may do that."""
+    """Kills a process, and its group if it leads one; returns whether this user may."""
     try:
         with contextlib.suppress(ProcessLookupError):
             if os.getpgid(pid) == pid:
@@ -122,7 +122,7 @@ def _descendants(pid: int, *, but: Collection[int] = ()) -> Iterator[int]:
 
 
 def _attempt_of(pid: int) -> AttemptId | None:
-    """Whose variables a process was started with; None for what was forked only, or is dead."""
+    """The attempt in a process's environment; None if it was only forked, or is dead."""
     with contextlib.suppress(OSError):
         for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             if variable.startswith(_VARIABLE):

@@ -13,15 +13,16 @@ _MAX_TRIES = 1000
 class Ports:
     """Finds free ports, none twice within a while.
 
-    Nobody holds a port between here and the program that binds it. One that was taken in that
-    moment makes the program fail with "Address already in use", and its attempt is started again.
+    A port is not reserved until the program binds it. If another process takes it first, the
+    program fails with "Address already in use", and its attempt is retried.
     """
 
     def __init__(self) -> None:
         self._lately: deque[int] = deque(maxlen=_N_REMEMBERED)
 
     def take(self) -> int:
-        """
+        """Returns a free port.
+
         Raises:
             OSError: If this host has no free port.
         """

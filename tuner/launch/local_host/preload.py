@@ -1,7 +1,7 @@
 """Imported once by the fork server, so that every trial starts with its modules in memory.
 
 Torch takes seconds to import; a process forked from one that has it starts in milliseconds, and
-from one without it in half of that. This module is imported for what it does. CUDA must not be
+from one without it in half of that. This module is imported for its side effects. CUDA must not be
 initialised here: a fork cannot use it.
 """
 
@@ -36,7 +36,7 @@ ENV_LOG = "TUNER_PRELOAD_LOG"
 ENV_LIFELINE = "TUNER_PRELOAD_LIFELINE"
 ENV_DISPATCHER = "TUNER_PRELOAD_DISPATCHER"
 
-#: Of prctl(2), which has it on Linux alone.
+#: prctl(2) option, on Linux only.
 _PR_SET_CHILD_SUBREAPER = 36
 # What is in the text of the user's modules; a wrong answer costs time, nothing else. `trial.save`,
 # `trial.device` and the like import torch as well, and so do libraries on top of it.
@@ -46,7 +46,7 @@ _NEEDS_TORCH = re.compile(
 )
 # Torch imports it with the first optimizer or DDP model, 1.3 s in each trial.
 _NEEDS_DYNAMO = re.compile(rb"optim|ddp\.wrap|DistributedDataParallel")
-#: multiprocessing imports it in each forked process, to find what it was forked for: 1 ms a trial.
+#: multiprocessing imports it in each forked process to find its target: 1 ms per trial.
 _OF_A_FORK = "multiprocessing.popen_forkserver"
 _INSTALLED = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -59,7 +59,7 @@ _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 import_path: list[str] = []
 #: Notes for users of the user's modules.
 remarks: list[str] = []
-#: How the user's modules want processes to be started; None for Python's default.
+#: Start method that the user's modules set; None for Python's default.
 start_method: str | None = None
 #: What modules have registered for the end of a program; each forked process does it at its end.
 exit_handlers: list[Callable[[], object]] = []
@@ -99,7 +99,7 @@ def _preload() -> None:
 
 
 def _adopt_orphans() -> None:
-    """What workers leave behind comes to this process (prctl(2)), where it is found and ended."""
+    """Makes this process adopt the orphans of workers (prctl(2)), to find and end them."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -110,7 +110,7 @@ def _adopt_orphans() -> None:
 
 @contextmanager
 def _exit_handlers_kept() -> Iterator[None]:
-    """Notes what the user's modules and their libraries register, such as the end of a run."""
+    """Records exit handlers of the user's modules and their libraries, such as the end of a run."""
     original = atexit.register
 
     def register(

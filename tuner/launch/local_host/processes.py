@@ -1,4 +1,4 @@
-"""What the operating system tells of processes, and does with them."""
+"""Operating system functions for processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT = struct.Struct("i")
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended, also one whose exit code nobody has taken yet."""
+    """Whether a process has ended, including zombies."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -29,7 +29,7 @@ def n_readable(pipe: int) -> int:
 
 
 def signal_group(group: int, number: signal.Signals) -> bool:
-    """Signals all processes of a group; says whether there is one."""
+    """Signals all processes of a group; returns whether it exists."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):

@@ -24,11 +24,11 @@ _LEFT_AFTER_S = 60.0
 
 
 class SocketFolder:
-    """A new private folder that goes when it is closed.
+    """A new private folder that is removed when it is closed.
 
-    It is locked as long as that: a system that clears away what has been unchanged for days in /tmp
-    leaves alone what somebody has locked (flock(2); tmpfiles.d(5), "Age"). So the lock also tells
-    the folders that killed starts have left, which are removed here.
+    It is locked meanwhile: a cleaner of old files in /tmp skips what is locked (flock(2);
+    tmpfiles.d(5), "Age"). The lock also identifies the folders that killed starts have left, which
+    are removed here.
     """
 
     def __init__(self) -> None:
@@ -51,10 +51,10 @@ def private_folder() -> Path:
 
 
 def remove_left_behind(base: Path) -> None:
-    """Removes the folders of this user's processes that were killed, guardian and all.
+    """Removes the folders of this user's processes that were killed together with their guardian.
 
-    Only one that looks like ours, is locked by nobody, and has been unchanged for a minute: another
-    process may be about to lock the one that it has just made. What cannot be removed is left.
+    Only a folder that looks like the tuner's, is not locked, and has been unchanged for a minute:
+    another process may be about to lock a new one. Errors are ignored.
     """
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(base)):
@@ -64,7 +64,8 @@ def remove_left_behind(base: Path) -> None:
 
 
 def _remove_if_left(folder: Path) -> None:
-    """
+    """Removes a folder unless it is in use.
+
     Raises:
         OSError: If it is locked, or no folder, or another user's.
     """

@@ -226,7 +226,7 @@ def fresh_runs_of(confirmation: Confirmation | None) -> dict[int, FreshRuns]:
 
 
 def confirmed_first(trials: Iterable[T], fresh: Mapping[int, FreshRuns]) -> list[T]:
-    """Trials that are ranked by their values; those with fresh runs come first, by their mean."""
+    """Sorts ranked trials: those with confirmation runs first, by their mean."""
     places = {number: place for place, number in enumerate(fresh)}
     return sorted(trials, key=lambda each: places.get(each.number, len(places)))
 

@@ -60,7 +60,7 @@ class Program:
 
 
 def read_program(study_file: str) -> Program | None:
-    """The program that the text of a study file names; None if it names none."""
+    """The program in the text of a study file; None if it has none."""
     try:
         document = read_yaml(study_file)
     except YamlError:
@@ -92,10 +92,10 @@ def program_of_trial(connection: sa.Connection, trial_id: int) -> Program | None
 
 
 def hydra_words(params: Mapping[str, ParamValue]) -> str:
-    """`key=value` words of Hydra's command line, quoted for a shell.
+    """`key=value` overrides for Hydra's command line, quoted for a shell.
 
     The grammar of values is that of https://hydra.cc/docs/advanced/override_grammar/basic/: text
-    that would be read as something else stands in quotes.
+    that would be parsed as another type is quoted.
     """
     return shlex.join([f"{name}={_hydra_value(value)}" for name, value in params.items()])
 

@@ -45,7 +45,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """How far the runs are, and what they say."""
+    """Progress and results of confirmation runs."""
 
     n_runs: int
     n_ended: int
@@ -54,11 +54,11 @@ class Confirmation:
 
 
 def read_confirmation(connection: sa.Connection, study: str) -> Confirmation | None:
-    """What is known of a study's leaders; None where none is run again.
+    """The confirmation runs of a study; None if it has none.
 
     Args:
-        connection: One that sees a single instant.
-        study: Name of the study that they lead.
+        connection: With a consistent snapshot.
+        study: Name of the study.
     """
     of_name = sa.select(STUDIES.c.study_id).where(STUDIES.c.study_name == confirmation_of(study))
     study_id = connection.execute(of_name).scalar()
@@ -84,16 +84,16 @@ def read_confirmation(connection: sa.Connection, study: str) -> Confirmation | N
 def insert_runs(
     connection: sa.Connection, study_id: int, leaders: Sequence[Leader], n_runs: int
 ) -> int:
-    """Lets runs wait until each leader has as many as it shall have, by whomever they were added.
+    """Adds waiting runs until each leader has as many as it needs, counting those of others.
 
     Args:
         connection: In a transaction, before whose end no other process adds any.
-        study_id: Of the study that holds the runs.
+        study_id: Id of the study of the runs.
         leaders: The best first.
-        n_runs: Of each.
+        n_runs: Runs per leader.
 
     Returns:
-        How many runs the study has.
+        Number of runs of the study.
     """
     lock_study(connection, study_id)
     known = Counter(_repeats(connection, study_id).values())

@@ -1,7 +1,6 @@
-"""Parameters that change on the way: what population-based training finds, to be trained again.
+"""Parameter schedules found by population-based training, to train with again.
 
-schedule = tuner.load_schedule("schedule.json")
-for step in range(1, 101):
+schedule = tuner.load_schedule("schedule.json") for step in range(1, 101):
     params = schedule.at(step)
 """
 

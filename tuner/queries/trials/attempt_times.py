@@ -1,7 +1,7 @@
-"""When trials really ran, from their attempts.
+"""Run times of trials, from their attempts.
 
-Optuna keeps one start and one end of a trial. A trial that is paused and resumed starts several
-times, and a paused trial that is given up when the study ends gets that instant as its end.
+Optuna keeps one start and one end per trial. A trial that is paused and resumed starts several
+times, and a paused trial that is pruned when the study ends gets that time as its end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ATTEMPTS = table_of(AttemptRow)
 class AttemptTimes:
     """All attempts of one trial together."""
 
-    #: Of the first attempt.
+    #: Start of the first attempt.
     begun_at: datetime
     #: The end of the last attempt that has ended; None before one has.
     left_at: datetime | None = None
@@ -33,11 +33,11 @@ class AttemptTimes:
     ended_s: float = 0.0
     #: When the attempt that has not ended began; None without one.
     open_since: datetime | None = None
-    #: The last sign of life of the dispatcher that died during that attempt; None where it lives.
+    #: The last heartbeat of the dispatcher that died during that attempt; None if it is alive.
     abandoned_at: datetime | None = None
-    #: Of the last attempt; None while it runs.
+    #: Outcome of the last attempt; None while it runs.
     outcome: Outcome | None = None
-    #: Of the last attempt; None while it runs, and where its program returned a result.
+    #: Cause of the last attempt; None while it runs, and if its program returned a result.
     cause: Cause | None = None
 
     def duration_s(self, now: datetime | None) -> float:
@@ -60,14 +60,14 @@ class AttemptTimes:
         *,
         abandoned_at: datetime | None = None,
     ) -> AttemptTimes:
-        """With one more attempt.
+        """The times with one more attempt.
 
         Args:
             begun_at: When it got its devices.
-            ended_at: None where it has not ended.
+            ended_at: None if it has not ended.
             outcome: None while it runs.
-            cause: Of the outcome.
-            abandoned_at: The last sign of life of its dispatcher, if that has died.
+            cause: Cause of the outcome.
+            abandoned_at: The last heartbeat of its dispatcher, if that has died.
         """
         if ended_at is None:
             return replace(
@@ -95,8 +95,8 @@ def times_of(
     """Times of one trial; None without attempts.
 
     Args:
-        attempts: Of the trial, in their order.
-        last_signs: Of dispatchers that are not alive, by id.
+        attempts: The trial's attempts, in order.
+        last_signs: Last heartbeats of dead dispatchers, by id.
     """
     times: AttemptTimes | None = None
     for each in attempts:

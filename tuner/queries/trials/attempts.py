@@ -52,7 +52,7 @@ class StoredAttempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds its devices, as far as the database knows."""
+        """Whether it holds its devices, according to the database."""
         return self.state is not AttemptState.FINISHED
 
 

@@ -22,13 +22,13 @@ def read_last_reports(
     names: Sequence[str],
     trial_ids: Collection[int],
 ) -> dict[int, LastReport]:
-    """By trial id, of trials that have not ended; those without a report are left out.
+    """Last reports by trial id, for unfinished trials that have one.
 
     Args:
-        connection: One that sees a single instant.
-        study_id: Whose trials.
-        names: The objectives of the study, in their order.
-        trial_ids: Of trials that run or wait.
+        connection: With a consistent snapshot.
+        study_id: Id of the study.
+        names: The study's objectives, in order.
+        trial_ids: Ids of running or waiting trials.
     """
     if not trial_ids:
         return {}

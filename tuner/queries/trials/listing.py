@@ -43,7 +43,7 @@ WORDS: Mapping[TrialState, str] = {
     TrialState.WAITING: "waiting",
 }
 _NO_REPORT: tuple[None, Mapping[str, float]] = (None, {})
-#: Outcomes that say more than the state of the trial does.
+#: Outcomes that are more specific than the trial's state.
 TELLING = (
     (TrialState.FAIL, Outcome.OUT_OF_MEMORY),
     (TrialState.FAIL, Outcome.TIMED_OUT),
@@ -51,7 +51,7 @@ TELLING = (
     # An infeasible configuration is stored as pruned, with a constraint.
     (TrialState.PRUNED, Outcome.OUT_OF_MEMORY),
 )
-#: A failure whose cause says more than its outcome.
+#: A failure cause that is more specific than its outcome.
 NOT_A_NUMBER = Cause.NOT_A_NUMBER.value
 #: Infeasible: of such a trial Optuna stores the last report as its value, which is no result.
 WORDS_WITHOUT_RESULT = (Outcome.OUT_OF_MEMORY.value, NOT_A_NUMBER)
@@ -71,9 +71,9 @@ class Choice:
     #: BY_NUMBER (the newest last), BY_DURATION (the longest first), BY_VALUE or the name of an
     #: objective (the best first). None: by value where `top` is given, else by number.
     sort: str | None = None
-    #: Only so many of the first; by value only those that have a right to be called the best.
+    #: Maximum number of first trials; by value only feasible, completed trials.
     top: int | None = None
-    #: Only so many of the newest.
+    #: Maximum number of newest trials.
     last: int | None = None
     #: Only those; None: of any number.
     numbers: frozenset[int] | None = None
@@ -88,7 +88,7 @@ class Choice:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """The states asked for, by name or by asking for the best."""
+        """The requested states, given by name or implied by `top`."""
         is_open = self.is_of_best and not self.states
         return frozenset({WORDS[TrialState.COMPLETE]}) if is_open else self.states
 
@@ -104,23 +104,23 @@ class StoredTrial:
     #: Whether it breaks a constraint.
     is_infeasible: bool
     is_paused: bool
-    #: Whether the dispatcher of its open attempt has died: nothing runs it.
+    #: Whether the dispatcher of its open attempt has died.
     is_abandoned: bool
     #: Whether it was suggested ahead of time: it waits for a device, running to Optuna.
     is_ahead: bool
-    #: Of the first attempt.
+    #: Start of the first attempt.
     started_at: datetime | None
-    #: Of the last attempt, where the trial has ended.
+    #: End of the last attempt, if the trial has ended.
     completed_at: datetime | None
     #: In attempts: without the time in which it was paused or waited.
     duration_s: float | None
-    #: Constants included. Of a trial that waits: what it was told to try.
+    #: Constants included. For a waiting trial: its enqueued parameters.
     params: Mapping[str, ParamValue]
     attempts: Sequence[StoredAttempt]
     user_attributes: Mapping[str, object]
-    #: By step; None where they were not asked for.
+    #: By step; None if they were not requested.
     reports: Mapping[int, float] | None = None
-    #: Of the last report of a trial that has not ended; None where there is none.
+    #: Step of the last report of an unfinished trial; None if there is none.
     last_step: int | None = None
     last_values: Mapping[str, float] = field(default_factory=dict)
 
@@ -131,7 +131,7 @@ class StoredTrial:
 
     @property
     def outcome(self) -> Outcome | None:
-        """Of the last attempt; None where it runs, or the tuner did not run it."""
+        """Outcome of the last attempt; None if it runs, or the tuner did not run it."""
         return self.attempts[-1].outcome if self.attempts else None
 
     @property
@@ -156,7 +156,7 @@ def word_of(
     is_abandoned: bool = False,
     is_ahead: bool = False,
 ) -> str:
-    """What became of a trial; the outcome or the cause of its last attempt where that says more."""
+    """The word for a trial's state; the outcome or cause of its last attempt if more specific."""
     if is_paused:
         return PAUSED
     if is_ahead:
@@ -177,7 +177,8 @@ def known_states() -> list[str]:
 
 
 def check_choice(choice: Choice, objectives: Sequence[Objective]) -> None:
-    """
+    """Checks a choice.
+
     Raises:
         ConfigError: If there is no such state or order.
     """
@@ -205,7 +206,7 @@ def read_trials(
     now: datetime,
     with_reports: bool = False,
 ) -> list[StoredTrial]:
-    """Reads what was chosen, in its order.
+    """Reads the chosen trials, in order.
 
     Raises:
         ConfigError: If there is no such state or order.
@@ -241,13 +242,13 @@ def _choose(
 
 
 def _needs_outcomes(choice: Choice) -> bool:
-    """Whether Optuna's states alone do not tell which trials are wanted."""
+    """Whether Optuna's states alone do not determine the chosen trials."""
     words = {word for state, word in WORDS.items() if state is not TrialState.WAITING}
     return not choice.wanted.issubset(words)
 
 
 def _slim_rows(connection: sa.Connection, study_id: int, choice: Choice) -> list[sa.Row[Any]]:
-    """In the order of their numbers; where an outcome was asked for, all of its states."""
+    """Rows by trial number; if an outcome is requested, of all its states."""
     query = sa.select(TRIALS).where(TRIALS.c.study_id == study_id)
     states = {state for state, word in WORDS.items() if word in choice.wanted}
     states |= {state for state, outcome in TELLING if outcome.value in choice.wanted}
@@ -395,15 +396,15 @@ def trials_ahead(
     rows: Sequence[sa.Row[Any]],
     attempts: Collection[int],
 ) -> frozenset[int]:
-    """Ids of trials that wait for their first device, though Optuna has them as running.
+    """Ids of trials that wait for their first device although Optuna has them as running.
 
-    A dispatcher asks for a trial ahead of time, where devices would otherwise wait for it.
+    A dispatcher prefetches a trial if devices would otherwise wait for a suggestion.
 
     Args:
-        connection: One that sees a single instant.
-        study_id: Whose trials.
+        connection: With a consistent snapshot.
+        study_id: Id of the study.
         rows: With `trial_id` and `state`.
-        attempts: Ids of trials that have any.
+        attempts: Ids of trials that have attempts.
     """
     running = {row.trial_id for row in rows if row.state is TrialState.RUNNING}
     found = running.difference(attempts)
@@ -435,7 +436,7 @@ def _instants(
 
 
 def _duration_s(row: sa.Row[Any], times: AttemptTimes | None, now: datetime) -> float | None:
-    """Until now for one that runs; None for one that never ran."""
+    """Duration until now for a running trial; None if it never ran."""
     if times is not None:
         return times.duration_s(None if row.state.is_finished() else now)
     started_at = aware(row.datetime_start)

@@ -29,7 +29,7 @@ Configuration = Mapping[str, ParamValue]
 
 
 def read_space(connection: sa.Connection, study_id: int) -> AnySpace | None:
-    """The space that a study was made with; None where it has none, or is not ours."""
+    """The space of a study; None if it has none, or was not made by the tuner."""
     query = sa.select(STUDY_ATTRS.c.value_json).where(
         STUDY_ATTRS.c.study_id == study_id, STUDY_ATTRS.c.key == SPACE_ATTR
     )
@@ -50,7 +50,7 @@ def read_params(
 
 
 def read_distributions(connection: sa.Connection, study_id: int) -> dict[str, BaseDistribution]:
-    """Of each parameter that a trial of the study has had, the latest one."""
+    """The latest distribution of each parameter of the study's trials."""
     newest = (
         sa.select(sa.func.max(PARAMS.c.param_id))
         .where(PARAMS.c.trial_id.in_(ids_of(study_id)))
@@ -80,7 +80,7 @@ def read_whole_params(
 def read_fixed(
     connection: sa.Connection, study_id: int, trial_ids: Collection[int] | None = None
 ) -> dict[int, dict[str, ParamValue]]:
-    """What enqueued trials were told to try."""
+    """The fixed parameters of enqueued trials."""
     return _attributes(connection, SYSTEM_ATTRS, study_id, trial_ids, key=FIXED_PARAMS_ATTR)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a population: who is of it, who waits, what is to take whose place."""
+"""The state of a population: members, waiting trials and pending replacements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _JUDGED = (TrialState.RUNNING, TrialState.WAITING, TrialState.COMPLETE)
 
 
 class Members:
-    """The trials of one population, kept up to date with what is stored of them.
+    """The trials of one population, kept in sync with the storage.
 
     Args:
         pruner: The rules.
         storage: Holds the study.
-        study_id: Of the study.
-        direction: Of its objective.
+        study_id: Its id.
+        direction: The direction of its objective.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Members:
         self._sign = -1.0 if direction is StudyDirection.MAXIMIZE else 1.0
         self._n_seen = 0
         self._drawn: set[int] = set()
-        #: Numbers of members whose replacements have begun.
+        #: Numbers of members whose replacements have started.
         self._replaced: set[int] = set()
-        #: By number of a member that has ended: what takes its place, and has not begun.
+        #: Replacements that have not started, by number of the ended member.
         self.open: dict[int, Replacement] = {}
         #: By number: the step where a member waits.
         self.paused: dict[int, int] = {}
-        #: Steps of a whole trial; None while nobody knows.
+        #: Steps of a whole trial; None if unknown.
         self.length = pruner.max_resource
 
     @property
@@ -55,7 +55,7 @@ class Members:
         return max(0, self._pruner.population - len(self._drawn))
 
     def catch_up(self) -> None:
-        """Trials that the storage has come to know of on other ways than a look at the others."""
+        """Adds trials that reached the storage in other ways than through a sync."""
         if self._storage.n_known(self._study_id) > self._n_seen:
             trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
             for trial in trials[self._n_seen :]:
@@ -80,17 +80,17 @@ class Members:
             self.paused.pop(trial.number, None)
 
     def note_replaced(self, number: int) -> None:
-        """Somebody has begun what takes a member's place."""
+        """Records that a member's replacement has started."""
         self._replaced.add(number)
         self.open.pop(number, None)
 
     def note_length(self, trial: FrozenTrial) -> None:
-        """A trial has completed, so that its last step is that of the program."""
+        """Learns the length of a whole training from a completed trial."""
         if self._pruner.max_resource is None and trial.intermediate_values:
             self.length = max(self.length or 0, *trial.intermediate_values)
 
     def adopt(self, trial: FrozenTrial) -> None:
-        """A trial that somebody enqueued begins: it is one of the population."""
+        """Makes an enqueued trial a member when it starts."""
         if not is_member(trial):
             self._storage.set_trial_system_attr(trial_id_of(trial), MEMBER_KEY, True)
             self._drawn.add(trial.number)
@@ -104,18 +104,18 @@ class Members:
     # -- how they stand ----------------------------------------------------------------------
 
     def mark_of(self, trial: FrozenTrial) -> Mark | None:
-        """A member at the latest interval that it has come to; None before its first."""
+        """A member's mark at its latest interval; None before its first."""
         at = course_of(trial).latest(self._pruner.interval)
         return None if at is None else self._mark(trial, at)
 
     def marks(self, at: int) -> list[Mark]:
-        """Of all that have come to an interval and were not ended early."""
+        """Marks of all members that reached an interval, except those ended early."""
         trials = self._storage.get_all_trials(self._study_id, deepcopy=False, states=_JUDGED)
         found = (self._mark(each, at) for each in trials if is_member(each))
         return [mark for mark in found if mark is not None]
 
     def marks_beside(self, number: int) -> list[list[Mark]]:
-        """Of all others, at each interval that one of them has come to, the furthest first."""
+        """Marks of all other members at each interval that any has reached, the furthest first."""
         every = self._pruner.interval
         trials = self._storage.get_all_trials(self._study_id, deepcopy=False, states=_JUDGED)
         latest = [course_of(each).latest(every) for each in trials if is_member(each)]
@@ -132,7 +132,7 @@ class Members:
 
 
 def is_member(trial: FrozenTrial) -> bool:
-    """Whether a trial was drawn for a population, or took a place in it."""
+    """Whether a trial was drawn for a population, or replaced a member."""
     return MEMBER_KEY in trial.system_attrs or COPY_KEY in trial.system_attrs
 
 

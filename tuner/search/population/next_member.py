@@ -1,8 +1,7 @@
-"""Who begins next in a population: a member to be drawn, or what takes the place of another.
+"""Chooses the next member of a population: a new one, or a replacement.
 
-What replaces a member is a trial of its own, because the parameters of a trial of Optuna never
-change. Its parameters are those of an enqueued trial, and a copy continues from its parent's
-checkpoint.
+A replacement is a trial of its own, because the parameters of an Optuna trial never change. It has
+the parameters of an enqueued trial, and a copy continues from its parent's checkpoint.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from tuner.store.records.population_rows import (
 
 
 class Succession:
-    """Begins members, each place once, whatever other dispatchers do.
+    """Starts members. Each replacement starts once, even with several dispatchers.
 
     Args:
-        members: Of the population.
+        members: The population's members.
         storage: Holds the study.
-        study_id: Of the study.
-        n_most: How many members are drawn.
+        study_id: Its id.
+        n_most: Number of members that are drawn.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class Succession:
         self._storage = storage
         self._study_id = study_id
         self._n_most = n_most
-        #: Where checkpoints are; None where nobody copies any.
+        #: Copies checkpoints; None if trials save none.
         self.copies: StateCopies | None = None
 
     @property
@@ -61,7 +60,7 @@ class Succession:
         return any(self._members.open[number].step < step for number in self._to_begin())
 
     def begin(self) -> int | None:
-        """Begins the next member, for this dispatcher; gives its id, or None where there is none.
+        """Starts the next member on this dispatcher; returns its id, or None if there is none.
 
         Raises:
             NoTrialLeft: If the study may have no further trial.
@@ -103,7 +102,7 @@ class Succession:
         )
 
     def counts_anew(self, trial: FrozenTrial, step: int) -> bool:
-        """Whether the first step that an attempt of a copy reports is before that of its start."""
+        """Whether the first step that a copy reports lies before the step of its checkpoint."""
         origin = Origin.of(trial.system_attrs)
         if origin is None or step >= origin.step:
             return False
@@ -126,7 +125,7 @@ class Succession:
         return trial_id
 
     def _to_begin(self) -> Iterator[int]:
-        """Numbers of the members whose places can be taken here, the furthest behind first."""
+        """Numbers of members that can be replaced here, the furthest behind first."""
         self._members.catch_up()
         wanted = self._members.open
         for number in sorted(wanted, key=lambda each: (wanted[each].step, each)):

@@ -27,15 +27,15 @@ def copies_in(
     key: StudyKey,
     uploads: UploadRecords | None = None,
 ) -> StateCopies:
-    """Makes what copies checkpoints between the trials of a study.
+    """Builds the object that copies checkpoints between the trials of a study.
 
     Args:
-        files: Where the checkpoints are.
+        files: Paths of the checkpoints.
         begun_at: Start times of the trials; None if folders hold no identity files.
         storage: Holds the study.
         study_id: Its id in the storage.
         key: Identifies the files of the study.
-        uploads: What an object store has; None if there is none.
+        uploads: Records of an object store; None if there is none.
     """
     if begun_at is None:
         return StateCopies(files)

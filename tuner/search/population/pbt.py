@@ -11,24 +11,24 @@ _MOST_QUANTILE = 0.5
 
 
 class PbtPruner(BasePruner):
-    """Population-based training (Jaderberg et al., arXiv:1711.09846), without waiting.
+    """Population-based training (Jaderberg et al., arXiv:1711.09846), asynchronous.
 
-    Each `interval` steps a member of the population is compared with what the others had when they
-    were compared last. One of the weakest ends there, and a copy takes its place: a new trial that
-    continues from the checkpoint of one of the strongest, with its parameters changed a little. By
-    itself (in Optuna, where nobody copies) it prunes nothing.
+    After each `interval` steps a member of the population is compared with the latest results of
+    the others. A weak member ends there and is replaced by a copy: a new trial that continues from
+    the checkpoint of a strong member, with slightly changed parameters. Under Optuna alone, which
+    copies no checkpoints, it prunes nothing.
 
     Args:
-        population: How many members train in parallel.
-        interval: Steps from one comparison to the next; a copy trains as many before its first.
-        quantile: Which part of the population is weak, and which is strong, up to a half.
-        resample: How probable it is that a parameter of a copy is drawn again, 0 to 1.
-        factor: Else a number is multiplied with it or divided by it, either as probably.
-        keep: Names of parameters that a copy has as its parent has them: those that shape the
-            network, say.
-        max_resource: Steps of a whole trial; nobody is compared there. With `"auto"` that is known
-            once one has completed.
-        seed: Of all draws; the study's own where the file gives none.
+        population: Number of members that train in parallel.
+        interval: Steps between comparisons; a copy trains this many before its first.
+        quantile: Fraction of the population that counts as weak, and as strong; at most a half.
+        resample: Probability that a parameter of a copy is drawn again, 0 to 1.
+        factor: Otherwise a number is multiplied or divided by this, with equal probability.
+        keep: Names of parameters that a copy inherits unchanged, such as those that shape the
+            network.
+        max_resource: Steps of a whole trial, at which no member is compared. With `"auto"` it is
+            known once a trial has completed.
+        seed: Seed of all draws; by default the study's.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -76,7 +76,7 @@ class PbtPruner(BasePruner):
         return self.interval
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        """Never: who is replaced ends by itself, once there is something to begin a copy from."""
+        """Never: a member is replaced only once a checkpoint to copy exists."""
         return False
 
 

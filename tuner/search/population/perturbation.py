@@ -20,11 +20,11 @@ from tuner.search_spaces.space import is_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """Changes parameters a little (Jaderberg et al., arXiv:1711.09846, "perturb" and "resample").
+    """Perturbs parameters (Jaderberg et al., arXiv:1711.09846, "perturb" and "resample").
 
     Args:
-        resample: How probable it is that a parameter is drawn again.
-        factor: Else a number is multiplied with it or divided by it.
+        resample: Probability that a parameter is drawn again.
+        factor: Otherwise a number is multiplied or divided by this.
         keep: Names of parameters that are not changed.
     """
 
@@ -35,14 +35,15 @@ class Exploration:
     def of_space(
         self, space: SearchSpace, parent: Mapping[str, Scalar], lot: random.Random
     ) -> dict[str, Scalar]:
-        """
+        """Perturbs the parameters of a parent.
+
         Args:
-            space: What the study file declares.
-            parent: Its parameters.
-            lot: All chance.
+            space: The space of the study file.
+            parent: The parent's parameters.
+            lot: Source of randomness.
 
         Returns:
-            The searched parameters of a copy. One that its parent does not have, because a
+            The searched parameters of a copy. A parameter that the parent lacks, because a
             condition did not hold there, is drawn from the space.
         """
         values: dict[str, Scalar] = {}
@@ -57,7 +58,7 @@ class Exploration:
         parent: Mapping[str, Scalar],
         lot: random.Random,
     ) -> dict[str, Scalar]:
-        """Likewise where a program suggests its parameters itself: those that its parent had."""
+        """Like `of_space` for parameters that the program suggests: those of the parent."""
         return {
             name: self._explored(name, each, parent, lot) for name, each in distributions.items()
         }
@@ -101,16 +102,16 @@ def drawn(distribution: BaseDistribution, lot: random.Random) -> Scalar:
 def perturbed(
     distribution: BaseDistribution, value: Scalar, factor: float, lot: random.Random
 ) -> Scalar:
-    """A value beside another one.
+    """A value near another one.
 
-    A number is multiplied and stays within its range; one on a grid goes to the next point at
-    least. Of numbers to choose from it is a neighbour; any other choice is drawn again.
+    A number is multiplied and stays within its range; on a grid it moves to the next point at
+    least. A numeric choice becomes a neighbouring one; any other choice is drawn again.
 
     Args:
-        distribution: Of the parameter.
-        value: Of the parent.
+        distribution: The parameter's distribution.
+        value: The parent's value.
         factor: Above 1, or between 0 and 1.
-        lot: All chance.
+        lot: Source of randomness.
     """
     if isinstance(distribution, CategoricalDistribution):
         return _neighbour(distribution, value, factor, lot)

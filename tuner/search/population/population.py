@@ -1,9 +1,8 @@
-"""A population: which member is ended early, and what replaces it.
+"""A population: decides which member ends early and what replaces it.
 
-A member that is ended early ends as a pruned trial; what replaces it is a trial of its own (see
-`next_member`). A member that fails for good is replaced too, so that the population ends with as
-many members as it began with. Where there are fewer devices than members they take turns
-(`turn_taking`).
+A member that is ended early counts as pruned; its replacement is a trial of its own (see
+`next_member`). A failed member is replaced too, so that the population keeps its size. If there are
+fewer devices than members, members take turns (`turn_taking`).
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ N_FAILURES = 3
 
 
 class Population(Scheduler):
-    """The population of one study, kept up to date with what is known of its trials.
+    """The population of one study, kept in sync with its trials.
 
     Args:
-        pruner: Its size and its rules.
+        pruner: Its size and rules.
         context: The study.
     """
 
@@ -74,7 +73,7 @@ class Population(Scheduler):
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether no trial waits, and nobody can begin."""
+        """Whether no trial is waiting and no member can start."""
         waiting = self._storage.count_trials(self._study_id)[TrialState.WAITING]
         return not waiting and not self.succession.has_next
 
@@ -107,7 +106,7 @@ class Population(Scheduler):
         self.succession.resumes_from(self._storage.get_trial(trial_id), step)
 
     def restarts_steps(self, trial_id: int, step: int) -> bool:
-        """Whether the first step that a copy reports is before that of its checkpoint."""
+        """Whether the first step that a copy reports lies before the step of its checkpoint."""
         return self.succession.counts_anew(self._storage.get_trial(trial_id), step)
 
     def take_notes(self) -> list[str]:
@@ -119,7 +118,7 @@ class Population(Scheduler):
     def report(
         self, trial_id: int, step: int, values: Sequence[float], *, held_s: float | None
     ) -> Verdict:
-        """Prunes a weak member that a copy replaces; pauses one that others have to catch up."""
+        """Prunes a weak member that a copy replaces; pauses a member ahead of the others."""
         trial = self._storage.get_trial(trial_id)
         if trial.number in self._doomed:
             return self._doomed[trial.number].verdict
@@ -147,7 +146,7 @@ class Population(Scheduler):
         return True
 
     def _judge(self, trial: FrozenTrial, mark: Mark, name: str) -> Doom | None:
-        """Dooms a weak member; None where it is not, or there is nothing to replace it with."""
+        """Marks a weak member for replacement; None if it is not weak or has no replacement."""
         marks = self._members.marks(mark.at)
         if not is_weak(mark, marks, self._pruner.quantile) or not self._has_trial_left():
             return None
@@ -169,7 +168,7 @@ class Population(Scheduler):
     # -- ends --------------------------------------------------------------------------------
 
     def end(self, trial_id: int, ending: Ending) -> None:
-        """Stores what replaces a member that was ended early, or that fails for good."""
+        """Stores the replacement of a member that was ended early or has failed."""
         trial = self._storage.get_trial(trial_id)
         self._close_doom(trial, is_pruned=ending is Ending.PRUNED)
         if ending is Ending.FAILED:
@@ -221,10 +220,10 @@ class Population(Scheduler):
         self._turns.pause(self._storage.get_trial(trial_id))
 
     def resume(self, *, is_last: bool) -> int | None:
-        """Takes the member whose turn it is, for this dispatcher; gives its id.
+        """Claims the next paused member for this dispatcher; returns its id.
 
         Args:
-            is_last: No other trial can begin. Else those go first that are still further behind.
+            is_last: Whether no other trial can start. Otherwise members further behind come first.
         """
         return self._turns.resume(is_last=is_last)
 

@@ -1,8 +1,8 @@
-"""How the members of a population stand to each other, from what they have reported. No I/O.
+"""Ranks the members of a population by their reports. No I/O.
 
-No trial waits for anybody: a member is compared at its latest interval with those that have come
-there by then, with what each of them reported there. As more come the same member is looked at
-again, so that who comes first is not spared.
+Trials never wait for a comparison: a member is compared at its latest interval with those that have
+reached it by then, by their values there. It is compared again as more arrive, so that early
+members are not spared.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ class Mark:
     number: int
     #: The interval's step.
     at: int
-    #: Of the report that tells, which may be a later one.
+    #: Step of the report used, which may be later than `at`.
     step: int
-    #: The smaller the better; infinite for what is no number.
+    #: The smaller the better; infinite for NaN.
     loss: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """What a member has reported.
+    """The reports of a member.
 
     Args:
-        number: Of the member.
+        number: The member's number.
         curve: Its reports by step.
-        begun_at: The step of the checkpoint that it began from, 0 for none. It trains for a whole
+        begun_at: Step of the checkpoint that it started from, 0 for none. It trains for a whole
             interval before it is compared.
     """
 
@@ -41,17 +41,17 @@ class Course:
     begun_at: int = 0
 
     def latest(self, every: int) -> int | None:
-        """The latest multiple of `every` steps that it has come to; None before its first."""
+        """The latest multiple of `every` steps that it has reached; None before its first."""
         latest = max(self.curve, default=0) // every * every
         return latest if latest >= self.begun_at + every else None
 
     def mark(self, at: int, every: int, sign: float) -> Mark | None:
-        """Its first report at a multiple of `every` steps or beyond; None where it has none.
+        """Its first report at or after a multiple of `every` steps; None if there is none.
 
         Args:
-            at: That multiple.
+            at: The multiple.
             every: Steps of an interval.
-            sign: -1 where larger values are better, else 1.
+            sign: -1 if larger values are better, else 1.
         """
         step = min((each for each in self.curve if each >= at), default=None)
         if step is None or at < self.begun_at + every:
@@ -63,21 +63,21 @@ class Course:
 
 
 def strongest(marks: Sequence[Mark], quantile: float) -> list[Mark]:
-    """The upper quantile, the best first; empty where too few came to make one member of it."""
+    """The upper quantile, the best first; empty if it is smaller than one member."""
     in_order = sorted(marks, key=lambda each: (each.loss, each.number))
     n_strong = _n_of(marks, quantile)
     return [each for each in in_order[:n_strong] if each.loss < math.inf]
 
 
 def good_first(marks: Sequence[Sequence[Mark]], quantile: float) -> list[list[Mark]]:
-    """Whose copy may take a place that is empty: groups, the better first.
+    """Members that may be copied into an empty place: groups, the better first.
 
     Args:
-        marks: At some intervals, the furthest first.
-        quantile: Which part of a population is strong.
+        marks: Marks by interval, the furthest first.
+        quantile: Fraction of a population that counts as strong.
 
     Returns:
-        The strongest of each interval, then each one by itself.
+        The strongest of each interval, then each member by itself.
     """
     strong = [strongest(each, quantile) for each in marks]
     return [*strong, *([mark] for each in marks for mark in strongest(each, 1.0))]

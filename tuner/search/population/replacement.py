@@ -1,4 +1,4 @@
-"""What takes a member's place: whose copy, from which checkpoint, with which parameters."""
+"""Replacements of members: the parent, its checkpoint and the new parameters."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tuner.store.records.population_rows import Replacement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doom:
-    """Of a member that is told to end."""
+    """The decision to end and replace a member."""
 
     replacement: Replacement
     verdict: Verdict
 
 
 class Replacer:
-    """Chooses replacements, and takes their checkpoints before anybody removes these.
+    """Chooses replacements, and secures their checkpoints before they can be removed.
 
     Args:
         pruner: The rules.
         storage: Holds the study.
-        study_id: Of the study.
-        space: What the study file declares.
+        study_id: Its id.
+        space: The space of the study file.
     """
 
     def __init__(
@@ -52,23 +52,24 @@ class Replacer:
         self._exploration = Exploration(
             resample=pruner.resample, factor=pruner.factor, keep=pruner.keep
         )
-        #: Where checkpoints are; None where nobody copies any.
+        #: Copies checkpoints; None if trials save none.
         self.copies: StateCopies | None = None
-        #: Steps of a whole trial; nothing is left to train from a checkpoint at its end.
+        #: Steps of a whole trial; a checkpoint at its end leaves nothing to train.
         self.length: int | None = None
         #: For users.
         self._notes: list[str] = []
         self._has_told_of_states = False
 
     def find(self, weak: Mark, strong: Sequence[Mark], told: str) -> Doom | None:
-        """
+        """Finds a replacement for a weak member.
+
         Args:
-            weak: The member that is to be replaced.
-            strong: Whose copies may replace it.
-            told: For users: how weak it is.
+            weak: The member to replace.
+            strong: Members that may be copied.
+            told: How weak it is, as text for the user.
 
         Returns:
-            None where none of the strong has a checkpoint here that a copy can begin from.
+            None if no strong member has a usable checkpoint here.
         """
         lot = random.Random(f"{self._seed} {weak.number} {weak.step}")
         for mark in lot.sample(strong, len(strong)):
@@ -80,13 +81,14 @@ class Replacer:
         return None
 
     def find_for_failed(self, number: int, good: Sequence[Sequence[Mark]]) -> Replacement:
-        """
+        """Finds a replacement for a failed member.
+
         Args:
-            number: Of a member that has failed for good.
-            good: Whose copies may replace it: groups, the better first.
+            number: The failed member's number.
+            good: Members that may be copied, in groups, the better first.
 
         Returns:
-            A copy, or a new configuration where none of them has a checkpoint here of use.
+            A copy, or a new configuration if no member has a usable checkpoint here.
         """
         lot = random.Random(f"{self._seed} {number} failed")
         for mark in (each for group in good for each in lot.sample(group, len(group))):
@@ -121,7 +123,7 @@ class Replacer:
         )
 
     def _copy(self, number: int, step: int, lot: random.Random) -> tuple[Replacement, str]:
-        """Of a trial, with its parameters explored, and for users how they differ."""
+        """A copy of a trial with perturbed parameters, and their differences as text."""
         storage = self._storage
         trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         parent = storage.get_trial(trial_id)
@@ -138,7 +140,7 @@ class Replacer:
         return Replacement(parent=None, step=0, params=params, host=socket.gethostname())
 
     def _take(self, parent: int, replaced: int) -> int | None:
-        """The step of the checkpoint; None where there is none, or nothing is left to train."""
+        """Secures a checkpoint; returns its step, None if there is none with steps left."""
         if self.copies is None:
             return None
         step = self.copies.take(parent, replaced)

@@ -14,12 +14,12 @@ _KNOWN_FOR_S = 2.0
 
 
 class StoredCopies(StateCopies):
-    """Links files where they are on this disk; else refers to what the store has.
+    """Links files on this disk; else refers to objects in the store.
 
     Args:
         files: Paths of the study's files.
-        is_own: Whether the folder of a trial holds the files of that trial.
-        records: What the store has.
+        is_own: Whether a trial's folder holds that trial's files.
+        records: Records of the store.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Members of a population take turns where there are fewer devices than members.
+"""Turn-taking of a population's members when there are fewer devices than members.
 
-A member pauses after an interval, as others do at rungs, until those behind it have come as far.
+A member pauses after an interval, like a trial at a rung, until those behind it have caught up.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _RESTED_KEY = "tuner:rested"
 
 
 class Turns:
-    """Who waits while others catch up.
+    """Pauses and resumes members so that others can catch up.
 
     Args:
-        members: Of the population.
-        succession: Who is to begin.
+        members: The population's members.
+        succession: Starts members.
         storage: Holds the study.
-        study_id: Of the study.
+        study_id: Its id.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Turns:
         self._study_id = study_id
 
     def rest(self, trial: FrozenTrial, step: int) -> Verdict | None:
-        """Lets those go first that wait for a device and are behind; None where nobody is."""
+        """Pauses a member that is ahead of members waiting for a device; None if there are none."""
         copies = self._succession.copies
         if self._members.length is None or copies is None:
             return None
@@ -83,7 +83,7 @@ class Turns:
         return trial_id
 
     def _has_behind(self, step: int) -> bool:
-        """Whether somebody waits for a device who has not come as far."""
+        """Whether a waiting member has not reached this step."""
         waiting = self._storage.count_trials(self._study_id)[TrialState.WAITING]
         paused = self._members.paused
         if waiting > len(paused) or any(each < step for each in paused.values()):

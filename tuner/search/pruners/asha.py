@@ -14,21 +14,22 @@ Mode = Literal["promote", "stop"]
 class AshaPruner(SuccessiveHalvingPruner):
     """Asynchronous successive halving (Li et al., arXiv:1810.05934).
 
-    With `mode="promote"` a trial pauses at each rung, its checkpoint kept, until it is among the
-    best `1 / reduction_factor` of those that came there; who does not pause (Optuna by itself)
-    and trials that save no checkpoints are pruned at the rung as `mode="stop"` does, which is
-    Optuna's own.
+    With `mode="promote"` a trial pauses at each rung and keeps its checkpoint until it is among the
+    best `1 / reduction_factor` of those that reached the rung. Trials that cannot pause (under
+    Optuna alone, or without checkpoints) are pruned at the rung as with `mode="stop"`, which is
+    Optuna's own rule.
 
     Args:
         min_resource: Steps until the first rung, from 1. `"auto"` is 1, and with `mode="stop"` a
             hundredth of the steps of the first trial that completes, as in Optuna.
-        reduction_factor: One in so many continues from a rung.
-        min_early_stopping_rate: The first rung is left out so many times.
-        bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
+        reduction_factor: One of this many trials continues from a rung.
+        min_early_stopping_rate: Number of rungs to skip at the beginning.
+        bootstrap_count: With `mode="stop"`: trials that must reach a rung before any passes it.
         mode: `promote` or `stop`.
-        check_order: Compares the order of trials at each rung with their order later. Where it is
-            contradicted, no trial ends or pauses there. Some trials that a rung would end are
-            trained on for it, one of ten and then ever fewer. With one objective only.
+        check_order: Compares the ranking of trials at each rung with their later ranking. If a
+            rung's ranking is contradicted, no trial ends or pauses there. For the check, some
+            trials that a rung would end are trained on, one of ten and then ever fewer. With one
+            objective only.
 
     Raises:
         ValueError: If a value is out of its range.

@@ -1,4 +1,4 @@
-"""Why a pruner gave a trial up, in numbers: the step, the value, and what it was compared with."""
+"""Explains a pruning decision in numbers: the step, the value and the comparison."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from tuner.store.optuna_compat import halving_settings
 
 
 def why_pruned(study: optuna.Study, pruner: BasePruner, trial: FrozenTrial, name: str) -> str:
-    """
+    """Explains why a pruner pruned a trial.
+
     Args:
-        study: The trial's.
-        pruner: Who has just given it up.
+        study: The trial's study.
+        pruner: The pruner.
         trial: With its last report.
-        name: Of the objective.
+        name: The objective's name.
 
     Returns:
         A sentence without the full stop.

@@ -1,4 +1,4 @@
-"""Freeze-thaw by name in a study file: a curve model decides who trains next."""
+"""The freeze-thaw pruner: a curve model decides which trial trains next."""
 
 from __future__ import annotations
 
@@ -16,20 +16,19 @@ from tuner.store.optuna_compat import storage_of, trial_id_of
 
 
 class FreezeThawPruner(BasePruner):
-    """Trains in slices, whoever is worth most for its time (Swersky et al., arXiv:1406.3896).
+    """Trains in slices, the trial worth most per second first (Swersky et al., arXiv:1406.3896).
 
-    After each slice a trial continues where a Gaussian process over configuration and step expects
-    it to better the best value by more a second than any trial that waits and than a new one (see
-    `tuner.search.rungs.freeze_thaw_table`); else it pauses, its checkpoint kept, and whoever is
-    worth most gets its device. Trials that cannot pause (under Optuna alone, or without
-    checkpoints) are pruned where a new one is worth more.
+    After each slice a trial continues if a Gaussian process over configuration and step expects a
+    larger improvement of the best value per second from it than from any paused trial and from a
+    new one (see `tuner.search.rungs.freeze_thaw_table`). Otherwise it pauses, keeps its checkpoint,
+    and the trial with the highest worth gets its device. Trials that cannot pause (under Optuna
+    alone, or without checkpoints) are pruned if a new trial is worth more.
 
     Args:
         min_resource: Steps of the first slice, from 1.
-        growth: Each slice ends at so many times the steps of the one before, from 2.
-        max_resource: Steps of a whole trial. With `"auto"` that is known once one has completed.
-        seed: Of the configurations that trials are compared with; the study's own where the file
-            gives none.
+        growth: Ratio of a slice's last step to that of the slice before, from 2.
+        max_resource: Steps of a whole trial. With `"auto"` it is known once a trial has completed.
+        seed: Seed of the configurations that trials are compared with; by default the study's.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -59,7 +58,7 @@ class FreezeThawPruner(BasePruner):
 
     @staticmethod
     def load_model() -> None:
-        """Imports what predicts, which takes seconds, before anybody waits for it."""
+        """Imports the model in advance, which takes seconds."""
         CurveModel.load()
 
     def new_table(self, first: int) -> SliceTable:
@@ -102,7 +101,7 @@ class FreezeThawPruner(BasePruner):
 
 
 def _table_of(pruner: FreezeThawPruner, trials: list[FrozenTrial], sign: float) -> SliceTable:
-    """Nobody of whom can wait."""
+    """A table of trials that cannot pause."""
     table = pruner.new_table(pruner.min_resource)
     table.is_final = True
     table.length = pruner.max_resource

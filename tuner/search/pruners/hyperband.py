@@ -22,22 +22,21 @@ FIRST_RUNG_KEY = "tuner:first_rung"
 
 
 class AsyncHyperbandPruner(BasePruner):
-    """Hyperband without waiting (Li et al., arXiv:1603.06560; its brackets as in arXiv:1810.05934).
+    """Asynchronous Hyperband (Li et al., arXiv:1603.06560; its brackets as in arXiv:1810.05934).
 
-    Each trial is in one of several brackets. That of number s is an ASHA whose first rung is at
-    `min_resource * reduction_factor ** s` steps; the last trains its trials to their end. A trial
-    gets into bracket s of K with the share of trials that Hyperband gives it, which is
-    proportional to `K / (K - s) * reduction_factor ** (K - s - 1)`: about as many steps for each.
+    Each trial is in one of several brackets. Bracket s is an ASHA whose first rung is at
+    `min_resource * reduction_factor ** s` steps; the last bracket trains its trials to their end.
+    With K brackets, a trial is in bracket s with Hyperband's probability, proportional to
+    `K / (K - s) * reduction_factor ** (K - s - 1)`: all brackets get about as many steps.
 
     Args:
         min_resource: Steps until the first rung of the first bracket, from 1.
-        max_resource: Steps of a whole trial. With `"auto"` that is known once one has completed:
-            the very first trial runs to its end, and the others are in the first bracket until
-            then.
-        reduction_factor: One in so many continues from a rung.
-        bootstrap_count: With `mode="stop"`: nobody passes a rung before so many came to it.
+        max_resource: Steps of a whole trial. With `"auto"` it is known once a trial has completed:
+            the first trial runs to its end, and the others are in the first bracket until then.
+        reduction_factor: One of this many trials continues from a rung.
+        bootstrap_count: With `mode="stop"`: trials that must reach a rung before any passes it.
         mode: `promote` or `stop`, as in `AshaPruner`.
-        seed: Of the draw of brackets; the study's own where the file gives none.
+        seed: Seed of the draw of brackets; by default the study's.
 
     Raises:
         ValueError: If a value is out of its range.
@@ -83,14 +82,14 @@ class AsyncHyperbandPruner(BasePruner):
         return step in (NEVER, self.min_resource)
 
     def first_rung(self, number: int, length: int | None) -> int:
-        """Draws a trial's bracket, for the same seed and number the same.
+        """Draws a trial's bracket, deterministic in seed and number.
 
         Args:
-            number: Of the trial.
-            length: Steps of a trial that has completed; None before one has.
+            number: The trial's number.
+            length: Steps of a completed trial; None if there is none.
 
         Returns:
-            Where the bracket begins; `NEVER` where the trial is trained to its end.
+            First step of the bracket; `NEVER` if the trial is trained to its end.
         """
         known = [each for each in (self.max_resource, length) if each is not None]
         if not known:
@@ -118,7 +117,7 @@ class AsyncHyperbandPruner(BasePruner):
         return bracket.halving.prune(cast(optuna.Study, bracket), trial)
 
     def bracket_of(self, study: optuna.Study, trial: FrozenTrial) -> Bracket | None:
-        """The bracket of a trial, drawn where it has none yet; None where it has no rung."""
+        """The bracket of a trial, drawn if it has none yet; None if it has no rung."""
         trials = study.get_trials(deepcopy=False)
         length = self._length(trials)
         first = trial.system_attrs.get(FIRST_RUNG_KEY)
@@ -161,14 +160,14 @@ class AsyncHyperbandPruner(BasePruner):
 
 @dataclass(frozen=True, kw_only=True)
 class Bracket:
-    """As much of a study as Optuna's pruner asks for, with the trials of one bracket."""
+    """The part of a study's interface that Optuna's pruner uses, with the trials of one bracket."""
 
     #: The step at which it begins.
     first: int
     halving: SuccessiveHalvingPruner
     trials: Sequence[FrozenTrial]
     direction: StudyDirection
-    #: Steps of a whole trial, where that is known.
+    #: Steps of a whole trial, if known.
     length: int | None
     _storage: Any
 

@@ -1,4 +1,4 @@
-"""Optuna's pruners, asked after each report."""
+"""Applies Optuna's pruners after each report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OptunaPruning(Scheduler):
     def report(
         self, trial_id: int, step: int, values: Sequence[float], *, held_s: float | None
     ) -> Verdict:
-        """Prunes a trial that the pruner gives up."""
+        """Prunes a trial according to the pruner."""
         if not self._gives_up(trial_id):
             return CONTINUE
         trial = self._storage.get_trial(trial_id)
@@ -42,7 +42,7 @@ class OptunaPruning(Scheduler):
         return Verdict(action=Action.PRUNE, reason=reason)
 
     def read_ahead(self) -> bool:
-        """Reads some of the curves that the pruner is going to look at.
+        """Reads some of the curves that the pruner will need.
 
         Returns:
             Whether there may be more of them.

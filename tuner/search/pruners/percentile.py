@@ -1,8 +1,8 @@
-"""The decisions of Optuna's median and percentile pruner, without a look at every trial.
+"""Optuna's median and percentile pruners, without reading every trial per report.
 
-For each report Optuna collects what all completed trials reported at that step and sorts it, half
-a millisecond at 400 trials and 50 at 50,000. Here these values are kept in order, and a trial that
-completes is put into its place. The decisions are the same to the last bit.
+For each report Optuna collects and sorts what all completed trials reported at that step: half a
+millisecond at 400 trials and 50 at 50,000. Here these values are kept sorted, and each completed
+trial is inserted. The decisions are identical to the last bit.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class StepRanks:
         self._n_seen = 0
 
     def update(self, completed: Sequence[FrozenTrial]) -> None:
-        """Takes in the trials that have completed since the last time.
+        """Adds the trials that have completed since the last call.
 
         Args:
-            completed: All, in the order in which they became known.
+            completed: All completed trials, in order of completion.
         """
         for trial in completed[self._n_seen :]:
             curve = trial.intermediate_values
@@ -126,7 +126,7 @@ class RankedPruner(BasePruner):
         return max((other for other in curve if other != step), default=-1) < begin
 
     def _bar(self, step: int, completed: Sequence[FrozenTrial], *, is_maximized: bool) -> float:
-        """NaN where nothing is to be compared with."""
+        """The value to beat; NaN if there is nothing to compare with."""
         self._ranks.update(completed)
         ranks, n_reported = self._ranks.at(step, completed)
         if n_reported < self._settings.n_min_trials:
@@ -136,7 +136,7 @@ class RankedPruner(BasePruner):
 
 
 def percentile_of(ranks: Sequence[float], percentile: float) -> float:
-    """`numpy.nanpercentile` of numbers that are in order: by linear interpolation, NaN of none."""
+    """`numpy.nanpercentile` of sorted numbers: linear interpolation, NaN if empty."""
     if not ranks:
         return math.nan
     # Operation by operation as NumPy has it, so that a tie stays one.

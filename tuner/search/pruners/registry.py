@@ -54,8 +54,8 @@ def build_pruner(
 
     Args:
         config: Its name and arguments.
-        n_objectives: How many values a trial has.
-        seed: For a pruner that draws lots and has no seed of its own.
+        n_objectives: Number of values per trial.
+        seed: For a random pruner without a seed of its own.
         file: The study file as the user named it.
 
     Raises:
@@ -75,7 +75,7 @@ def build_pruner(
 
 
 def is_population_based(config: PrunerConfig) -> bool:
-    """Whether a pruner replaces members of a population; False for a name that is none."""
+    """Whether a pruner replaces members of a population; False for unknown names."""
     return config.name in ("pbt", PbtPruner.__name__)
 
 

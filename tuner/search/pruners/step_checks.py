@@ -1,4 +1,4 @@
-"""What the steps that trials report tell about their programs."""
+"""Checks of a program's step numbers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tuner.store.optuna_tables.storage import BufferedStorage
 
 
 class StepCounts:
-    """Knows which trials were resumed, and notices those whose programs restart their step count.
+    """Tracks resumed trials, and detects programs that restart their step count.
 
     Args:
         storage: Holds the curves.
-        pruner: Of the study.
+        pruner: The study's pruner.
     """
 
     def __init__(self, storage: BufferedStorage, pruner: BasePruner) -> None:
@@ -38,11 +38,11 @@ class StepCounts:
         self._resumed.discard(trial_id)
 
     def counts_anew(self, trial_id: int, step: int) -> bool:
-        """Whether a trial that was resumed with its state begins its count of steps again.
+        """Whether the program of a resumed trial restarts its step count despite its checkpoint.
 
         Args:
-            trial_id: Which.
-            step: The first that it reports since.
+            trial_id: The trial.
+            step: Its first reported step since.
         """
         curve = self._storage.get_trial(trial_id).intermediate_values
         first, last = (min(curve), max(curve)) if curve else self._spans.get(trial_id, (0, 0))

@@ -1,7 +1,7 @@
-"""Rungs in brackets, each with trials of its own that are compared with no others. No I/O.
+"""Rungs in brackets; trials are compared only within their bracket. No I/O.
 
-ASHA has one bracket. Hyperband has several, which begin at later and later steps, so that one that
-starts slowly is not lost in all of them (Li et al., JMLR 18, 2018, arXiv:1603.06560).
+ASHA has one bracket. Hyperband has several, which begin at later and later steps, so that a slow
+starter is not lost in all of them (Li et al., JMLR 18, 2018, arXiv:1603.06560).
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Set
 
 from tuner.search.rungs.table import RungTable
 
-#: Where a bracket begins whose trials are compared at no rung.
+#: First step of a bracket without rungs.
 NEVER = 0
 _UNKNOWN = -1
 
 
 class Brackets:
-    """Which trial is in which bracket, and who waits at a rung in any.
+    """Assigns trials to brackets, and finds paused trials in all brackets.
 
     Args:
         new_table: Makes the table of a bracket from the step of its first rung.
@@ -44,11 +44,11 @@ class Brackets:
 
     @property
     def tables(self) -> Collection[RungTable]:
-        """Of the brackets to which trials have come."""
+        """Tables of the brackets that have trials."""
         return self._tables.values()
 
     def put(self, number: int, first: int) -> None:
-        """A trial is in the bracket that begins at a step, for good; `NEVER` for none."""
+        """Assigns a trial permanently to the bracket with this first step; `NEVER` for no rungs."""
         missing = number + 1 - len(self._first)
         if missing > 0:
             self._first.extend([_UNKNOWN] * missing)
@@ -56,11 +56,11 @@ class Brackets:
             self._first[number] = first
 
     def __contains__(self, number: int) -> bool:
-        """Whether a trial was put into a bracket, or none."""
+        """Whether a trial has been assigned, including to `NEVER`."""
         return self._first_of(number) != _UNKNOWN
 
     def table_of(self, number: int) -> RungTable | None:
-        """The rungs of a trial; None where it is compared at none."""
+        """The rungs of a trial; None if it has none."""
         first = self._first_of(number)
         if first in (NEVER, _UNKNOWN):
             return None
@@ -73,7 +73,7 @@ class Brackets:
         return self._first[number] if number < len(self._first) else _UNKNOWN
 
     def pause(self, number: int) -> None:
-        """The trial waits at its highest rung, where it has come to one."""
+        """Pauses a trial at its highest rung, if it has reached one."""
         self.unpause(number)  # Others may have let it continue, from where it waited before.
         table = self.table_of(number)
         if table is not None and table.rung_of(number) >= 0:
@@ -91,7 +91,7 @@ class Brackets:
         return self._paused.keys()
 
     def promotable(self) -> int | None:
-        """The trial that has earned to go on: from the latest step, there of the first bracket."""
+        """The promotable trial at the latest step; if equal, of the first bracket."""
         found = []
         for first in sorted(self._tables):
             table = self._tables[first]
@@ -100,7 +100,7 @@ class Brackets:
         return max(found, key=lambda each: each[0])[1] if found else None
 
     def leader(self) -> int | None:
-        """Of the trials that wait at the latest step the best; None where none waits."""
+        """The best paused trial at the latest step; None if none is paused."""
         found = []
         for table in self._tables.values():
             if (number := table.leader()) is not None:
@@ -110,9 +110,9 @@ class Brackets:
 
     @property
     def share_left_of_leader(self) -> float | None:
-        """What the leader has to train yet, of a whole training.
+        """Fraction of a whole training that the leader has left.
 
-        None where none waits, or where it is not known how long trainings are.
+        None if no trial is paused, or if the length of a training is unknown.
         """
         number = self.leader()
         if number is None or not self._length:

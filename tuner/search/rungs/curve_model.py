@@ -1,8 +1,8 @@
-"""What a training is going to report, from what it and others have: a Gaussian process.
+"""Predicts training curves with a Gaussian process.
 
-As in "Freeze-thaw Bayesian optimization" (Swersky, Snoek and Adams, 2014, arXiv:1406.3896) a curve
-is the sum of what its configuration says and of something that is its own, so that a training
-that is better than its neighbours is expected to stay so.
+As in "Freeze-thaw Bayesian optimization" (Swersky, Snoek and Adams, 2014, arXiv:1406.3896), a curve
+is the sum of a term of its configuration and a term of its own, so that a training that is better
+than its neighbours is expected to stay better.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LENGTH_OF_STEPS = 0.5
 class Place:
     """A step of a training."""
 
-    #: Of its trial; one that others do not have, where it has not begun.
+    #: The trial's number; an unused one if the trial has not started.
     number: int
     #: [d], its configuration, between 0 and 1.
     row: Array
@@ -52,12 +52,12 @@ class CurveModel:
         cls().fit(places, [0.0, 1.0, 2.0], Steps(first=1, last=4))
 
     def fit(self, places: Sequence[Place], scores: Sequence[float], steps: Steps) -> None:
-        """Finds the likeliest parameters for some observations, whatever was found before.
+        """Fits the parameters to observations, starting from scratch.
 
         Args:
-            places: Where something was reported.
-            scores: What, the larger the better.
-            steps: From the first to the last that a training may come to.
+            places: Configurations and steps of the reports.
+            scores: Their values, the larger the better.
+            steps: The first and last step of a training.
         """
         from tuner.search.samplers.curve_gp.gaussian_process import (
             GaussianProcess,  # torch takes seconds.
@@ -73,13 +73,13 @@ class CurveModel:
     def learn(
         self, places: Sequence[Place], scores: Sequence[float], steps: Steps, best: float
     ) -> None:
-        """Takes in what was observed, in place of all before; after a `fit`.
+        """Replaces the observations; requires a `fit`.
 
         Args:
-            places: Where something was reported.
-            scores: What, the larger the better.
-            steps: From the first to the last that a training may come to.
-            best: Of all scores, also of those that are left out here.
+            places: Configurations and steps of the reports.
+            scores: Their values, the larger the better.
+            steps: The first and last step of a training.
+            best: The best of all scores, including those left out here.
         """
         y, mean, self._deviation = _standardized(scores)
         self._steps = steps

@@ -1,12 +1,11 @@
-"""Trainings in slices: after each, whoever is worth most for its time trains the next one.
+"""Trainings in slices: after each slice, the trial with the highest worth trains the next.
 
-What a slice is worth is how much it is expected to better the best value, by a curve model, for a
-second of training (expected improvement per second; Snoek, Larochelle and Adams, 2012,
-arXiv:1206.2944), to the end of that slice or of any later one: whichever gives the most. A trial
-that waits pays for its start, one that runs does not. It is compared with those that wait and with
-a trial that has not begun, of a configuration drawn at random: so that one is begun as often as
-that beats the best that waits. Where nobody can wait, a training that does not come to its end is
-lost: then ends alone count.
+The worth of a slice is the expected improvement of the best value per second of training, by a
+curve model (expected improvement per second; Snoek, Larochelle and Adams, 2012, arXiv:1206.2944),
+up to the end of that slice or of any later one, whichever is highest. A paused trial pays for its
+start, a running one does not. It is compared with the paused trials and with a new trial of a
+random configuration, so that a new trial starts whenever this beats the best paused one. If trials
+cannot pause, an unfinished training is lost: then only final values count.
 """
 
 from __future__ import annotations
@@ -27,29 +26,30 @@ from tuner.search.samplers.curve_gp.feasibility import is_infeasible
 from tuner.search.samplers.curve_gp.points import Steps
 from tuner.search.samplers.curve_gp.sampler import common_space
 
-#: As long as fewer trials are known, nothing can be said of any.
+#: Number of known trials below which no trial is judged.
 N_LEAST = 3
-#: The model looks at so many points at most, and finds its parameters with fewer.
+#: Maximum number of points in the model; its parameters are fitted to fewer.
 _MAX_POINTS = 240
 _MAX_FITTED = 60
-#: Up to so many its parameters are found again each time; with more, at each growth by this factor.
+#: Up to this many points, the parameters are fitted each time; beyond, at each growth by this
+#: factor.
 _N_QUICK = 20
 _REFIT_AT = 1.2
-#: Of those that wait after as many steps only the best can be worth most.
+#: Candidates per rung: only the best paused trials of a rung can be worth most.
 _N_BEST = 4
 _NOT_BEGUN = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceStanding(Standing):
-    """How a trial stands at the end of a slice."""
+    """A trial's standing at the end of a slice."""
 
-    #: Expected improvement a second, of it and of whoever else could train.
+    #: Expected improvement per second, of this trial and of the best alternative.
     worth: float = math.nan
     other_worth: float = math.nan
     #: That other's number; None for a trial that has not begun.
     other: int | None = None
-    #: Of time: nothing but steps is known before any step was timed.
+    #: Unit of time; steps until a step was timed.
     unit: str = "second"
 
 
@@ -69,28 +69,28 @@ class _Candidate:
 
 
 class SliceTable(RungTable):
-    """Who trained which slices, and who waits; its rungs are the ends of slices.
+    """Slices trained per trial, and paused trials; its rungs are the ends of slices.
 
     Args:
         first: The last step of the first slice, from 1.
-        factor: The next slice ends at so many times the steps.
-        seed: Of the configurations that are drawn.
+        factor: Ratio of a slice's last step to that of the slice before.
+        seed: Seed of the drawn configurations.
     """
 
     def __init__(self, *, first: int, factor: int, seed: int) -> None:
         super().__init__(first=first, factor=factor)
         self._seed = seed
-        #: Says what is known of a trial, by its number.
+        #: Returns a trial by its number.
         self.trial_of: Callable[[int], FrozenTrial] | None = None
         self.pace = Pace()
         self._model = CurveModel()
         self._encoding: Encoding | None = None
-        #: Of completed trials: last step and loss.
+        #: Last step and loss of completed trials.
         self.ends: dict[int, tuple[int, float]] = {}
         self._longest = 0
         self._best = math.inf
         self._latest = 0
-        #: Counts what the model could learn from, and what it was fitted to and has learned.
+        #: Observations available to the model, and those it was fitted to and has learned.
         self._n_known = self._n_fitted = 0
         self._learned_at: tuple[int, int] | None = None
         self._found: tuple[float, int] | None = None
@@ -107,7 +107,7 @@ class SliceTable(RungTable):
         return new
 
     def completes(self, number: int, step: int, loss: float) -> None:
-        """A trial has come to its end. Safe to call twice."""
+        """Records a completed trial. Safe to call twice."""
         if number not in self.ends and math.isfinite(loss):
             self.ends[number] = step, loss
             self._best, self._longest = min(self._best, loss), max(self._longest, step)
@@ -166,7 +166,7 @@ class SliceTable(RungTable):
         return len(self._losses) >= N_LEAST and math.isfinite(self._best)
 
     def _best_paused(self) -> tuple[float, int] | None:
-        """Worth and number of the one that waits and is worth most."""
+        """Worth and number of the paused trial that is worth most."""
         if not self._is_looked_up:
             start_s = self.pace.of_start
             candidates = [
@@ -181,7 +181,7 @@ class SliceTable(RungTable):
         return self._found
 
     def _worth_of_new(self) -> float:
-        """Of a configuration drawn at random, the same one while nothing else is known."""
+        """Worth of a random configuration, which stays the same until new results arrive."""
         self._learn()
         rng = np.random.default_rng([self._seed, self._n_known])
         row = np.zeros(0) if self._encoding is None else self._encoding.draw(rng)
@@ -200,7 +200,7 @@ class SliceTable(RungTable):
         )
 
     def _worths(self, candidates: Sequence[_Candidate]) -> list[float]:
-        """Of each, with one look at the model."""
+        """Worths of candidates, in one evaluation of the model."""
         ends = [self._ends_after(each.step) for each in candidates]
         places = [
             Place(number=each.number, row=each.row, step=end)
@@ -216,7 +216,7 @@ class SliceTable(RungTable):
         return worths
 
     def _ends_after(self, step: int) -> list[int]:
-        """Of slices, up to the end of a training."""
+        """Last steps of the following slices, up to the end of a training."""
         last = self._last_step
         rung, ends = self.rung_at(step) + 1, []
         while self.step_of(rung) < last and not self.is_final:
@@ -226,13 +226,13 @@ class SliceTable(RungTable):
 
     @property
     def _last_step(self) -> int:
-        """Of a training; while no end is known, the next slice may be the last."""
+        """Last step of a training; the next slice's while no length is known."""
         return max(self.length or 0, self._longest) or self.step_of(len(self._rungs))
 
     # -- what the model knows ----------------------------------------------------------------
 
     def _learn(self) -> None:
-        """Takes in what has become known since."""
+        """Updates the model with new results."""
         if self._learned_at == (self._n_known, self.is_final):
             return
         best = {number for rung in self._rungs for _, number in rung.paused[:_N_BEST]}
@@ -257,7 +257,7 @@ class SliceTable(RungTable):
         return min((loss for _, loss in self.ends.values()), default=worst)
 
     def _chosen(self, limit: int, wanted: Collection[int]) -> list[int]:
-        """Trials that stand for all: of those that came to each rung some, from best to worst."""
+        """A representative subset of trials: from each rung some, from best to worst."""
         if self._losses.n_losses <= limit:
             return list(self._losses)
         chosen = dict.fromkeys(number for number in sorted(wanted) if number in self._losses)
@@ -300,7 +300,7 @@ class SliceTable(RungTable):
         return curve
 
     def _encode(self, trials: Sequence[FrozenTrial]) -> bool:
-        """Finds the parameters that all of some trials have; says whether these are others."""
+        """Finds the parameters that all given trials have; returns whether these changed."""
         space: dict[str, BaseDistribution] = {
             name: each
             for name, each in common_space(trials).items()
@@ -320,12 +320,13 @@ class SliceTable(RungTable):
 
 
 def why_not(standing: SliceStanding, step: int, value: float, name: str) -> str:
-    """
+    """Explains why a trial does not continue.
+
     Args:
-        standing: Of a trial that does not continue.
+        standing: The trial's standing.
         step: The end of its slice.
-        value: That it has reported.
-        name: Of the objective.
+        value: Its reported value.
+        name: The objective's name.
 
     Returns:
         A sentence without the full stop.

@@ -1,10 +1,10 @@
-"""Fronts of vectors of losses that come one after the other. No I/O.
+"""Non-dominated fronts of loss vectors, updated one vector at a time. No I/O.
 
-One more vector moves few of the others: those of its own front that it dominates fall to the next
-one, which drop some of that in their turn (Li, Deb, Zhang and Zhang, "Efficient Nondomination Level
-Update Method for Steady-State Evolutionary Multiobjective Optimization", IEEE Transactions on
-Cybernetics 47, 2017; its own front is found by bisection, as in Zhang et al., "An Efficient
-Approach to Nondominated Sorting", IEEE Transactions on Evolutionary Computation 19, 2015).
+A new vector moves few of the others: those of its own front that it dominates drop to the next
+front, which drops some in turn (Li, Deb, Zhang and Zhang, "Efficient Nondomination Level Update
+Method for Steady-State Evolutionary Multiobjective Optimization", IEEE Transactions on Cybernetics
+47, 2017; its own front is found by bisection, as in Zhang et al., "An Efficient Approach to
+Nondominated Sorting", IEEE Transactions on Evolutionary Computation 19, 2015).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tuner.store.optuna_compat import non_domination_rank
 Losses = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
-#: Where more than one in so many is new, all of them are sorted at once.
+#: If more than one of this many vectors is new, all are sorted at once.
 _MANY = 16
 #: Vectors that are compared with a front at a time, so that the table of pairs stays small.
 _AT_A_TIME = 256
 
 
 class Fronts:
-    """Who is dominated by nobody, who by these alone, and so on; equal vectors share a front."""
+    """Non-dominated fronts, the best first; equal vectors share a front."""
 
     def __init__(self) -> None:
         #: By vector: its row. Those from `_n_sorted` on are on no front yet.
@@ -61,7 +61,7 @@ class Fronts:
         """Numbers of fronts, from 0, in the order in which the vectors were added.
 
         Args:
-            n_best: As many different vectors are told apart at least; the rest share one front.
+            n_best: Minimum number of distinct vectors that are ranked; the rest share one front.
 
         Returns:
             [n]
@@ -110,7 +110,7 @@ class Fronts:
         self._fronts.append(moving)
 
     def _first_without_better(self, row: int) -> int:
-        """The first front of which nobody dominates a vector: of those before it somebody does."""
+        """The first front without a vector that dominates this one."""
         low, high = 0, len(self._fronts)
         while low < high:
             middle = (low + high) // 2
@@ -122,7 +122,7 @@ class Fronts:
         return low
 
     def _are_dominated(self, rows: Places, by: Places) -> npt.NDArray[np.bool_]:
-        """[len(rows)], whether any of `by` is as good in all objectives; none are equal."""
+        """[len(rows)], whether a vector of `by` is no worse in any objective; none are equal."""
         found = np.zeros(len(rows), dtype=np.bool_)
         of_rows = self._points[rows].T
         for begin in range(0, len(by), _AT_A_TIME):

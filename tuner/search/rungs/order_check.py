@@ -1,17 +1,17 @@
-"""Whether the order of trials at a rung holds later in the training. No I/O.
+"""Checks whether the ranking of trials at a rung holds later in the training. No I/O.
 
-Successive halving ends trials by their order at a rung. If that order says nothing, what continues
-is drawn at random, and little is lost. If it is reversed (regularization that pays late, a warm-up,
-a loss that falls first where the model overfits), the trials that would end best are the ones that
-end early, and every later trial is compared with the wrong winners.
+Successive halving ends trials by their ranking at a rung. If this ranking is random, little is
+lost. If it is reversed (regularization that pays late, a warm-up, a loss that falls first where the
+model overfits), the trials that would end best are ended early, and every later trial is compared
+with the wrong winners.
 
-A reversal shows in the trials that passed a rung: their order there contradicts their order at a
-later rung, or at their end. Those trials all looked good, so some that did not are trained to their
-end as well: the witnesses, one of the first trials, one of the first ten, of the first hundred and
-so on, and one after the other while the evidence speaks against a rung. Agreement is Kendall's rank
-correlation (Biometrika 30, 1938). A rung whose order is contradicted is open: every trial passes
-it, so that the first rung is in effect a later one. It closes once trials that passed it while it
-was open, and were therefore not chosen by it, agree in their order there and at their end.
+A reversal shows in the trials that passed a rung: their ranking there contradicts their ranking at
+a later rung, or at their end. Those trials all looked good, so some that did not are trained to
+their end as well: the witnesses, one of the first trials, one of the first ten, of the first
+hundred and so on, and continuously while the evidence contradicts a rung. Agreement is Kendall's
+rank correlation (Biometrika 30, 1938). A contradicted rung is open: every trial passes it, so that
+the next rung becomes the first one in effect. It closes once the trials that passed it while open,
+and were therefore not selected by it, have the same ranking there and at their end.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from dataclasses import dataclass, field, replace
 END = -1
 """In place of a rung: the end of a training."""
 
-#: Kendall's S in standard deviations. Of orders that have nothing to do with each other, one in six
-#: is below the first, and one in ten above the second. To open a rung wrongly costs some trainings;
-#: not to open it costs the study.
+#: Kendall's S in standard deviations. Of unrelated rankings, one in six is below the first, and one
+#: in ten above the second. To open a rung wrongly costs some trainings; not to open it costs the
+#: study.
 _CONTRADICTS, _AGREES = -1.0, 1.28
 #: Three of which each contradicts the others are found by chance in one of six.
 _N_TO_OPEN = 4
-#: A rung closes by at least so many trials.
+#: Minimum number of trials to close a rung.
 _N_TO_CLOSE = 5
 #: Newest pairs that are compared.
 _N_COMPARED = 30
-#: One witness in so many trials at first, then in the square of it, and so on.
+#: One witness in this many trials at first, then in the square of it, and so on.
 _WITNESS_BASE = 10
 
 
@@ -48,7 +48,7 @@ class Agreement:
 
     @property
     def share(self) -> float:
-        """Of all pairs of trials without ties, those in the same order; NaN without a pair."""
+        """Fraction of concordant pairs, without ties; NaN without a pair."""
         n_pairs = self.n_concordant + self.n_discordant
         return self.n_concordant / n_pairs if n_pairs else math.nan
 
@@ -64,9 +64,10 @@ class Agreement:
 
 
 def agreement_of(pairs: Sequence[tuple[float, float]]) -> Agreement:
-    """
+    """Counts concordant and discordant pairs.
+
     Args:
-        pairs: Of each trial its loss at the earlier and at the later step.
+        pairs: For each trial, its loss at the earlier and at the later step.
     """
     n_concordant = n_discordant = 0
     for i, (early, late) in enumerate(pairs):
@@ -84,7 +85,7 @@ class RungTrust:
     is_open: bool
     #: Trials after this one count.
     after: int
-    #: With the later rung that says most against it, or with END.
+    #: The later rung that contradicts it most, or END.
     later: int
     agreement: Agreement
 
@@ -92,11 +93,11 @@ class RungTrust:
 @dataclass(slots=True)
 class _Rung:
     is_open: bool = False
-    #: Pairs count of trials after this one, which came since the rung opened or closed.
+    #: Pairs count from trials after this one, since the rung opened or closed.
     after: int = -1
     #: What opened or closed it.
     turned_by: RungTrust | None = None
-    #: By later rung, or END: the loss here and there of the newest trials that came to both.
+    #: By later rung, or END: the losses at both of the newest trials that reached both.
     pairs: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
     #: The same, as far as it is computed.
     known: dict[int, Agreement] = field(default_factory=dict)
@@ -129,7 +130,7 @@ class OrderCheck:
     # -- what happens ------------------------------------------------------------------------
 
     def come(self, number: int, losses: Sequence[float]) -> None:
-        """A trial has come to one more rung.
+        """Records that a trial has reached one more rung.
 
         Args:
             number: Its number.
@@ -184,7 +185,7 @@ class OrderCheck:
     # -- rungs -------------------------------------------------------------------------------
 
     def judge(self) -> bool:
-        """Opens and closes rungs; says whether one has changed."""
+        """Opens and closes rungs; returns whether one has changed."""
         return any([self._judge(index, rung) for index, rung in enumerate(self._rungs)])
 
     def _judge(self, index: int, rung: _Rung) -> bool:
@@ -227,7 +228,7 @@ class OrderCheck:
         return RungTrust(is_open=rung.is_open, after=rung.after, later=later, agreement=agreement)
 
     def restore(self, states: Sequence[RungTrust]) -> None:
-        """Takes over what another check found, rung by rung."""
+        """Restores the state of another check, rung by rung."""
         for index, found in enumerate(states):
             while len(self._rungs) <= index:
                 self._rungs.append(_Rung())

@@ -1,7 +1,7 @@
-"""The check of the rungs' order in a study: what it learns, what it stores, what users read.
+"""The ranking check of a study: learns from rungs, stores its state, and formats it.
 
-Two attributes of trials hold it, so that a later start and other dispatchers go on with it: which
-trials are witnesses, and, with each that completes, how far the rungs could be trusted by then.
+Its state is in two attributes of trials, so that later starts and other dispatchers continue from
+it: which trials are witnesses and, with each completed trial, how far the rungs could be trusted.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ class OrderWatch:
         self._messages: list[str] = []
 
     def learn(self, number: int, rungs: Sequence[int]) -> None:
-        """A trial has come to these rungs, which are new to it."""
+        """Records the rungs that a trial has newly reached."""
         for rung in rungs:
             self._check.come(number, self._losses(number, rung))
 
     def judge(self, trial: FrozenTrial) -> None:
-        """Opens and closes rungs, after a running trial has come to one."""
+        """Opens and closes rungs, after a running trial has reached one."""
         if self._check.judge():
             self._note(trial, has_changed=True)
 
     def end(self, trial: FrozenTrial, loss: float) -> None:
-        """A running trial is about to complete.
+        """Records the end of a running trial, before it completes.
 
         Args:
-            trial: Which.
-            loss: Of its last report; the smaller the better.
+            trial: The trial.
+            loss: Its last reported loss; the smaller the better.
         """
         self._learn_end(trial.number, loss)
         self._note(trial, has_changed=self._check.judge())
 
     def sync(self, trial: FrozenTrial, loss: float | None) -> None:
-        """Takes in a trial as stored, after its rungs.
+        """Reads a trial from the storage, after its rungs.
 
         Args:
             trial: The trial.
-            loss: What it completed with; None where it did not.
+            loss: Its final loss; None if it did not complete.
         """
         if WITNESS_KEY in trial.system_attrs and trial.number not in self._witnesses:
             self._witnesses.add(trial.number)

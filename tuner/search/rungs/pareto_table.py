@@ -22,25 +22,26 @@ class ParetoTable(RungTable):
 
     Args:
         first: The step of rung 0, from 1.
-        factor: One in so many goes on, from 2; each rung lies at so many times the step before it.
+        factor: One of this many trials continues, from 2; also the ratio of a rung's step to the
+            step of the rung before.
     """
 
     def __init__(self, *, first: int, factor: int) -> None:
         super().__init__(first=first, factor=factor)
-        #: By rung: what trials came there with, and their numbers, in the order in which they came.
+        #: By rung: losses of the trials that reached it, and their numbers, in order of arrival.
         self._fronts: list[Fronts] = []
         self._numbers: list[list[int]] = []
-        #: By rung, as far as nobody has come there since: place, front, and the first place of an
-        #: equal vector, by trial number.
+        #: By rung, until another trial arrives: position, front, and first position of an equal
+        #: vector, by trial number.
         self._orders: dict[int, dict[int, tuple[int, int, int]]] = {}
 
     def come_with(self, number: int, rung: int, losses: Sequence[float]) -> list[int]:
-        """A trial has come to a rung; what it skipped on the way counts as come to with the same.
+        """Records that a trial has reached a rung; skipped rungs count with the same losses.
 
         Args:
-            number: Of the trial.
-            rung: Which.
-            losses: One for each objective, the smaller the better, not NaN.
+            number: The trial's number.
+            rung: The rung.
+            losses: One per objective, the smaller the better, not NaN.
 
         Returns:
             The rungs that are new to it.
@@ -58,7 +59,7 @@ class ParetoTable(RungTable):
         return new
 
     def front_of(self, number: int, rung: int) -> int:
-        """Of those that came to a rung so many fronts are better, as far as anybody continues."""
+        """Number of better fronts at a rung, as far as trials continue from there."""
         return self._order_at(rung)[number][1]
 
     def _first_paused(self, rung: int) -> Entry | None:
@@ -98,23 +99,23 @@ class ParetoTable(RungTable):
 
 
 def _first_places(rows: Places) -> Places:
-    """[n], of [n] rows in order: the first place where the same row stands."""
+    """[n], for [n] sorted rows: the first position of an equal row."""
     first = np.zeros(int(rows.max()) + 1, dtype=np.int64)
     first[rows[::-1]] = np.arange(len(rows))[::-1]
     return first[rows]
 
 
 def crowding(losses: Losses, fronts: Places) -> Losses:
-    """How alone each stands on its front.
+    """Crowding distance of vectors on their fronts.
 
     Args:
         losses: [n, n_objectives].
         fronts: [n], numbers of their fronts.
 
     Returns:
-        [n], the sum over objectives of how far apart the neighbours on both sides are, in parts of
-        the front's width; the ends of a front stand infinitely alone. Objectives in which a front
-        has one value, or an infinite one, count for nobody on it.
+        [n], the sum over objectives of the distance between both neighbours, as a fraction of the
+        front's width; infinite at the ends of a front. An objective in which a front has one value
+        only, or an infinite one, is ignored on it.
     """
     alone = np.zeros(len(losses))
     if not len(losses):

@@ -1,8 +1,8 @@
-"""Which trials of a study wait at a rung, and which of them is resumed next.
+"""Paused trials at rungs, and which of them is resumed next.
 
-A trial that is paused waits in Optuna's tables, with a note of ours: the step where it stands. Its
-place at each rung is noted with it, under the key that Optuna's own pruner uses, so that neither a
-later start nor another dispatcher has to read a curve.
+A paused trial waits in Optuna's tables, with an attribute for its step. Its value at each rung is
+stored under the key of Optuna's own pruner, so that later starts and other dispatchers need not
+read curves.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class RungPruner(Protocol):
     has_slices: bool
     #: Whether the order at each rung is compared with the order later.
     checks_order: bool
-    #: Steps of a whole trial, where the study file says it.
+    #: Steps of a whole trial, if the study file sets it.
     max_resource: int | None
-    #: One in so many continues from a rung.
+    #: One of this many trials continues from a rung.
     reduction_factor: int
-    #: Nobody passes a rung before more than so many came there.
+    #: Trials that must reach a rung before any passes it.
     bootstrap_count: int
 
     def new_table(self, first: int) -> RungTable:
@@ -58,21 +58,22 @@ class RungPruner(Protocol):
         """Whether a bracket begins at a step."""
 
     def first_rung(self, number: int, length: int | None) -> int:
-        """
+        """The first step of a trial's bracket.
+
         Args:
-            number: Of a trial.
-            length: Steps of a trial that has completed; None before one has.
+            number: The trial's number.
+            length: Steps of a completed trial; None if there is none.
 
         Returns:
-            Where the trial's bracket begins.
+            First step of the trial's bracket.
         """
 
 
 class Promotion(Scheduler):
-    """The rungs of one study, kept up to date with what is known of its trials.
+    """The rungs of one study, kept in sync with its trials.
 
     Args:
-        pruner: Says where the rungs are.
+        pruner: Defines the rungs.
         context: The study.
     """
 
@@ -88,17 +89,17 @@ class Promotion(Scheduler):
         self._stops = not pruner.promotes
         #: Whether a trial was paused, so that programs are known to save checkpoints.
         self._has_paused = False
-        #: By trial number: the last report, where the storage has none (several objectives).
+        #: By trial number: the last report, if the storage has none (several objectives).
         self._last_steps: dict[int, int] = {}
-        #: Trials that continue to their end, whoever is better.
+        #: Trials that continue to their end regardless of their rank.
         self._unbound: set[int] = set()
-        #: Of trials in slices.
+        #: Times of trials in slices.
         self._pace = Pace()
         self.brackets = Brackets(self._new_table)
         self.brackets.length = pruner.max_resource
-        #: Of the only bracket there is, once a trial is in it.
+        #: For the only bracket, once it has a trial.
         self._watch: OrderWatch | None = None
-        #: Of the longest trial that has completed.
+        #: Steps of the longest completed trial.
         self._length: int | None = None
         for trial in storage.get_all_trials(study_id, deepcopy=False):
             self.sync(trial)
@@ -204,9 +205,9 @@ class Promotion(Scheduler):
         return self._watch is not None and self._watch.spares(trial, standing.rung)
 
     def judge(self, trial: FrozenTrial, step: int, values: Sequence[float]) -> Standing | None:
-        """How a trial stands at the rung that a report has brought it to; None between rungs.
+        """A trial's standing at the rung that a report reaches; None between rungs.
 
-        A value that is not a number is worse than all others.
+        A NaN value is worse than all others.
         """
         if self._has_several:
             self._last_steps[trial.number] = step
@@ -222,9 +223,9 @@ class Promotion(Scheduler):
         return None if trial.number in self._unbound else standing
 
     def _new_rungs(self, table: RungTable, number: int, step: int) -> Sequence[int]:
-        """The rungs to come to one after the other.
+        """The rungs to enter one after the other.
 
-        A trial that may wait is judged at the highest rung alone; one that may end, at each.
+        A trial that may pause is judged only at the highest rung; one that may end, at each.
         """
         highest = table.rung_at(step)
         new = range(table.rung_of(number) + 1, highest + 1)
@@ -245,7 +246,7 @@ class Promotion(Scheduler):
         return table.standing(trial.number, rung)
 
     def _is_last(self, table: RungTable, step: int) -> bool:
-        """Whether a trial has nothing left to do but to end."""
+        """Whether a trial has trained to its end."""
         return table.length is not None and step >= table.length
 
     def pause(self, trial_id: int) -> None:
@@ -256,7 +257,7 @@ class Promotion(Scheduler):
         self._wait(trial.number)
 
     def _wait(self, number: int) -> None:
-        """A trial waits at its rung: it was not thrown away, so that others may wait for it."""
+        """Pauses a trial at its rung; others may then pause, too."""
         self._has_paused = True
         self._set_rule()
         self.brackets.pause(number)
@@ -267,18 +268,18 @@ class Promotion(Scheduler):
 
     @property
     def _is_final(self) -> bool:
-        """Whether who does not pass a rung may be lost there, and is judged as if it were.
+        """Whether a trial that does not pass a rung may be lost there, and is judged accordingly.
 
-        With several objectives also until a trial was paused: a program that saves no checkpoint
-        is found out when the first one has ended.
+        With several objectives also until a trial has paused: that a program saves no checkpoint
+        shows only when its first trial has ended.
         """
         return self._stops or (self._has_several and not self._has_paused)
 
     def resume(self, *, is_last: bool) -> int | None:
-        """Takes the trial that is resumed next, for this dispatcher; gives its id.
+        """Claims the next trial to resume for this dispatcher; returns its id.
 
         Args:
-            is_last: Where nobody has earned it: the best of the highest rung continues to its end.
+            is_last: If no trial is promotable, the best of the highest rung continues to its end.
         """
         if self._has_stopped_pausing:
             return None
@@ -317,12 +318,13 @@ class Promotion(Scheduler):
     def explain(
         self, number: int, standing: Standing, values: Sequence[float], names: Sequence[str]
     ) -> str:
-        """
+        """Explains why a trial does not continue.
+
         Args:
-            number: Of a trial that does not continue.
-            standing: Its own.
-            values: What it has reported.
-            names: Of the objectives.
+            number: The trial's number.
+            standing: Its standing.
+            values: Its reported values.
+            names: Names of the objectives.
 
         Returns:
             A sentence without the full stop.
@@ -387,7 +389,7 @@ class Promotion(Scheduler):
         return table.come(number, rung, losses[0])
 
     def _table_of(self, trial: FrozenTrial) -> RungTable | None:
-        """The rungs of a trial, which gets its bracket where it has none yet."""
+        """The rungs of a trial; assigns a bracket if it has none yet."""
         table = self._known_table_of(trial)
         if trial.number in self.brackets:
             return table
@@ -397,7 +399,7 @@ class Promotion(Scheduler):
         return self.brackets.table_of(trial.number)
 
     def _known_table_of(self, trial: FrozenTrial) -> RungTable | None:
-        """The rungs of a trial; None where it has none, has no bracket yet, or another pruner's."""
+        """The rungs of a trial; None if it has no rungs, no bracket yet, or another pruner's."""
         if trial.number not in self.brackets:
             first = trial.system_attrs.get(FIRST_RUNG_KEY)
             if first is None and not self._pruner.has_brackets:
@@ -407,7 +409,7 @@ class Promotion(Scheduler):
         return self.brackets.table_of(trial.number)
 
     def _take_in_slices(self, table: RungTable | None, trial: FrozenTrial) -> None:
-        """What a table of slices has to know beside its rungs."""
+        """Passes a trial's data to a table of slices."""
         if not isinstance(table, SliceTable):
             return
         if (pace := trial.system_attrs.get(_PACE_KEY)) is not None:

@@ -30,9 +30,10 @@ class Measured:
 
 
 class Pace:
-    """Seconds a step and a start take; in steps, and without starts, while nothing is known.
+    """Seconds per step and per start; steps count as 1 and starts as 0 until measured.
 
-    A step is measured between two reports of one attempt, a start by what the first one took more.
+    A step is measured between two reports of one attempt; a start is the extra time of the first
+    one.
     """
 
     def __init__(self) -> None:
@@ -47,12 +48,13 @@ class Pace:
         self._attempts.pop(number, None)
 
     def reported(self, number: int, step: int, held_s: float, *, known: Collection[int]) -> None:
-        """
+        """Measures a trial from its report.
+
         Args:
-            number: Of the trial.
-            step: Of the report.
-            held_s: Since its attempt has its devices.
-            known: Steps that it has reported, also in earlier attempts.
+            number: The trial's number.
+            step: Step of the report.
+            held_s: Seconds since its attempt got its devices.
+            known: Steps that it has reported, including earlier attempts.
         """
         attempt = self._attempts.get(number)
         if attempt is None:
@@ -62,7 +64,7 @@ class Pace:
             attempt.last_step, attempt.last_s = step, held_s
 
     def measured(self, number: int) -> Measured | None:
-        """What the present attempt of a trial tells; None while that is nothing."""
+        """Measurements of a trial's current attempt; None if there are none yet."""
         attempt = self._attempts.get(number)
         if attempt is None or attempt.last_step == attempt.first_step:
             return None
@@ -79,14 +81,14 @@ class Pace:
         self._known[number] = measured
 
     def of_step(self, number: int | None) -> float:
-        """A trial's own, or the median of all: of one that is not known, or not begun (None)."""
+        """Time per step of a trial; the median of all if it is unknown or not started (None)."""
         if number is not None and (known := self._known.get(number)) is not None:
             return known.of_step
         return _median(self._of_steps, 1.0)
 
     @property
     def unit(self) -> str:
-        """In which times are told."""
+        """Unit of these times."""
         return "second" if self._of_steps else "step"
 
     @property

@@ -113,10 +113,10 @@ def _known(stored: _RungJson, steps: Sequence[int]) -> KnownRung:
 
 
 def trust_text(trust: StoredTrust) -> str:
-    """How far the first rung can be trusted, and what follows; empty while nothing is known.
+    """Describes how far the first rung can be trusted; empty if unknown.
 
-    For example: "the order at step 2 agrees with the order at the end in 31 % of pairs (12
-    trials): the first rung is now step 6".
+    For example: "the order at step 2 agrees with the order at the end in 31 % of pairs (12 trials):
+    the first rung is now step 6".
     """
     if not trust.rungs:
         return ""
@@ -133,7 +133,7 @@ def trust_text(trust: StoredTrust) -> str:
 
 
 def trust_sentence(trust: StoredTrust | None) -> str:
-    """The same as a sentence; empty where nothing is known."""
+    """The same as a sentence; empty if unknown."""
     text = trust_text(trust) if trust is not None else ""
     return f"{text[0].upper()}{text[1:]}." if text else ""
 

@@ -1,8 +1,9 @@
-"""The steps at which trials are compared, and how each trial stands there. No I/O.
+"""Rungs: the steps at which trials are compared, and their ranking there. No I/O.
 
 Rungs lie at `first`, `first * factor`, `first * factor ** 2` ... steps, and the best `1 / factor`
-of those that came to one go on to the next: successive halving, asynchronous (ASHA; Li et al., "A
-System for Massively Parallel Hyperparameter Tuning", MLSys 2020, arXiv:1810.05934, algorithm 2).
+of the trials that reached a rung continue to the next: asynchronous successive halving (ASHA; Li et
+al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020, arXiv:1810.05934,
+algorithm 2).
 """
 
 from __future__ import annotations
@@ -26,32 +27,33 @@ def rung_key(rung: int) -> str:
 
 @dataclass(slots=True)
 class _Rung:
-    #: Of each trial that came here, in order.
+    #: All trials that reached the rung, sorted.
     came: Entries = field(default_factory=Entries)
-    #: Those of them that wait here.
+    #: Those that are paused here.
     paused: Entries = field(default_factory=Entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How a trial stands at a rung."""
+    """A trial's standing at a rung."""
 
     rung: int
     loss: float
     #: How many are better.
     place: int
     n_came: int
-    #: The loss of the last one that continues; NaN while none does.
+    #: The loss of the last trial that continues; NaN if none does.
     bar: float
     goes_on: bool
 
 
 class RungTable:
-    """Who came to which rung, with what, and who waits there.
+    """Losses of trials at rungs, and paused trials.
 
     Args:
         first: The step of rung 0, from 1.
-        factor: One in so many goes on, from 2; each rung lies at so many times the step before it.
+        factor: One of this many trials continues, from 2; also the ratio of a rung's step to the
+            step of the rung before.
     """
 
     def __init__(self, *, first: int, factor: int) -> None:
@@ -59,10 +61,10 @@ class RungTable:
         self.factor = factor
         #: The last step of a trial, once one has completed: no trial waits there.
         self.length: int | None = None
-        #: Whether trials that do not pass a rung end there. The best then passes however few came,
-        #: as no trial waits for others, and so do all that equal the last one that passes.
+        #: Whether trials that do not pass a rung end there. Then the best passes however few have
+        #: arrived, as no trial waits for others, and so do all that equal the last one that passes.
         self.is_final = False
-        #: Nobody passes a rung before more than so many came there.
+        #: Trials that must reach a rung before any passes it.
         self.n_bootstrap = 0
         #: Every trial passes these.
         self.open_rungs: Set[int] = frozenset()
@@ -74,26 +76,26 @@ class RungTable:
         return int(self.first * self.factor**rung)
 
     def rung_at(self, step: int) -> int:
-        """The highest rung that a step has come to; -1 below the first."""
+        """The highest rung at or below a step; -1 below the first."""
         rung = -1
         while self.step_of(rung + 1) <= step:
             rung += 1
         return rung
 
     def rung_of(self, number: int) -> int:
-        """The highest rung that a trial came to; -1 for none."""
+        """The highest rung that a trial reached; -1 for none."""
         return self._losses.n_rungs(number) - 1
 
     def loss_of(self, number: int, rung: int) -> float:
-        """What a trial came to a rung with."""
+        """A trial's loss at a rung."""
         return self._losses.at(number, rung)
 
     def come(self, number: int, rung: int, loss: float) -> list[int]:
-        """A trial has come to a rung; what it skipped on the way counts as come to with the same.
+        """Records that a trial has reached a rung; skipped rungs count with the same loss.
 
         Args:
-            number: Of the trial.
-            rung: Which.
+            number: The trial's number.
+            rung: The rung.
             loss: The smaller the better, not NaN.
 
         Returns:
@@ -108,7 +110,7 @@ class RungTable:
         return new
 
     def standing(self, number: int, rung: int) -> Standing:
-        """How a trial stands among those that came to a rung, itself among them."""
+        """A trial's standing among all that reached a rung."""
         entry = (self._losses.at(number, rung), number)
         return self._standing(rung, entry)
 
@@ -130,9 +132,9 @@ class RungTable:
         return self._paused.keys()
 
     def promotable(self) -> Iterator[int]:
-        """Trials that wait and have earned to go on: from the highest rung, there the best first.
+        """Paused trials that may continue: from the highest rung down, the best of each.
 
-        Whoever takes one calls `unpause` before the next is asked for.
+        The caller must call `unpause` for a trial before it takes the next.
         """
         for index in reversed(range(len(self._rungs))):
             first = self._first_paused(index)
@@ -140,11 +142,11 @@ class RungTable:
                 yield first[1]
 
     def is_end(self, rung: int) -> bool:
-        """Whether a trial that came to a rung has nothing left to do but to end."""
+        """Whether a trial that reached a rung has trained to its end."""
         return self.length is not None and self.step_of(rung) >= self.length
 
     def leader(self) -> int | None:
-        """Of the trials that wait at the highest rung the best; None where none waits."""
+        """The best paused trial of the highest rung; None if none is paused."""
         for index in reversed(range(len(self._rungs))):
             if first := self._first_paused(index):
                 return first[1]
@@ -177,7 +179,7 @@ class RungTable:
 
 
 def known_length(max_resource: str | int, min_resource: int) -> int | None:
-    """Steps of a whole trial, where a pruner's argument says it; None for `auto`.
+    """Steps of a whole trial, from a pruner's argument; None for `auto`.
 
     Raises:
         ValueError: If it is neither a number nor `auto`, or below the first rung.

@@ -1,1 +1,1 @@
-"""Samplers: the registry, and what is wrapped around those of Optuna."""
+"""Samplers: the registry, and wrappers around Optuna's samplers."""

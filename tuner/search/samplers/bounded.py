@@ -1,7 +1,8 @@
-"""A sampler that looks at a bounded number of trials: a suggestion costs the same after any number.
+"""A sampler with bounded history: the cost of a suggestion does not grow with the study.
 
-It is one of Optuna's, given another view of the study: see `tuner.search.samplers.history_views`
-for what is in it. Pruners, importances and whoever else asks the study see all trials.
+It wraps one of Optuna's samplers and gives it another view of the study; see
+`tuner.search.samplers.history_views` for its content. Pruners, importances and other readers of the
+study see all trials.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tuner.store.optuna_tables.curves.lazy_curve import read_ahead
 
 
 def bounded(sampler: BaseSampler, *, seed: int) -> BaseSampler:
-    """The sampler with its bound, where it has one.
+    """The sampler with a bounded history, if a bound exists for its class.
 
     Args:
-        sampler: Of Optuna's.
-        seed: Decides which trials a uniform sample has.
+        sampler: One of Optuna's samplers.
+        seed: Seed of the uniform sample of trials.
     """
     choose = SHOWN.get(type(sampler))
     if choose is None:
@@ -36,11 +37,11 @@ def bounded(sampler: BaseSampler, *, seed: int) -> BaseSampler:
 
 
 class BoundedSampler(SamplerAround):
-    """A sampler of Optuna's that is shown a bounded number of finished trials.
+    """Shows a sampler of Optuna's a bounded number of finished trials.
 
     Args:
-        inner: Makes the suggestions. For one study, as most samplers of Optuna's are.
-        choose: Makes what it is shown of that study.
+        inner: Makes the suggestions. For one study, like most of Optuna's samplers.
+        choose: Selects the trials of that study to show.
     """
 
     def __init__(self, inner: BaseSampler, choose: Callable[[optuna.Study], Shown]) -> None:
@@ -91,7 +92,7 @@ class BoundedSampler(SamplerAround):
         return cast(optuna.Study, _BoundedStudy(whole, trials, is_whole=self._shown.by_id))
 
     def _changed(self, study: optuna.Study) -> Iterator[FrozenTrial]:
-        """Those that are new or have changed since the last look; who has finished never does."""
+        """Trials that are new or have changed since the last call; finished trials never change."""
         for trial_id in [*self._unfinished, *self._new_ids(study)]:
             trial = storage_of(study).get_trial(trial_id)
             if trial.state.is_finished():

@@ -1,6 +1,6 @@
-"""The beginning of a study: configurations that cover the space while nothing is known of it.
+"""Space-filling initial configurations.
 
-The one place of that rule. What `auto` picks draws so what it would else draw at random.
+The single definition of this rule. `auto` uses it in place of all random draws.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tuner.store.optuna_compat import SearchSpaceTransform, replace_random_sampl
 
 
 class CoveringSampler(BaseSampler):
-    """Trial n is the point n of a scrambled Sobol sequence.
+    """Trial n is point n of a scrambled Sobol sequence.
 
-    A trial's number belongs to one trial of the study, so that dispatchers that share it, and later
-    starts, go on with the sequence and repeat none of its points. Each declared parameter has a
-    dimension of its own, also one with conditions, whose values cover its range in those trials
-    that have it. A range with `log` is covered by its logarithm, choices appear equally often.
-    Parameters that are not declared are drawn at random.
+    Trial numbers are unique in a study, so dispatchers that share it, and later starts, continue
+    the sequence and repeat no point. Each declared parameter has a dimension of its own, including
+    conditional ones, whose values cover their range in the trials that have them. A range with
+    `log` is covered on the log scale, choices appear equally often. Undeclared parameters are drawn
+    at random.
 
     Args:
         space: The study's space; None if the program declares its parameters as it runs.
-        seed: The same wherever the study goes on.
-        draws: Seed of what is drawn at random.
+        seed: The same for all starts and dispatchers of the study.
+        draws: Seed of the random draws.
     """
 
     def __init__(self, space: AnySpace | None, *, seed: int, draws: int) -> None:
@@ -69,11 +69,11 @@ class CoveringSampler(BaseSampler):
 
 
 def value_at(place: float, distribution: BaseDistribution) -> Any:
-    """The value of a parameter at a place of its range.
+    """The value of a parameter at a position in its range.
 
     Args:
-        place: From 0 to 1, of the logarithm where the range has one.
-        distribution: Of the parameter.
+        place: From 0 to 1, on the log scale if the range has one.
+        distribution: The parameter's distribution.
     """
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices[int(place * len(distribution.choices))]
@@ -84,14 +84,13 @@ def value_at(place: float, distribution: BaseDistribution) -> Any:
 def cover_beginning(
     sampler: BaseSampler, space: AnySpace | None, *, seed: int, draws: int
 ) -> BaseSampler:
-    """The sampler, which now covers the space where it would draw at random.
+    """Makes a sampler cover the space in place of its random draws.
 
     Args:
-        sampler: As `build_sampler` makes it; another one than those that `auto` picks stays as it
-            is.
+        sampler: From `build_sampler`; samplers that `auto` never picks are returned unchanged.
         space: The study's space.
-        seed: Of the points: the same at every start of the study.
-        draws: Seed of what is drawn at random.
+        seed: Seed of the points, the same at every start of the study.
+        draws: Seed of the random draws.
     """
     inner = sampler.inner if isinstance(sampler, BoundedSampler) else sampler
     covering = CoveringSampler(space, seed=seed, draws=draws)

@@ -21,22 +21,22 @@ from tuner.store.records.dispatchers.ownership import NoTrialLeft
 
 _log = logging.getLogger(__name__)
 
-#: Trials in a row. One failure may depend on the results so far; after so many the study would be
-#: a random search that nobody asked for.
+#: Consecutive trials without a suggestion after which the study stops. A single failure may depend
+#: on the results so far; beyond this the study would silently be a random search.
 MOST_IN_A_ROW = 10
 #: Not the sampler's: the database, the end of the study, a mistake in the study file.
 _NOT_OF_THE_SAMPLER = (TunerError, SQLAlchemyError, NoTrialLeft)
 
 
 class SamplerGuard:
-    """Stands between Optuna and the methods of one sampler.
+    """Guards the methods of a sampler against errors.
 
-    The sampler keeps its type: its methods are replaced in the object. A grid is left as it is,
-    because a random point is none of its points.
+    The sampler keeps its type: its methods are replaced on the object. A grid is not guarded,
+    because a random point is not on the grid.
 
     Args:
         sampler: Makes the suggestions.
-        give_up: Called once too many trials in a row got no suggestion of the sampler.
+        give_up: Called once too many trials in a row got no suggestion from the sampler.
     """
 
     def __init__(self, sampler: BaseSampler, give_up: Callable[[], None]) -> None:
@@ -48,13 +48,13 @@ class SamplerGuard:
         self._trial_id: int | None = None
         self._has_failed = False
         self._n_in_a_row = 0
-        #: Why no further trial is suggested; empty while the sampler may go on.
+        #: Why no further trial is suggested; empty if the sampler may continue.
         self.why_given_up = ""
         if not isinstance(sampler, GridSampler):
             self._take_place(sampler)
 
     def take_notes(self) -> list[str]:
-        """What people should know since the last call."""
+        """Messages to show since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -128,7 +128,7 @@ class SamplerGuard:
     # -- counting ----------------------------------------------------------------------------
 
     def _begin(self, trial: FrozenTrial) -> None:
-        """The sampler is asked for a trial, which may be another one than before."""
+        """Starts a suggestion for a trial, possibly another one than before."""
         if trial_id_of(trial) == self._trial_id:
             return
         if not self._has_failed:
@@ -138,9 +138,10 @@ class SamplerGuard:
         self._random = RandomSampler(seed=trial.number)
 
     def _note(self, error: Exception, *, is_counted: bool) -> None:
-        """
+        """Records an error of the sampler.
+
         Raises:
-            Exception: The error itself, where it is not the sampler's.
+            Exception: The error itself, if it is not the sampler's.
         """
         if isinstance(error, _NOT_OF_THE_SAMPLER):
             raise error
@@ -165,7 +166,7 @@ class SamplerGuard:
 
 
 def _name_of(sampler: BaseSampler) -> str:
-    """The class that a user knows, whatever stands around it."""
+    """The sampler's class name, without wrappers."""
     while isinstance(sampler, SamplerAround):
         sampler = sampler.inner
     return type(sampler).__name__

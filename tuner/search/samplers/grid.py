@@ -1,4 +1,4 @@
-"""The values of a grid search, taken from the search space where the study file gives none."""
+"""The values of a grid search, derived from the search space if the study file has none."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def values(given: object, space: SearchSpace | None, place: Place) -> dict[str, 
 
     Args:
         given: `sampler.search_space` of the study file: lists by parameter, or None.
-        space: The declared space; what it has and `given` has not is derived from it.
-        place: Where in the file `given` is.
+        space: The declared space; the source of parameters missing in `given`.
+        place: Position of `given` in the file.
 
     Raises:
         ConfigError: If a parameter has no finite list of values, or there are too many points.

@@ -23,12 +23,11 @@ Key: TypeAlias = tuple[tuple[str, object], ...]
 
 
 class GridPoints:
-    """All points of a grid in the order in which they are tried, and which of them are left.
+    """All points of a grid in the order in which they are tried, and which are left.
 
     Args:
-        names: Of the parameters.
-        points: The values of each point, in the order of `names`. A point that is there twice
-            counts once.
+        names: Names of the parameters.
+        points: The values of each point, in the order of `names`. Duplicates count once.
     """
 
     def __init__(self, names: Sequence[str], points: Iterable[Sequence[Scalar | None]]) -> None:
@@ -61,7 +60,7 @@ class GridPoints:
 
     @property
     def n_tried(self) -> int:
-        """Points of the grid that were tried; values beside it do not count."""
+        """Number of grid points tried; points off the grid do not count."""
         return sum(key in self._points for key in self._tried)
 
     def next(self, fixed: Point | None = None) -> Point | None:
@@ -76,7 +75,7 @@ class GridPoints:
         return None
 
     def completed(self, fixed: Point) -> Point:
-        """Given values, and for the rest those of a point: if possible of one that is left."""
+        """A point with the given values, if possible one that is left."""
         known = {name: value for name, value in fixed.items() if name in self._names}
         point = self.next(known) or self.next() or self._named(self._order[0])
         return {**point, **known}

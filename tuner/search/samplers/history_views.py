@@ -1,23 +1,23 @@
 """What each sampler is shown of a study's finished trials.
 
 Optuna's samplers read all of them for each suggestion: TPE takes more than a second at 50,000
-trials, and the time of a Gaussian process grows with their cube. Here a sampler is shown, beside
-all trials that have not finished (`curve_gp`: all but those that wait at a rung):
+trials, and the time of a Gaussian process grows with their cube. Here a sampler is shown, in
+addition to all unfinished trials (`curve_gp`: all but those paused at a rung):
 
-- `tpe`: 500. Those that it builds its l(x) from, exactly: the best 25 in its own order, or with
-  several objectives the best tenth of 500. All others make up its g(x), where one trial is one
-  kernel of hundreds: a uniform sample stands for them, with the same density in expectation.
-- `gp`: 300 of the completed ones: the best 100, where the optimum is looked for, the newest 100,
+- `tpe`: 500. The trials from which it builds its l(x), exactly: the best 25 in its own order, or
+  with several objectives the best tenth of 500. All others make up its g(x), where one trial is one
+  kernel of hundreds: a uniform sample represents them, with the same density in expectation.
+- `gp`: 300 of the completed ones: the best 100, near which the optimum is searched, the newest 100,
   and a uniform sample of the others.
-- `curve_gp`: 300 of those that ended in any way: the best five, near which it looks for better
-  ones, the 150 that came furthest, as far as their rungs tell, the newest first, and a uniform
-  sample of the others; and as many of those that are paused.
+- `curve_gp`: 300 of the ended ones: the best five, near which it searches, the 150 that came
+  furthest by their rungs, the newest first, and a uniform sample of the others; and as many of the
+  paused ones.
 - `cma_es`, `nsgaii`, `nsgaiii`: the last generations. They use no others.
 - Any other: all.
 
-Up to 500 or 300 finished trials nothing is left out, and every suggestion is the one that Optuna
-alone would make; so are all suggestions of the last three samplers. A larger `n_startup_trials`
-is the bound instead. The few trials by which the inferred search space differs are always shown.
+Up to 500 or 300 finished trials nothing is left out, and every suggestion equals Optuna's own; so
+do all suggestions of the last three samplers. A larger `n_startup_trials` raises the limit. The few
+trials that determine the inferred search space are always shown.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class Shown:
     """The finished trials that a sampler is shown.
 
     Args:
-        limit: At most so many, beside the search space's witnesses and all of `first`.
-        states: The sampler reads no others.
-        first: The lists whose trials it must see.
-        rest: What fills up to `limit`.
-        by_id: It looks trials up by their ids among those of all states, and is shown all of these.
-        paused: Which it sees of the trials that wait at a rung; all where there is none.
+        limit: Maximum number, in addition to the search space's witnesses and all of `first`.
+        states: The states that the sampler reads.
+        first: Lists of trials that it must see.
+        rest: Fills up to `limit`.
+        by_id: Whether it looks trials up by id among all states; then all are shown.
+        paused: Selects paused trials; None shows all.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Shown:
         self._chosen = None
 
     def see(self, trial: FrozenTrial) -> None:
-        """Takes one that has not finished, in place of what it was before."""
+        """Adds an unfinished trial, or updates it."""
         has_curve = trial.state is TrialState.WAITING and is_informative(trial)
         self._forget(trial.number)
         if has_curve and self._paused is not None:
@@ -219,4 +219,4 @@ SHOWN: Mapping[type[BaseSampler], Callable[[Any, int, optuna.Study], Shown]] = {
     NSGAIISampler: history_for_genetic,
     NSGAIIISampler: history_for_genetic,
 }
-"""Makes what is shown, from the sampler, a seed for the uniform samples, and the study."""
+"""Builds the view for a sampler, from a seed for the uniform samples and the study."""

@@ -29,7 +29,7 @@ from tuner.store.optuna_compat import (
     trials_of,
 )
 
-#: System attribute of a trial: which configuration it was drawn around, from 1; absent for none.
+#: System attribute of a trial: the configuration that it was drawn around, from 1; absent for none.
 PRIOR_ATTR = "tuner:prior"
 #: Whether it is that configuration itself.
 EXACT_ATTR = "tuner:prior_itself"
@@ -37,13 +37,13 @@ _FIXED_PARAMS_ATTR = "fixed_params"
 
 #: In parts of a parameter's range, as in PriorBand.
 _DEVIATION = 0.25
-#: Of a parameter with choices: that it is the one of the prior.
+#: Probability of the prior's choice, for a parameter with choices.
 _CHANCE_OF_CHOICE = 0.5
 #: From then on the prior's trials grow with the logarithm of all.
 _FULL_UNTIL = 20
 #: A trial is a success among the best quarter.
 _BEST = 0.25
-#: Later ones say nothing new of a prior that is hardly asked any more.
+#: Number of first trials that are compared; later ones are rarely drawn from a prior.
 _N_COMPARED = 200
 
 
@@ -56,34 +56,34 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Smoothed: a quarter where nothing is known."""
+        """Smoothed rate: a quarter without data."""
         return (self.n_best + 2 * _BEST) / (self.n + 2)
 
 
 class PriorSampler(SamplerAround):
-    """Draws some configurations around believed ones, the others as another sampler suggests.
+    """Draws some configurations around believed ones, the others with another sampler.
 
-    The first trial is the first believed configuration itself. Of later ones a share is the
-    prior's: each other believed configuration once, then draws around one of them: a normal
-    distribution of 0.25 of each parameter's range (of its logarithm where it has one), cut at the
-    ends; a choice is the guessed one in half of all draws. Parameters without a guess are drawn at
-    random. The mixture and these distributions are PriorBand's (Mallik et al., "PriorBand:
+    The first trial is the first believed configuration itself. Of the later trials a share comes
+    from the prior: each other believed configuration once, then draws around one of them: a normal
+    distribution of 0.25 of each parameter's range (on the log scale if it has one), truncated at
+    the ends; a choice is the believed one in half of all draws. Parameters without a belief are
+    drawn at random. The mixture and these distributions are PriorBand's (Mallik et al., "PriorBand:
     practical hyperparameter optimization in the age of deep learning", NeurIPS 2023,
     arXiv:2306.12370), which weighs its parts by how likely they make the best configurations so
     far. Here the share weighs how often the prior's trials are among the best quarter against how
-    often the others are (a^2 to b^2), so that a wrong prior is dropped after a few trials; and it
-    falls as 20/n after 20 trials, as the exponent of piBO does (Hvarfner et al., ICLR 2022,
-    arXiv:2204.11051), so that a good one is left behind once the sampler knows more.
+    often the others are (a^2 to b^2), so that a wrong prior is dropped after a few trials. It falls
+    as 20/n after 20 trials, like the exponent of piBO (Hvarfner et al., ICLR 2022,
+    arXiv:2204.11051), so that a good prior is left behind once the sampler knows more.
 
-    With the best configurations of earlier studies it begins in the region where these lie, which
-    a bounding box would fix for good (Perrone et al., "Learning search spaces for Bayesian
-    optimization", NeurIPS 2019, arXiv:1909.12552); they are tried first as Feurer et al. do
-    ("Initializing Bayesian hyperparameter optimization via meta-learning", AAAI 2015).
+    With the best configurations of earlier studies it starts in their region, which a bounding box
+    would fix permanently (Perrone et al., "Learning search spaces for Bayesian optimization",
+    NeurIPS 2019, arXiv:1909.12552); they are tried first as in Feurer et al. ("Initializing
+    Bayesian hyperparameter optimization via meta-learning", AAAI 2015).
 
     Args:
         inner: The other sampler.
-        believed: Configurations, by name of the parameter; at least one.
-        seed: Of its random numbers.
+        believed: Configurations, by parameter name; at least one.
+        seed: Seed of its random numbers.
     """
 
     def __init__(self, inner: BaseSampler, *believed: Mapping[str, ParamValue], seed: int) -> None:
@@ -100,14 +100,14 @@ class PriorSampler(SamplerAround):
         return f"{self.inner} with a prior"
 
     def is_next(self, study: optuna.Study) -> bool:
-        """Whether the next new trial is the prior's, so that the other sampler is not asked."""
+        """Whether the next new trial comes from the prior; the other sampler is then not used."""
         if self._next is None:
             is_first = not any(PRIOR_ATTR in each.system_attrs for each in _trials(study))
             self._next = is_first or bool(self._rng.random() < self.share(study))
         return self._next
 
     def share(self, study: optuna.Study) -> float:
-        """Of the next trials, so many are drawn around the prior."""
+        """Fraction of the next trials that are drawn around the prior."""
         trials = _trials(study)
         own, others = tallies(trials, study.directions)
         decay = min(1.0, _FULL_UNTIL / max(1, len(trials)))
@@ -188,15 +188,15 @@ class PriorSampler(SamplerAround):
 def tallies(
     trials: Sequence[FrozenTrial], directions: Sequence[StudyDirection]
 ) -> tuple[Tally, Tally]:
-    """How trials around the prior do, and how all others do.
+    """Counts of good trials, around the prior and of all others.
 
-    Compared are values at one step, the last that half of the trials came to; one that was given up
-    before is none of the best, and one that has not come there is not compared. With several
-    objectives nothing is.
+    Trials are compared at one step, the last that half of them reached. A trial that was pruned
+    earlier is not among the best; a running one that has not reached the step is not compared. With
+    several objectives no trial is.
 
     Args:
-        trials: Of a study.
-        directions: Of its objectives.
+        trials: The study's trials.
+        directions: Directions of its objectives.
     """
     known = [each for each in trials[:_N_COMPARED] if is_informative(each)]
     if len(directions) > 1 or not known:
@@ -223,7 +223,7 @@ def tallies(
 
 
 def _worth(trial: FrozenTrial, step: int, sign: float) -> float | None:
-    """The larger the better; None where it can't be said yet."""
+    """The larger the better; None if not known yet."""
     if is_infeasible(trial):
         return -np.inf
     reached = [each for each in trial.intermediate_values if each <= step]
@@ -238,6 +238,6 @@ def _worth(trial: FrozenTrial, step: int, sign: float) -> float | None:
 
 
 def _trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Those that were suggested by somebody."""
+    """Trials with suggested parameters, without enqueued ones."""
     trials = trials_of(study)
     return [each for each in trials if _FIXED_PARAMS_ATTR not in each.system_attrs]

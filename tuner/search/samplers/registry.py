@@ -1,7 +1,7 @@
-"""Samplers by name: `curve_gp`, which is ours, and Optuna's: `tpe`, `random`, `gp`, `grid` ...
+"""Samplers by name: the tuner's `curve_gp`, and Optuna's `tpe`, `random`, `gp`, `grid` ...
 
-Of `grid` and `qmc` the tuner has versions that can be continued. Other packages add theirs under
-the entry point group `tuner.samplers`.
+For `grid` and `qmc` the tuner has versions that can be continued. Other packages register theirs
+under the entry point group `tuner.samplers`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CROSSOVERS: Catalogue[nsgaii.BaseCrossover] = catalogue(nsgaii, nsgaii.BaseCros
 _MUTATIONS: Catalogue[nsgaii.BaseMutation] = catalogue(nsgaii, nsgaii.BaseMutation)
 
 _PACKAGES = {"cma_es": ("cmaes",), "gp": ("torch", "scipy"), "qmc": ("scipy",)}
-#: They walk one sequence, whoever goes on with it.
+#: Samplers that follow one sequence over all starts and dispatchers.
 _RESUMABLE = frozenset({"grid", "qmc"})
 _ONE_OBJECTIVE_ONLY = frozenset({"cma_es"})
 
@@ -59,21 +59,21 @@ def build_sampler(
     n_objectives: int = 1,
     file: str | None = None,
 ) -> BaseSampler:
-    """Makes the sampler of a study, bounded in how many trials it looks at.
+    """Builds the sampler of a study, with a bounded number of trials in its view.
 
     Args:
         config: Its name and arguments.
         space: The study's space, from which `grid` takes its values.
-        seed: Of random numbers, from the file or drawn; it wins over the one in `config`. A later
-            start, or one beside others, has another one than the first.
-        sequence_seed: The study's own, the same at every start, for `grid` and `qmc`; None where
-            it is `seed`.
-        n_objectives: How many values a trial has.
+        seed: Seed of random numbers, from the file or drawn; overrides the one in `config`. Later
+            starts and parallel dispatchers have other seeds than the first.
+        sequence_seed: The study's own seed, the same at every start, for `grid` and `qmc`; None for
+            `seed`.
+        n_objectives: Number of values per trial.
         file: The study file as the user named it.
 
     Raises:
-        ConfigError: If the name, an argument or a value is wrong, if a package is missing, or
-            if the sampler cannot search this space or so many objectives.
+        ConfigError: If the name, an argument or a value is wrong, if a package is missing, or if
+            the sampler does not support this space or number of objectives.
     """
     place = Place(file=file, key="sampler")
     name = SAMPLERS.canonical(config.name, place)
@@ -100,7 +100,7 @@ def build_sampler(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seeds:
     draws: int
-    #: Of a sequence that several starts walk together.
+    #: Seed of a sequence that several starts share.
     sequence: int
 
 

@@ -1,6 +1,6 @@
-"""Samplers that walk one sequence, which a later start and other dispatchers go on with.
+"""Samplers that follow one sequence over later starts and parallel dispatchers.
 
-They get the study's own seed at every start, where other samplers get one of their own.
+They get the study's own seed at every start; other samplers get a new one.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _POINTS_AFTER = (
 
 
 class GridSampler(optuna.samplers.GridSampler):
-    """Optuna's grid, which tries each point once, counted by its values.
+    """Optuna's grid sampler, but each point is tried once, identified by its values.
 
-    A point is tried once a trial has its values, whoever suggested them: one that runs, waits,
-    was enqueued, or has ended in any way, also as failed. Optuna counts the places of points in a
-    shuffled list instead, gives trial n the place n, and repeats points that run elsewhere.
+    A point counts as tried once any trial has its values: running, waiting, enqueued, or ended in
+    any way, including failed. Optuna instead counts positions in a shuffled list, gives trial n
+    position n, and repeats points that run elsewhere.
 
     Args:
         search_space: The values of each parameter.
-        seed: Of the order.
+        seed: Seed of the order.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class GridSampler(optuna.samplers.GridSampler):
     # -- inside ------------------------------------------------------------------------------
 
     def _look(self, study: optuna.Study, but: FrozenTrial | None = None) -> None:
-        """Takes in trials that are new, and those that had no point at the last look."""
+        """Reads new trials, and those that had no point at the last call."""
         trials = storage_of(study).get_all_trials(study_id_of(study), deepcopy=False)
         for trial in trials[self._n_seen :]:
             self._without_point[trial.number] = trial
@@ -154,7 +154,7 @@ class GridSampler(optuna.samplers.GridSampler):
         )
 
     def _choose(self, connection: sa.Connection, *, study_id: int) -> Mapping[str, Any] | None:
-        """In the transaction that adds the trial: what others have begun up to now is seen."""
+        """Chooses a point in the transaction that adds the trial, where all trials are seen."""
         rows = connection.execute(
             _POINTS_AFTER, {"b_study_id": study_id, "b_trial_id": self._last_id}
         ).all()

@@ -1,11 +1,11 @@
-"""Points that cover a cube evenly from the first one on: a scrambled Sobol sequence, by number.
+"""A scrambled Sobol sequence: evenly spaced points in a cube, available by number.
 
 The direction numbers are those of Joe and Kuo ("Constructing Sobol sequences with better
 two-dimensional projections", SIAM J. Sci. Comput. 30, 2008). The scrambling is Owen's, which keeps
 each interval's share of points and makes each point uniform, by a hash (Laine and Karras,
 "Stratified sampling for stochastic transparency", 2011, with the constants of Vegdahl, as in
-Burley, "Practical hash-based Owen scrambling", JCGT 9, 2020). So any point can be had alone,
-without the ones before it and without torch, which takes a dispatcher seconds to import.
+Burley, "Practical hash-based Owen scrambling", JCGT 9, 2020). Any point can be computed alone,
+without its predecessors and without torch, which takes a dispatcher seconds to import.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def coordinate(number: int, dimension: int, *, seed: int) -> float:
     """One coordinate of a scrambled point.
 
     Args:
-        number: Of the point, from 0.
-        dimension: From 0, any.
-        seed: Of the scrambling.
+        number: The point's number, from 0.
+        dimension: Any, from 0.
+        seed: Seed of the scrambling.
 
     Returns:
         More than 0 and less than 1.

@@ -12,7 +12,7 @@ from tuner.store.optuna_tables.storage import BufferedStorage
 
 
 class Suggestions:
-    """Asks the sampler of a study, which may be replaced meanwhile, what it has to offer.
+    """Gets suggestions from the study's sampler, which may be replaced at any time.
 
     Args:
         study: Has the sampler.

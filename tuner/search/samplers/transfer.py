@@ -25,9 +25,9 @@ class Transferred:
 
     #: The earlier studies.
     studies: Sequence[str]
-    #: Constants and what the space does not have are left out; the best first.
+    #: The best first, without constants and without parameters that the space does not have.
     configurations: Sequence[Configuration]
-    #: For people: what was not taken as it was.
+    #: Messages to show about values that were changed or dropped.
     notices: Sequence[str] = ()
 
     def as_data(self) -> dict[str, object]:
@@ -47,11 +47,11 @@ class Transferred:
 def transferred(
     earlier: Mapping[str, Sequence[Configuration]], space: AnySpace | None
 ) -> Transferred:
-    """Takes the best of each study in turn, until there are enough.
+    """Takes the best configuration of each study in turn, until there are enough.
 
     Args:
-        earlier: By the study's name: its configurations, constants included, the best first.
-        space: Of the new study. A program's own space is not known here: all is kept then.
+        earlier: Configurations by study name, constants included, the best first.
+        space: The new study's space. If the program defines its own space, everything is kept.
     """
     by_rank = zip_longest(*([(name, each) for each in found] for name, found in earlier.items()))
     notices: dict[str, None] = {}
@@ -93,7 +93,7 @@ def _fitted(params: Configuration, space: SearchSpace) -> tuple[dict[str, ParamV
 
 
 def _nearest(value: ParamValue, parameter: Parameter) -> ParamValue | None:
-    """The value of a parameter that is nearest to another one; None where none is."""
+    """The parameter's value that is nearest to another value; None if there is none."""
     distribution = parameter.distribution
     if isinstance(distribution, CategoricalDistribution):
         return value if is_one_of(value, distribution.choices) else None

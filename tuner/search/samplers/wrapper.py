@@ -1,4 +1,4 @@
-"""What samplers have in common that stand around another one and change a part of what it does."""
+"""Base of samplers that wrap another one and change a part of it."""
 
 from __future__ import annotations
 

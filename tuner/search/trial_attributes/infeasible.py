@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tuner.store.optuna_tables.storage import BufferedStorage
 
 OWN_PREFIX = "tuner:"
-"""Of the tuner's constraints; a program may have others, under names of its own."""
+"""Prefix of the tuner's own constraints; a program's have other names."""
 
 
 class InfeasibleTrials:
@@ -35,7 +35,7 @@ class InfeasibleTrials:
         return len(self._ids)
 
     def sync(self, trial: FrozenTrial) -> None:
-        """Takes in a trial as stored, whichever dispatcher changed it."""
+        """Reads a trial from the storage, whichever dispatcher changed it."""
         if trial.system_attrs and any(key.startswith(OWN_PREFIX) for key in trial.constraints):
             self._ids.add(trial_id_of(trial))
 

@@ -15,13 +15,13 @@ from tuner.store.records.population_rows import COPY_KEY
 LAST_REPORT_KEY = "tuner:last_report"
 """Attribute of a trial: the attempt, its last step, and the values of all objectives there."""
 
-#: With a trial that had nothing left to do, and was started again without its checkpoint.
+#: Marks a trial that had nothing left to do and was restarted without its checkpoint.
 _STARTED_OVER_KEY = "tuner:started_over"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastReport:
-    """The last report of an attempt whose end its dispatcher has seen: nothing came after it.
+    """The last report of an attempt whose end its dispatcher has seen: no report followed.
 
     Args:
         attempt: Number of the attempt.
@@ -35,7 +35,7 @@ class LastReport:
 
     @classmethod
     def of(cls, attributes: Mapping[str, object]) -> LastReport | None:
-        """The one among a trial's attributes; None if there is none."""
+        """The last report in a trial's attributes; None if there is none."""
         match attributes.get(LAST_REPORT_KEY):
             case [int(attempt), int(step), dict(values)]:
                 return cls(attempt=attempt, step=step, values=values)
@@ -51,8 +51,8 @@ class LastReports:
 
     Args:
         storage: Holds the study.
-        steps: Learns which trials start over.
-        directions: Of the objectives.
+        steps: Is notified of trials that start over.
+        directions: Directions of the objectives.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class LastReports:
         return max(values) if self._directions[0] is StudyDirection.MAXIMIZE else min(values)
 
     def record(self, trial_id: int, last: LastReport) -> None:
-        """Keeps with a trial what it reported last, before it waits for another attempt."""
+        """Stores a trial's last report, before it waits for another attempt."""
         self._storage.set_trial_system_attr(trial_id, LAST_REPORT_KEY, last.as_json())
 
     def read(self, trial_id: int) -> LastReport | None:

@@ -1,4 +1,4 @@
-"""How far a trial had come when its attempts began to get lost."""
+"""Progress of a trial when its attempts started to get lost."""
 
 from __future__ import annotations
 

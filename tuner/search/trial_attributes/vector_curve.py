@@ -1,6 +1,6 @@
-"""Curves of several objectives, of which Optuna's tables hold none, in an attribute of the trial.
+"""Curves of several objectives, stored in a trial attribute: Optuna's tables hold none.
 
-Samplers learn from it, in this start and later ones. All reports are in `tuner_metrics`.
+Samplers learn from them, in this start and later ones. All reports are in `tuner_metrics`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GROWTH = 1.5
 
 
 def is_next(step: int, last: int) -> bool:
-    """Whether a step is so far beyond the last one that its report says something new."""
+    """Whether a step is far enough beyond the last stored one to be stored."""
     return step >= max(last + 1, _GROWTH * last)
 
 
@@ -44,7 +44,7 @@ class VectorCurves:
         self._storage = storage
 
     def note(self, trial_id: int, step: int, values: Sequence[float]) -> None:
-        """Takes a report; what a program reports again replaces what it reported before."""
+        """Records a report; repeated steps replace earlier reports."""
         noted = curve_of(self._storage.get_trial(trial_id))
         curve = {each: at for each, at in noted.items() if each < step}
         is_new = len(curve) < len(noted) or not curve or is_next(step, max(curve))
@@ -62,7 +62,7 @@ def curve_of(trial: FrozenTrial) -> dict[int, Sequence[float]]:
 
 
 def has_diverged(trial: FrozenTrial) -> bool:
-    """Whether the last report of a trial has what is no number, or is as good as infinite."""
+    """Whether the last report of a trial has a value that is NaN or practically infinite."""
     curve = trial.intermediate_values
     last: Sequence[float] = [curve[max(curve)]] if curve else ()
     if vectors := curve_of(trial):
@@ -71,11 +71,11 @@ def has_diverged(trial: FrozenTrial) -> bool:
 
 
 def of_one_objective(trial: FrozenTrial, place: int) -> FrozenTrial:
-    """A trial of several objectives as if it had one of them alone.
+    """A trial of several objectives, reduced to one of them.
 
     Args:
         trial: The trial, which is not changed.
-        place: Of the objective.
+        place: Index of the objective.
     """
     curve = curve_of(trial)
     values: Mapping[int, Sequence[float]] = curve

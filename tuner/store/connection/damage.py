@@ -1,6 +1,6 @@
-"""What is wrong with an SQLite file whose rows cannot be read as what they should be.
+"""Diagnoses damage in an SQLite file whose rows cannot be read as expected.
 
-Asked only after an error: it reads the whole file.
+Called only after an error: it reads the whole file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tuner.store.optuna_tables.statements import (
 from tuner.store.schema.models import SCHEMA_REVISION, DispatcherRow, TunerBase, table_of
 from tuner.store.schema.revision import stored_revision
 
-#: What SQLite says of the types of cells that a column may have.
+#: SQLite's names for the cell types that a column may have.
 _NUMBERS = ("integer", "real", "null")
 _TEXTS = ("text", "null")
 _WITHOUT_DIRECTION = sa.select(sa.literal(1)).where(
@@ -37,7 +37,7 @@ _WITHOUT_DIRECTION = sa.select(sa.literal(1)).where(
 
 
 _STARTS = table_of(DispatcherRow)
-#: What whole JSON must be too, as SQLite's `json_type` says it: cells and the rows that it is for.
+#: The `json_type` that JSON must have: column, type and the rows concerned.
 _SHAPES: tuple[tuple[sa.Column[Any], str, sa.ColumnElement[bool]], ...] = (
     (STUDY_ATTRS.c.value_json, "text", STUDY_ATTRS.c.key == SPACE_ATTR),
     (STUDY_ATTRS.c.value_json, "array", STUDY_ATTRS.c.key == OBJECTIVES_ATTR),
@@ -53,18 +53,18 @@ _looked_at: dict[str, None] = {}
 
 
 def note_look(url: str) -> None:
-    """Notes that what is read from now on comes from this database."""
+    """Records that following reads come from this database."""
     _looked_at.pop(url, None)
     _looked_at[url] = None
 
 
 def forget_looks() -> None:
-    """A command begins: what an earlier one of this process looked at is not its damage."""
+    """Forgets the databases that an earlier command of this process read."""
     _looked_at.clear()
 
 
 def damage_told() -> str:
-    """After an error: what is wrong with a database that was looked at; empty for nothing."""
+    """After an error: damage in a database that was read; empty if there is none."""
     for url in reversed(_looked_at):
         try:
             engine = open_engine(sa.make_url(url), read_only=True)
@@ -81,7 +81,7 @@ def damage_told() -> str:
 
 
 def find_damage(connection: sa.Connection) -> str:
-    """The first thing that is wrong, for users; empty where nothing was found."""
+    """The first damage found, as text; empty if there is none."""
     if connection.dialect.name != "sqlite":
         return ""
     try:

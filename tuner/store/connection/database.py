@@ -45,7 +45,7 @@ class Database:
     storage: BufferedStorage
     #: For users and records: the URL with its password hidden.
     shown_url: str
-    #: Tells whether an SQLite file is still the one that is open; None where nobody watches it.
+    #: Checks whether an SQLite file is still the open one; None if it is not watched.
     file: FileWatch | None = None
 
     @property
@@ -61,10 +61,10 @@ class Database:
             self.file.close()
 
     def rescue(self) -> Path | None:
-        """Copies what was committed into a new file, and works on that from now on.
+        """Copies all committed data into a new file and switches to it.
 
         Returns:
-            The file; None where no copy can be made. The database is not used any more then.
+            The file; None if no copy can be made. The database is then no longer used.
         """
         assert self.file is not None, "only an SQLite file can be lost"
         if not self.file.is_intact:
@@ -101,14 +101,15 @@ def watched(database: Database) -> Database:
 
 
 def shown_url(url: str) -> str:
-    """The URL as it may be shown: without its password, wherever it stands."""
+    """The URL without its password, wherever that is."""
     return masked_url(url)
 
 
 def parse_url(url: str) -> sa.URL:
-    """
+    """Parses a database URL.
+
     Raises:
-        StoreError: If it is not a database URL. The message does not repeat what could be secret.
+        StoreError: If it is not a database URL. The message never repeats a possible secret.
     """
     try:
         parsed = sa.make_url(with_driver(url))
@@ -130,15 +131,15 @@ def parse_url(url: str) -> sa.URL:
 
 
 def open_database(url: str, *, read_only: bool = False) -> Database:
-    """Opens a database, making the tables that it lacks.
+    """Opens a database and creates missing tables.
 
     Args:
         url: Any SQLAlchemy URL.
-        read_only: Make nothing: no file and no table.
+        read_only: Create nothing: no file and no table.
 
     Raises:
-        StoreError: If it is malformed, unreachable, missing, of an older or a newer schema, or
-            an SQLite file where SQLite is not safe.
+        StoreError: If it is malformed, unreachable, missing, has an older or newer schema, or is an
+            SQLite file on a file system that SQLite does not support.
     """
     parsed = parse_url(url)
     check_file(parsed, must_exist=read_only)
@@ -162,9 +163,10 @@ def open_database(url: str, *, read_only: bool = False) -> Database:
 
 
 def check_file(url: sa.URL, *, must_exist: bool) -> None:
-    """
+    """Checks an SQLite file.
+
     Raises:
-        StoreError: If an SQLite file is not there, or where SQLite is not safe.
+        StoreError: If it does not exist, or is on a file system that SQLite does not support.
     """
     path = path_of(url)
     if path is None:
@@ -176,7 +178,7 @@ def check_file(url: sa.URL, *, must_exist: bool) -> None:
 
 @contextmanager
 def store_errors(url: str, *, exit_code: int = EXIT_STUDY_FAILED) -> Iterator[None]:
-    """Turns a database's errors into a `StoreError` that says what to do, without a password."""
+    """Converts a database's errors to a `StoreError` that says what to do, without a password."""
     try:
         yield
     except exc.DBAPIError as error:
@@ -241,8 +243,8 @@ def optuna_backend(url: sa.URL, *, makes_tables: bool, read_only: bool = False) 
     """Optuna's storage on the same database.
 
     Args:
-        url: Of the database.
-        makes_tables: Whether to make Optuna's tables where they are missing.
+        url: URL of the database.
+        makes_tables: Whether to create Optuna's missing tables.
         read_only: Whether the database refuses every write.
 
     Raises:

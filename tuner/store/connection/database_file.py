@@ -1,14 +1,13 @@
-"""Whether an SQLite file is still the one that is open, and a copy of what was open.
+"""Detects whether an open SQLite file was replaced, and copies its content.
 
-An open file stays readable and writable after it was deleted or replaced: every transaction
-succeeds and nothing of it is kept. What is compared: device and inode of the file, of its
-write-ahead log and of its index; and whether another program wrote into the file (`cp` keeps the
-inode).
+An open file stays readable and writable after it was deleted or replaced: transactions succeed and
+are lost. The check compares device and inode of the file, its write-ahead log and its index, and
+whether another program wrote to the file (`cp` keeps the inode).
 
-In WAL mode only a checkpoint writes into the file, and it records that in the index: the number of
-frames that it is going to write beforehand, the number of those written afterwards
-(https://sqlite.org/walformat.html, 2.2). A file that changed without that was written by something
-else than SQLite.
+In WAL mode only a checkpoint writes to the file, and it records this in the index: before, the
+number of frames that it will write; afterwards, the number of those written
+(https://sqlite.org/walformat.html, 2.2). A file that changed without this was written by a program
+other than SQLite.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from typing import NamedTuple
 
 _SIDE_FILES = ("-wal", "-shm")
 _HEADER_BYTES = 100
-#: Of the index: salts of the log, frames that are in the file, frames that were to be.
+#: Positions in the index: salts of the log, frames in the file, frames to be written.
 _SALTS, _WRITTEN, _INTENDED = slice(32, 40), slice(96, 100), slice(128, 132)
 _INDEX_BYTES = 132
 _BUSY_TIMEOUT_S = 30.0
 
 
 class FileId(NamedTuple):
-    """Names a file, whatever its path is."""
+    """Identifies a file independently of its path."""
 
     device: int
     inode: int
@@ -51,7 +50,7 @@ class _Checkpoint(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """What tells that a file was written into."""
+    """Values that change when a file is written."""
 
     size_bytes: int
     header: bytes
@@ -60,15 +59,15 @@ class _Content(NamedTuple):
 class FileWatch:
     """Watches the file of an open SQLite database in WAL mode.
 
-    Its own connection stays open as long as this object, so that the log and its index stay the
-    same files, and what was committed can be copied after the file is gone.
+    Its own connection stays open as long as this object, so that the log and its index remain the
+    same files, and committed data can be copied after the file is gone.
 
     Args:
-        path: Of the file, which other connections of this process have open.
+        path: The file, which other connections of this process have open.
 
     Raises:
         sqlite3.Error: If it cannot be read.
-        OSError: Likewise.
+        OSError: If it cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,11 +85,11 @@ class FileWatch:
         self._mtime_ns = -1
         self._content = self._read_content()
         self._checkpoint = self._read_checkpoint()
-        #: Whether the open file holds what was committed; not after another program wrote into it.
+        #: Whether the open file holds all committed data; false after another program wrote to it.
         self.is_intact = True
 
     def problem(self) -> str:
-        """What happened to the file, for users; empty where it is the one that is open."""
+        """What happened to the file, as text; empty if it is the open one."""
         for path, before in zip(self._paths, self._ids, strict=True):
             found = _id_of(path)
             if found is None and not path.parent.is_dir():
@@ -175,7 +174,7 @@ def _id_of(path: Path) -> FileId | None:
 
 
 def places_for_copies(path: Path) -> Iterator[Path]:
-    """Names that no file has: beside the database, else in the current or a temporary folder."""
+    """Unused file names: next to the database, else in the current or a temporary folder."""
     folders = [path.parent]
     with suppress(OSError):
         folders.append(Path.cwd())

@@ -1,4 +1,4 @@
-"""What a database said, in words that say what to do. Never a password, never a statement."""
+"""Translates database errors into what to do. Never contains a password or a statement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DRIVERS = {
     "pymysql": "mysql",
     "MySQLdb": "mysql",
 }
-#: Texts of SQLite, libpq, psycopg, PostgreSQL, PyMySQL and MariaDB; what they mean, where {0} is
+#: Texts of SQLite, libpq, psycopg, PostgreSQL, PyMySQL and MariaDB; their meaning, where {0} is
 #: their first line; and what to do.
 _REASONS = (
     (
@@ -89,12 +89,12 @@ _REASONS = (
 
 
 def reason_of(error: exc.DBAPIError) -> str:
-    """What is wrong and what to do, without the last full stop."""
+    """The problem and what to do, without the last full stop."""
     return ". ".join(part for part in _told(error) if part)
 
 
 def problem_of(error: exc.DBAPIError) -> str:
-    """What is wrong, without what to do, for who continues by itself."""
+    """The problem alone, for callers that retry by themselves."""
     return _told(error)[0]
 
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 SQLITE_BUSY_TIMEOUT_S = 30
 #: How long a statement of a command that only looks may take.
 READING_LIMIT_S = 60.0
-#: Of SQLite's virtual machine, between two looks at the time: about a millisecond.
+#: Instructions of SQLite's virtual machine between two time checks: about a millisecond.
 _N_INSTRUCTIONS = 20_000
 _ENDS_AT_KEY = "tuner: when the statement ends"
 _CONNECT_TIMEOUT_S = 10
@@ -40,7 +40,7 @@ _SERVER_SIDE = {
     "tcp_user_timeout": "30000",
 }
 _IDLE_LIMIT = {"idle_in_transaction_session_timeout": "5000"}
-#: Not what the user's URL sets (`options`), nor what was set for the role or the database.
+#: Excludes what the user's URL sets (`options`) and what was set for the role or the database.
 _SET = """
     SELECT set_config(name, %s, false) FROM pg_settings WHERE name = %s
     AND source NOT IN ('client', 'user', 'database', 'database user')
@@ -61,11 +61,11 @@ _ARGUMENTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def open_engine(url: sa.URL, *, read_only: bool = False) -> sa.Engine:
-    """For `Access`, which finds out itself that a connection was closed while it was idle.
+    """Engine for `Access`, which detects connections that were closed while idle.
 
     Args:
-        url: Of the database.
-        read_only: Change nothing about an SQLite file, not even how it is written.
+        url: URL of the database.
+        read_only: Change nothing about an SQLite file, including its journal mode.
     """
     options = engine_options(url, read_only=read_only)
     engine = sa.create_engine(url, **{**options, "pool_pre_ping": False})
@@ -74,10 +74,10 @@ def open_engine(url: sa.URL, *, read_only: bool = False) -> sa.Engine:
 
 
 def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
-    """Arguments of `create_engine`. What the URL itself says wins.
+    """Arguments of `create_engine`. Values in the URL take precedence.
 
     Args:
-        url: Of the database.
+        url: URL of the database.
         read_only: The database refuses every write, from the first statement on.
     """
     arguments = _ARGUMENTS.get(url.get_driver_name(), {})
@@ -133,7 +133,7 @@ def limit_statements(engine: sa.Engine, limit_s: float) -> None:
 
 
 def without_idle_limit(connection: sa.Connection) -> None:
-    """Lets a transaction take its time between two statements, where it runs on PostgreSQL."""
+    """Disables PostgreSQL's limit for the idle time inside this transaction."""
     if connection.dialect.name == "postgresql":
         for name in _IDLE_LIMIT:
             connection.exec_driver_sql(f"SET LOCAL {name} = 0")
@@ -172,7 +172,7 @@ def _set_session_read_only(connection: Any, _record: object) -> None:
         cursor.execute("SET SESSION TRANSACTION READ ONLY")
 
 
-#: How a connection of a driver is made one that cannot write.
+#: Makes a driver's connection read-only.
 _REFUSALS: Mapping[str, Callable[[Any, object], None]] = {
     "pysqlite": _set_query_only,
     "psycopg": _begin_read_only_with_psycopg,

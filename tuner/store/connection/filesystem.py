@@ -1,8 +1,8 @@
-"""Whether SQLite is safe where its file is: not on a file system that several machines share.
+"""Checks that SQLite is safe on a file's file system: not if several machines share it.
 
-In WAL mode the programs share an index of the log in memory, which machines do not, so that two
-of them destroy the file (https://sqlite.org/wal.html, "WAL does not work over a network
-filesystem"); the locks of the other modes do not hold there either
+In WAL mode the programs share an index of the log in memory. Machines do not share memory, so two
+of them corrupt the file (https://sqlite.org/wal.html, "WAL does not work over a network
+filesystem"); the locks of the other modes are not reliable there either
 (https://sqlite.org/howtocorrupt.html, 2.1).
 """
 
@@ -49,7 +49,7 @@ class Mount:
 
 
 def path_of(url: URL) -> Path | None:
-    """The file of an SQLite database; None where there is none."""
+    """The file of an SQLite database; None for other databases."""
     name = url.database if url.get_backend_name() == "sqlite" else None
     if not name or name == ":memory:" or "mode=memory" in name:
         return None
@@ -59,7 +59,8 @@ def path_of(url: URL) -> Path | None:
 
 
 def check_is_local(path: Path) -> None:
-    """
+    """Checks a file's file system.
+
     Raises:
         StoreError: If the file is, or would be, on a file system that machines share.
     """
@@ -81,7 +82,8 @@ def refuse_shared(path: Path, mount: Mount) -> NoReturn:
 
 
 def mount_of(path: str, mountinfo: str) -> Mount | None:
-    """
+    """The mount that contains a path.
+
     Args:
         path: An absolute path without links.
         mountinfo: Text of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).

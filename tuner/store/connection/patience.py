@@ -1,10 +1,10 @@
-"""How long a thread is waited for: time in which it only lacked a processor does not count.
+"""Timeouts for threads that exclude time spent waiting for a processor.
 
 On a busy machine a transaction on a local file takes seconds although nothing is wrong with the
 file. Linux counts for each thread the time it ran and the time it was runnable and waited
-(Documentation/scheduler/sched-stats.rst, `/proc/<pid>/task/<tid>/schedstat`). The threads are taken
-together, since one of them waits for the interpreter's lock while another one has it. Elsewhere all
-time counts.
+(Documentation/scheduler/sched-stats.rst, `/proc/<pid>/task/<tid>/schedstat`). All threads are added
+up, since one may wait for the interpreter's lock while another holds it. On other systems all time
+counts.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 
 _TASKS = Path("/proc/self/task")
 _N_LOOKS = 8
-#: However busy the machine is, no longer than so many times the patience.
+#: Maximum wait as a multiple of the timeout, however busy the machine is.
 _AT_MOST = 8.0
 _NS_PER_S = 1e9
 
 
 def await_working_thread(has_ended_within: Callable[[float], bool], patience_s: float) -> bool:
-    """Waits for something that another thread of this process does.
+    """Waits for the work of another thread of this process.
 
     Args:
-        has_ended_within: Waits so many seconds at most, and says whether it has ended.
-        patience_s: How long the threads may wait for something else than a processor, seconds.
+        has_ended_within: Waits at most this many seconds; returns whether the work has ended.
+        patience_s: Seconds that the threads may wait for anything except a processor.
 
     Returns:
-        Whether it has ended.
+        Whether the work has ended.
     """
     look_every_s = patience_s / _N_LOOKS
     began_s = time.monotonic()

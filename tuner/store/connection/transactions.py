@@ -1,8 +1,8 @@
-"""How transactions reach the database, and what happens while they don't.
+"""Runs transactions, and handles outages of the database.
 
-Who must not wait for a database has its transactions carried out on a thread of their own and
-waits for each so long at most. One that failed for a reason that can pass, or is not done by then,
-closes the way: everything is refused at once until the database has answered a probe.
+For callers that must not block, transactions run on a thread of their own, each with a timeout. If
+one fails for a temporary reason, or times out, the circuit opens: all transactions are refused at
+once until the database has answered a probe.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Work = Callable[[sa.Connection], T]
 _PROBE_EVERY_S = 1.0
 #: How often a transaction is tried that another one was preferred to.
 _N_TRIES = 10
-#: A connection of a server that was idle for longer is let go unasked: what lies between may have
-#: forgotten it without a word, and who speaks over it then hears nothing for half a minute.
+#: Seconds after which an idle server connection is dropped without a check: a firewall may have
+#: dropped it silently, and its next use would hang for half a minute.
 _FORGOTTEN_AFTER_S = 60.0
 #: How long a thread that is stuck in a driver may hold up the end.
 _CLOSING_S = 1.0
 # A deadlock, or a change that another transaction was quicker with: rolled back as a whole.
 _CONFLICT_STATES = ("40001", "40P01")
 _CONFLICT_NUMBERS = (1205, 1213, 1020)
-#: Nothing that waiting mends, though drivers name it so: the database is another one by now.
+#: Errors that are permanent although drivers report them as temporary: the database was replaced.
 _LASTING = re.compile(
     r"no such (table|column)|not a database|malformed|readonly database|Unknown (database|column)"
     r"|does(n't| not) exist"
@@ -47,7 +47,7 @@ _LASTING = re.compile(
 
 
 class Unavailable(StoreError):
-    """The database does not answer now. The same may succeed later; nothing was forgotten."""
+    """The database does not answer now. A retry may succeed later; no data was lost."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class _Job(Generic[T]):
     task: Callable[[], T]
     #: Free once it has ended. Not an Event, which takes ten times as long to make and to wait for.
     under_way: threading.Lock = field(default_factory=threading.Lock)
-    #: Of length 1 once it has succeeded.
+    #: Of length 1 after success.
     results: list[T] = field(default_factory=list)
     error: BaseException | None = None
 
@@ -65,7 +65,7 @@ class _Job(Generic[T]):
         self.under_way.acquire()
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Waits so long at most; once it was so, not to be asked again."""
+        """Waits at most this many seconds; after it has returned true, do not call it again."""
         return self.under_way.acquire(timeout=seconds)
 
     def end(self) -> None:
@@ -81,9 +81,9 @@ class _Job(Generic[T]):
 
 @dataclass(slots=True)
 class _Transaction:
-    """One that is carried out, and what is known of it after an error."""
+    """A running transaction, and its state after an error."""
 
-    #: Whether the database was asked to keep it.
+    #: Whether a commit was sent.
     may_stand: bool = False
 
     def carry_out(self, connection: sa.Connection, work: Work[T]) -> T:
@@ -95,11 +95,11 @@ class _Transaction:
 
 
 class Access:
-    """Carries out transactions on one database, first on the caller's own thread.
+    """Runs transactions on one database, initially on the caller's own thread.
 
     Args:
-        engine: Of the database.
-        shown_url: For users: its URL without a password.
+        engine: Engine of the database.
+        shown_url: Its URL without a password.
     """
 
     def __init__(self, engine: sa.Engine, shown_url: str) -> None:
@@ -131,11 +131,11 @@ class Access:
         self._patience_s = patience_s
 
     def run(self, work: Work[T]) -> T:
-        """Carries out a transaction; one that loses against another is tried again.
+        """Runs a transaction; retries it after a conflict with another.
 
         Raises:
-            Unavailable: If the database does not answer now. The transaction may have happened,
-                or may yet.
+            Unavailable: If the database does not answer now. The transaction may have been
+                committed, or may be later.
             sqlalchemy.exc.SQLAlchemyError: If the database refuses.
         """
         return self.call(lambda: self._transact(work))
@@ -165,7 +165,7 @@ class Access:
         return job.has_ended_within(patience_s)
 
     def move_to(self, engine: sa.Engine) -> None:
-        """From now on the transactions are those of another database."""
+        """Switches to another database."""
         self.engine = engine
 
     def shut(self, reason: str) -> None:
@@ -268,7 +268,7 @@ class Access:
 
 
 def passing_reason(error: BaseException | None) -> str:
-    """Why a database could not be used, where that may pass by itself or be mended; else empty."""
+    """Why a database could not be used, if the cause is temporary or can be fixed; else empty."""
     # Optuna's own words are of its commit; the database's are behind them.
     cause = error.__cause__ if isinstance(error, StorageInternalError) else error
     if not isinstance(cause, exc.DBAPIError):

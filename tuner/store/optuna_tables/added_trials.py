@@ -63,13 +63,13 @@ def insert_trial(
 
     Args:
         connection: In a transaction.
-        study_id: Of the study.
-        trial: To be added.
-        newest: The trial with the highest number that is known.
-        ownership: The dispatcher's right to write, where a dispatcher adds the trial.
+        study_id: Id of the study.
+        trial: The trial to add.
+        newest: The known trial with the highest number.
+        ownership: The dispatcher's right to write, if a dispatcher adds the trial.
 
     Raises:
-        NoTrialLeft: If the study's dispatchers may start no further one.
+        NoTrialLeft: If the study's dispatchers may start no further trial.
     """
     if ownership is not None:
         ownership.begin(connection)
@@ -95,17 +95,17 @@ def insert_trial(
 def claim_waiting(
     connection: sa.Connection, study_id: int, trial: FrozenTrial, *, ownership: Ownership | None
 ) -> FrozenTrial | None:
-    """Takes a waiting trial, unless another dispatcher took it first.
+    """Claims a waiting trial, unless another dispatcher has claimed it.
 
     Args:
         connection: In a transaction.
-        study_id: Of the study.
-        trial: As it was last read.
-        ownership: The dispatcher's right to write, where a dispatcher claims the trial.
+        study_id: Id of the study.
+        trial: As last read.
+        ownership: The dispatcher's right to write, if a dispatcher claims the trial.
 
     Returns:
-        The trial as it is stored, which may have run elsewhere since it was read; None if it
-        cannot be had.
+        The trial as stored, which may have run elsewhere since the last read; None if it cannot be
+        claimed.
     """
     trial_id, started_at = trial_id_of(trial), datetime.now()
     if ownership is not None:

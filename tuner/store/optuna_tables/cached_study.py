@@ -1,4 +1,4 @@
-"""The trials of one study in memory, so arranged that an answer costs what it returns."""
+"""The trials of one study in memory, indexed so that the cost of a query is that of its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HeldStudy:
         #: By number. To be read only, as all that is here.
         self.trials: list[FrozenTrial] = []
         self.counts: Counter[TrialState] = Counter()
-        #: Of each parameter the one that was seen last.
+        #: The last seen distribution of each parameter.
         self.distributions: dict[str, BaseDistribution] = {}
         #: In the order in which they became known as complete.
         self.completed: list[FrozenTrial] = []
@@ -115,7 +115,7 @@ def _insert(trials: list[FrozenTrial], trial: FrozenTrial) -> None:
 def may_have_moved(
     before: FrozenTrial | None, state: TrialState, started_at: datetime | None
 ) -> bool:
-    """One that waits changes only by being started; one that runs has ever more reports."""
+    """Whether a trial may have changed: a waiting trial changes only by its start."""
     if before is None or before.state != state or state == TrialState.RUNNING:
         return True
     # Between two looks it may have run, and wait again.

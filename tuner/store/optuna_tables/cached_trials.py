@@ -1,4 +1,4 @@
-"""What an Optuna storage answers about trials: from memory, where each study is held once."""
+"""Optuna storage queries about trials, from a cache that holds each study once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tuner.store.optuna_tables.trial_places import TrialPlaces
 
 
 class HeldTrials(StudyCalls):
-    """The calls of an Optuna storage that ask for trials. A study is read when asked for first.
+    """The storage methods that read trials. A study is loaded on first use.
 
     Args:
-        make_backend: Makes Optuna's storage of the same database, once it is wanted.
-        access: How this object reaches that database.
+        make_backend: Makes Optuna's storage of the same database on first use.
+        access: Runs transactions on that database.
     """
 
     def __init__(self, make_backend: Callable[[], RDBStorage], access: Access) -> None:
@@ -34,7 +34,7 @@ class HeldTrials(StudyCalls):
         self._studies: dict[int, HeldStudy] = {}
         self._places = TrialPlaces()
         self._curves = CurveMemory(ended_curves(access.run))
-        #: Of the last look at each study.
+        #: From the last read of each study.
         self._stamps: dict[int, FileStamp | None] = {}
 
     def delete_study(self, study_id: int) -> None:
@@ -70,13 +70,13 @@ class HeldTrials(StudyCalls):
         return self._study(study_id).counts
 
     def n_known(self, study_id: int) -> int:
-        """How many trials of a study were read or made, whatever became of them."""
+        """Number of trials of a study that were read or created, in any state."""
         return len(self._study(study_id).trials)
 
     def completed(self, study_id: int) -> Sequence[FrozenTrial]:
-        """The completed trials in the order in which they became known as complete.
+        """The completed trials in order of completion, as far as known.
 
-        Not a copy: it only grows, so that who has read it may continue where it ended.
+        Not a copy: it only grows, so a reader can continue where it stopped.
         """
         return self._study(study_id).completed
 
@@ -128,7 +128,7 @@ class HeldTrials(StudyCalls):
         return found
 
     def _updatable(self, trial_id: int) -> FrozenTrial:
-        """A copy to change: who holds the trial as it was must not see it move."""
+        """A copy to change: references to the old trial must not see changes."""
         trial = self.get_trial(trial_id)
         self.check_trial_is_updatable(trial_id, trial.state)
         return _copy(trial)
@@ -142,15 +142,15 @@ class HeldTrials(StudyCalls):
     def _read_changes(
         self, study_id: int, *, own: Collection[int], unwritten: Set[int]
     ) -> list[FrozenTrial]:
-        """Reads what others did to a study since the last look; gives those trials.
+        """Reads changes by other processes since the last read; returns those trials.
 
-        New trials are read, and of those that this object does not run itself the ones that had
-        not ended. A trial that has ended is not changed by anybody.
+        Reads new trials, and unfinished trials that this object does not run itself. Ended trials
+        never change.
 
         Args:
-            study_id: Of the study.
+            study_id: Id of the study.
             own: Trials that this object runs.
-            unwritten: Trials whose states it has changed and not written.
+            unwritten: Trials with changed states that are not written.
         """
         study = self._study(study_id)
         newest_id = 0 if study.newest is None else trial_id_of(study.newest)

@@ -1,4 +1,4 @@
-"""Tells cheaply that no other process has changed a database file."""
+"""Detects cheaply whether another process has changed a database file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _MARK = "tuner: which connection"
 
 
 class FileStamp(NamedTuple):
-    """Equal to an earlier one of the same connection if no other connection has committed since.
+    """Equal to an earlier stamp of the same connection if no other connection has committed since.
 
-    What the connection itself has written changes nothing.
+    The connection's own writes do not change it.
     """
 
     connection: object
@@ -20,7 +20,7 @@ class FileStamp(NamedTuple):
 
 
 def file_stamp(connection: sa.Connection) -> FileStamp | None:
-    """None for a server, which tells nothing of the kind."""
+    """None for a server, which has no such counter."""
     if connection.dialect.name != "sqlite":
         return None
     mark = connection.info.setdefault(_MARK, object())

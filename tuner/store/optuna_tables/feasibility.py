@@ -22,8 +22,8 @@ def infeasible_trials(
 ) -> set[int]:
     """Ids of the trials with a constraint above 0, of one study or of all, or of some trials.
 
-    Constraints by which the tuner keeps samplers away from trials that ended out of memory or with
-    NaN do not count: they are none of the study's, and such trials have no value.
+    The tuner's own constraints, which keep samplers away from trials that ran out of memory or
+    reported NaN, do not count: such trials have no value.
     """
     key = SYSTEM_ATTRS.c.key
     query = sa.select(SYSTEM_ATTRS.c.trial_id, SYSTEM_ATTRS.c.value_json).where(

@@ -1,7 +1,7 @@
-"""Paused trials: they wait for their turn, at a rung or in a population, and not for a device.
+"""Paused trials, which wait for a promotion at a rung or a turn in a population, not for a device.
 
-Optuna has no such state. A paused trial is WAITING and has an attribute, the step where it paused;
-null once it has been resumed. This module alone says which trials are paused.
+Optuna has no such state. A paused trial is WAITING and has an attribute with the step where it
+paused; null once it was resumed. Only this module decides which trials are paused.
 """
 
 from __future__ import annotations

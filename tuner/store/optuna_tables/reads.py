@@ -33,14 +33,14 @@ from tuner.store.optuna_tables.statements import (
     VALUES,
 )
 
-#: Of one `IN (...)`; SQLite takes 32,766 parameters, and a plan for many is slow elsewhere.
+#: Ids per `IN (...)`; SQLite allows 32,766 parameters, and other databases plan many slowly.
 _MAX_IDS = 500
 #: Optuna's objects take some kilobytes each before they are made small.
 _TRIALS_AT_ONCE = 5000
 
 
 class TrialHead(NamedTuple):
-    """What the table of trials itself knows of one."""
+    """A trial's columns in the table of trials."""
 
     trial_id: int
     number: int
@@ -125,10 +125,10 @@ def read_study(
 
 
 def read_new(connection: sa.Connection, study_id: int, *, after_id: int) -> list[FrozenTrial]:
-    """Trials that were added after one, by number: those that run are bare, the others whole.
+    """New trials after a known one, by number: running ones without details, the others whole.
 
-    What a running trial has beside its state grows until it ends, so that who holds it looks
-    again anyway; read here for each new trial it would cost more than all else.
+    The details of a running trial change until it ends, so they are read later anyway; to read them
+    here for each new trial would cost more than all else.
     """
     heads = read_heads(connection, study_id, after_id=after_id)
     rest = [head for head in heads if head.state != TrialState.RUNNING]
@@ -222,7 +222,7 @@ class _Parts:
         return found
 
     def _read_values(self) -> dict[int, dict[int, float]]:
-        """Values by trial and objective; a NULL is one that the column beside it names."""
+        """Values by trial and objective; the type column explains a NULL."""
         found: defaultdict[int, dict[int, float]] = defaultdict(dict)
         kind_column = sa.type_coerce(VALUES.c.value_type, sa.String)
         columns = (VALUES.c.objective, VALUES.c.value, kind_column)

@@ -29,10 +29,10 @@ SPACE_ATTR = "tuner:space"
 OBJECTIVES_ATTR = "tuner:objectives"
 #: User attribute of a study: the random id by which its files are known.
 IDENTITY_ATTR = "tuner:identity"
-#: User attribute of a trial that somebody has asked for: `user@host`.
+#: User attribute of a trial that a user has requested: `user@host`.
 ASKED_BY_ATTR = "tuner:asked_by"
 CONSTRAINTS_ATTR = "constraints"
-#: How those of the tuner begin (`tuner.search.trial_attributes.infeasible.OWN_PREFIX`).
+#: Prefix of the tuner's own constraints (`tuner.search.trial_attributes.infeasible.OWN_PREFIX`).
 OUR_CONSTRAINTS = "tuner:"
 #: More identifiers in one statement are slower than a look at the whole study.
 MAX_LISTED = 500

@@ -1,9 +1,9 @@
-"""The Optuna storage of the dispatcher: the running study in memory, the database in batches.
+"""The dispatcher's Optuna storage: the running study in memory, writes to the database in batches.
 
 Optuna's samplers and pruners read the whole history at every step. One process owns a running
-study, so it keeps the history in memory and answers from there; what changes is collected and
-written in few transactions by `flush`. The next trial's number and the claim of a waiting trial
-are the only things that need the database at once.
+study, so it keeps the history in memory and answers from there; changes are buffered and written in
+few transactions by `flush`. Only the next trial's number and the claim of a waiting trial need the
+database at once.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ Choose = Callable[[sa.Connection], Mapping[str, Any] | None]
 
 
 class BufferedStorage(HeldTrials):
-    """An Optuna storage whose writes wait in memory until `flush`.
+    """An Optuna storage whose writes are buffered until `flush`.
 
-    Not safe for several threads: one thread owns it, as one thread owns the dispatcher's state.
+    Not thread-safe: one thread owns it, as one thread owns the dispatcher's state.
 
     Args:
-        make_backend: Makes Optuna's storage of the same database, once it is wanted.
-        access: How this object reaches that database.
+        make_backend: Makes Optuna's storage of the same database on first use.
+        access: Runs transactions on that database.
     """
 
     def __init__(self, make_backend: Callable[[], RDBStorage], access: Access) -> None:
         super().__init__(make_backend, access)
         self._pending = optuna_rows.PendingRows()
         self._n_dropped = 0
-        #: What somebody is writing; it may be in the database already.
+        #: Rows that are being written; they may be in the database already.
         self._taken = optuna_rows.PendingRows()
-        #: Where several dispatchers share the study: what this one may write.
+        #: Write permissions of this dispatcher if several share the study.
         self._ownership: Ownership | None = None
         self._write_all: Callable[[], None] = self._write_own
         #: Trials that this object has begun and not ended; no other process changes them.
         self._own: set[int] = set()
-        #: Whether the database is never asked again.
+        #: Whether the database is never read again.
         self._is_alone = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,11 +80,11 @@ class BufferedStorage(HeldTrials):
         BufferedStorage.__init__(self, state["make_backend"], Access(engine, shown))
 
     def write_for(self, ownership: Ownership, write_all: Callable[[], None]) -> None:
-        """From now on a dispatcher owns what is written, and claims its trials.
+        """Makes a dispatcher the owner of writes and claims.
 
         Args:
             ownership: Its right to write.
-            write_all: Writes what waits here with all else that the dispatcher has to write.
+            write_all: Writes these rows together with all other records of the dispatcher.
         """
         self._ownership = ownership
         self._write_all = write_all
@@ -97,9 +97,9 @@ class BufferedStorage(HeldTrials):
         return self._ownership.n_trials - len(self._study(self._ownership.study_id).trials)
 
     def stay_in_memory(self) -> None:
-        """From now on the database is not asked: no other process has trials, or reads these.
+        """Stops reading the database: no other process has trials, or reads these.
 
-        What waits to be written is to be taken and forgotten by somebody (`take_pending`).
+        The caller must take and drop the pending rows (`take_pending`).
         """
         self._is_alone = True
 
@@ -119,7 +119,7 @@ class BufferedStorage(HeldTrials):
         return self._n_dropped
 
     def take_pending(self) -> optuna_rows.PendingRows:
-        """Gives what waits, to be written. Call `forget_taken` once that is committed."""
+        """Returns the pending rows for writing. Call `forget_taken` once they are committed."""
         self._taken, self._pending = self._pending, optuna_rows.PendingRows()
         return self._taken
 
@@ -134,10 +134,10 @@ class BufferedStorage(HeldTrials):
         return [trial for trial in trials if trial.state.is_finished()]
 
     def flush(self) -> None:
-        """Writes what waits. Safe to call twice.
+        """Writes the pending rows. Safe to call twice.
 
         Raises:
-            Unavailable: If the database does not answer; nothing is forgotten then.
+            Unavailable: If the database does not answer; then nothing is lost.
         """
         self._write_all()
 
@@ -152,7 +152,7 @@ class BufferedStorage(HeldTrials):
             self._curves.written(lambda: {trial_id for trial_id, _ in self._pending.curves})
 
     def refresh(self, study_id: int) -> list[FrozenTrial]:
-        """Reads what other programs did to a study since the last look; gives those trials."""
+        """Reads changes by other programs since the last read; returns those trials."""
         if self._is_alone:
             return []
         # What is not written yet cannot be found there.
@@ -160,10 +160,10 @@ class BufferedStorage(HeldTrials):
         return self._read_changes(study_id, own=self._own, unwritten=unwritten)
 
     def give_up_all_but(self, study_id: int, trial_ids: Collection[int]) -> None:
-        """After an accident: lets this object's running trials wait, but for those named.
+        """After an outage: makes this object's running trials wait, except the given ones.
 
-        What the database holds is theirs too: where the answer to a claim was lost, the claim may
-        stand.
+        This includes trials only known to the database: if the reply to a claim was lost, the claim
+        may be stored.
         """
         for trial_id in self._own - set(trial_ids):
             if self.get_trial(trial_id).state == TrialState.RUNNING:
@@ -186,9 +186,10 @@ class BufferedStorage(HeldTrials):
     # -- trials ------------------------------------------------------------------------------
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
-        """
+        """Adds a trial.
+
         Raises:
-            NoTrialLeft: If the study's dispatchers may begin no further one.
+            NoTrialLeft: If the study's dispatchers may start no further trial.
         """
         study = self._study(study_id)
         trial = copy.deepcopy(template_trial) if template_trial else new_trial()
@@ -206,19 +207,19 @@ class BufferedStorage(HeldTrials):
     def begin_trial(
         self, study_id: int, attributes: Mapping[str, Any], may_begin: MayBegin
     ) -> int | None:
-        """Adds a trial that runs, with its attributes, in one transaction: all of it or nothing.
+        """Adds a running trial with its attributes in one transaction.
 
         Args:
-            study_id: Of the study.
-            attributes: Those that Optuna calls system attributes.
-            may_begin: Looks, in that transaction, whether the trial may be added; nobody else adds
-                one before its end. None is added where it says no.
+            study_id: Id of the study.
+            attributes: Optuna's system attributes.
+            may_begin: Decides in this transaction whether the trial may be added; no other process
+                adds one before its end. If false, none is added.
 
         Returns:
             The trial's id; None for none.
 
         Raises:
-            NoTrialLeft: If the study's dispatchers may begin no further one.
+            NoTrialLeft: If the study's dispatchers may start no further trial.
         """
         return self.begin_chosen(study_id, lambda c: attributes if may_begin(c) else None)
 
@@ -226,14 +227,14 @@ class BufferedStorage(HeldTrials):
         """Like `begin_trial`, with attributes that are chosen in the same transaction.
 
         Args:
-            study_id: Of the study.
-            choose: Gives the attributes. No other process adds a trial meanwhile.
+            study_id: Id of the study.
+            choose: Returns the attributes. No other process adds a trial meanwhile.
 
         Returns:
-            The trial's id; None where `choose` gave None.
+            The trial's id; None if `choose` returned None.
 
         Raises:
-            NoTrialLeft: If the study's dispatchers may begin no further one.
+            NoTrialLeft: If the study's dispatchers may start no further trial.
         """
         self.flush()  # What is looked at is in the database.
         trial = new_trial()
@@ -272,11 +273,11 @@ class BufferedStorage(HeldTrials):
             studies.begin_alone(connection, study_id)
 
     def count_up(self, study_id: int, key: str) -> int:
-        """The next number of a sequence of a study, from 0, which no other process gets.
+        """The next number of a study's sequence, from 0, unique over all processes.
 
         Args:
-            study_id: Of the study.
-            key: System attribute of the study that holds the last number given out.
+            study_id: Id of the study.
+            key: The study's system attribute with the last number.
         """
         return self._access.run(lambda c: studies.count_up(c, study_id, key))
 

@@ -40,7 +40,8 @@ def make_study(connection: sa.Connection, name: str, directions: Sequence[StudyD
 
 
 def id_of(connection: sa.Connection, name: str) -> int:
-    """
+    """The id of a study.
+
     Raises:
         KeyError: If there is no such study.
     """
@@ -49,7 +50,8 @@ def id_of(connection: sa.Connection, name: str) -> int:
 
 
 def name_of(connection: sa.Connection, study_id: int) -> str:
-    """
+    """The name of a study.
+
     Raises:
         KeyError: If there is no such study.
     """
@@ -73,7 +75,8 @@ def directions_of(connection: sa.Connection, study_id: int) -> list[StudyDirecti
 
 
 def user_attrs_of(connection: sa.Connection, study_id: int) -> dict[str, Any]:
-    """
+    """The user attributes of a study.
+
     Raises:
         KeyError: If there is no such study.
     """
@@ -81,7 +84,8 @@ def user_attrs_of(connection: sa.Connection, study_id: int) -> dict[str, Any]:
 
 
 def system_attrs_of(connection: sa.Connection, study_id: int) -> dict[str, Any]:
-    """
+    """The system attributes of a study.
+
     Raises:
         KeyError: If there is no such study.
     """
@@ -89,7 +93,8 @@ def system_attrs_of(connection: sa.Connection, study_id: int) -> dict[str, Any]:
 
 
 def set_user_attr(connection: sa.Connection, study_id: int, key: str, value: Any) -> None:
-    """
+    """Sets a user attribute of a study.
+
     Raises:
         KeyError: If there is no such study.
     """
@@ -97,7 +102,8 @@ def set_user_attr(connection: sa.Connection, study_id: int, key: str, value: Any
 
 
 def set_system_attr(connection: sa.Connection, study_id: int, key: str, value: Any) -> None:
-    """
+    """Sets a system attribute of a study.
+
     Raises:
         KeyError: If there is no such study.
     """

@@ -1,4 +1,4 @@
-"""What Optuna asks of its storage about studies, not trials."""
+"""Optuna storage methods about studies."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 
 class StudyCalls(BaseStorage):
-    """The calls of an Optuna storage that are about studies.
+    """The storage methods about studies.
 
     Args:
-        make_backend: Makes Optuna's storage of the same database, for what is rare. Called when
-            that is wanted first, since Optuna then imports Alembic.
-        access: How this object reaches that database.
+        make_backend: Makes Optuna's storage of the same database, for rare methods. Called on first
+            use, because Optuna then imports Alembic.
+        access: Runs transactions on that database.
     """
 
     def __init__(self, make_backend: Callable[[], RDBStorage], access: Access) -> None:
@@ -45,11 +45,11 @@ class StudyCalls(BaseStorage):
         self._access.close()
 
     def engines(self) -> list[object]:
-        """Optuna's own way to the database, where it was wanted."""
+        """Connection pools of Optuna's storage, if it is in use."""
         return [self._backend.engine.pool] if "_backend" in self.__dict__ else []
 
     def move_to(self, make_backend: Callable[[], RDBStorage]) -> None:
-        """From now on Optuna's storage is that of another database with the same rows."""
+        """Switches Optuna's storage to another database with the same rows."""
         self._make_backend = make_backend
         if "_backend" in self.__dict__:
             self._backend.engine.dispose()

@@ -23,7 +23,7 @@ class TrialPlaces:
         self._ids[study_id] = array("q", [trial_id_of(each) for each in trials])
 
     def put(self, study_id: int, trial: FrozenTrial) -> None:
-        """Notes a trial with the next number; one that is known stays where it is."""
+        """Adds the trial with the next number; a known trial is unchanged."""
         ids = self._ids.setdefault(study_id, array("q"))
         if trial.number == len(ids):
             ids.append(trial_id_of(trial))

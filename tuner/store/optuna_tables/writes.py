@@ -1,8 +1,8 @@
-"""Writes Optuna's own tables in bulk: what Optuna does row by row, here a few statements a batch.
+"""Writes Optuna's own tables in bulk: a few statements per batch.
 
-Optuna's `RDBStorage` opens and commits one transaction for each parameter and each report (about
-50 ms of processor time for a trial with four parameters and five reports, measured on SQLite).
-The rows below are the same rows, so that `optuna.load_study` and optuna-dashboard read them.
+Optuna's `RDBStorage` opens and commits one transaction for each parameter and each report (about 50
+ms of processor time for a trial with four parameters and five reports, measured on SQLite). The
+rows here are the same, so that `optuna.load_study` and optuna-dashboard read them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PendingRows:
 
     params: dict[tuple[int, str], Row] = field(default_factory=dict)
     curves: dict[tuple[int, int], Row] = field(default_factory=dict)
-    #: Trial id to the first step whose stored reports go, before `curves` is written.
+    #: By trial id: the first step whose stored reports are deleted before `curves` is written.
     dropped: dict[int, int] = field(default_factory=dict)
     user_attrs: dict[tuple[int, str], Row] = field(default_factory=dict)
     system_attrs: dict[tuple[int, str], Row] = field(default_factory=dict)
@@ -214,8 +214,8 @@ _LOCK_STUDY = (
     .where(STUDIES.c.study_id == sa.bindparam("b_study_id"))
     .with_for_update()
 )
-#: Not `count(*)`, which looks at each trial: ids grow with the numbers, as both are given out while
-#: the study is locked, and nothing older than a trial that is known need be looked at.
+#: Not `count(*)`, which scans all trials. Ids increase with the numbers, as both are assigned while
+#: the study is locked, so trials older than a known one need not be read.
 _NEWEST_NUMBER = (
     sa.select(TRIALS.c.number)
     .where(
@@ -238,9 +238,9 @@ _INSERT_NEXT_TRIAL = _INSERT_TRIAL.values(
 
 
 def lock_study(connection: sa.Connection, study_id: int) -> bool:
-    """No other process adds a trial before the transaction's end, where the database has row locks.
+    """Locks a study: no other process adds a trial before the transaction ends (with row locks).
 
-    As Optuna does for the number. Returns whether there is such a study.
+    Optuna does the same to assign a number. Returns whether the study exists.
     """
     return connection.execute(_LOCK_STUDY, {"b_study_id": study_id}).first() is not None
 
@@ -259,12 +259,12 @@ def insert_trial(
 
     Args:
         connection: In a transaction.
-        study_id: Of the study.
-        state: Of the trial.
-        started_at: When it was begun.
-        completed_at: When it has ended.
-        newest: The trial with the highest number that is known; no older one is looked at.
-        is_locked: Whether this transaction has locked the study already.
+        study_id: Id of the study.
+        state: State of the trial.
+        started_at: When it started.
+        completed_at: When it ended.
+        newest: The known trial with the highest number; older ones are not read.
+        is_locked: Whether this transaction has already locked the study.
 
     Returns:
         Its id in the database and its number in the study.
@@ -318,7 +318,8 @@ def claim_waiting_trial(connection: sa.Connection, trial_id: int, started_at: da
 
 
 def study_of_trial(connection: sa.Connection, trial_id: int) -> int:
-    """
+    """The study of a trial.
+
     Raises:
         KeyError: If there is no such trial.
     """

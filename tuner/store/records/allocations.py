@@ -1,4 +1,4 @@
-"""Rows of allocations: what was submitted, and which dispatcher runs in it."""
+"""Rows of allocations: submissions, and the dispatcher that runs in each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUBMISSION_LASTS = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """Who asked for allocations, of whom, and with how many devices each."""
+    """A request for allocations: the user, the engine and the devices of each."""
 
     engine: str
     n_devices: int
@@ -46,7 +46,7 @@ def insert_allocations(
 
 
 def forget_interrupted(connection: sa.Connection, study_id: int, now: datetime) -> None:
-    """Removes allocations whose submission was interrupted before the engine had an answer."""
+    """Removes allocations whose submission was interrupted before the engine replied."""
     before = as_stored(now - _SUBMISSION_LASTS)
     nameless = (_ALLOCATIONS.c.study_id == study_id) & (_ALLOCATIONS.c.name == "")
     connection.execute(
@@ -90,9 +90,9 @@ def note_seen(
     seen: Sequence[Allocation],
     at: datetime,
 ) -> None:
-    """Records what an engine tells of a study's allocations.
+    """Records the states that an engine reports for a study's allocations.
 
-    One that the engine does not know any more is over: engines forget ended ones after a time.
+    An allocation that the engine no longer knows has ended: engines forget ended ones after a time.
     """
     by_number = {each.number: each for each in seen}
     query = sa.select(
@@ -125,7 +125,7 @@ def begin_allocation(
     by: str,
     at: datetime,
 ) -> int:
-    """The row of the allocation in which a dispatcher begins; made if nobody has recorded it."""
+    """The row of the allocation in which a dispatcher starts; created if it does not exist."""
     running = {
         "name": own.name,
         "state": AllocationState.RUNNING,

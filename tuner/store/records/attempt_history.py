@@ -1,4 +1,4 @@
-"""Reads what earlier attempts of a trial did, whichever dispatcher ran them."""
+"""Reads the earlier attempts of a trial, by any dispatcher."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def has_lost(connection: sa.Connection, trial_id: int, *, after: int, before: in
     """Whether an attempt between two others ended without its dispatcher seeing the end.
 
     Args:
-        connection: To the database.
-        trial_id: Whose attempts they are.
-        after: Number of an attempt; those that follow it are looked at.
-        before: Number of a later attempt; it and those that follow it are not looked at.
+        connection: Connection to the database.
+        trial_id: The trial.
+        after: Number of the attempt before the range.
+        before: Number of the attempt after the range.
     """
     is_lost = sa.or_(AttemptRow.outcome.is_(None), AttemptRow.outcome == Outcome.LOST)
     query = (
@@ -64,12 +64,12 @@ def has_lost(connection: sa.Connection, trial_id: int, *, after: int, before: in
 
 
 def endings_of(connection: sa.Connection, trial_id: int, *, after: int = 0) -> list[Ending]:
-    """How a trial's attempts ended, as far as that is recorded; the oldest first.
+    """The recorded endings of a trial's attempts, the oldest first.
 
     Args:
-        connection: To the database.
-        trial_id: Whose attempts they are.
-        after: Number of an attempt; only those that follow it are given.
+        connection: Connection to the database.
+        trial_id: The trial.
+        after: Number of an attempt; only later ones are returned.
     """
     query = (
         sa.select(AttemptRow.outcome, AttemptRow.cause, AttemptRow.detail)
@@ -81,14 +81,14 @@ def endings_of(connection: sa.Connection, trial_id: int, *, after: int = 0) -> l
 
 
 def lost_in_a_row(connection: sa.Connection, trial_id: int, *, after: int) -> int:
-    """How many of a trial's last attempts were lost after they had begun.
+    """Number of a trial's last consecutive attempts that were lost after they had started.
 
-    Attempts that were lost before they began, or whose end is not recorded, are passed over.
+    Attempts that were lost before they started, or whose end is not recorded, are skipped.
 
     Args:
-        connection: To the database.
-        trial_id: Whose attempts they are.
-        after: Number of an attempt; only those that follow it are counted.
+        connection: Connection to the database.
+        trial_id: The trial.
+        after: Number of an attempt; only later ones are counted.
     """
     query = (
         sa.select(AttemptRow.outcome, AttemptRow.started_at)

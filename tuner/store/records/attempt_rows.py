@@ -1,8 +1,8 @@
-"""The rows of attempts: leases, moves, events and metrics, a few statements for a whole batch.
+"""The rows of attempts: leases, state changes, events and metrics, in few statements per batch.
 
-A move is a compare-and-set plus an event, in one transaction. What is collected is merged: an
-attempt that moves twice before it is written is changed once, and one that is not yet in the
-database is inserted as it has become.
+A state change is a compare-and-set plus an event, in one transaction. Pending changes are merged:
+an attempt that changes twice before a write is updated once, and one that is not in the database
+yet is inserted in its latest state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COLUMNS_ENDED = (
 
 
 def _move(columns: Sequence[str]) -> sa.Update:
-    """Compare and set: nothing is changed where the state is another one by now."""
+    """Compare-and-set: changes nothing if the state is no longer the expected one."""
     return (
         sa.update(_ATTEMPTS)
         .where(
@@ -51,7 +51,7 @@ def _move(columns: Sequence[str]) -> sa.Update:
     )
 
 
-#: By whether the attempt has come to its end meanwhile.
+#: By whether the attempt has ended meanwhile.
 _MOVE = {False: _move(_COLUMNS_MOVED), True: _move(_COLUMNS_ENDED)}
 _RELEASE = (
     sa.update(_LEASES)
@@ -73,7 +73,7 @@ class _New:
 
 @dataclass(slots=True, kw_only=True)
 class _Move:
-    """An attempt that is in the database, and what it has become."""
+    """A stored attempt, and its new state."""
 
     attempt: Attempt
     before: AttemptState
@@ -104,7 +104,7 @@ class AttemptRows:
     def add_move(
         self, attempt: Attempt, before: AttemptState, ending: Mapping[str, object] | None
     ) -> None:
-        """An attempt came from a state into its present one; `ending` where it has ended."""
+        """Adds a state change of an attempt; `ending` if it has ended."""
         row: Row = {
             "state": attempt.state,
             "pid": attempt.pid,
@@ -140,7 +140,7 @@ class AttemptRows:
 
         Args:
             connection: In a transaction.
-            ids: Of the attempts in the database; those of new ones are added.
+            ids: Ids of the attempts in the database; new ones are added.
 
         Raises:
             StoreError: If another dispatcher has taken an attempt over.
@@ -181,7 +181,7 @@ def _of_attempts(
 
 
 def _countable(connection: sa.Connection, moves: Sequence[_Move]) -> list[Sequence[_Move]]:
-    """In such parts that the driver tells of each how many rows were changed."""
+    """Splits updates so that the driver reports the number of changed rows for each part."""
     if not moves:
         return []
     if connection.dialect.supports_sane_multi_rowcount:

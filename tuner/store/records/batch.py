@@ -32,7 +32,7 @@ class Batch:
 
     @property
     def n_reports(self) -> int:
-        """The number of reported values in it."""
+        """Number of reported values in it."""
         return len(self.optuna_rows.curves) + len(self.attempt_rows.metrics)
 
     def write(

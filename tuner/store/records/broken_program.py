@@ -78,7 +78,7 @@ def _has_ended_well(connection: sa.Connection, study_id: int) -> bool:
 
 
 def _newest_attempts(study_id: int) -> sa.Select[int, int, Outcome, Cause]:
-    """Of each failed trial of a study."""
+    """The newest attempt of each failed trial of a study."""
     newest = (
         sa.select(_ATTEMPTS.c.trial_id, sa.func.max(_ATTEMPTS.c.number).label("number"))
         .join(TRIALS, TRIALS.c.trial_id == _ATTEMPTS.c.trial_id)

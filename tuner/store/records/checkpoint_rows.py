@@ -1,4 +1,4 @@
-"""The rows of checkpoints: what was seen on disk, written with all else of a batch."""
+"""The rows of checkpoints found on disk, written with the other rows of a batch."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ class CheckpointRows:
     gone: list[tuple[int, str]] = field(default_factory=list)
     #: Trial, path of before, path of now.
     renamed: list[tuple[int, str, str]] = field(default_factory=list)
-    #: Number of a trial, and the folder of which nothing is left.
+    #: Number of a trial, and its folder without any files left.
     removed: list[tuple[int, str]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.added or self.gone or self.renamed or self.removed)
 
     def write(self, connection: sa.Connection, study_id: int, ids: Mapping[AttemptId, int]) -> None:
-        """
+        """Writes everything in the caller's transaction.
+
         Args:
             connection: In a transaction.
-            study_id: Of the study.
-            ids: Of the attempts in the database.
+            study_id: Id of the study.
+            ids: Ids of the attempts in the database.
         """
         for trial_id, before, after in self.renamed:
             of_trial = _CHECKPOINTS.c.trial_id == trial_id

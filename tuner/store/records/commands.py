@@ -1,4 +1,4 @@
-"""What users ask of those who work on a study, from any terminal: rows that dispatchers read."""
+"""Commands to a study from any terminal, as rows that its dispatchers read."""
 
 from __future__ import annotations
 
@@ -34,27 +34,28 @@ _LATER = (
 #: So many ids, of all studies of the database, are looked at once more.
 _N_LOOKED_BACK = 1000
 
-#: Name of the event that says that a command was not carried out; otherwise it is the order's.
+#: Name of the event for a refused command; otherwise the event has the order's name.
 REFUSED = "refused"
-#: Among a command's arguments: who is meant.
+#: Key in a command's arguments: the recipient.
 _TO = "to"
-#: Likewise: that it is kept for the next start, and over which values of the study file.
+#: Key in a command's arguments: the command is kept for the next start, with the replaced values of
+#: the study file.
 _KEPT = "kept_over"
-#: Likewise of `retry`: the number of the trial that was made.
+#: Key in the arguments of `retry`: the number of the new trial.
 NEW_TRIAL = "new_trial"
 
 
 class Order(Enum):
-    """What can be asked for."""
+    """Kinds of commands."""
 
-    #: No trial starts any more; running trials continue. Also for who starts later.
+    #: No trial starts any more, including in dispatchers that start later; running trials continue.
     PAUSE = "pause"
     RESUME = "resume"
     #: As Ctrl-C; of one trial, its end.
     STOP = "stop"
     #: Other limits.
     SET = "set"
-    #: A new trial with the parameters of one that has ended; it is there when this is read.
+    #: A new trial with the parameters of an ended one; it exists when this is read.
     RETRY = "retry"
 
 
@@ -70,7 +71,7 @@ class Addressee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One thing that was asked for."""
+    """One command."""
 
     order: Order
     #: None for the whole study.
@@ -80,17 +81,17 @@ class Command:
     asked_by: str
     #: The dispatcher that is meant; None for all of the study.
     to: Addressee | None = None
-    #: Where nobody worked on the study, so that it is kept for the next start: what the study file
-    #: had for the same keys then, as far as it was known.
+    #: If no dispatcher worked on the study, so that the command is kept for the next start: the
+    #: known values of the same keys in the study file.
     kept_over: Mapping[str, Json] | None = None
 
 
 class Commands:
-    """The commands to a study's dispatchers, as one of them hears them.
+    """The commands to a study's dispatchers, read by one of them.
 
     Args:
-        access: To the database.
-        study_id: Of the study.
+        access: Runs transactions on the database.
+        study_id: Id of the study.
         dispatcher_id: Id of that dispatcher.
     """
 
@@ -101,32 +102,33 @@ class Commands:
         self._newest_id: int = access.run(
             lambda c: c.execute(_NEWEST, {"b_study_id": study_id}).scalar() or 0
         )
-        #: Of the rows that are looked at once more, those that need not be read again.
+        #: Rows in the re-read window that were already processed.
         self._read_ids: set[int] = set()
-        #: Of the newest pause or resume that was read.
+        #: Id of the newest pause or resume that was read.
         self._newest_switch_id = 0
         # What is there at the start was asked of others, but for what is kept for it.
         self._take(access.run(self._later))
-        #: What was asked for while nobody worked on the study; read first.
+        #: Commands sent while no dispatcher worked on the study; read first.
         self.kept = access.run(lambda c: kept_commands(c, study_id, before_id=dispatcher_id))
         #: Who has paused the study before, if it was not resumed since; for users.
         self.paused_by = access.run(lambda c: paused_by(c, study_id))
-        #: Of a study that this one belongs to.
+        #: Commands to the study that this one belongs to.
         self._above: Commands | None = None
 
     def follow(self, above: Commands) -> None:
-        """What stops or pauses another study holds for this one too, from what that has not read.
+        """Applies commands that stop or pause another study to this one, from its unread ones on.
 
         Args:
-            above: Of the study that this one belongs to; nobody reads it any more.
+            above: Commands of the study that this one belongs to; they have no other reader any
+                more.
         """
         self._above = above
 
     def read(self) -> list[Command]:
-        """What was asked for since the last call.
+        """New commands since the last call.
 
         Raises:
-            Unavailable: If the database does not answer; nothing is missed then.
+            Unavailable: If the database does not answer; then no command is missed.
         """
         above = self._above
         # Together: where one cannot be read, nothing is missed of the other.
@@ -157,14 +159,14 @@ class Commands:
         return [_command(row) for row in found]
 
     def _is_overtaken(self, row: sa.Row[Any]) -> bool:
-        """Whether a pause or resume appears after a newer one, which `paused_by` goes by."""
+        """Whether a pause or resume became visible after a newer one, which `paused_by` follows."""
         return row.name in _SWITCHES and row.id < self._newest_switch_id
 
 
-#: Of them the newest one holds.
+#: Only the newest of these applies.
 _SWITCHES = (Order.PAUSE.value, Order.RESUME.value)
 
-#: What holds for the runs of a study's leaders, too.
+#: Commands that also apply to the confirmation runs of a study's leaders.
 OF_THE_WHOLE = (Order.PAUSE, Order.RESUME, Order.STOP)
 
 
@@ -175,7 +177,7 @@ def _holds_below(command: Command) -> bool:
 def insert_command(
     connection: sa.Connection, study_id: int, command: Command, *, at: datetime
 ) -> int:
-    """Asks for something; whoever works on the study reads it soon."""
+    """Sends a command; the study's dispatchers read it soon."""
     row = {
         "study_id": study_id,
         "name": command.order.value,
@@ -202,12 +204,12 @@ def paused_by(connection: sa.Connection, study_id: int) -> str:
 def kept_commands(
     connection: sa.Connection, study_id: int, *, before_id: int | None = None
 ) -> list[Command]:
-    """What was asked of a study since its last start, while nobody worked on it; oldest first.
+    """Commands since a study's last start, sent while no dispatcher worked on it; oldest first.
 
     Args:
-        connection: To the database.
-        study_id: Of the study.
-        before_id: Id of a dispatcher whose start, and those after it, are not looked at.
+        connection: Connection to the database.
+        study_id: Id of the study.
+        before_id: Id of a dispatcher whose start, and later ones, are ignored.
     """
     starts = sa.select(sa.func.max(_DISPATCHERS.c.started_at)).where(
         _DISPATCHERS.c.study_id == study_id

@@ -18,7 +18,7 @@ _ENDED = frozenset({TrialState.COMPLETE, TrialState.PRUNED})
 
 
 def ended_uses(connection: sa.Connection, study_id: int) -> EndedUses:
-    """Of the newest trials that dispatchers have run."""
+    """Time and device use of the newest ended trials."""
     completed = _newest(connection, study_id, _COMPLETED)
     ended = _newest(connection, study_id, _ENDED)
     uses = _uses(connection, {*completed, *ended})

@@ -1,9 +1,9 @@
-"""What is noted of a population with its trials, and the looks that keep its number exact.
+"""Attributes of a population's trials, and checks that keep its size exact.
 
-All of it stands in Optuna's table of a trial's system attributes. A member that was ended early, or
-failed for good, carries what is to replace it, written in one transaction with its end; what
-replaces it carries where it comes from, written in one transaction with its row. So a crash at any
-instant leaves a member that is to be judged again, or one that somebody will replace, or what did.
+All are system attributes in Optuna's tables. A member that was ended early, or has failed, holds
+its replacement, written in one transaction with its end; the replacement holds its origin, written
+in one transaction with its row. After a crash at any point there is thus either a member to judge
+again, or one with a pending replacement, or the replacement.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from tuner.domain.messages import Json
 from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 
 MEMBER_KEY = "tuner:member"
-"""Attribute of a trial that was drawn for the population and is nobody's copy."""
+"""Attribute of a trial that was drawn for the population and is not a copy."""
 COPY_KEY = "tuner:copy"
 """Attribute of a trial that took another's place, mostly as a copy: its `Origin`."""
 FIXED_KEY = "fixed_params"
-"""Attribute of a trial that Optuna suggests nothing else to."""
+"""Attribute with fixed parameters, which Optuna does not suggest."""
 REPLACED_KEY = "tuner:replaced"
 """Attribute of a member that was ended early, or failed for good: its `Replacement`."""
 
 POPULATION_IS_OVER = "the population has come to its end"
-"""Why a study has ended whose members have all come to their last step."""
+"""Why a study ended: all members have reached their last step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a trial comes from that took another's place."""
+    """Origin of a trial that replaced another."""
 
     #: Number of the trial that it is a copy of; None where it has a new configuration.
     parent: int | None
-    #: Of the checkpoint that it begins from; 0 where it was lost and the copy began again.
+    #: Step of its checkpoint; 0 if that was lost and the copy started from the beginning.
     step: int
-    #: Number of the trial whose place it took.
+    #: Number of the trial that it replaced.
     replaces: int
-    #: False where its program restarted its step count: what it continued from is unknown.
+    #: False if its program restarted its step count: its real starting point is unknown.
     is_sure: bool = True
 
     @classmethod
     def of(cls, attributes: Mapping[str, Any]) -> Origin | None:
-        """From the attributes of a trial; None where it took nobody's place."""
+        """The origin in a trial's attributes; None if it replaced no trial."""
         found = attributes.get(COPY_KEY)
         return None if found is None else cls(**found)
 
@@ -61,13 +61,13 @@ class Replacement:
     #: None for a new configuration.
     parent: int | None
     step: int
-    #: Those that are searched; of a new configuration what is left out is drawn by the sampler.
+    #: Searched parameters; the sampler draws missing ones of a new configuration.
     params: Mapping[str, Json]
     #: Where the copied checkpoint lies.
     host: str
     #: How many have failed for good in this place, one after the other, up to this one.
     n_failed: int = 0
-    #: For users, where no attempt of the member tells it.
+    #: Text for the user, if no attempt of the member contains it.
     why: str = ""
 
     @classmethod

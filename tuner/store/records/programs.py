@@ -17,9 +17,9 @@ CODE = "code"
 
 
 def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
-    """What to tell users, where the newest start ran another program; else empty.
+    """A message if the newest start ran another program; else empty.
 
-    Folders are compared on one host only: elsewhere the same folder may have another path.
+    Folders are compared on one host only: on another host the same folder may have another path.
     """
     query = (
         sa.select(HostRow.name, DispatcherRow.folder, DispatcherRow.study_file)
@@ -44,7 +44,7 @@ def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
 
 
 def other_code_text(connection: sa.Connection, start: StartRecord) -> str:
-    """What to tell people, where dispatchers that work now run other code; else empty."""
+    """A message if running dispatchers have other code; else empty."""
     query = (
         sa.select(HostRow.name, DispatcherRow.pid, DispatcherRow.versions, DispatcherRow.git_commit)
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
@@ -74,7 +74,7 @@ def _code_in(versions: object, commit: str | None) -> str:
 
 
 def last_program(connection: sa.Connection, study_id: int) -> str:
-    """What the newest start of a study ran; empty where there is none."""
+    """The program of a study's newest start; empty if there is none."""
     query = (
         sa.select(DispatcherRow.study_file)
         .where(DispatcherRow.study_id == study_id)
@@ -101,7 +101,7 @@ def program_in(study_file: str) -> str:
 
 
 def _cut(program: str) -> str:
-    """A long program without its middle: arguments at the end are what changes."""
+    """Shortens a long program in the middle: its last arguments are what changes."""
     if len(program) <= 2 * _HALF:
         return program
     return f"{program[:_HALF]} ... {program[-_HALF:]}"

@@ -24,7 +24,7 @@ _DISTRIBUTIONS = {
     "sqlalchemy": "sqlalchemy",
 }
 _GIT_TIMEOUT_S = 5.0
-#: Set for dispatchers whose code is a snapshot: its hash, and from which commit it was taken.
+#: Set for dispatchers whose code is a snapshot: its hash and its commit.
 ENV_CODE = "TUNER_CODE"
 ENV_COMMIT = "TUNER_CODE_COMMIT"
 ENV_IS_DIRTY = "TUNER_CODE_IS_DIRTY"
@@ -51,7 +51,7 @@ class HostFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitState:
-    """Where the user's code stood; None where its folder is no repository."""
+    """Git state of the user's code; None if its folder is no repository."""
 
     commit: str | None = None
     is_dirty: bool | None = None
@@ -88,7 +88,7 @@ def git_state(folder: Path) -> GitState:
 
 
 def code_state(folder: Path, environ: Mapping[str, str]) -> GitState:
-    """The same for a dispatcher, whose code may be a snapshot."""
+    """Like `git_state` for a dispatcher, whose code may be a snapshot."""
     snapshot = environ.get(ENV_CODE)
     if not snapshot:
         return git_state(folder)

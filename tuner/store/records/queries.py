@@ -18,7 +18,7 @@ from tuner.store.schema.models import AttemptRow, DispatcherRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a completed trial's result came from."""
+    """Origin of a completed trial's result."""
 
     seed: int
     attempt_number: int
@@ -30,10 +30,10 @@ class Origin:
 
 
 def find_study(database: Database, name: str | None) -> tuple[int, str]:
-    """A study by name, or the only one of the database.
+    """A study by name, or the only one in the database.
 
     Raises:
-        StoreError: If there is none of that name, or several and no name was given.
+        StoreError: If there is none with this name, or several and no name was given.
     """
     studies = {s.study_name: study_id_of(s) for s in database.storage.get_all_studies()}
     listed = ", ".join(sorted(studies)) or "no study"

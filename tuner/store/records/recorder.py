@@ -1,7 +1,7 @@
-"""Writes what the dispatcher does: attempts, leases, events, metrics, in few transactions.
+"""Records the dispatcher's actions: attempts, leases, events and metrics, in few transactions.
 
-Changes are collected and committed together with Optuna's pending rows, so that both tell the
-same story. A change of state is a compare-and-set plus an event, in one transaction.
+Changes are buffered and committed together with Optuna's pending rows, so that both are consistent.
+A state change is a compare-and-set plus an event, in one transaction.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ _IS_RUN_ALREADY = (
 
 
 class Recorder:
-    """Writes for one dispatcher. Nothing is in the database before `commit`.
+    """Records for one dispatcher. Nothing is in the database before `commit`.
 
     Args:
-        database: An open one.
-        start: Who writes, and what for.
-        devices: What this dispatcher may lease.
+        database: An open database.
+        start: The dispatcher and its study.
+        devices: Devices that this dispatcher may lease.
         clock: The time.
-        budget: What the study may spend, whoever spends it.
-        silent: Dispatchers that were watched for a minute in vain.
+        budget: The budget of the study, over all dispatchers.
+        silent: Dispatchers that were watched for a minute without a heartbeat.
 
     Raises:
-        StoreError: If another dispatcher works, or may work, on a study that allows one alone.
+        StoreError: If another dispatcher works, or may work, on a study that allows only one.
     """
 
     def __init__(
@@ -184,21 +184,21 @@ class Recorder:
 
     @property
     def file_problem(self) -> str:
-        """What happened to the database's file; empty where it is the one that is open."""
+        """What happened to the database file, as text; empty if it is the open one."""
         return "" if self._database.file is None else self._database.file.problem()
 
     def rescue(self) -> Path | None:
-        """Continues in a copy of a database whose file is lost; None where there can be none."""
+        """Continues in a copy of a database whose file is lost; None if none can be made."""
         return self._database.rescue()
 
     @property
     def url(self) -> sa.URL:
-        """Of the database."""
+        """URL of the database."""
         return self._database.engine.url
 
     @property
     def n_waiting_reports(self) -> int:
-        """Values that were reported and are not in the database, as far as this object knows."""
+        """Number of reported values that are not in the database, as far as known."""
         taken = self._taken.n_reports if self._taken else 0
         return taken + self._database.storage.n_pending_reports + len(self._pending.metrics)
 
@@ -247,7 +247,7 @@ class Recorder:
     def moved(
         self, attempt: Attempt, *, at: datetime, params: Mapping[str, Json] | None = None
     ) -> None:
-        """An attempt came into its present state; `params` are those it turned out to have."""
+        """Records an attempt's new state; `params` are the trial's parameters."""
         before = self._states[attempt.id]
         self._states[attempt.id] = attempt.state
         ending, ended = attempt.ending, None
@@ -267,7 +267,7 @@ class Recorder:
             self._slots = {at: owner for at, owner in self._slots.items() if owner != attempt.id}
 
     def metrics(self, attempt_id: AttemptId, step: int, values: Mapping[str, float]) -> None:
-        """Curves beside the objective's. Written with the next commit."""
+        """Records metrics other than the objectives. Written with the next commit."""
         for name, value in values.items():
             if len(self._pending.metrics) >= MOST_WAITING:
                 self._n_dropped += 1
@@ -292,7 +292,7 @@ class Recorder:
         self._checkpoints.removed.append((trial_number, folder))
 
     def write_removals(self) -> None:
-        """Writes what was forgotten after the end: no more than that is left to be written then.
+        """Writes removed checkpoints after the study's end, when only these are left.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -304,7 +304,7 @@ class Recorder:
                 self._database.access.run(lambda c: write(c, self._ownership.study_id, self._rows))
 
     def roll_up(self, at: datetime) -> bool:
-        """Makes old samples of devices fewer, one part at a time; says whether there was any.
+        """Aggregates old device samples, one part per call; returns whether there was any.
 
         Raises:
             Unavailable: If the database does not answer now.
@@ -323,7 +323,7 @@ class Recorder:
         self._event(name, at, None, detail)
 
     def allow(self, budget: Budget) -> None:
-        """From now on the study may spend so much, whoever spends it."""
+        """Changes the study's budget."""
         self._ownership.n_trials = budget.trials
         self._dispatcher_change["budget"] = asdict(budget)
 
@@ -339,11 +339,11 @@ class Recorder:
         self._dispatcher_change |= end
 
     def commit(self) -> None:
-        """Writes everything that was collected, in one transaction.
+        """Writes everything buffered in one transaction.
 
         Raises:
-            Unavailable: If the database does not answer now; nothing is forgotten then.
-            StoreError: If the database refuses; nothing is written then.
+            Unavailable: If the database does not answer now; then nothing is lost.
+            StoreError: If the database refuses; then nothing is written.
         """
         while self.has_pending:
             self._taken = batch = self._taken or self._take()
@@ -354,7 +354,7 @@ class Recorder:
             self._database.storage.forget_taken()
 
     def give_up_all_but(self, trial_ids: Collection[int]) -> None:
-        """After an accident: lets trials wait that this dispatcher has and knows nothing of."""
+        """After an outage: requeues trials that are claimed for this dispatcher in error."""
         with self._errors():
             self._database.storage.give_up_all_but(self._ownership.study_id, trial_ids)
 
@@ -378,7 +378,7 @@ class Recorder:
             batch.write(connection, ownership.study_id, self.dispatcher_id, self._rows)
 
     def run(self, look: Callable[[sa.Connection], _Read]) -> _Read:
-        """Reads beside what is collected."""
+        """Runs a read-only transaction, independent of buffered changes."""
         with self._errors():
             return self._database.access.run(look)
 

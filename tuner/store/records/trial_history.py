@@ -60,7 +60,7 @@ class TrialHistory:
         )
 
     def endings_of(self, trial_id: int) -> list[Ending]:
-        """How a trial's attempts ended, the oldest first; without those of a broken program."""
+        """Endings of a trial's attempts, the oldest first; without those of a broken program."""
         look = attempt_history.endings_of
         return self._run(lambda c: look(c, trial_id, after=n_forgiven(c, trial_id)))
 

@@ -1,8 +1,8 @@
-"""The rows of checkpoints and logs in an object store: what was acknowledged, and what may go.
+"""Rows of checkpoints and logs in an object store: what was acknowledged and what may be removed.
 
-An object is shared by a trial and its copies: each has a row. A row that is not wanted any more is
-marked first; its object is removed once no other row has it, and then the row. So a crash at any
-instant leaves an object that is still known.
+A trial and its copies share an object; each has a row. An unneeded row is marked first; its object
+is removed once no other row refers to it, and then the row. After a crash at any point, every
+object is thus still known.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class UploadRecords:
         self._study_id = ownership.study_id
 
     def add(self, uploads: Collection[NewUpload]) -> None:
-        """Records what was acknowledged; the same however often it is done."""
+        """Records acknowledged uploads; idempotent."""
 
         def work(connection: sa.Connection) -> None:
             for each in uploads:
@@ -100,7 +100,7 @@ class UploadRecords:
         self._write(work)
 
     def refer(self, upload: NewUpload) -> bool:
-        """Records a checkpoint whose object a row of another trial has; says whether one has."""
+        """Records a checkpoint with the object of another trial's row, if that exists."""
 
         def work(connection: sa.Connection) -> bool:
             other = sa.select(_UPLOADS.c.id).where(_UPLOADS.c.uri == upload.stored.uri, _IS_LIVE)
@@ -138,7 +138,7 @@ class UploadRecords:
         return found[0][1] if found else None
 
     def hand_on(self, parent: int, replaced: int) -> int | None:
-        """Lets the newest checkpoint of a trial be that of the copy which replaces another one.
+        """Reserves the newest checkpoint of a trial for the copy that replaces another trial.
 
         Returns:
             Its step; None if the trial has none.
@@ -159,7 +159,7 @@ class UploadRecords:
         return self._write(work, is_alone=True)
 
     def give(self, replaced: int, child: int) -> int | None:
-        """Makes the checkpoint that was handed on that of the copy; gives its newest step."""
+        """Assigns the reserved checkpoint to the copy; returns its newest step."""
 
         def work(connection: sa.Connection) -> int | None:
             trial_id = connection.execute(_trial_of(self._study_id, child)).scalar_one()
@@ -175,7 +175,7 @@ class UploadRecords:
         return self._write(work, is_alone=True)
 
     def drop(self, replaced: int) -> None:
-        """No copy begins from what was handed on."""
+        """Drops a reservation that no copy uses."""
         self._write(lambda c: self._drop(c, replaced), is_alone=True)
 
     def _drop(self, connection: sa.Connection, replaced: int) -> None:
@@ -206,7 +206,7 @@ class UploadRecords:
         self._write(lambda c: _mark(c, _UPLOADS.c.trial_id.in_(trials), kinds), is_alone=True)
 
     def take_unwanted(self) -> list[str]:
-        """Objects that no row wants any more; forgets marks of objects that others want."""
+        """Objects that no row needs; clears marks of objects that other rows need."""
         return self._write(lambda c: _unwanted(c, self._study_id), is_alone=True)
 
     def forget(self, uri: str) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql
 
 
 class PlainText(sa.TypeDecorator[str]):
-    """Text for users: up to 16 MB, whatever characters a program printed."""
+    """Text for display: up to 16 MB, with any characters that a program printed."""
 
     impl = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
     cache_ok = True
@@ -25,7 +25,7 @@ class PlainText(sa.TypeDecorator[str]):
 
 
 class PlainJson(sa.TypeDecorator[Any]):
-    """JSON; a number that is none is the text `nan`, `inf` or `-inf`."""
+    """JSON; NaN and infinities are the texts `nan`, `inf` and `-inf`."""
 
     impl = sa.JSON
     cache_ok = True
@@ -44,7 +44,7 @@ def instant() -> sa.DateTime:
 
 
 def storable(text: str) -> str:
-    """The text with `\\ufffd` and `?` in the place of what a database cannot hold."""
+    """The text with `\\ufffd` and `?` in place of characters that a database cannot store."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,9 +1,8 @@
-"""The tuner's own tables, beside Optuna's in the same database.
+"""The tuner's own tables, next to Optuna's in the same database.
 
-Optuna's tables are the truth about studies and trials. These hold what Optuna has no place for:
-which host and dispatcher worked on a study, each attempt with its state, the devices it held, what
-happened when, and metrics beside the objective. All instants are UTC without a zone, as in
-Optuna's tables.
+Optuna's tables are the truth about studies and trials. These hold the rest: which host and
+dispatcher worked on a study, each attempt with its state, the devices it held, events, and metrics
+other than the objectives. All times are UTC without a time zone, as in Optuna's tables.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ E = TypeVar("E", bound=Enum)
 
 
 def _enum(kind: type[E]) -> sa.Enum:
-    """Stored by value, with a CHECK, so that a wrong state cannot be written by anyone."""
+    """An enum stored by value, with a CHECK constraint against invalid states."""
     return sa.Enum(
         kind,
         values_callable=lambda members: [member.value for member in members],
@@ -84,7 +83,7 @@ class DeviceRow(TunerBase):
 
 
 class AllocationRow(TunerBase):
-    """A node that an engine lends a study for a time."""
+    """An allocation: a node that an engine provides to a study for a time."""
 
     __tablename__ = "tuner_allocations"
     __table_args__ = (sa.UniqueConstraint("study_id", "number"),)
@@ -96,7 +95,7 @@ class AllocationRow(TunerBase):
     engine: Mapped[str] = mapped_column(sa.String(32))
     #: The engine's own, such as `4711_3`.
     name: Mapped[str] = mapped_column(sa.String(255))
-    #: As of the last time that the engine was asked, or that its dispatcher wrote.
+    #: As of the engine's last report, or the dispatcher's last write.
     state: Mapped[AllocationState] = mapped_column(_enum(AllocationState))
     #: The engine's own words.
     reason: Mapped[str] = mapped_column(PlainText, default="")
@@ -111,7 +110,7 @@ class AllocationRow(TunerBase):
 
 
 class DispatcherRow(TunerBase):
-    """One start of `python -m tuner.run`, with what is needed to do the same again."""
+    """One start of `python -m tuner.run`, with the data needed to reproduce it."""
 
     __tablename__ = "tuner_dispatchers"
 
@@ -135,17 +134,17 @@ class DispatcherRow(TunerBase):
     seed: Mapped[int] = mapped_column(sa.BigInteger)
     study_file: Mapped[str] = mapped_column(PlainText)
     folder: Mapped[str] = mapped_column(PlainText)
-    #: Of packages; and `ProcessIdentity.facts`, which tell its process from others of that pid.
+    #: Versions of packages, and `ProcessIdentity.facts`, which identify its process.
     versions: Mapped[dict[str, str]] = mapped_column(PlainJson)
     git_commit: Mapped[str | None] = mapped_column(sa.String(64))
     #: Whether the working tree differed from that commit.
     git_is_dirty: Mapped[bool | None]
     #: Names of those that it has, as of its last sign of life; None from older tuners.
     devices: Mapped[list[str] | None] = mapped_column(PlainJson)
-    #: What the study may spend as far as it knows, flags and `tuner set` included; None from older
-    #: tuners.
+    #: The study's budget as known to the dispatcher, including flags and `tuner set`; None in rows
+    #: of older versions.
     budget: Mapped[dict[str, float | None] | None] = mapped_column(PlainJson)
-    #: The allocation in which it runs; None on a machine that no engine lends.
+    #: The allocation in which it runs; None outside an engine.
     allocation_id: Mapped[int | None] = mapped_column(sa.ForeignKey("tuner_allocations.id"))
 
 
@@ -168,9 +167,9 @@ class AttemptRow(TunerBase):
     detail: Mapped[str] = mapped_column(PlainText, default="")
     params: Mapped[dict[str, object]] = mapped_column(PlainJson)
     seed: Mapped[int] = mapped_column(sa.BigInteger)
-    #: Of its first rank.
+    #: Process id of its first rank.
     pid: Mapped[int | None]
-    #: The most that it was seen to take of any one GPU; None where nothing tells.
+    #: Highest memory use seen on any one GPU, in bytes; None if unknown.
     peak_memory_bytes: Mapped[int | None] = mapped_column(sa.BigInteger)
     log_path: Mapped[str] = mapped_column(PlainText)
     leased_at: Mapped[datetime]
@@ -180,7 +179,7 @@ class AttemptRow(TunerBase):
 
 
 class ClaimRow(TunerBase):
-    """A trial that a dispatcher has begun, or asked for ahead: no other process runs it."""
+    """A trial that a dispatcher has started or prefetched: no other process runs it."""
 
     __tablename__ = "tuner_claims"
 
@@ -205,12 +204,12 @@ class LeaseRow(TunerBase):
         sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
     )
     device_id: Mapped[int] = mapped_column(sa.ForeignKey("tuner_devices.id"))
-    #: The device while it is held and cannot be shared (a GPU), else None: unique, so that no
-    #: device is leased twice, whatever the programs believe. CPU slots are each dispatcher's own.
+    #: The device while it is held exclusively (a GPU), else None: unique, so that no device is
+    #: leased twice, whatever the programs do. CPU slots belong to one dispatcher.
     held_device_id: Mapped[int | None]
     #: 0 for a whole device; the attempts that share one are numbered from 0.
     held_slot: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
-    #: Of the device, above 0 and at most 1.
+    #: Share of the device, above 0 and at most 1.
     share: Mapped[float] = mapped_column(default=1.0, server_default=sa.text("1"))
     leased_at: Mapped[datetime]
     released_at: Mapped[datetime | None]
@@ -239,7 +238,7 @@ class UploadKind(Enum):
     """What an object in an object store is."""
 
     CHECKPOINT = "checkpoint"
-    #: A checkpoint for the trial that replaces the one whose row it is.
+    #: A checkpoint reserved for the trial that replaces this row's trial.
     HANDED_ON = "handed_on"
     LOG = "log"
 
@@ -258,9 +257,9 @@ class UploadRow(TunerBase):
         sa.ForeignKey("tuner_attempts.id", ondelete="CASCADE"), index=True
     )
     kind: Mapped[UploadKind] = mapped_column(_enum(UploadKind))
-    #: Of a checkpoint; 0 of a log.
+    #: Step of a checkpoint; 0 for a log.
     step: Mapped[int] = mapped_column(sa.BigInteger)
-    #: Of the file or folder on disk, such as `step-9.pt`.
+    #: Name of the file or folder on disk, such as `step-9.pt`.
     name: Mapped[str] = mapped_column(sa.String(255))
     #: Such as `s3://bucket/prefix/...`.
     uri: Mapped[str] = mapped_column(PlainText)
@@ -271,7 +270,7 @@ class UploadRow(TunerBase):
 
 
 class CommandRow(TunerBase):
-    """What somebody asked of those who work on a study, from any terminal."""
+    """A command to a study's dispatchers, from any terminal."""
 
     __tablename__ = "tuner_commands"
 
@@ -281,7 +280,7 @@ class CommandRow(TunerBase):
     )
     #: `pause`, `resume`, `stop`, `set`, `retry`.
     name: Mapped[str] = mapped_column(sa.String(32))
-    #: Of the trial that it is about; None for the whole study.
+    #: Number of its trial; None for the whole study.
     trial_number: Mapped[int | None]
     arguments: Mapped[dict[str, object]] = mapped_column(PlainJson)
     #: `user@host`.
@@ -307,7 +306,7 @@ class EventRow(TunerBase):
 
 
 class MetricRow(TunerBase):
-    """One value of a curve beside the objective's own, which is in Optuna's table."""
+    """One value of a metric other than the objectives, which are in Optuna's tables."""
 
     __tablename__ = "tuner_metrics"
 
@@ -332,14 +331,14 @@ class UsageRow(TunerBase):
         primary_key=True,
         autoincrement=False,
     )
-    #: 1; what is older is rolled up to 10, and then to 60.
+    #: 1; older samples are rolled up to 10, and then to 60.
     span_s: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     #: Since the epoch, a multiple of `span_s`.
     start_s: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
     device_id: Mapped[int] = mapped_column(
         sa.ForeignKey("tuner_devices.id"), primary_key=True, autoincrement=False
     )
-    #: Looks stand for so much of it.
+    #: Milliseconds of the span that are covered by readings.
     covered_ms: Mapped[int]
     utilization_pct_ms: Mapped[int | None] = mapped_column(sa.BigInteger)
     utilization_max_pct: Mapped[int | None]

@@ -27,8 +27,8 @@ _VERSIONS = sa.Table(
     sa.Column("version_num", sa.String(32), nullable=False),
     sa.PrimaryKeyConstraint("version_num", name=f"{VERSION_TABLE}_pkc"),
 )
-#: Of the tables of the Optuna that is installed; a contract test compares the two. Where they are
-#: stored with it Optuna need not be asked, which imports Alembic for the answer.
+#: Revision of the installed Optuna's tables; a contract test compares the two. If the stored one is
+#: equal, Optuna, which would import Alembic, need not be called.
 OPTUNA_REVISION = "v3.2.0.a"
 _OPTUNA_VERSIONS = sa.Table(
     "alembic_version",
@@ -41,29 +41,30 @@ _FIRST_ROW = {
     for name in ("version_info", "studies")
 }
 _LOCK_POLL_S = 0.02
-#: Of PostgreSQL's advisory locks, which are numbers; any will do that no other process uses.
+#: Number of a PostgreSQL advisory lock; any number that no other process uses.
 _LOCK_NUMBER = 7_364_020_951
 _LOCK_TIMEOUT_S = 60
 
 
 def stored_revision(connection: sa.Connection) -> str | None:
-    """None where the database has none of the tuner's tables."""
+    """The stored revision; None if the database has none of the tuner's tables."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
     return connection.execute(sa.select(_VERSIONS.c.version_num)).scalar()
 
 
 def optuna_revision(connection: sa.Connection) -> str | None:
-    """Of Optuna's tables; None where the database has none."""
+    """Revision of Optuna's tables; None if the database has none."""
     if not sa.inspect(connection).has_table(_OPTUNA_VERSIONS.name):
         return None
     return connection.execute(sa.select(_OPTUNA_VERSIONS.c.version_num)).scalar()
 
 
 def check_revision(found: str | None, url: sa.URL, shown_url: str) -> None:
-    """
+    """Checks the revision.
+
     Raises:
-        StoreError: If the tables are those of a newer or an older tuner.
+        StoreError: If the tables are of a newer or an older tuner.
     """
     check_not_newer(found, shown_url)
     if found is None or found == SCHEMA_REVISION:
@@ -78,9 +79,10 @@ def check_revision(found: str | None, url: sa.URL, shown_url: str) -> None:
 
 
 def check_not_newer(found: str | None, shown_url: str) -> None:
-    """
+    """Checks that the revision is not newer.
+
     Raises:
-        StoreError: If the tables are those of a newer tuner.
+        StoreError: If the tables are of a newer tuner.
     """
     if found is not None and found > SCHEMA_REVISION:
         raise StoreError(
@@ -108,10 +110,10 @@ def is_half_made(connection: sa.Connection) -> bool:
 
 
 def make_optunas_tables(connection: sa.Connection) -> None:
-    """Makes them in a database that has none, as Optuna would.
+    """Creates Optuna's tables in a database that has none.
 
-    By its own models, and without Alembic, which takes a third of a start to import and to look
-    through Optuna's migrations. A contract test holds the outcome against Optuna's.
+    It uses Optuna's models without Alembic, which takes a third of the start time to import and to
+    read Optuna's migrations. A contract test compares the result with Optuna's.
     """
     from optuna import __version__
 
@@ -134,7 +136,7 @@ def make_tables(connection: sa.Connection) -> None:
 
 
 def metadata_with_optuna() -> sa.MetaData:
-    """Ours, with Optuna's tables beside them so that foreign keys find their targets."""
+    """The tuner's metadata with Optuna's tables, so that foreign keys find their targets."""
     from tuner.store.optuna_tables.statements import models as optuna_models
 
     metadata = TunerBase.metadata

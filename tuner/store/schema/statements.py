@@ -18,10 +18,10 @@ def insert_row(connection: sa.Connection, insert: sa.Insert, row: Mapping[str, o
 def execute_rows(
     connection: sa.Connection, statement: sa.Executable, rows: Sequence[Mapping[str, object]]
 ) -> sa.CursorResult[Any] | None:
-    """Carries a statement out for each row; None where there is none.
+    """Executes a statement for each row; returns None if there are no rows.
 
-    For several rows psycopg goes into its pipeline mode and out again, which takes a server and
-    its client longer than a single row takes alone.
+    For several rows psycopg switches its pipeline mode on and off, which takes longer than a single
+    row alone.
     """
     if not rows:
         return None

@@ -30,9 +30,9 @@ class DatabaseStatus:
     url: str
     #: Name and version, such as `PostgreSQL 15.18`.
     server: str
-    #: Of the tuner's tables; None where there are none.
+    #: Revision of the tuner's tables; None if there are none.
     revision: str | None
-    #: Of Optuna's tables; None where there are none.
+    #: Revision of Optuna's tables; None if there are none.
     optuna_revision: str | None
     size_bytes: int
     #: By table.
@@ -40,7 +40,8 @@ class DatabaseStatus:
 
 
 def database_status(url: str) -> DatabaseStatus:
-    """
+    """The status of a database.
+
     Raises:
         StoreError: If the database is missing or unreachable.
     """

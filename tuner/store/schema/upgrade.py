@@ -1,7 +1,7 @@
-"""Brings a database of an older tuner up to date. Alembic does it, and is imported only here.
+"""Upgrades a database of an older tuner. Alembic does it, and is imported only here.
 
-PostgreSQL and SQLite do all or nothing. MySQL cannot take a change of tables back, and SQLite's
-file is copied first.
+PostgreSQL and SQLite apply a migration completely or not at all. MySQL cannot roll back changes of
+tables. An SQLite file is copied first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tuner.store.schema import migrations
 from tuner.store.schema.models import SCHEMA_REVISION
 from tuner.store.schema.revision import check_not_newer, stored_revision
 
-#: Somebody who reads without end must not keep the change, and all behind it, waiting.
+#: Seconds; a reader that never ends must not block the migration and all that follows.
 _LOCK_TIMEOUT_S = 30
 _IS_USED = (
     "A study of this database is being run now, on {place}. Wait for it, or end it with Ctrl-C, "
@@ -37,9 +37,9 @@ _IS_USED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgrade:
-    """What was done. Nothing, where `before` is None or the present revision."""
+    """The result of an upgrade. Nothing was done if `before` is None or the current revision."""
 
-    #: None where the database had none of the tuner's tables.
+    #: None if the database had none of the tuner's tables.
     before: str | None
     #: The copy of an SQLite file as it was.
     backup: Path | None = None
@@ -48,11 +48,12 @@ class Upgrade:
 def upgrade_database(
     url: str, *, here: ProcessIdentity | None, say: Callable[[str], None] = print
 ) -> Upgrade:
-    """
+    """Upgrades a database.
+
     Args:
         url: Any SQLAlchemy URL.
-        here: This process; None for a copy, on which nobody works.
-        say: Shows users that a dispatcher is watched for a minute.
+        here: This process; None for a copy without dispatchers.
+        say: Shows that a dispatcher is watched for a minute.
 
     Raises:
         StoreError: If a dispatcher works on it now, or it is newer, missing or unreachable.

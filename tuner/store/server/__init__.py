@@ -1,1 +1,1 @@
-"""A PostgreSQL server for those who have none, and dumps of databases."""
+"""Runs a PostgreSQL server for users without one, and makes database backups."""

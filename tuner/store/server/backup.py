@@ -18,24 +18,24 @@ from tuner.store.connection.engine import open_engine
 from tuner.store.connection.filesystem import path_of
 from tuner.store.server.programs import client_program
 
-#: Parts of a URL's query that libpq reads from variables, whatever else SQLAlchemy takes there.
+#: Parts of a URL's query that libpq reads from environment variables.
 _VARIABLES = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT"}
 _VARIABLES |= {"sslkey": "PGSSLKEY", "connect_timeout": "PGCONNECT_TIMEOUT"}
 
 
 def back_up(url: str, output: Path | None) -> Path:
-    """Writes a consistent copy while others may write.
+    """Writes a consistent copy while other programs may write.
 
     Args:
-        url: Of the database.
+        url: URL of the database.
         output: The file; None for one with the date in its name, in the current folder.
 
     Returns:
         The file.
 
     Raises:
-        StoreError: If the file is there already or cannot be written, or the database is missing,
-            unreachable or of MySQL.
+        StoreError: If the file exists already or cannot be written, or the database is missing,
+            unreachable or MySQL.
         LaunchError: If `pg_dump` is missing.
     """
     parsed = parse_url(url)
@@ -65,7 +65,7 @@ def back_up(url: str, output: Path | None) -> Path:
 
 
 def restore_dump(url: str, dump: Path) -> None:
-    """Fills an empty PostgreSQL database from a dump, as a whole or not at all.
+    """Restores a dump into an empty PostgreSQL database, completely or not at all.
 
     Raises:
         StoreError: If the database has tables, or the dump cannot be read.

@@ -1,4 +1,4 @@
-"""The folder of a PostgreSQL server: its data, its password, its certificate, and who runs it."""
+"""The folder of a PostgreSQL server: data, password, certificate and lock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SERVER_USER = "postgres"
 _PASSWORD_BYTES = 24
 _MAX_CONNECTIONS = 200
 _CERTIFICATE_DAYS = 3650
-#: Of prctl(2): a signal for a process when the thread ends that started it.
+#: prctl(2): sends the process a signal when the thread that started it ends.
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -67,7 +67,7 @@ class ServerFolder:
 
     @property
     def data_version(self) -> int | None:
-        """Major version of PostgreSQL that made the data; None where there is none yet."""
+        """Major version of PostgreSQL that created the data; None if there is none yet."""
         try:
             return int((self.data / "PG_VERSION").read_text().partition(".")[0])
         except (OSError, ValueError):
@@ -75,13 +75,13 @@ class ServerFolder:
 
     @contextmanager
     def held(self, address: str) -> Iterator[None]:
-        """Keeps others from running a server on this folder.
+        """Locks the folder: no other server may run on it.
 
         Args:
-            address: Where this one listens, for whoever is refused.
+            address: Where this server listens, for the error message of others.
 
         Raises:
-            LaunchError: If somebody runs one, or the folder cannot be written.
+            LaunchError: If a server runs on it, or the folder cannot be written.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -143,7 +143,7 @@ class ServerFolder:
         unfinished.rename(self.data)
 
     def _superuser_password(self, identity: Mapping[str, Any]) -> str:
-        """A file with a password that nobody is told: the superuser has no other way in."""
+        """File with a random password for the superuser, which is never shown."""
         path = self.path / "superuser"
         _write_secret(path, secrets.token_urlsafe(_PASSWORD_BYTES) + "\n")
         if identity:
@@ -179,7 +179,8 @@ class ServerFolder:
             shutil.chown(self.key, identity["user"])
 
     def write_access_rules(self, *, is_public: bool, needs_tls: bool) -> None:
-        """
+        """Writes PostgreSQL's access rules.
+
         Args:
             is_public: Whether other machines may connect.
             needs_tls: Whether they must use TLS.
@@ -230,10 +231,10 @@ class ServerFolder:
 
 
 def server_identity() -> Mapping[str, Any]:
-    """Arguments of `subprocess` for another user; empty where the own user will do.
+    """Arguments of `subprocess` to run as another user; empty if the current user will do.
 
     Raises:
-        LaunchError: If this is root, and there is no user whom PostgreSQL accepts.
+        LaunchError: If this is root, and no user that PostgreSQL accepts exists.
     """
     if os.geteuid() != 0:
         return {}

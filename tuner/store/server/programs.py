@@ -1,4 +1,4 @@
-"""Where PostgreSQL's own programs are: the system's, or those of a Python package."""
+"""Finds PostgreSQL's programs: the system's, or those of a Python package."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def server_programs(data_version: int | None = None) -> Programs:
     """Programs that can run a server.
 
     Args:
-        data_version: Major version that made the data; None for a new database.
+        data_version: Major version that created the data; None for a new database.
 
     Raises:
         LaunchError: If there are none, or none of this version.

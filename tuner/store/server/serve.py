@@ -1,4 +1,4 @@
-"""Runs a PostgreSQL server in the foreground until it is told to stop."""
+"""Runs a PostgreSQL server in the foreground until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tuner.store.server.programs import Programs, server_programs
 _STARTING_S = 60.0
 _STOPPING_S = 60.0
 _POLL_S = 0.05
-#: What the server says while the remains of one that was killed are not gone yet.
+#: Messages of a server while remains of a killed one still exist.
 _REMAINS = ("pre-existing shared memory block", 'lock file "postmaster.pid" already exists')
 _REMAINS_S = 10.0
 
@@ -58,7 +58,7 @@ def serve(
     """Runs a server until SIGINT or SIGTERM.
 
     Args:
-        path: Its folder, which is made.
+        path: Its folder, which is created.
         address: Where it listens.
         without_tls: Let other machines connect without TLS.
         say: Shows a line to the user.
@@ -105,7 +105,7 @@ def serve(
 
 
 class ServerEnded(LaunchError):
-    """The server ended without having been told to."""
+    """The server ended without a request to stop."""
 
     exit_code = EXIT_STUDY_FAILED
 
@@ -173,7 +173,7 @@ def _started(
 def _is_ready(
     server: subprocess.Popen[bytes], folder: ServerFolder, is_stopping: Callable[[], bool]
 ) -> bool:
-    """Waits until the server says so in its file `postmaster.pid`."""
+    """Waits until the server reports readiness in its file `postmaster.pid`."""
     give_up_at_s = time.monotonic() + _STARTING_S
     while server.poll() is None and time.monotonic() < give_up_at_s and not is_stopping():
         with suppress(OSError, ValueError, IndexError):

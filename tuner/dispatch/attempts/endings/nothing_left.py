@@ -1,8 +1,8 @@
 """Resumed trials that had no step left to run.
 
 The training had ended before: Ctrl-C arrived during work after the last step, or the pruner paused
-the trial at its last step. The program then loads its checkpoint, has nothing to do, and reports
-no value.
+the trial at its last step. The program then loads its checkpoint, has nothing to do, and reports no
+value.
 """
 
 from __future__ import annotations

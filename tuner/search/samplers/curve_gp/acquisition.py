@@ -1,4 +1,4 @@
-"""What a model says of a study's objectives, one or several."""
+"""Predictions and acquisition values for one or several objectives."""
 
 from __future__ import annotations
 

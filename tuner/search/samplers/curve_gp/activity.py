@@ -1,4 +1,4 @@
-"""Which parameters of a space with conditions a configuration has, for many of them at once."""
+"""Active parameters of many configurations in a space with conditions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Activity:
 
     def __init__(self, declared: SearchSpace) -> None:
         self._declared = declared
-        #: All parameters that have more than one value, whatever their conditions.
+        #: All parameters with more than one value, regardless of conditions.
         self.space: Mapping[str, BaseDistribution] = {
             each.name: each.distribution
             for each in sorted(declared.parameters, key=lambda each: each.name)
@@ -37,8 +37,9 @@ class Activity:
         """[m], by parameter: whether each configuration has it.
 
         Args:
-            values_of: For every parameter with more than one value, as if it had no conditions.
-            m: How many configurations.
+            values_of: Returns the values of a parameter with more than one value, regardless of
+                conditions.
+            m: Number of configurations.
         """
         found: dict[str, Flags] = {}
         for each in self._declared.parameters:
@@ -82,7 +83,7 @@ class Activity:
 
 
 def any_of(distribution: BaseDistribution) -> Scalar:
-    """A value of a distribution: the only one, where it has no other."""
+    """A value of a distribution; the only one if it has no other."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices[0]
     return distribution.low  # type: ignore[attr-defined, no-any-return]  # Ranges have one.

@@ -18,22 +18,22 @@ Array = NDArray[np.float64]
 
 #: Before anything is known, in parts of a parameter's range.
 _LENGTH_OF_PARAMETER = 0.6
-#: Of a parameter with choices, in unary form: two choices are then as far apart, in the mean of
-#: squares, as two values that are drawn at random from a range (2 in place of 1/6).
+#: Length scale of a one-hot encoded choice: the mean squared distance of two choices, in length
+#: scales, then equals that of two random values of a range (2 instead of 1/6).
 _LENGTH_OF_CHOICE = _LENGTH_OF_PARAMETER * math.sqrt(12.0)
 
 
 class Encoding:
     """Configurations of a space as numbers from 0 to 1.
 
-    A parameter that a configuration has not, because of its conditions, stands in the middle: as
-    far from one end of its range as from the other, and from each choice as from any other. So
-    configurations that lack it are compared by what they have, and those that differ in whether
-    they have it differ in the parameter that decides it.
+    A parameter that is inactive because of its conditions is encoded in the middle: equally far
+    from both ends of its range, or from each choice. Configurations that lack it are thus compared
+    by their other parameters, and those that differ in its activity differ in the parameter that
+    decides it.
 
     Args:
         space: Its parameters.
-        activity: Their conditions; None where every configuration has all.
+        activity: Their conditions; None if every configuration has all parameters.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Encoding:
             self._middle[columns] = 1.0 / len(columns)
 
     def row(self, trial: FrozenTrial) -> Array:
-        """[d], of a trial, whose parameters no longer change."""
+        """[d], for a trial whose parameters no longer change."""
         if trial.number not in self._rows:
             self._rows[trial.number] = self.encode(trial.params)
         return self._rows[trial.number]
 
     def encode(self, params: Mapping[str, Any]) -> Array:
-        """[d], of a configuration, which may have other parameters beside."""
+        """[d], for a configuration, which may have further parameters."""
         lacks = [name for name in self.space if name not in params]
         any_value = {name: any_of(self.space[name]) for name in lacks}
         chosen = {name: any_value[name] if name in lacks else params[name] for name in self.space}
@@ -89,7 +89,7 @@ class Encoding:
         return params if self._activity is None else self._activity.only(params)
 
     def without_inactive(self, rows: Array) -> Array:
-        """[m, d], where each of [m, d] configurations lacks what its conditions exclude."""
+        """[m, d], for [m, d] configurations: without parameters excluded by their conditions."""
         if self._activity is None:
             return rows
         has = self._activity.flags(lambda name: self._values(name, rows), len(rows))

@@ -1,9 +1,8 @@
-"""The probability that a configuration works: that its memory is enough, that its values are
-numbers, that it keeps the program's constraints.
+"""The probability that a configuration is feasible: enough memory, finite values, constraints met.
 
 A suggestion's expected improvement is multiplied by it (Gardner et al., "Bayesian optimization with
 inequality constraints", ICML 2014; Gelbart, Snoek and Adams, arXiv:1403.5607), so that a failure
-says nothing about how good its neighbours are, only that they may fail as well.
+lowers the feasibility of its neighbours, not their predicted value.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ def is_infeasible(trial: FrozenTrial) -> bool:
 
 
 def works(trial: FrozenTrial) -> bool:
-    """Whether a trial neither failed for its configuration nor reported what is no number."""
+    """Whether a trial neither failed because of its configuration nor reported NaN."""
     if any(map(_is_of_the_tuner, trial.constraints)):
         return False
     return trial.state is TrialState.COMPLETE or not has_diverged(trial)
 
 
 class Feasibility:
-    """What is known of it in one study.
+    """Feasibility model of one study.
 
-    Constraints with a value are regressed on it, so that it is seen how close to the bound a
-    configuration is; whether a trial worked at all is regressed as 1 or -1 (least-squares
-    classification; Rasmussen and Williams, section 6.5).
+    Constraints with a value are regressed on it, so that the distance to the bound counts; whether
+    a trial worked at all is regressed as 1 or -1 (least-squares classification; Rasmussen and
+    Williams, section 6.5).
     """
 
     def __init__(self) -> None:
@@ -54,15 +53,16 @@ class Feasibility:
     def learn(
         self, trials: Sequence[FrozenTrial], row_of: RowOf, scales: Scales, *, limit: int
     ) -> Callable[[Array], Array] | None:
-        """
+        """Fits the model.
+
         Args:
-            trials: Of the study.
+            trials: The study's trials.
             row_of: Encodes a trial.
-            scales: Of configurations.
-            limit: At most so many trials, those that break a constraint first.
+            scales: Length scales of configurations.
+            limit: Maximum number of trials, those that break a constraint first.
 
         Returns:
-            The probability, [m] of [m, c] configurations; None where none has failed yet.
+            The probability, [m] for [m, c] configurations; None if no trial has failed yet.
         """
         n_trials = max((each.number for each in trials), default=0) + 1
         known = []
@@ -117,10 +117,11 @@ def _violation(trial: FrozenTrial, name: str) -> float | None:
 
 
 def _scaled(known: Sequence[tuple[FrozenTrial, float]]) -> list[float]:
-    """Near the bound as they are, far from it by their logarithm (Eriksson and Poloczek, "Scalable
-    constrained Bayesian optimization", arXiv:2002.08526), so that a few do not drown all others.
+    """Scales violations: linear near the bound, logarithmic far from it.
 
-    Zero keeps a constraint and does not say how well: as well as the median violation breaks it.
+    A few large ones thus do not dominate all others (Eriksson and Poloczek, "Scalable constrained
+    Bayesian optimization", arXiv:2002.08526). Zero means that a constraint is kept, without saying
+    how well: it counts like minus the median violation.
     """
     unit = float(np.median([value for _, value in known if value > 0]))
     values = [-unit if value == 0 else value for _, value in known]

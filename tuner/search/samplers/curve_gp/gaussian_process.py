@@ -1,8 +1,8 @@
-"""Regression with a Gaussian process, small and quick: one length scale an input, and noise.
+"""Gaussian process regression, small and fast: one length scale per input, and noise.
 
-The kernel is Matérn 5/2 and the parameters are those of the largest posterior density (Rasmussen
-and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, equations 2.25, 2.26, 2.30
-and 4.17), with log-normal priors, so that a handful of points cannot make it sure of anything.
+The kernel is Matérn 5/2 and the parameters maximize the posterior density (Rasmussen and Williams,
+"Gaussian Processes for Machine Learning", MIT Press 2006, equations 2.25, 2.26, 2.30 and 4.17),
+with log-normal priors, which keep it uncertain after a handful of points.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: Of the logarithms; outputs have mean 0 and variance 1.
+#: Mean and deviation of the logarithm; outputs have mean 0 and variance 1.
 _VARIANCE_PRIOR = (0.0, 1.0)
 _NOISE_PRIOR = (math.log(0.01), 1.5)
 _LENGTH_SPREAD = 1.0
-#: Of the variance that each group has to itself, as a multiple of what all share.
+#: For the variance of each group's own part, as a multiple of the shared variance.
 _OWN_PRIOR = (0.0, 1.0)
 _JITTER = 1e-6
 _SQRT_5 = math.sqrt(5.0)
@@ -31,14 +31,14 @@ class GaussianProcess:
     """A Gaussian process with mean 0.
 
     Args:
-        length_scales: [d], the likeliest ones before anything is known; inputs are about 0 to 1.
-        columns: [c], which of them each column of the inputs has; one column each by default.
-            Columns that are one choice in unary form share one: their squared distance is then
-            the Hamming distance, 2 where choices differ.
+        length_scales: [d], prior modes; inputs are about 0 to 1.
+        columns: [c], the length scale of each input column; by default one per column. Columns of a
+            one-hot encoded choice share one: their squared distance is then the Hamming distance, 2
+            if choices differ.
         has_groups: Whether inputs have one more column, with the number of a point's group: then
-            the function is the sum of one that all groups share and of one of each group's own,
-            with the same length scales (a hierarchy as in Swersky, Snoek and Adams,
-            arXiv:1406.3896, where the groups are training curves).
+            the function is the sum of one shared by all groups and one for each group, with the
+            same length scales (a hierarchy as in Swersky, Snoek and Adams, arXiv:1406.3896, where
+            the groups are training curves).
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class GaussianProcess:
         return [float(each) for each in self._logs[2 : 2 + self._d].exp()]
 
     def fit(self, x: Array, y: Array, *, n_steps: int = 12) -> None:
-        """Finds the likeliest parameters, from the ones that it has.
+        """Maximizes the posterior density, starting from the current parameters.
 
         Args:
             x: [n, c], or [n, c + 1] with groups, inputs.
             y: [n], outputs, with mean 0 and variance 1.
-            n_steps: Of the optimizer (L-BFGS), at most.
+            n_steps: Maximum number of optimizer (L-BFGS) steps.
         """
         outputs, pairs = torch.from_numpy(y), Pairs.of(torch.from_numpy(x), self._columns, self._d)
         logs = self._logs.clone()
@@ -105,21 +105,21 @@ class GaussianProcess:
         )
 
     def loss(self, logs: torch.Tensor, pairs: Pairs, y: torch.Tensor) -> tuple[float, torch.Tensor]:
-        """The negative logarithm of the posterior density, without constants, and its slope.
+        """The negative log posterior density, without constants, and its gradient.
 
-        The slope is written out (Rasmussen and Williams, equation 5.9): automatic differentiation
-        through the distances of all pairs takes most of the time.
+        The gradient is analytic (Rasmussen and Williams, equation 5.9): automatic differentiation
+        through all pairwise distances would take most of the time.
 
         Args:
             logs: [p], logarithms of variance, noise and length scales, and of the share of groups.
-            pairs: Of all n points.
+            pairs: Pairwise differences of all n points.
             y: [n], outputs.
 
         Returns:
-            The loss and [p] its slope.
+            The loss and [p] its gradient.
 
         Raises:
-            torch.linalg.LinAlgError: If points lie on each other.
+            torch.linalg.LinAlgError: If points coincide.
         """
         d, n = self._d, len(y)
         variance, weights_of_inputs = logs[0].exp(), (-2.0 * logs[2 : 2 + d]).exp()
@@ -179,11 +179,12 @@ class Pairs:
 
     @classmethod
     def of(cls, x: torch.Tensor, columns: torch.Tensor, d: int) -> Pairs:
-        """
+        """Pairwise squared differences of points.
+
         Args:
             x: [n, c], or [n, c + 1] with groups, inputs.
-            columns: [c], which length scale each column has.
-            d: How many there are.
+            columns: [c], the length scale of each column.
+            d: Number of length scales.
         """
         c, n = len(columns), len(x)
         values = x[:, :c].T
@@ -204,12 +205,12 @@ def _noise(logs: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """A Gaussian process that was conditioned: it does not change, so that threads may share it.
+    """A conditioned Gaussian process. It is immutable, so threads may share it.
 
     Attributes:
-        variance: [], of the function where nothing is known.
-        kernel: From [m, d] inputs to their [m, n] covariances with what was observed.
-        factor: [n, n], the lower Cholesky factor of the covariance of what was observed.
+        variance: [], the prior variance of the function.
+        kernel: Maps [m, d] inputs to their [m, n] covariances with the observations.
+        factor: [n, n], the lower Cholesky factor of the observations' covariance.
         weights: [n].
     """
 
@@ -235,7 +236,7 @@ class Posterior:
 
 
 def _cholesky(matrix: torch.Tensor) -> torch.Tensor:
-    """Of a matrix that rounding may have made a little less than positive."""
+    """Cholesky factor of a matrix that rounding may have made slightly indefinite."""
     eye = torch.eye(len(matrix), dtype=torch.float64)
     for exponent in (0, 1e-6, 1e-4, 1e-2):
         factor, failed = torch.linalg.cholesky_ex(matrix + exponent * eye)

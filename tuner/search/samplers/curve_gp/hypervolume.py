@@ -1,9 +1,9 @@
 """Expected hypervolume improvement of points whose objectives are independent and normal. No I/O.
 
-What no point of a front dominates is cut into boxes, and the improvement of a box is a product over
-objectives, so that its expectation is exact (Yang, Emmerich, Deutz and Bäck, "Efficient computation
-of expected hypervolume improvement using box decomposition algorithms", Journal of Global
-Optimization 75, 2019). The boxes are Optuna's (Lacour, Klamroth and Fonseca, 2017).
+The region that no point of a front dominates is split into boxes. The improvement of a box is a
+product over objectives, so its expectation is exact (Yang, Emmerich, Deutz and Bäck, "Efficient
+computation of expected hypervolume improvement using box decomposition algorithms", Journal of
+Global Optimization 75, 2019). The boxes are Optuna's (Lacour, Klamroth and Fonseca, 2017).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _AT_A_TIME = 256
 
 
 def front_of(losses: Array) -> Array:
-    """[k, m], those of [n, m] vectors that no other one dominates, each once."""
+    """[k, m], the non-dominated vectors of [n, m], without duplicates."""
     unique = np.unique(losses, axis=0)
     front: Array = unique[non_domination_rank(unique, n_below=1) == 0]
     return front
 
 
 def reference_point(front: Array, losses: Array) -> Array:
-    """[m], a little worse than the worst of a front in each objective.
+    """[m], slightly worse than the worst value of a front in each objective.
 
     Args:
         front: [k, m].
-        losses: [n, m], all vectors: where the front has one value, their width stands for its own.
+        losses: [n, m], all vectors: their width is used if the front has one value only.
     """
     widths = np.ptp(front, axis=0)
     widths = np.where(widths > 0.0, widths, np.ptp(losses, axis=0))
@@ -48,15 +48,16 @@ def reference_point(front: Array, losses: Array) -> Array:
 def expected_hypervolume_improvement(
     mean: Array, deviation: Array, *, front: Array, reference: Array
 ) -> Array:
-    """
+    """Expected hypervolume improvement of points.
+
     Args:
-        mean: [n, m], of losses.
-        deviation: [n, m].
-        front: [k, m], what is known: no point dominates another one.
+        mean: [n, m], predicted losses.
+        deviation: [n, m], their standard deviations.
+        front: [k, m], known losses: no point dominates another.
         reference: [m], worse than the front in each objective.
 
     Returns:
-        [n], by how much the hypervolume is expected to grow.
+        [n], the expected growth of the hypervolume.
     """
     low, high = non_dominated_boxes(front, reference)
     parts = [

@@ -1,7 +1,6 @@
-"""What a study's trainings have reported, as points of configuration and step. No I/O.
+"""Reports of a study's trainings, as points of configuration and step. No I/O.
 
-A curve tells little between one step and the next: of each some ten points stand for it, evenly
-spaced over the logarithm of the step.
+A curve is represented by about ten points, evenly spaced over the logarithm of the step.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from tuner.search.trial_attributes.vector_curve import CURVE_KEY, is_next
 
 Array = NDArray[np.float64]
 
-#: Candidates are made near so many of the best.
+#: Number of best trials near which candidates are generated.
 N_LEADERS = 5
-#: Of all points at most this share is of the longest curves, the rest of a sample of the others.
+#: Maximum fraction of points from the longest curves; the rest is a sample of the others.
 _LONGEST_SHARE = 0.7
-#: Values that are so many times the distance of the quartiles below them count as that bad.
+#: Values further than this many interquartile ranges below the quartiles are clipped.
 _FENCE = 3.0
 #: What is larger is as good as infinite.
 _LARGEST = 1e100
 
 
 def is_informative(trial: FrozenTrial) -> bool:
-    """Whether a trial says anything about its configuration."""
+    """Whether a trial has any information about its configuration."""
     if trial.intermediate_values or trial.state is TrialState.COMPLETE:
         return True
     return CURVE_KEY in trial.system_attrs or bool(trial.constraints)
@@ -62,7 +61,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """Where a step lies between the first (0) and the last (1) that any trial has come to."""
+    """Scales steps to the range from the first (0) to the last (1) step of all trials."""
 
     first: int
     last: int
@@ -76,14 +75,15 @@ class Steps:
 def observed(
     trials: Sequence[FrozenTrial], *, is_maximized: bool, limit: int
 ) -> tuple[list[Observed], Steps]:
-    """
+    """Collects the observed points of trials.
+
     Args:
         trials: With their reports.
         is_maximized: Whether larger values are better.
-        limit: At most so many points: those of the best trials and of the longest curves first.
+        limit: Maximum number of points: those of the best trials and of the longest curves first.
 
     Returns:
-        The points, with the worst brought near the others, and the range of their steps.
+        The points, with outliers clipped, and the range of their steps.
     """
     sign = 1.0 if is_maximized else -1.0
     curves = [(trial, thinned(trial)) for trial in trials]
@@ -101,7 +101,7 @@ def observed(
 
 
 def _end_of(trial: FrozenTrial, step: int, sign: float) -> list[Observed]:
-    """Of a program that reports nothing on its way."""
+    """The final value of a program without intermediate reports."""
     if trial.state is not TrialState.COMPLETE or trial.value is None:
         return []
     if not abs(trial.value) < _LARGEST:
@@ -138,7 +138,7 @@ def _while_room(
 
 
 def _fenced(points: list[Observed]) -> list[Observed]:
-    """Diverged trainings are bad, but how bad says nothing and would drown all others."""
+    """Clips the values of diverged trainings, which would dominate all others."""
     if not points:
         return points
     fence = fence_of([each.score for each in points])
@@ -149,8 +149,11 @@ def _fenced(points: list[Observed]) -> list[Observed]:
 
 
 def fence_of(scores: Sequence[float]) -> float:
-    """What is worse counts as that bad (the outer fence of Tukey's "Exploratory Data Analysis",
-    1977); minus infinity where the middle half of them is one and the same."""
+    """The bound to which worse values are clipped.
+
+    It is the outer fence of Tukey's "Exploratory Data Analysis" (1977); minus infinity if the
+    middle half of the values is equal.
+    """
     low, high = np.quantile(scores, (0.25, 0.75))
     return -math.inf if high == low else float(low - _FENCE * (high - low))
 

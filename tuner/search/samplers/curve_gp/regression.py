@@ -1,4 +1,4 @@
-"""A Gaussian process of configurations whose parameters are found anew as a study grows."""
+"""A Gaussian process of configurations that is refitted as a study grows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: Its parameters are found anew when there are so many times the trials.
+#: Refit when the number of trials has grown by this factor.
 _REFIT_AT = 1.2
 
 
@@ -27,12 +27,13 @@ class Regression:
         self._n_fitted = 0
 
     def fit(self, x: Array, y: Array, scales: Scales, *, n_trials: int) -> GaussianProcess:
-        """
+        """Fits the process, if the study has grown enough.
+
         Args:
             x: [n, c], inputs.
             y: [n], outputs with mean 0 and variance 1.
-            scales: Of the inputs.
-            n_trials: How many trials the study has.
+            scales: Length scales of the inputs.
+            n_trials: Number of the study's trials.
         """
         # Several threads may ask (Optuna's n_jobs): each goes on with the model that it found.
         model = self._model
@@ -46,7 +47,7 @@ class Regression:
 
 
 def unfitted(scales: Scales) -> GaussianProcess:
-    """A process whose parameters are the likeliest ones before anything is known."""
+    """A process whose parameters are the prior modes."""
     from tuner.search.samplers.curve_gp.gaussian_process import (
         GaussianProcess,  # torch takes seconds.
     )

@@ -33,39 +33,39 @@ _N_UNIFORM = 500
 _N_NEAR_EACH = 40
 _NEAR = 0.1
 _DECADES = 3.0
-#: Of all candidates so many are made into parameters and judged once more.
+#: Number of candidates that are decoded into parameters and evaluated again.
 _N_DECODED = 50
 
 
 class CurveGPSampler(BaseSampler):
-    """Expected improvement at the last step, predicted from all that was reported on the way.
+    """Expected improvement at the last step, predicted from all intermediate reports.
 
-    One Gaussian process over configuration and step takes in pruned and running trials as far as
-    they came: values of unlike steps are never compared, but the step is an input (as in Swersky,
-    Snoek and Adams, "Freeze-thaw Bayesian optimization", arXiv:1406.3896, and Kandasamy et al.,
+    One Gaussian process over configuration and step also uses pruned and running trials: values at
+    different steps are never compared, because the step is an input (as in Swersky, Snoek and
+    Adams, "Freeze-thaw Bayesian optimization", arXiv:1406.3896, and Kandasamy et al.,
     "Multi-fidelity Bayesian optimisation with continuous approximations", arXiv:1703.06240). The
-    next configuration is the one with the largest expected improvement (Jones, Schonlau and Welch,
-    1998) at the last step. Trials that run count as if they ended as predicted, so that several
-    asked for at a time differ (the kriging believer; Ginsbourger, Le Riche and Carraro, 2010).
-    What may break a constraint, run out of memory or diverge counts by the probability that it does
-    not (`tuner.search.samplers.curve_gp.feasibility`). Choices are compared by Hamming distance
-    with a length each (Hutter, Hoos and Leyton-Brown, 2011; the categorical kernels of CoCaBO,
-    arXiv:1906.08878, and CASMOPOLITAN, arXiv:2102.07188, are built on the same distance).
+    next configuration maximizes the expected improvement (Jones, Schonlau and Welch, 1998) at the
+    last step. Running trials count as if they ended as predicted, so that parallel suggestions
+    differ (the kriging believer; Ginsbourger, Le Riche and Carraro, 2010). The improvement is
+    multiplied by the probability that the configuration breaks no constraint, does not run out of
+    memory and does not diverge (`tuner.search.samplers.curve_gp.feasibility`). Choices are compared
+    by Hamming distance with a length scale each (Hutter, Hoos and Leyton-Brown, 2011; the
+    categorical kernels of CoCaBO, arXiv:1906.08878, and CASMOPOLITAN, arXiv:2102.07188, are built
+    on the same distance).
 
-    With several objectives each has a process of its own, and the next configuration is the one
-    with the largest expected hypervolume improvement
-    (`tuner.search.samplers.curve_gp.several_objectives`).
+    With several objectives each has a process of its own, and the next configuration maximizes the
+    expected hypervolume improvement (`tuner.search.samplers.curve_gp.several_objectives`).
 
     Args:
-        seed: Of its random numbers.
-        n_startup_trials: As many are drawn at random first.
-        random_share: Of the later ones so many are, too: where early curves mislead it, it is no
-            slower than random search by more than that (BOHB; Falkner, Klein and Hutter, 2018,
-            with the same third).
-        covers: In a study of the tuner, what is drawn at random is taken from a sequence that
-            covers the space (`tuner.search.samplers.covering`); if false, each draw is independent.
-        scalarizes: With several objectives, each suggestion weights them at random instead
-            (ParEGO), which beyond four objectives it always does.
+        seed: Seed of its random numbers.
+        n_startup_trials: Number of initial random trials.
+        random_share: Fraction of later trials that are random, too: if early curves mislead the
+            model, it is slower than random search by no more than that (BOHB; Falkner, Klein and
+            Hutter, 2018, with the same third).
+        covers: In a study of the tuner, random trials are taken from a space-filling sequence
+            (`tuner.search.samplers.covering`); if false, each draw is independent.
+        scalarizes: With several objectives, each suggestion uses random weights instead (ParEGO),
+            as always beyond four objectives.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CurveGPSampler(BaseSampler):
         self.covers = covers
         self.n_startup_trials = n_startup_trials
         self._rng = np.random.default_rng(seed)
-        #: Draws what the model does not suggest.
+        #: Draws the configurations that the model does not suggest.
         self.independent: BaseSampler = RandomSampler(seed=seed)
         self._one = OneObjective(MAX_POINTS)
         self._several = SeveralObjectives(MAX_POINTS, scalarizes=scalarizes)
@@ -178,7 +178,7 @@ class CurveGPSampler(BaseSampler):
         return self._encoding
 
     def _candidates(self, leaders: Sequence[Array], encoding: Encoding) -> Array:
-        """[m, d], anywhere and near the leaders, of whose choices one changes in the mean."""
+        """[m, d], uniform, and near the leaders with one choice changed on average."""
         anywhere = self._rng.random((_N_UNIFORM, len(encoding.columns)))
         near = np.repeat(np.reshape(leaders, (-1, len(encoding.columns))), _N_NEAR_EACH, axis=0)
         near = near + self._steps(len(near)) * self._rng.normal(size=near.shape)
@@ -192,17 +192,17 @@ class CurveGPSampler(BaseSampler):
         return encoding.without_inactive(rows)
 
     def _steps(self, n: int) -> Array:
-        """[n, 1], how far candidates are from a leader.
+        """[n, 1], distances of candidates from a leader.
 
-        How exactly the optimum is known already no constant can tell: for half of them any order
-        of magnitude is equally likely, down to `_NEAR` by 1,000.
+        The right distance depends on how exactly the optimum is known: for half of the candidates,
+        every order of magnitude is equally likely, down to `_NEAR` / 1,000.
         """
         is_fine = self._rng.random((n, 1)) < 0.5
         return _NEAR * 10.0 ** (-_DECADES * is_fine * self._rng.random((n, 1)))
 
 
 def common_space(trials: Sequence[FrozenTrial]) -> dict[str, BaseDistribution]:
-    """The parameters that all trials have, those that run only where none has ended."""
+    """The parameters that all ended trials have; those of running trials if none has ended."""
     ended = [each for each in trials if each.state.is_finished()]
     common: dict[str, BaseDistribution] | None = None
     for trial in ended or trials:

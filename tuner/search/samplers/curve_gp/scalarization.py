@@ -1,9 +1,9 @@
-"""Expected improvement of one weighting of several objectives. No I/O.
+"""Expected improvement of a random weighting of several objectives. No I/O.
 
-The objectives are weighted by the augmented Chebyshev norm, with other weights for each suggestion
+The objectives are weighted by the augmented Chebyshev norm, with new weights for each suggestion
 (Knowles, "ParEGO", IEEE Transactions on Evolutionary Computation 10, 2006), of predictions of each
-objective (as qParEGO in Daulton, Balandat and Bakshy, arXiv:2006.05078). Its cost does not grow
-with the front, unlike that of the hypervolume.
+objective (as qParEGO in Daulton, Balandat and Bakshy, arXiv:2006.05078). Unlike the hypervolume,
+its cost does not grow with the front.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-#: The weight of the sum beside the largest term, as in ParEGO.
+#: Weight of the sum, relative to the largest term, as in ParEGO.
 _OF_THE_SUM = 0.05
 _N_DRAWS = 64
 
 
 class Weighting:
-    """Weights of objectives, drawn at random.
+    """Random weights of objectives.
 
     Args:
-        front: [k, m], losses of which none dominates another one.
+        front: [k, m], losses of which none dominates another.
         reference: [m], worse than the front in each objective.
         rng: Draws the weights, and the values at which expectations are taken.
     """

@@ -1,7 +1,7 @@
-"""Several objectives: a process of each one's curves, and the front that they lead to.
+"""Several objectives: one curve model each, and the predicted front.
 
-The hypervolume is the choice for up to four objectives, because one number says how good a whole
-front is, without weights: suggestions go where the front has gaps.
+Up to four objectives the hypervolume is used: it rates a whole front by one number, without
+weights, and suggestions fill the gaps of the front.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-#: With more, what no point dominates falls into too many boxes.
+#: With more objectives, the non-dominated region splits into too many boxes.
 _MOST_FOR_HYPERVOLUME = 4
-#: Of the trials that wait at a rung so many count as if they ended as predicted.
+#: Number of paused trials that count as if they ended as predicted.
 _N_PAUSED = 50
 
 
@@ -43,7 +43,7 @@ class _Objective:
     """One objective of all trials, in scores with mean 0 and variance 1."""
 
     process: GaussianProcess
-    #: [n, c + 1], what is known or believed of it.
+    #: [n, c + 1], known or predicted final points.
     x: Array
     #: [n].
     y: Array
@@ -61,7 +61,7 @@ class _Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outlook:
-    """What was reached already, and where trials are going to end, as far as can be said."""
+    """Known and predicted final values of trials."""
 
     #: [k, m], losses.
     front: Array
@@ -72,12 +72,12 @@ class _Outlook:
 
 
 class SeveralObjectives:
-    """The processes of one study, with as many objectives as it has.
+    """The processes of one study, one per objective.
 
     Args:
-        limit: Each looks at so many points at most.
-        scalarizes: Weights objectives at random, in place of the hypervolume. Beyond four
-            objectives it always does.
+        limit: Maximum number of points per process.
+        scalarizes: Weights objectives at random instead of using the hypervolume, as always beyond
+            four objectives.
     """
 
     def __init__(self, limit: int, *, scalarizes: bool) -> None:
@@ -93,16 +93,17 @@ class SeveralObjectives:
         scales: Scales,
         rng: np.random.Generator,
     ) -> Acquisition | None:
-        """
+        """Fits the processes.
+
         Args:
-            trials: Of the study, with their reports.
-            directions: Of the objectives.
+            trials: The study's trials, with their reports.
+            directions: Directions of the objectives.
             row_of: Encodes a trial.
-            scales: Of configurations and steps.
+            scales: Length scales of configurations and steps.
             rng: Draws weights.
 
         Returns:
-            None where no trial that keeps all constraints has reported anything.
+            None if no trial that keeps all constraints has reported anything.
         """
         while len(self._models) < len(directions):
             self._models.append(Regression())
@@ -155,7 +156,7 @@ class SeveralObjectives:
 
 
 def _last(points: Sequence[Observed], scores: Array) -> dict[int, float]:
-    """The points of a trial come in the order of their steps."""
+    """The last score of each trial; points are sorted by step."""
     return {each.trial.number: float(score) for each, score in zip(points, scores, strict=True)}
 
 

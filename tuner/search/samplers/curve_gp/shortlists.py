@@ -30,16 +30,16 @@ class Shortlist(Protocol):
         """Takes a finished trial; each is given once, in any order."""
 
     def __iter__(self) -> Iterator[FrozenTrial]:
-        """Those that it keeps, the most wanted first."""
+        """Its trials, the best first."""
 
 
 class Least:
     """The trials with the smallest keys; of equal ones the earlier.
 
     Args:
-        size: How many.
-        key: Of a trial.
-        is_behind: Whether a trial has a larger key than this, as far as can be said at no cost.
+        size: Number of trials.
+        key: Returns a trial's key.
+        is_behind: Cheap test whether a trial's key is larger than this.
     """
 
     def __init__(
@@ -83,8 +83,10 @@ class Best:
 
 
 class Fronts:
-    """The best trials of several objectives: the fronts, from the first, and of the last of them
-    those that add the most hypervolume. Trials that are infeasible come after all others.
+    """The best trials of several objectives.
+
+    These are the first fronts and, from the last of them, the trials that add the most hypervolume.
+    Infeasible trials come last.
     """
 
     def __init__(self, size: int, study: optuna.Study) -> None:
@@ -172,7 +174,7 @@ def rank(study: optuna.Study) -> Callable[[FrozenTrial], Key]:
 
 
 def is_pruned_behind(trial: FrozenTrial, key: Key) -> bool:
-    """A pruned trial comes after one that has completed, by `rank`, whatever their curves are."""
+    """Whether a pruned trial ranks behind a completed one by `rank`, whatever its curve."""
     return trial.state is TrialState.PRUNED and key[0] == 0
 
 
@@ -180,8 +182,8 @@ class Generations:
     """The trials of the last generations of an evolution.
 
     Args:
-        attr: The system attribute in which Optuna notes a trial's generation.
-        n_generations: How many are kept.
+        attr: The system attribute with a trial's generation.
+        n_generations: Number of generations kept.
     """
 
     def __init__(self, attr: str, n_generations: int) -> None:
@@ -202,11 +204,11 @@ class Generations:
 
 
 class Paused:
-    """Some of the trials that wait at a rung; unlike finished ones they may continue, and change.
+    """A selection of paused trials; unlike finished ones, these may continue and change.
 
     Args:
-        size: How many: half of them those that came furthest, the others a uniform sample.
-        seed: Of the sample.
+        size: Number of trials: half are those that came furthest, the others a uniform sample.
+        seed: Seed of the sample.
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -226,7 +228,7 @@ class Paused:
         return iter(chosen.values())
 
     def put(self, trial: FrozenTrial) -> None:
-        """One that is paused now, in place of what it was before."""
+        """Adds a paused trial, or updates it."""
         self.drop(trial.number)
         furthest, drawn = self._keys[trial.number] = furthest_first(trial), self._lot(trial)
         insort(self._furthest, (furthest, trial.number, trial))
@@ -252,7 +254,7 @@ def furthest_first(trial: FrozenTrial) -> Key:
 
 
 def lot(seed: int) -> Callable[[FrozenTrial], Key]:
-    """A random order that any process draws alike, whatever order the trials finish in."""
+    """A random order that is the same in all processes and independent of arrival order."""
 
     def key(trial: FrozenTrial) -> Key:
         return blake2b(f"{seed}:{trial.number}".encode(), digest_size=8).digest()

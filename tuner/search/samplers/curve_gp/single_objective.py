@@ -1,4 +1,4 @@
-"""One objective: a process of its curves, and what they are expected to improve on."""
+"""One objective: its curve model and the value to improve on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OneObjective:
     """The process of one study.
 
     Args:
-        limit: It looks at so many points at most.
+        limit: Maximum number of points.
     """
 
     def __init__(self, limit: int) -> None:
@@ -37,16 +37,17 @@ class OneObjective:
         scales: Scales,
         rng: np.random.Generator,
     ) -> Acquisition | None:
-        """
+        """Fits the process.
+
         Args:
-            trials: Of the study, with their reports.
-            directions: Of its one objective.
+            trials: The study's trials, with their reports.
+            directions: Direction of its only objective.
             row_of: Encodes a trial.
-            scales: Of configurations and steps.
+            scales: Length scales of configurations and steps.
             rng: Not used.
 
         Returns:
-            None where no trial that keeps all constraints has reported anything.
+            None if no trial that keeps all constraints has reported anything.
         """
         is_maximized = directions[0] is StudyDirection.MAXIMIZE
         points, steps = observed(trials, is_maximized=is_maximized, limit=self._limit)

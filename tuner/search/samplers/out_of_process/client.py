@@ -1,7 +1,7 @@
-"""The dispatcher's handle on the process that makes the suggestions that take long.
+"""The dispatcher's client of the process that makes slow suggestions.
 
-One request is under way at a time. The process (`worker`, beside this module) holds the sampler,
-and with it its random numbers; it sees nothing but the trials that a request brings.
+It has one request in flight at a time. The process (`worker`, in this package) holds the sampler
+and its random state; it sees only the trials in a request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial
 from tuner.search.samplers.curve_gp.sampler import CurveGPSampler
 
 _log = logging.getLogger(__name__)
-#: From SIGKILL; a process in uninterruptible sleep takes no notice of it.
+#: Seconds after SIGKILL; a process in uninterruptible sleep does not react to it.
 _END_S = 10.0
 
 
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """Parameters for the next trial, and what the sampler notes with them."""
+    """Parameters for the next trial, and the sampler's attributes for it."""
 
     params: Mapping[str, Any]
     system_attrs: Mapping[str, Any]
@@ -60,7 +60,7 @@ Answer: TypeAlias = Suggestion | Failure
 
 
 class SuggesterLost(Exception):
-    """The process was ended by somebody else."""
+    """The process was ended from outside."""
 
 
 class Suggester:
@@ -84,7 +84,7 @@ class Suggester:
                 start_new_session=True,
             )
         self._connection.send(sampler)
-        #: Whether it has imported everything and has nothing to do: then sending never waits.
+        #: Whether all imports are done and no request is in flight: then sending never blocks.
         self._is_idle = False
         #: Whether it has ever been idle: until then it takes seconds to import torch.
         self.is_awake = False
@@ -96,11 +96,11 @@ class Suggester:
         return self._process.pid
 
     def fileno(self) -> int:
-        """Readable when there is something to hear."""
+        """File descriptor, readable when a message has arrived."""
         return self._connection.fileno()
 
     def ask(self, request: Request) -> None:
-        """Begins a suggestion, as soon as the process can; the one before has been heard.
+        """Requests a suggestion, which starts once the process is idle.
 
         Raises:
             SuggesterLost: If the process is gone.
@@ -109,7 +109,7 @@ class Suggester:
         self._send_once_idle()
 
     def receive(self, timeout_s: float | None = 0.0) -> None:
-        """Takes in what the process says within a time; None for as long as it takes.
+        """Reads a reply that arrives within a time; None waits without a limit.
 
         Raises:
             SuggesterLost: If the process is gone.
@@ -133,12 +133,12 @@ class Suggester:
         self._is_idle, self._request = False, None
 
     def take(self) -> Answer | None:
-        """What was asked for last, where it is there; given once."""
+        """The reply to the last request, if it has arrived; returned once."""
         answer, self._answer = self._answer, None
         return answer
 
     def close(self) -> None:
-        """Ends the process, whatever it is doing. Safe to call twice."""
+        """Kills the process. Safe to call twice."""
         self._connection.close()
         self._process.kill()
         try:

@@ -1,6 +1,6 @@
-"""A sampler whose suggestions take long: they are made in another process, and fetched when ready.
+"""A sampler for slow suggestions: another process makes them, and they are fetched when ready.
 
-Who asks it first (`is_ready`) is never held up. Who does not, waits.
+A caller that checks `is_ready` first is never blocked; others wait.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _RUNNING = TrialState.RUNNING
 
 
 class OutOfProcessSampler(SamplerAround):
-    """Makes the suggestions of a Gaussian process in a process of its own.
+    """Makes the suggestions of a Gaussian process in another process.
 
-    Only what the sampler says of all parameters together is made there. Single parameters, of the
-    first trials or of a space that changes, cost nothing and are drawn here; so are, as many again
-    at most, those of further trials while the process still imports torch and others run.
+    Only joint suggestions of all parameters are made there. Single parameters, for the first trials
+    or in a changing space, are cheap and drawn here; so are those of at most as many further trials
+    while the process still imports torch and other trials run.
 
     Args:
-        bounded: What the sampler is shown.
-        inner: The sampler. Its copy in the other process makes the suggestions; this one does
-            should that process be ended by somebody.
+        bounded: Selects the trials that the sampler is shown.
+        inner: The sampler. Its copy in the other process makes the suggestions; this one does if
+            that process was killed.
     """
 
     def __init__(self, bounded: BoundedSampler, inner: SlowSampler) -> None:
@@ -73,11 +73,11 @@ class OutOfProcessSampler(SamplerAround):
 
     @property
     def pid(self) -> int:
-        """Of the process, which is the head of a process group of its own."""
+        """Id of the process, which leads a process group of its own."""
         return self._suggester.pid
 
     def fileno(self) -> int:
-        """Readable when there is something to `hear`, and once the process is gone."""
+        """File descriptor, readable when a message has arrived or the process is gone."""
         return self._suggester.fileno()
 
     def is_ready(self, study: optuna.Study) -> bool:
@@ -221,11 +221,11 @@ def out_of_process(sampler: BaseSampler) -> OutOfProcessSampler | None:
 
 
 def bare(trial: FrozenTrial, *, with_curve: bool) -> FrozenTrial:
-    """Without what a Gaussian process never looks at, and what may be large.
+    """A copy without large data that a Gaussian process never uses.
 
     Args:
         trial: The trial, which is not changed.
-        with_curve: Whether its reports are looked at.
+        with_curve: Whether its reports are used.
     """
     copied = copy.copy(trial)
     copied.intermediate_values = thinned(trial) if with_curve else {}

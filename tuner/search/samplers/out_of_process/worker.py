@@ -1,8 +1,8 @@
-"""Makes the suggestions that take long, in a process of its own.
+"""Makes slow suggestions in a process of its own.
 
     python -m tuner.search.samplers.out_of_process.worker FD
 
-It ends when the other end of its socket is closed, for whatever reason.
+It exits when the other end of its socket is closed, for any reason.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _IMPORTS: Mapping[type[SlowSampler], Sequence[str]] = {
 
 @dataclass(kw_only=True)
 class _GivenStudy:
-    """As much of a study as a sampler asks for, made of a request."""
+    """The part of a study's interface that a sampler uses, built from a request."""
 
     directions: Sequence[StudyDirection]
     trials: Sequence[FrozenTrial]
@@ -73,7 +73,7 @@ class _GivenStudy:
 
 
 def answer(sampler: SlowSampler, request: Request) -> Answer:
-    """Makes one suggestion; what goes wrong is an answer, too."""
+    """Makes one suggestion; an error is returned as an answer."""
     began_s = time.monotonic()
     given = _GivenStudy(directions=request.directions, trials=request.trials)
     study = cast(optuna.Study, given)
@@ -97,7 +97,7 @@ def _picklable(error: Exception) -> Exception:
 
 
 def serve(connection: Connection) -> None:
-    """Answers until the other end is closed; first says so, without words, once it can."""
+    """Serves requests until the other end is closed; first sends None once it is ready."""
     sampler: SlowSampler = connection.recv()
     for module in _IMPORTS[type(sampler)]:
         importlib.import_module(module)
@@ -111,7 +111,7 @@ def serve(connection: Connection) -> None:
 
 
 def _outlive_sigterm() -> None:
-    """A batch system's SIGTERM reaches this process too, and the dispatcher decides what ends."""
+    """Ignores a batch system's SIGTERM: the dispatcher decides what ends."""
     dispatcher = os.getppid()
 
     def leave_if_alone(_number: int, _frame: FrameType | None) -> None:

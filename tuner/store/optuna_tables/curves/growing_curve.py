@@ -1,8 +1,8 @@
-"""The curve of a trial that runs: the thousandth report takes as long as the first.
+"""The curve of a running trial, with constant time per report.
 
-Who holds a trial as it was must not see its curve move, so each report makes a new curve. Copying
-all reports for each is quadratic; here the newest curve and the older ones share one dict, of which
-each knows how many items are its own. An older one that is looked at takes a copy then.
+References to an older trial must not see its curve change, so each report makes a new curve. To
+copy all reports each time is quadratic. Instead the newest curve and the older ones share one dict,
+and each knows how many items are its own. An older curve copies its items when it is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GrowingCurve(MutableMapping[int, float]):
     __slots__ = ("_items", "_n")
 
     def __init__(self, items: dict[int, float]) -> None:
-        #: Its successors append to it, and change nothing that is in it.
+        #: Later curves append to it and never change existing items.
         self._items = items
         self._n = len(items)
 

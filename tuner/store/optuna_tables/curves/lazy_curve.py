@@ -17,13 +17,13 @@ from typing import Any, TypeAlias, cast
 
 Steps: TypeAlias = range | tuple[int, ...]
 
-#: Of one batch. More take less time each; but their rows, tuples of objects, are held at once.
+#: Trials per batch. Larger batches take less time per trial, but hold more row objects at once.
 BATCH_SIZE = 500
 
 
 class Curve(Mapping[int, float]):
-    """What a trial has reported, by step: equal to the dict with the same items, but not to be
-    changed, so that a copy of it is itself. A NaN equals a NaN: in a dict it is the same object.
+    """A trial's reports by step: equal to a dict with the same items, but immutable, so that a copy
+    is itself. A NaN equals a NaN: in a dict it is the same object.
     """
 
     __slots__ = ("_batch", "_steps", "_trial_id", "_values")

@@ -1,4 +1,4 @@
-"""Reads the curves of trials from Optuna's tables, now or when one of them is first looked at."""
+"""Reads curves from Optuna's tables, at once or on first access."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SPANS = (
 )
 _THERE = sa.select(TRIALS.c.trial_id).where(TRIALS.c.trial_id.in_(_IDS))
 
-#: What a NULL stands for, by the column beside it.
+#: Meaning of a NULL, by the type column.
 NOT_FINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf, "NAN": math.nan}
 _ROWS_AT_ONCE = 50_000
 
@@ -75,9 +75,9 @@ def without_collector() -> Iterator[None]:
 def fetched(
     connection: sa.Connection, query: sa.Select[Any], **parameters: object
 ) -> Iterator[Any]:
-    """The rows of a query, some at a time.
+    """The rows of a query, in batches.
 
-    Past SQLAlchemy's rows: a million of them cost a second more than the values in them.
+    Bypasses SQLAlchemy's row objects: a million of them take a second more than their values.
     """
     cursor = connection.execute(query, parameters).cursor
     assert cursor is not None
@@ -116,10 +116,10 @@ def _fetch_ended(read: Reader, trial_ids: Collection[int]) -> Mapping[int, Curve
 
 
 def _read_ended(connection: sa.Connection, trial_ids: Sequence[int]) -> dict[int, Curve]:
-    """As `read_curves`, in half the time where no step is left out.
+    """Like `read_curves`, in half the time if no step is missing.
 
-    The time goes into an object for each column of each row; here there is one column. For trials
-    that have ended, as the steps and the values are read one after the other.
+    The time goes into one object per column and row; here there is one column. For ended trials
+    only, as steps and values are read one after the other.
     """
     with without_collector():
         gapless = {
@@ -156,7 +156,7 @@ def _read_batch(connection: sa.Connection, trial_ids: Sequence[int]) -> dict[int
 
 
 def _extend(values: array[float], numbers: Sequence[float | None]) -> bool:
-    """Whether one is NULL, which the column beside it explains."""
+    """Appends numbers; returns whether one is NULL, which the type column explains."""
     has_special = None in numbers
     if has_special:
         values.extend(math.nan if number is None else number for number in numbers)

@@ -1,9 +1,10 @@
-"""Which trials of a study are this dispatcher's, and whether it may still write.
+"""Which trials of a study this dispatcher owns, and whether it may still write.
 
-Several dispatchers work on one study. Each trial that runs is claimed by one of them. One that was
-silent for too long is taken for dead: another ends its record and takes its trials over. Should it
-come back, it must not write: each of its transactions first renews its own record, which fails once
-that is ended (a fencing token; Kleppmann, "How to do distributed locking", 2016).
+Several dispatchers work on one study, and each running trial is claimed by one of them. A
+dispatcher that misses heartbeats for too long counts as dead: another one ends its record and takes
+its trials over. If it returns, it must not write: each of its transactions first renews its own
+record, which fails once that is ended (a fencing token; Kleppmann, "How to do distributed locking",
+2016).
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class Ownership:
     Args:
         dispatcher_id: Its record.
         study_id: Its study.
-        n_trials: How many trials the study may have in all; None for any number.
-        clock: Tells when a record was renewed, for users; nobody is judged by it.
+        n_trials: Maximum number of the study's trials; None for no limit.
+        clock: Times of renewals, for display only: no decision depends on them.
     """
 
     def __init__(
@@ -87,19 +88,19 @@ class Ownership:
     def begin_batch(self, connection: sa.Connection, number: int) -> bool:
         """Like `renew`, for a batch of changes that may have been written already.
 
-        A connection that is cut at the end of a transaction leaves open whether it happened. The
-        number is written with the batch, so that a second try finds out.
+        If a connection is cut during a commit, its result is unknown. The batch number is written
+        with the batch, so that a retry can detect it.
 
         Args:
             connection: In a transaction.
-            number: Of the batch, from 1.
+            number: Number of the batch, from 1.
 
         Returns:
-            Whether it is still to be written.
+            Whether it must still be written.
 
         Raises:
             TakenOver: If another dispatcher has ended this one's record.
-            StoreError: If the database has not kept what it had confirmed.
+            StoreError: If the database lost committed data.
         """
         row = {**self._row(), "b_number": number}
         if connection.execute(_RENEW_WITH_BATCH, row).rowcount == 1:
@@ -118,7 +119,7 @@ class Ownership:
         )
 
     def begin(self, connection: sa.Connection) -> None:
-        """Like `renew`, and nobody else adds or claims a trial before the transaction's end."""
+        """Like `renew`; also locks out others that add or claim trials in this transaction."""
         # In this order everywhere: two who lock in different ones wait for each other forever.
         # Where there are no row locks (SQLite) the update locks the whole database.
         if connection.dialect.name != "sqlite":
@@ -126,9 +127,10 @@ class Ownership:
         self.renew(connection)
 
     def check_room(self, number: int) -> None:
-        """
+        """Checks the trial budget.
+
         Args:
-            number: Of a trial that was just added.
+            number: Number of a trial that was just added.
 
         Raises:
             NoTrialLeft: If it is one too many; the transaction must not be committed.
@@ -155,9 +157,9 @@ class Ownership:
         connection.execute(_CLAIM, self._claim_row(trial_id))
 
     def give_up_all_but(self, connection: sa.Connection, trial_ids: Collection[int]) -> None:
-        """Lets trials wait that are this dispatcher's and run, but for those that it knows of.
+        """Makes this dispatcher's running trials wait, except those that it knows.
 
-        Where the answer to a claim was lost, the claim may stand.
+        If the reply to a claim was lost, the claim may be stored.
         """
         claimed = sa.select(_CLAIMS.c.trial_id).where(
             _CLAIMS.c.dispatcher_id == self.dispatcher_id,

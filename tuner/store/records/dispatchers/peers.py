@@ -1,8 +1,8 @@
-"""The other dispatchers of a study: who lives, who is gone, and whose trials are free again.
+"""The other dispatchers of a study: which are alive or dead, and whose trials are free again.
 
-No wall clock is trusted. Where a pid means the same process for both dispatchers (one machine,
-boot and PID namespace), the process decides. Elsewhere a dispatcher is dead once its record did not
-change while this one watched it for a minute.
+No wall clock is trusted. If a pid means the same process for both dispatchers (one machine, boot
+and PID namespace), the process decides. Otherwise a dispatcher is dead once its record has not
+changed for a minute while this one watched it.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Loss:
 
 
 class Fleet:
-    """The dispatchers of one study, as one of them sees the others.
+    """The dispatchers of one study, from the view of one of them.
 
     Args:
-        database: An open one.
-        study_id: Of the study.
+        database: An open database.
+        study_id: Id of the study.
         here: This process.
         own_id: This dispatcher's record.
-        device_s_elsewhere: What was spent on the study before.
-        energy_kwh_elsewhere: Likewise.
+        device_s_elsewhere: Device-seconds spent on the study before.
+        energy_kwh_elsewhere: Energy spent on the study before, in kWh.
     """
 
     def __init__(
@@ -78,17 +78,17 @@ class Fleet:
         self.leaves_workers: Callable[[ProcessIdentity], bool] = lambda process: False
         #: Who works on the study with us, for users.
         self.others: tuple[str, ...] = ()
-        #: How many devices the one of them has that has the most.
+        #: Number of devices of the dispatcher that has the most.
         self.most_devices = 0
         #: Device-seconds that earlier starts and other dispatchers have spent on the study.
         self.device_s_elsewhere = device_s_elsewhere
         self.energy_kwh_elsewhere = energy_kwh_elsewhere
 
     def look(self, now: Instant) -> list[Loss]:
-        """Finds out who died since the last look, and lets their trials wait.
+        """Detects dead dispatchers, and makes their trials wait.
 
         Raises:
-            StoreError: If the database cannot be used; what was seen so far counts no more.
+            StoreError: If the database cannot be used; earlier observations are then dropped.
         """
         try:
             with store_errors(self._database.shown_url):
@@ -107,7 +107,7 @@ class Fleet:
         return [loss for loss in losses if loss is not None]
 
     def measure(self) -> None:
-        """Adds up again what others have spent."""
+        """Updates the device time and energy of other dispatchers."""
         with store_errors(self._database.shown_url):
             self.device_s_elsewhere = self._database.access.run(
                 lambda c: work_elsewhere(c, self._study_id, self._own_id)
@@ -203,10 +203,10 @@ def close_attempts(connection: sa.Connection, dead: OpenDispatcher, at: datetime
 
 
 def free_trials(connection: sa.Connection, study_id: int) -> list[int]:
-    """Lets the trials wait that run, as far as the table says, and that nobody alive has.
+    """Makes running trials wait that no live dispatcher owns.
 
-    Those that no dispatcher has claimed belong to other programs of Optuna, unless there is an
-    attempt of a dispatcher from before there were claims.
+    Unclaimed trials belong to other Optuna programs, unless they have an attempt by a dispatcher of
+    a version without claims.
     """
     orphans = connection.execute(_orphans(study_id)).all()
     ids = [row.trial_id for row in orphans]
@@ -233,7 +233,7 @@ def _orphans(study_id: int) -> sa.Select[int, int]:
 
 
 def work_elsewhere(connection: sa.Connection, study_id: int, own_id: int) -> float:
-    """Device-seconds of all leases of other dispatchers; of one that is held, to its last beat."""
+    """Device-seconds of other dispatchers' leases; of a held one up to the last heartbeat."""
     until = sa.func.coalesce(_LEASES.c.released_at, _DISPATCHERS.c.beat_at)
     held_s = seconds_between(_LEASES.c.leased_at, until)
     # One may be leased after the last beat that was written.

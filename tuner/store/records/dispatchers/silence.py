@@ -1,7 +1,7 @@
 """Dispatchers whose process cannot be checked from here: watched until they are known to be dead.
 
-A record that does not change in a minute of watching is that of a dead dispatcher. The watcher's
-monotonic clock alone decides; instants in records are compared for equality only.
+A dispatcher is dead if its record does not change during a minute of watching. Only the watcher's
+monotonic clock counts; timestamps in records are compared for equality only.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from datetime import datetime
 from tuner.host.process_identity import Life, ProcessIdentity, life_of
 from tuner.store.records.dispatchers.starts import OpenDispatcher, Sign
 
-#: A dispatcher whose process cannot be checked is dead once its record did not change in so many
-#: seconds of watching it.
+#: Seconds of watching without a change after which an uncheckable dispatcher counts as dead.
 STALE_AFTER_S = 60.0
 _LOOK_EVERY_S = 1.0
 
@@ -43,7 +42,7 @@ class Sights:
         return now_s - sight.since_s >= STALE_AFTER_S
 
     def clear(self) -> None:
-        """Forgets what was seen: who could not write while we could not read is not dead."""
+        """Drops all observations: a dispatcher that could not write in an outage is not dead."""
         self._sights.clear()
 
 
@@ -60,13 +59,13 @@ def watch_silent(
     Args:
         look: Reads the dispatchers whose records have not ended.
         here: This process.
-        say: Shows users that this takes a while.
-        monotonic_s: The time, seconds.
-        sleep: Waits so many seconds.
+        say: Shows that this takes a while.
+        monotonic_s: The monotonic time in seconds.
+        sleep: Waits for a number of seconds.
 
     Returns:
-        The last signs of those that are dead. It is empty where there are none, and as soon as one
-        of the dispatchers turns out to be alive: whoever asks will be refused then.
+        The last heartbeats of dead dispatchers. Empty if there are none, or as soon as one
+        dispatcher turns out to be alive: the caller's request is then refused.
     """
     sights = Sights()
     first: dict[int, Sign] = {}

@@ -1,4 +1,4 @@
-"""Starts of the dispatcher: who works on a study now, who died, and what was spent so far."""
+"""Starts of the dispatcher: which work on a study now, which died, and what was spent so far."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class StartRecord:
     folder: str
     versions: Mapping[str, str]
     git: GitState
-    #: None on a machine that no engine lends.
+    #: None outside an engine.
     allocation: OwnAllocation | None = None
     #: `user@host`.
     by: str = ""
@@ -66,7 +66,7 @@ class Sign(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDispatcher:
-    """A start that has not ended, as far as the database knows."""
+    """A start that has not ended according to the database."""
 
     id: int
     process: ProcessIdentity
@@ -89,7 +89,7 @@ class OpenDispatcher:
 
 
 def lock_study(connection: sa.Connection, study_id: int) -> None:
-    """Lets one dispatcher at a time look who works on a study, to the transaction's end."""
+    """Serializes checks for live dispatchers of a study until the transaction ends."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         return
@@ -106,14 +106,14 @@ def refuse_living(
     *,
     study_id: int | None = None,
 ) -> None:
-    """Refuses something while a dispatcher is alive, or may be; of any schema revision.
+    """Refuses an operation while a dispatcher is or may be alive; works for any schema revision.
 
     Args:
         connection: In a transaction.
         here: This process.
-        silent: Dispatchers that were watched for a minute in vain (`silence.py`).
-        refusal: What to say; `{place}` is where the dispatcher works.
-        study_id: Of the study; None for all of the database.
+        silent: Dispatchers that were watched for a minute without a heartbeat (`silence.py`).
+        refusal: The message; `{place}` is the dispatcher's host and process.
+        study_id: Id of the study; None for all of the database.
 
     Raises:
         StoreError: If there is such a dispatcher.
@@ -152,7 +152,7 @@ def open_dispatchers(connection: sa.Connection, study_id: int | None) -> list[Op
 
 
 def process_of(host: str, pid: int, versions: object) -> ProcessIdentity:
-    """The process of a dispatcher's record; one of an older tuner cannot be told from others."""
+    """The process of a dispatcher's record; records of older versions do not identify it."""
     facts = versions if isinstance(versions, Mapping) else {}
     return ProcessIdentity.from_facts(host, pid, facts)
 
@@ -174,7 +174,7 @@ def count_starts(connection: sa.Connection, study_id: int) -> int:
 
 
 def past_use(connection: sa.Connection, study_id: int) -> PastUse:
-    """Of a dispatcher that works now, or died, its time counts to its last sign of life."""
+    """Past use of a study's budget; a live or dead dispatcher counts up to its last heartbeat."""
     starts = sa.select(
         DispatcherRow.started_at, DispatcherRow.ended_at, DispatcherRow.beat_at
     ).where(DispatcherRow.study_id == study_id)
@@ -195,7 +195,7 @@ def past_use(connection: sa.Connection, study_id: int) -> PastUse:
 
 
 def covered_s(spans: Iterable[tuple[datetime, datetime]]) -> float:
-    """Seconds that lie in any of some spans: those who work in parallel take no more time."""
+    """Length of the union of time spans, in seconds: parallel dispatchers count once."""
     total_s, covered_to = 0.0, datetime.min
     for begin, end in sorted(spans):
         begin = max(begin, covered_to)

@@ -1,4 +1,4 @@
-"""What the attempts of a study have taken from the socket, as far as their devices tell."""
+"""Energy use of a study's attempts, as far as their devices report it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tuner.store.schema.models import AttemptRow, AttemptUsageRow, DispatcherRow
 
 
 def energy_kwh_of(connection: sa.Connection, study_id: int, *, but_of: int | None = None) -> float:
-    """Of all its attempts; 0 where no device tells.
+    """Energy of all attempts in kWh; 0 if no device reports it.
 
     Args:
-        connection: One that sees a single instant.
-        study_id: Of the study.
-        but_of: The dispatcher whose attempts are not counted.
+        connection: With a consistent snapshot.
+        study_id: Id of the study.
+        but_of: A dispatcher whose attempts are not counted.
     """
     query = (
         sa.select(sa.func.sum(AttemptUsageRow.energy_mj))

@@ -15,7 +15,7 @@ MOST_WAITING = 50_000
 
 
 class UsageRecord:
-    """Collects for one dispatcher. What is said of a device that it does not have is not kept.
+    """Collects usage for one dispatcher. Data about unknown devices is dropped.
 
     Args:
         device_ids: The records of its devices; may grow.
@@ -31,7 +31,7 @@ class UsageRecord:
         return bool(self._pending)
 
     def sample(self, device_id: DeviceId, start_s: int, tally: Tally) -> None:
-        """What a device did in one second, which began so many seconds after the epoch."""
+        """Adds a device's readings in one second, which began at `start_s` since the epoch."""
         if device_id in self._device_ids and len(self._pending.samples) < MOST_WAITING:
             self._pending.add_sample(self._device_ids[device_id], start_s, tally)
 

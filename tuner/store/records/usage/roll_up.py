@@ -45,7 +45,7 @@ class _Part(NamedTuple):
 
 
 def roll_up(connection: sa.Connection, own_id: int, now_s: int) -> bool:
-    """Rolls up one part of what this dispatcher, or one that has ended, has left.
+    """Rolls up one part of the samples of this dispatcher or of an ended one.
 
     Args:
         connection: In a transaction, while no other of this dispatcher runs.
@@ -53,7 +53,7 @@ def roll_up(connection: sa.Connection, own_id: int, now_s: int) -> bool:
         now_s: Seconds since the epoch.
 
     Returns:
-        Whether there was anything to do; there may be more.
+        Whether there was any work; there may be more.
     """
     for level in LEVELS:
         part = _find(connection, level, own_id, now_s)
@@ -105,7 +105,7 @@ def _find(
 
 
 def _lock(connection: sa.Connection, dispatcher_id: int) -> None:
-    """Only one at a time, where several programs may write at all."""
+    """Locks a dispatcher's samples where several programs may write at once."""
     if connection.dialect.name != "sqlite":
         row = sa.select(_DISPATCHERS.c.id).where(_DISPATCHERS.c.id == dispatcher_id)
         connection.execute(row.with_for_update())

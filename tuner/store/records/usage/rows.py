@@ -1,4 +1,4 @@
-"""The rows of what devices did, what attempts took of them, and when they were idle."""
+"""Rows of device usage, of attempts' usage, and of idle times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuner.store.schema.statements import as_stored, execute_rows
 _USAGE = table_of(UsageRow)
 _ATTEMPTS = table_of(AttemptUsageRow)
 _IDLE = table_of(IdleRow)
-#: An attempt's: a device's temperature and clocks are nobody's own.
+#: Figures of an attempt: temperature and clocks belong to the device alone.
 ATTEMPT_FIGURES = tuple(name for name in FIGURES if name in _ATTEMPTS.c)
 
 _INSERT_USAGE = sa.insert(_USAGE).inline()
@@ -84,8 +84,8 @@ class UsageRows:
 
         Args:
             connection: In a transaction.
-            dispatcher_id: Who saw it.
-            ids: Of the attempts in the database.
+            dispatcher_id: The dispatcher that made the readings.
+            ids: Ids of the attempts in the database.
         """
         if not self:
             return

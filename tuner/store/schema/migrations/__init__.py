@@ -1,5 +1,5 @@
-"""Every change of the tuner's tables, one module a revision. Alembic carries them out.
+"""Migrations of the tuner's tables, one module per revision, run by Alembic.
 
-A revision is never changed once it was released; what it needs of a table stands in it, and not
-in `tuner.store.schema.models`, which are of today.
+A released revision never changes. It defines the tables that it needs by itself, because
+`tuner.store.schema.models` holds only the latest ones.
 """
