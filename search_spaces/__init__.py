@@ -1,4 +1,4 @@
-"""Search spaces as Python values: what a study file declares, as Optuna distributions."""
+"""Search spaces as Python values: a study file's parameters as Optuna distributions."""
 
 from tuner.search_spaces.compare import differences, from_json, to_json
 from tuner.search_spaces.load import load_ready_made, load_space, ready_made

@@ -1,4 +1,4 @@
-"""Stores a space as text, and says in sentences how a new one differs from a stored one."""
+"""Stores a space as text, and describes how a new one differs from a stored one."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def differences(old: AnySpace | None, new: AnySpace | None) -> list[str]:
 def difference_in_code(
     space: AnySpace | None, name: str, distribution: BaseDistribution
 ) -> tuple[str, str] | None:
-    """Compares the range that code has for a parameter with that of a declared space.
+    """Compares the range in code for a parameter with that of a declared space.
 
     Args:
-        space: What the study file declares.
-        name: Of the parameter.
-        distribution: What the code asks for.
+        space: The space of the study file.
+        name: Name of the parameter.
+        distribution: The distribution in code.
 
     Returns:
-        The two as a study file has them, that of the space first; None where they are equal, or
-        where the space does not declare the parameter.
+        Both in study file notation, that of the space first; None if they are equal, or if the
+        space does not declare the parameter.
     """
     if not isinstance(space, SearchSpace) or not isinstance(distribution, Distribution):
         return None

@@ -20,10 +20,10 @@ def read_when(
     """Reads `{parent: value}` or `{parent: [value, value]}`.
 
     Args:
-        name: The parameter that has the condition.
-        body: What the file has under `when`.
+        name: The conditional parameter.
+        body: The value of `when` in the file.
         earlier: The parameters above this one.
-        constants: All constants: a constant has its value wherever it stands.
+        constants: All constants, in any position.
         later: The names at or below this one.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Whether values fit a search space, and what is wrong where they do not. Pure."""
+"""Checks whether values fit a search space, and explains misfits. Pure."""
 
 from __future__ import annotations
 
@@ -93,15 +93,15 @@ def fit_distributions(
     *,
     is_text: bool = False,
 ) -> dict[str, ParamValue]:
-    """The same for a space that the objective draws itself, known as far as trials have shown it.
+    """Like `fit` for a define-by-run space, as far as trials have shown it.
 
     Args:
-        distributions: By name, of parameters that trials had.
+        distributions: Distributions of trials' parameters, by name.
         params: Values by name.
         is_text: Whether all values are text, as on a command line.
 
     Raises:
-        Misfits: If a value is none that trials could have had.
+        Misfits: If trials could not have had a value.
     """
     mistakes: list[str] = []
     values: dict[str, ParamValue] = {}
@@ -173,9 +173,10 @@ def _check_range(number: float, distribution: FloatDistribution | IntDistributio
 
 
 def check_constant(value: object, constant: ParamValue) -> None:
-    """
+    """Checks a value against a constant.
+
     Raises:
-        Misfit: If a value is another one than the constant.
+        Misfit: If they differ.
     """
     if not (is_one_of(value, [constant]) or value == format_value(constant)):
         shown = format_value(constant)
@@ -183,7 +184,7 @@ def check_constant(value: object, constant: ParamValue) -> None:
 
 
 def _misplaced(space: SearchSpace, values: Mapping[str, ParamValue]) -> Iterator[str]:
-    """Parameters that do not exist beside the other values, or only perhaps."""
+    """Parameters that do not exist with the other values, or only possibly."""
     known = {**space.constants, **values}
     for parameter in space.parameters:
         if parameter.name not in values or parameter.applies(known):

@@ -1,7 +1,7 @@
 """The JSON Schema of a search space, for editors.
 
-It allows at least what `parse_space` allows. Rules between keys, such as low below high, are left
-to the tuner.
+It allows at least what `parse_space` allows. Rules between keys, such as low below high, are
+checked only by the tuner.
 """
 
 from __future__ import annotations

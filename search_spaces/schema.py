@@ -1,4 +1,4 @@
-"""Turns the `search_space` of a study file into a `SearchSpace`, or says what is wrong with it."""
+"""Converts the `search_space` of a study file to a `SearchSpace`, or explains its mistakes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TYPES_OF_OTHERS = {
         ("choice", "choices", "enum", "category", "grid", "bool", "boolean"), "categorical"
     ),
 }
-#: Beyond that a float does not tell one step from the next.
+#: Above this, a float cannot distinguish consecutive steps.
 _MAX_STEPS = 2**53
 #: Optuna computes with floats and with 64 bits, and adds one to the ends.
 _MAX_WHOLE_NUMBER = 2**53
@@ -101,7 +101,7 @@ def _entries(
 
 
 def raise_together(mistakes: Sequence[SpaceError]) -> None:
-    """Raises the first mistake with the others inside; does nothing where there is none."""
+    """Raises the first mistake, with the others attached; does nothing if there is none."""
     if mistakes:
         first, *others = mistakes
         raise SpaceError(

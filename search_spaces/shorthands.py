@@ -1,7 +1,7 @@
-"""Short forms of parameters, and those of W&B sweeps, as the full form.
+"""Converts short forms of parameters, and those of W&B sweeps, to the full form.
 
-A form is taken if it has exactly one meaning. Any other is refused with the line to write, so that
-no parameter becomes a constant by mistake.
+A form is accepted if it has exactly one meaning. Any other is refused with the line to write, so
+that no parameter becomes a constant by mistake.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CALL = re.compile(
     re.DOTALL,
 )
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-#: Two ends as people write them, such as 1e-5..1e-1.
+#: Two ends of a range as text, such as 1e-5..1e-1.
 _ENDS = re.compile(rf"\s*(?P<low>{_NUMBER})\s*(?:\.\.\.?|,|to|\s-\s)\s*(?P<high>{_NUMBER})\s*")
 _LOG_RATIO = 100
 
@@ -45,7 +45,7 @@ class Words:
 
     low: str = "low"
     high: str = "high"
-    #: Empty where the list stands alone.
+    #: Empty for a bare list.
     choices: str = "choices"
 
 
@@ -68,7 +68,7 @@ Entry: TypeAlias = Constant | FullForm
 
 
 def read_entry(name: str, body: object) -> Entry:
-    """Reads what a space has under one name, in any of its forms.
+    """Parses a space's entry in any form.
 
     Raises:
         SpaceError: If it has no meaning or several; with the line to write.
@@ -85,7 +85,7 @@ def read_entry(name: str, body: object) -> Entry:
 
 
 def stored_entry(name: str, body: object) -> Entry:
-    """Reads what `SearchSpace.to_mapping` wrote under one name: lists and mappings are constants.
+    """Parses an entry written by `SearchSpace.to_mapping`: lists and mappings are constants.
 
     Raises:
         SpaceError: If it is no JSON value.
@@ -97,10 +97,10 @@ def stored_entry(name: str, body: object) -> Entry:
 
 
 def read_constant(key: str, body: object) -> ParamValue:
-    """A constant: whatever JSON can hold.
+    """A constant: any JSON value.
 
     Raises:
-        SpaceError: If it is a date or another value that only YAML knows.
+        SpaceError: If it is a date or another value that exists only in YAML.
     """
     if body is None or isinstance(body, str | int | float | bool):
         return body
@@ -155,7 +155,7 @@ def _of_value(name: str, body: Mapping[str, object]) -> Entry:
 
 
 def _renamed(name: str, body: Mapping[str, object]) -> tuple[dict[str, object], Words]:
-    """The same with our keys for those of W&B, and which of them the file has."""
+    """The entry with W&B's keys renamed, and the file's names of these keys."""
     for ours, theirs in _RENAMED.items():
         if ours in body and theirs in body:
             raise SpaceError(f"has both {ours} and {theirs}. Keep one.", key=name)
@@ -167,7 +167,7 @@ def _renamed(name: str, body: Mapping[str, object]) -> tuple[dict[str, object], 
 
 
 def _type_of_range(name: str, body: Mapping[str, object], words: Words) -> str:
-    """W&B takes two whole numbers as a range of them; 0 and 1 are too often meant otherwise."""
+    """W&B reads two whole numbers as an integer range; 0 and 1 often mean otherwise."""
     numbers = [body[key] for key in ("low", "high", "step") if key in body]
     is_whole = all(isinstance(each, int) and not isinstance(each, bool) for each in numbers)
     if not is_whole or "low" not in body or "high" not in body:
@@ -219,7 +219,7 @@ def _from_ends(ends: re.Match[str]) -> object:
 
 
 def _from_call(call: re.Match[str]) -> object:
-    """The parameter that a call means, where its arguments are plain."""
+    """The parameter that a call describes, if its arguments are plain."""
     words = [each.strip().strip("'\"[]") for each in call["arguments"].rstrip(")").split(",")]
     function = call["function"]
     if function == "choice":

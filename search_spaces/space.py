@@ -27,11 +27,11 @@ class SpaceError(ValueError):
     """A mistake in a search space.
 
     Args:
-        problem: What is wrong and what to do; a message shows it after the key.
+        problem: The problem and what to do; worded to follow the key.
         key: Dotted path below `search_space`, such as `lr.high`; empty for the space itself.
         file: The file with the mistake, if it is not the study file.
         others: More mistakes in the same space.
-        suggestion: What could be written instead of the parameter; None for nothing.
+        suggestion: A replacement for the parameter; None for none.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Reads YAML as users write it in study files, and refuses what would be misread in silence.
+"""Reads YAML of study files, and refuses what would be misread silently.
 
-PyYAML follows YAML 1.1, where `1e-4` is text and a key given twice quietly wins the second
-time. Both have cost users a night of GPU time: here `1e-4` is a number, and a repeated key
-is a mistake with its line.
+PyYAML follows YAML 1.1, where `1e-4` is text and the second of two equal keys silently wins. Both
+have cost users a night of GPU time: here `1e-4` is a number, and a repeated key is a mistake with
+its line.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class YamlError(ValueError):
     """The text is not the YAML that a study file needs.
 
     Args:
-        problem: A sentence without the place.
-        line: Counted from 1; None where the text cannot be read at all.
+        problem: A sentence without the position.
+        line: Counted from 1; None if the text cannot be read at all.
         column: Counted from 1.
     """
 
@@ -201,7 +201,7 @@ def _with_place(error: yaml.MarkedYAMLError, text: str) -> YamlError:
 
 
 def _misplaced_colon(lines: list[str], at: int) -> str:
-    """Where a `key: value` stands in a place that has none: what is wrong with it, mostly."""
+    """Explains the usual cause of a misplaced `key: value`."""
     here = lines[at] if at < len(lines) else ""
     above = next((each for each in reversed(lines[:at]) if each.strip()), "")
     if above and not re.search(r":(\s|$)", above):

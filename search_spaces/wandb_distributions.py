@@ -20,7 +20,7 @@ _TAKEN = {
     "q_log_uniform_values": ("low", "high", "q"),
     "categorical": ("choices",),
 }
-#: Optuna samples none of these.
+#: Distributions that Optuna does not sample.
 _REFUSED = (
     "q_log_uniform",
     "inv_log_uniform",
@@ -37,7 +37,7 @@ _WHEN = "when"
 
 
 def taken_distributions() -> tuple[str, ...]:
-    """Names of the distributions that have a meaning here, beside `constant`."""
+    """Names of the supported distributions, except `constant`."""
     return tuple(_TAKEN)
 
 
@@ -48,11 +48,11 @@ def read_distribution(
 
     Args:
         name: The parameter.
-        body: What the file has, with our names for W&B's keys.
-        written: What the file has.
+        body: The value in the file, with W&B's keys renamed.
+        written: The value in the file.
 
     Raises:
-        SpaceError: If it is no distribution of W&B, or one that has no single meaning here.
+        SpaceError: If it is no distribution of W&B, or has no unique meaning here.
     """
     if "type" in body:
         raise SpaceError("has both type and distribution. Keep one.", key=name)
@@ -99,7 +99,7 @@ def _refuse_other_keys(
 
 
 def _from_exponents(name: str, body: dict[str, object]) -> dict[str, object]:
-    """`log_uniform` has exponents of e as its ends; who gives positive ones may mean values."""
+    """A `log_uniform` range from exponents of e; positive ones may be meant as values."""
     low, high = body.get("low"), body.get("high")
     if not is_number(low) or not is_number(high):
         return {"type": "float", **body, "log": True}
@@ -178,7 +178,7 @@ def _is_multiple(number: float, step: float) -> bool:
 
 
 def _nearest_range(kind: str, body: Mapping[str, object]) -> object:
-    """The parameter that comes closest to a distribution that cannot be sampled."""
+    """The closest supported parameter for a distribution that cannot be sampled."""
     if kind == "categorical_w_probabilities":
         return body.get("choices", ["a", "b"])
     low, high = body.get("low"), body.get("high")

@@ -31,9 +31,9 @@ class CheckpointFolder:
     """The checkpoints of one trial in one folder.
 
     Args:
-        path: The folder; made when the first state is saved.
-        n_newest: How many are kept.
-        attempt_number: Of the attempt that saves; 0 outside of the tuner.
+        path: The folder; created when the first checkpoint is saved.
+        n_newest: Number of checkpoints to keep.
+        attempt_number: Number of the saving attempt; 0 outside of the tuner.
     """
 
     def __init__(self, path: Path, n_newest: int = N_NEWEST, attempt_number: int = 0) -> None:
@@ -42,8 +42,7 @@ class CheckpointFolder:
         self._background = Background()
         self._attempt_number = attempt_number
         self._has_identity = False
-        #: Called with the checkpoints that were found damaged, and the step of the one that was
-        #: loaded instead, or None.
+        #: Called with the damaged checkpoints, and the step of the one loaded instead, or None.
         self.on_damage: Callable[[Sequence[Path], int | None], None] | None = None
 
     @property
@@ -52,19 +51,19 @@ class CheckpointFolder:
         return self._path
 
     def file_of(self, step: int) -> Path:
-        """Where the state of a step is or would be; nothing is made."""
+        """Path of the checkpoint of a step; nothing is created."""
         return layout.file_of(self._path, step)
 
     # -- saving ------------------------------------------------------------------------------
 
     def save(self, state: Mapping[str, Any], step: int) -> Path:
-        """Writes beside the final name, syncs, renames: a reader sees all of it or nothing."""
+        """Writes a temporary file, syncs and renames it: readers see all of it or nothing."""
         refuse_other_than_mapping(state)
         self.wait()
         return self._write(state, step)
 
     def begin_save(self, state: Mapping[str, Any], step: int) -> Path:
-        """Copies the state and writes the copy in a thread; `wait` tells how that ended."""
+        """Copies the state and writes the copy in a thread; `wait` raises its errors."""
         refuse_other_than_mapping(state)
         self.wait()
         refuse_unloadable_values(state)
@@ -121,15 +120,15 @@ class CheckpointFolder:
 
     @property
     def is_busy(self) -> bool:
-        """Whether something was begun whose end nobody has heard of yet."""
+        """Whether a save was started whose result was not read yet."""
         return self._background.is_busy
 
     def wait(self) -> None:
-        """Until what was begun is on disk. Raises what went wrong there."""
+        """Waits until the started save is on disk. Raises its error."""
         self._background.wait()
 
     def settle(self) -> BaseException | None:
-        """Likewise; what went wrong is given back."""
+        """Like `wait`, but returns the error."""
         return self._background.settle()
 
     def _write(self, state: Mapping[str, Any], step: int) -> Path:
@@ -153,7 +152,7 @@ class CheckpointFolder:
         return final
 
     def _sync_identity(self) -> None:
-        """Before the first state: after a power cut it must be known whose it is."""
+        """Syncs the identity file before the first checkpoint: it must survive a power failure."""
         if not self._has_identity:
             layout.sync_identity(self._path)
             self._has_identity = True
@@ -186,7 +185,7 @@ class CheckpointFolder:
         return self._first(checked)
 
     def load_into(self, state: dict[str, Any]) -> dict[str, Any] | None:
-        """Fills a state with the newest undamaged one that ranks wrote together, or gives None.
+        """Fills a state from the newest undamaged sharded checkpoint; None if there is none.
 
         Raises:
             RuntimeError: If a key of it is not in the checkpoint.

@@ -1,6 +1,6 @@
-"""What training code holds in its hand: the trial, its parameters, its device, its reports.
+"""The object for training code: the trial, its parameters, its device and its reports.
 
-`TrialContext` does all that `optuna.Trial` does, so that an Optuna objective runs unmodified, and
+`TrialContext` has all methods of `optuna.Trial`, so that an Optuna objective runs unmodified, and
 adds what a program on its own device needs.
 """
 
@@ -39,10 +39,11 @@ class TrialContext(OptunaTrial):
     """
 
     def __init__(self, assign: Assign, link: Link) -> None:
-        """
+        """Creates the context of one attempt.
+
         Args:
-            assign: What the dispatcher assigned: number, parameters, seed, checkpoint folder.
-            link: Where reports go and verdicts come from.
+            assign: The dispatcher's assignment: number, parameters, seed, checkpoint folder.
+            link: Sends reports and receives verdicts.
         """
         super().__init__(assign, link)
         #: For the worker; training code has the methods below.
@@ -57,7 +58,7 @@ class TrialContext(OptunaTrial):
         self._steps = StepCounter()
         self._order = StepOrder()
         self._has_remarked_order = False
-        #: For the worker, which begins and finishes it; None where nothing is recorded.
+        #: Started and finished by the worker; None if nothing is recorded.
         self.trace: TraceRecorder | None = None
 
     def report(self, value: float | Mapping[str, float], step: float, **metrics: float) -> None:

@@ -62,7 +62,7 @@ def current(
 
 
 def _take_ranks_of_mpi() -> None:
-    """Under mpirun: the variables that torchrun sets, from those of Open MPI."""
+    """Under mpirun: sets the variables of torchrun from those of Open MPI."""
     if "RANK" in os.environ or "OMPI_COMM_WORLD_RANK" not in os.environ:
         return
     for name in ("RANK", "LOCAL_RANK"):
@@ -151,7 +151,7 @@ def _visible_devices() -> tuple[str, ...]:
 
 
 class _PrintingLink:
-    """Nobody listens: reports are printed, nothing is pruned, parameters must be known."""
+    """A link without a dispatcher: prints reports, never prunes, requires known parameters."""
 
     def __init__(self, place: StudyPlace, *, is_silent: bool) -> None:
         self._place = place
@@ -167,7 +167,8 @@ class _PrintingLink:
         return False
 
     def suggest(self, name: str, distribution: BaseDistribution) -> Json:
-        """
+        """Refuses an unknown parameter.
+
         Raises:
             KeyError: Always; a run alone has no sampler.
         """
@@ -190,7 +191,7 @@ class _PrintingLink:
             print(text, flush=True)
 
     def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
-        """What is printed says it."""
+        """Does nothing: a message was printed already."""
 
     def set_attribute(self, key: str, value: Json) -> None:
         """Not kept."""

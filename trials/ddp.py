@@ -80,7 +80,7 @@ def leave(store: Store, world_size: int) -> None:
     """Leaves the process group together with the other ranks. Takes a few seconds at most.
 
     Args:
-        store: Where the ranks have met.
+        store: The store that the ranks share.
         world_size: Number of ranks.
     """
     _wait_for_all(store, world_size)
@@ -136,10 +136,10 @@ def _abort() -> None:
 
 
 def _at_most(limit_s: float, action: Callable[[], None]) -> None:
-    """Lets an action continue in the background where it takes longer.
+    """Lets an action continue in the background if it takes longer.
 
-    gloo waits for a collective that is under way until its timeout, and nccl for a peer that is
-    gone; neither can be asked not to.
+    gloo waits for a collective in progress until its timeout, and nccl for a peer that is gone;
+    neither can be interrupted.
     """
     thread = threading.Thread(target=action, name="leave-process-group", daemon=True)
     thread.start()

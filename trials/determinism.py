@@ -1,4 +1,4 @@
-"""Random seeds of the ranks of a trial, and switching off what makes equal seeds differ."""
+"""Random seeds of a trial's ranks, and settings for deterministic results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import random
 import sys
 
-#: Workspaces of 4 MiB, eight of them: one of the two settings with which cuBLAS is deterministic.
+#: Eight workspaces of 4 MiB: one of the two settings with which cuBLAS is deterministic.
 #: https://docs.nvidia.com/cuda/cublas/#results-reproducibility
 CUBLAS_WORKSPACE = ":4096:8"
 

@@ -98,7 +98,7 @@ def train_epoch(
 
 @torch.no_grad()
 def accuracy_of(model: nn.Module, data: Split) -> float:
-    """Share of images whose class the model finds, 0 to 1."""
+    """Fraction of correctly classified images, 0 to 1."""
     model.eval()
     found = model(data.images).argmax(dim=1)
     return float((found == data.classes).float().mean())
@@ -119,7 +119,7 @@ def save(
 def resume(
     trial: TrialContext, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[int, float]:
-    """Epochs that an earlier attempt has done, and its best accuracy; 0 and 0 for none."""
+    """Epochs done by an earlier attempt, and its best accuracy; 0 and 0 if there is none."""
     state = trial.load_checkpoint()
     if state is None:
         return 0, 0.0

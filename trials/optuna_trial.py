@@ -29,7 +29,7 @@ _OWN_PREFIX = "tuner:"
 
 
 class TrialStudy(optuna.Study):
-    """The study of a running trial, as Optuna reads it from the database.
+    """The study of a running trial, as in the database.
 
     Everything that `optuna.Study` reads and writes works: `direction`, `user_attrs`, `trials`,
     `best_trial`, `enqueue_trial`, artifacts.
@@ -37,7 +37,7 @@ class TrialStudy(optuna.Study):
     Args:
         name: Its name in the database.
         storage: Optuna's storage of the database.
-        link: To the dispatcher.
+        link: Link to the dispatcher.
     """
 
     def __init__(self, name: str, storage: BaseStorage, link: Link) -> None:
@@ -49,9 +49,10 @@ class TrialStudy(optuna.Study):
         self._link.stop_study()
 
     def optimize(self, *_arguments: Any, **_options: Any) -> None:
-        """
+        """Refuses to run trials.
+
         Raises:
-            RuntimeError: Always; trials of this study are started by the tuner.
+            RuntimeError: Always; the tuner starts the trials of this study.
         """
         raise RuntimeError(
             "study.optimize() was called inside a trial of the same study. The tuner starts its "
@@ -64,10 +65,11 @@ class OptunaTrial(Trial):
 
     # Optuna's own constructor would ask a sampler.
     def __init__(self, assign: Assign, link: Link) -> None:
-        """
+        """Creates the trial of one attempt.
+
         Args:
-            assign: What the dispatcher assigned.
-            link: To the dispatcher.
+            assign: The dispatcher's assignment.
+            link: Link to the dispatcher.
         """
         self._assign = assign
         self._link = link
@@ -90,7 +92,7 @@ class OptunaTrial(Trial):
     def params(self) -> Params:
         """The parameters of the study file, and those suggested so far: a copy, as in Optuna.
 
-        Values that the code does not suggest, those of the study file, cannot be replaced.
+        Values of the study file, which the code does not suggest, cannot be replaced.
         """
         chosen = [name for name in self._assign.params if name not in self._distributions]
         return Params(self._params, chosen=chosen)
@@ -241,12 +243,13 @@ class OptunaTrial(Trial):
 
 
 def add_params(trial: OptunaTrial, values: Mapping[str, Any]) -> None:
-    """Gives a trial what the study file's function has returned beside what it suggested."""
+    """Adds parameters that the study file's function returned without suggesting them."""
     trial._params |= values
 
 
 def check_name(function: str, name: str, limit: int) -> None:
-    """
+    """Checks a name.
+
     Raises:
         ValueError: If the name cannot be stored.
     """
@@ -259,7 +262,7 @@ def _join(
     distributions: Mapping[str, BaseDistribution],
     user_attrs: Mapping[str, Any],
 ) -> OptunaTrial:
-    """The trial of this process, with what it had where it was copied."""
+    """The trial of this process, with the data of its copied object."""
     from tuner.trials.current import current
 
     trial = current()

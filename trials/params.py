@@ -16,7 +16,7 @@ class Params(dict[str, Any]):
     trained with. Keys can be added and removed.
     """
 
-    #: Names whose values the study file or its sampler has chosen.
+    #: Names whose values come from the study file or its sampler.
     _chosen: frozenset[str] = frozenset()
 
     def __init__(self, values: Mapping[str, Any] = _NONE, chosen: Iterable[str] = ()) -> None:
@@ -31,7 +31,7 @@ class Params(dict[str, Any]):
         super().__setitem__(name, value)
 
     def update(self, *others: Any, **more: Any) -> None:
-        """As of any dict, without names whose values cannot be replaced."""
+        """Like `dict.update`, except for names whose values cannot be replaced."""
         for name, value in dict(*others, **more).items():
             self[name] = value
 

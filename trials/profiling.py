@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def begin_trace(context: TrialContext) -> None:
-    """Lets a trial record what the study file asks for, in the process that trains; rank 0 only."""
+    """Prepares a trial's trace, if configured, in the training process; rank 0 only."""
     wanted = os.environ.get(ENV_PROFILE)
     if wanted is not None and context.is_main:
         path = context.checkpoint_path.parent / trace_name(context.attempt_number)
@@ -36,8 +36,8 @@ class TraceRecorder:
     A problem with the profiler is printed and ends the recording, never the trial.
 
     Args:
-        path: Where the trace goes.
-        steps: Which steps; None: the block in `trial.profile()`.
+        path: Path of the trace.
+        steps: The steps; None for the block in `trial.profile()`.
     """
 
     def __init__(self, path: Path, steps: ProfiledSteps | None) -> None:
@@ -60,7 +60,7 @@ class TraceRecorder:
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """Records what happens inside, if the file names no steps; of several blocks the first."""
+        """Records the first block, if the file names no steps."""
         if self._steps is not None or self._is_done or self._profiler is not None:
             yield
             return

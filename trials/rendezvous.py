@@ -1,7 +1,7 @@
-"""Where the ranks of a trial meet: torch's key-value store, on a port that all ranks know.
+"""Rendezvous of a trial's ranks: torch's key-value store, on a port that all ranks know.
 
-The tuner and torchrun name the port in `MASTER_PORT`. Open MPI's mpirun names none: rank 0 then
-chooses a free port and writes it into mpirun's session folder, which mpirun removes when it ends.
+The tuner and torchrun set the port in `MASTER_PORT`. Open MPI's mpirun sets none: rank 0 then
+chooses a free port and writes it to mpirun's session folder, which mpirun removes when it ends.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ def use_loopback_interface() -> None:
 
 
 def store_of_ranks(rank: int, world_size: int, timeout: timedelta) -> Store:
-    """Connects a rank to the store that it shares with the other ranks.
+    """Connects a rank to the store of all ranks.
 
     Args:
         rank: Rank of this process.
         world_size: Number of ranks.
-        timeout: How long a rank waits for the others.
+        timeout: Maximum wait for the other ranks.
 
     Raises:
         OSError: If the port of `MASTER_PORT` is in use.
-        RuntimeError: If nothing names a port, or the other ranks are absent.
+        RuntimeError: If no port is set, or the other ranks are absent.
     """
     if world_size == 1:
         return HashStore()

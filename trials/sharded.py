@@ -1,7 +1,7 @@
 """Checkpoints that all ranks of a trial write and read together, each its own parts.
 
 The format is that of torch.distributed.checkpoint, so that its own functions read it too, and
-another number of ranks can go on from it. Unlike those functions, nothing here unpickles more than
+another number of ranks can continue from it. Unlike those functions, this module unpickles only
 tensors, plain values and the format's own records.
 """
 
@@ -28,7 +28,7 @@ from tuner.checkpoints import layout
 from tuner.trials.saving.files import rename
 from tuner.trials.saving.states import refuse_unloadable_values, with_checksums
 
-#: Checksum of the record, beside it.
+#: File with the checksum of the metadata.
 _CHECKSUM_NAME = ".metadata.crc32"
 _RECORDS_MODULE = "torch.distributed.checkpoint.metadata"
 _PLAIN_NAMES = {
@@ -43,17 +43,17 @@ _PLAIN_NAMES = {
 
 
 def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bool) -> None:
-    """Writes beside the final name; when all ranks are done, rank 0 renames.
+    """Writes a temporary folder; when all ranks are done, rank 0 renames it.
 
     Args:
-        state: Of this rank; tensors that are split over ranks are DTensors.
+        state: State of this rank; tensors split over ranks are DTensors.
         final: The folder, the same on each rank.
-        writer: Tells writers of one folder apart, the same on each rank.
+        writer: Distinguishes writers of one folder, the same on each rank.
         is_main: Whether this is rank 0.
 
     Raises:
-        TypeError: If the state holds what could not be loaded safely.
-        OSError, RuntimeError: If a rank cannot write; torch's CheckpointException is one of them.
+        TypeError: If the state contains something that could not be loaded safely.
+        OSError, RuntimeError: If a rank cannot write; torch's CheckpointException is one of these.
     """
     refuse_unloadable_values(state)
     partial = layout.partial_of(final, writer)
@@ -74,7 +74,7 @@ def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bo
 
 
 def _write_checksum(partial: Path) -> None:
-    """Of the record alone, which has none; the files of the ranks have their own."""
+    """Writes the checksum of the metadata, which has none; the ranks' files have their own."""
     content = (partial / layout.METADATA_NAME).read_bytes()
     with (partial / _CHECKSUM_NAME).open("w") as file:
         file.write(f"{zlib.crc32(content):08x}\n")
@@ -83,7 +83,7 @@ def _write_checksum(partial: Path) -> None:
 
 
 def meet() -> None:
-    """Waits for the other ranks, where there is a process group."""
+    """Waits for the other ranks, if there is a process group."""
     if dist.is_available() and dist.is_initialized():
         dist.barrier()
 
@@ -116,7 +116,7 @@ def check(folder: Path) -> None:
 def load_into(folder: Path, state: dict[str, Any]) -> None:
     """Fills the tensors of a state, and replaces its other values; each rank reads its parts.
 
-    No rank waits for another here.
+    Ranks do not wait for each other here.
 
     Raises:
         RuntimeError: If a key of it is not in the checkpoint.
@@ -185,7 +185,7 @@ class _Reader(FileSystemReader):
 
 
 class _MetadataUnpickler(pickle.Unpickler):
-    """Makes the format's own records, and nothing else: a pickle may call anything."""
+    """Unpickles only the format's own records: a pickle may call anything."""
 
     def find_class(self, module: str, name: str) -> Any:
         is_record = module == _RECORDS_MODULE and "." not in name

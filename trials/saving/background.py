@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 
 class Background:
-    """Does one thing after the other; an error is told to whoever asks next."""
+    """Runs work sequentially in a thread; the next call raises its error."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
@@ -15,18 +15,18 @@ class Background:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is an end that nobody has heard of yet."""
+        """Whether there is a result that was not read yet."""
         return self._future is not None
 
     def begin(self, work: Callable[[], object]) -> None:
-        """Raises what the work before it raised, once that has ended."""
+        """Starts work, once the work before has ended; raises its error."""
         self.wait()
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="save-checkpoint")
         self._future = self._executor.submit(work)
 
     def wait(self) -> None:
-        """Until it has ended. Raises what the work raised."""
+        """Waits until the work has ended. Raises its error."""
         if (error := self.settle()) is not None:
             raise error
 

@@ -50,7 +50,7 @@ def rename(partial: Path, final: Path, replaced: Path) -> None:
     Args:
         partial: The folder.
         final: Its name; an older folder of this name is removed.
-        replaced: Where that one is meanwhile.
+        replaced: Temporary name of that one.
 
     Raises:
         OSError: If it cannot be renamed.

@@ -1,4 +1,4 @@
-"""The state of a training: copied, and looked through for what could not be loaded again."""
+"""The state of a training: copies, and checks that it can be loaded again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import IO, Any
 
 
 def refuse_other_than_mapping(state: object) -> None:
-    """
+    """Checks the type of a state.
+
     Raises:
         TypeError: If the state of a checkpoint is no mapping.
     """
@@ -24,9 +25,11 @@ def refuse_other_than_mapping(state: object) -> None:
 
 
 def refuse_unloadable(file: Path | IO[bytes]) -> None:
-    """
+    """Checks that a file can be loaded safely.
+
     Raises:
-        TypeError: If the file holds what `weights_only=True` does not load, a NumPy number say.
+        TypeError: If it contains an object that `weights_only=True` does not load, such as a NumPy
+            number.
     """
     import torch
 
@@ -42,7 +45,7 @@ def refuse_unloadable(file: Path | IO[bytes]) -> None:
 
 
 def refuse_unloadable_values(state: Mapping[str, Any]) -> None:
-    """Likewise for all that is no tensor, before anything is written.
+    """Like `refuse_unloadable` for all values except tensors, before a file is written.
 
     Raises:
         TypeError: If one of them could not be loaded.
@@ -57,7 +60,7 @@ def refuse_unloadable_values(state: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def with_checksums() -> Iterator[None]:
-    """torch.save writes checksums, whatever the program has set."""
+    """Makes torch.save write checksums, whatever the program has set."""
     from torch import serialization
 
     # torch 2.4 and 2.5 cannot be told to write none.
@@ -73,7 +76,7 @@ def with_checksums() -> Iterator[None]:
 
 
 def copy_to_cpu(state: Any) -> Any:
-    """The state as it is now: what training does to its tensors later does not show in it."""
+    """A copy of the state, independent of later changes to its tensors."""
     return replace_tensors(state, lambda tensor: tensor.detach().to("cpu", copy=True))
 
 

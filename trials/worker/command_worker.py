@@ -1,7 +1,7 @@
-"""The process that minds a command: starts it, keeps its output, reads its metrics, ends it.
+"""The process that runs a command: starts it, logs its output, reads its metrics, ends it.
 
-It speaks for a program that imports nothing of ours, in the same words as a training function's
-process does, so that the dispatcher knows one protocol only.
+It uses the same protocol as the process of a training function, on behalf of a program that does
+not import the tuner.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TERMINATE_TIMEOUT_S = 10.0
 _POLL_S = 0.5
 #: Metrics that the log names as left out.
 _MAX_REFUSED = 20
-#: Of a line, what is kept to tell why the command failed.
+#: Characters of a line that are kept for the failure message.
 _TAIL_CHARACTERS = 4096
 #: How a program reports each step once.
 _PATTERN_STEPS = (
@@ -62,12 +62,12 @@ _PATTERN_STEPS = (
     "then counted."
 )
 _JSON_STEPS = 'Print one line for each step, or leave "step" out: reports are then counted.'
-#: How long output is waited for after the program is gone (a child of it may hold the pipe).
+#: Seconds to wait for output after the program is gone (its child may hold the pipe).
 _DRAIN_S = 1.0
 
 
 def main(request: LaunchRequest) -> None:
-    """Runs one attempt's command and says how it ended; never returns."""
+    """Runs one attempt's command and reports its ending; never returns."""
     # The whole group gets SIGTERM; this process stays to say how the command took it.
     termination = settle(request, lambda: None)
     assert isinstance(request.program, CommandProgram)
@@ -210,7 +210,7 @@ class _Minder:
         return output_hint("\n".join(self._tail), argv)
 
     def _take_output(self, output: IO[bytes]) -> bool:
-        """Copies what came to the log and reads it; False once the pipe is closed."""
+        """Copies available output to the log and parses it; False once the pipe is closed."""
         chunk = output.read(65536)
         if chunk is None:
             return True
@@ -235,7 +235,7 @@ class _Minder:
                 self._link.report(step, self._curve.values, self._storable(reading.metrics))
 
     def _tell_doubts(self, reading: Reading) -> None:
-        """Says once what users would not expect of what is stored."""
+        """Reports once what users would not expect in the stored metrics."""
         if reading.cut:
             self._remark(RemarkTopic.CUT_NUMBER, reading.cut)
         if self._curve.steps.remark:
@@ -256,7 +256,7 @@ class _Minder:
         )
 
     def _storable(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
-        """Without those whose names no database holds; the log says so once for each."""
+        """Metrics whose names can be stored; the log names each other one once."""
         problems = {name: name_problem(name, MAX_METRIC_NAME) for name in metrics}
         for name, problem in problems.items():
             if problem and name not in self._refused and len(self._refused) < _MAX_REFUSED:
@@ -265,7 +265,7 @@ class _Minder:
         return {name: value for name, value in metrics.items() if not problems[name]}
 
     def _terminate(self) -> None:
-        """Asks a pruned command to end. One that was told to stop may end by itself first."""
+        """Ends a pruned command with SIGTERM. A stopped one may end by itself first."""
         if self._kill_at_s is None:
             self._link.confirm_end()
             self._termination.announce()

@@ -1,4 +1,4 @@
-"""A trial as environment variables, for the program and for what it starts."""
+"""A trial as environment variables, for the program and its child processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuner.trials.context import TrialContext
 
 
 def builtins_of(context: TrialContext) -> dict[str, ParamValue]:
-    """What a `{place}` of the study file may name beside the parameters."""
+    """Values for `{name}` placeholders of the study file, in addition to parameters."""
     return {
         "trial_number": context.number,
         "attempt_number": context.attempt_number,
@@ -24,7 +24,7 @@ def builtins_of(context: TrialContext) -> dict[str, ParamValue]:
 
 
 def environment_of(context: TrialContext, templates: Mapping[str, str]) -> dict[str, str]:
-    """The variables that we set, and those of the study file's `trial.env`."""
+    """The tuner's variables, and those of the study file's `trial.env`."""
     builtins = builtins_of(context)
     return trial_environment(
         context.params,
@@ -36,11 +36,12 @@ def environment_of(context: TrialContext, templates: Mapping[str, str]) -> dict[
 
 
 def write_sweep_parameters(context: TrialContext, environment: Mapping[str, str]) -> None:
-    """Gives programs of W&B's sweeps their parameters in `wandb.config`, as W&B's agent does.
+    """Writes parameters for `wandb.config`, as W&B's sweep agent does.
 
     Args:
         context: The trial.
-        environment: Of the program; without the variable that names the file nothing is written.
+        environment: Environment of the program; without the variable with the file's name nothing
+            is written.
     """
     if path := environment.get(ENV_SWEEP):
         # JSON is YAML, as which W&B reads it.

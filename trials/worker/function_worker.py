@@ -57,7 +57,7 @@ EXIT_DISPATCHER_GONE = 75
 
 
 def main(request: LaunchRequest) -> None:
-    """Evaluates one attempt and says how it ended; never returns."""
+    """Evaluates one attempt and reports its ending; never returns."""
     termination = settle(request, _exit_cleanly)
     assert isinstance(request.program, FunctionProgram)
     try:
@@ -114,11 +114,13 @@ def stay_near(cores: Sequence[int]) -> None:
 
 
 def connect(request: LaunchRequest, termination: Termination, *, world_size: int) -> DispatcherLink:
-    """
+    """Connects to the dispatcher.
+
     Args:
-        request: What was launched.
-        termination: Knows whether this process was asked to end.
-        world_size: How many ranks act alike at each step; 1 for one that only minds a command.
+        request: The launch request.
+        termination: Knows whether this process received a SIGTERM.
+        world_size: Number of ranks that act alike at each step; 1 for a process that runs a
+            command.
     """
     return DispatcherLink(
         request.environment[ENV_CHANNEL],
@@ -151,7 +153,7 @@ def prepare(context: TrialContext, request: LaunchRequest) -> None:
 
 
 def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLink) -> Finished:
-    """Calls the user's function; whatever it does, this is how the attempt ended."""
+    """Calls the user's function and returns the attempt's ending, whatever happens."""
     try:
         if program.space:
             build_params(context, program.space)
@@ -176,7 +178,7 @@ def evaluate(program: FunctionProgram, context: TrialContext, link: DispatcherLi
 
 
 def finish_saving(context: TrialContext, link: DispatcherLink, finished: Finished) -> Finished:
-    """Waits for what `save_checkpoint(wait=False)` began; without it a result is not complete.
+    """Waits for saves started with `wait=False`; without them a result is incomplete.
 
     A trace that is being recorded is written, too.
     """
@@ -197,7 +199,7 @@ def finish_saving(context: TrialContext, link: DispatcherLink, finished: Finishe
 
 
 def build_params(context: TrialContext, space: str) -> None:
-    """Calls the define-by-run space; what it returns beside what it suggested is kept too."""
+    """Calls the define-by-run space; also keeps returned values that it did not suggest."""
     returned = resolve(space)(context) or {}
     others = {k: v for k, v in returned.items() if k not in context.distributions}
     if others:
@@ -221,7 +223,7 @@ def resolve(name: str) -> Callable[..., Any]:
 
 
 def peak_memory_bytes() -> int | None:
-    """The most that torch took of any one GPU; None where it used none."""
+    """Peak torch memory on any one GPU, in bytes; None if it used none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
@@ -279,9 +281,9 @@ def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends without the interpreter's teardown: the devices are wanted by the next trial.
+    """Exits without the interpreter's teardown: the next trial needs the devices.
 
-    What the user's code registered for its end still happens, as do the ends of its processes.
+    Exit handlers of the user's code still run, and child processes are ended.
     """
     atexit._run_exitfuncs()
     multiprocessing.util._exit_function()  # type: ignore[attr-defined]  # joins data loaders
@@ -292,7 +294,7 @@ def leave(code: int) -> NoReturn:
 
 
 def cancelled(link: DispatcherLink) -> Finished:
-    """Somebody asked this process to end, and not the dispatcher: it would have said so."""
+    """The ending of a process that received a SIGTERM from outside the tuner."""
     return Finished(
         attempt_id=link.assign.attempt_id,
         outcome=Outcome.CANCELLED,
@@ -321,7 +323,7 @@ def _finished_early(link: DispatcherLink, said: str) -> Finished:
 
 
 def _exit_detail(error: SystemExit) -> str:
-    """Where the function has ended the program, which Python itself does not say."""
+    """Where the function ended the program, which Python itself does not report."""
     text = f"Exit code {error.code}."
     if isinstance(error.code, str):
         text = f"Exit code 1: {error.code}"

@@ -1,10 +1,10 @@
-"""How a program that evaluates a trial speaks to the dispatcher: one socket, no threads.
+"""The link of a program that evaluates a trial to the dispatcher: one socket, no threads.
 
-No thread reads the socket, so that training code may fork (data loaders do) at any moment. What
-the dispatcher sent is read when the program asks for it.
+No thread reads the socket, so that training code may fork (data loaders do) at any time. Messages
+from the dispatcher are read when the program calls a method.
 
-Where several ranks evaluate a trial, rank 0 alone reports and hears verdicts. It tells what it
-decided, the dispatcher passes that on, and the others act on it at the same point.
+If several ranks evaluate a trial, only rank 0 reports and receives verdicts. It sends its decision,
+the dispatcher forwards that, and the other ranks act on it at the same point.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _M = TypeVar("_M", bound=messages.Message)
 
 #: A dispatcher that does not answer for this long has an accident; training continues without it.
 VERDICT_TIMEOUT_S = 60.0
-#: For a rank that asks later than rank 0, or never.
+#: Decisions kept for a rank that checks later than rank 0, or never.
 N_DECISIONS_KEPT = 1000
 
 
@@ -44,17 +44,17 @@ class DispatcherLink:
     Args:
         address: Path of the dispatcher's Unix socket.
         attempt_id: The attempt that this program evaluates.
-        token: Shows that the dispatcher launched it.
-        assign: The trial, where the launch brought it; None for a program that a worker started,
-            which asks for it.
-        rank: Of this process among those that evaluate the trial.
-        world_size: How many of them ask for verdicts; with 1 this one hears its own, whatever
+        token: Proves that the dispatcher launched it.
+        assign: The trial, if the launch request contained it; None for a program that a worker
+            started, which requests it.
+        rank: Rank of this process in the trial.
+        world_size: Number of ranks that check verdicts; with 1 this one receives its own, whatever
             its rank is.
-        termination: Knows whether another program asked this process to end; None where nobody
-            looks.
+        termination: Knows whether another program sent this process a SIGTERM; None if this is not
+            checked.
 
     Raises:
-        ChannelClosed: If the dispatcher is not there.
+        ChannelClosed: If the dispatcher is gone.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class DispatcherLink:
         self._n_asked = 0
         self._decisions: deque[messages.Decided] = deque(maxlen=N_DECISIONS_KEPT)
         self._has_decided_to_end = False
-        #: The step of the newest verdict that was heard.
+        #: Step of the newest verdict received.
         self._judged_step = -1
         nothing_yet = messages.Verdict(
             attempt_id=attempt_id, step=-1, action=messages.Action.CONTINUE
         )
-        #: What was heard: the first verdict that asks for an end stays, whatever is reported later.
+        #: The verdict that applies: the first one that requests an end stays.
         self.standing = nothing_yet
-        #: What the program was told when it asked last.
+        #: The verdict that the program last saw.
         self.verdict = nothing_yet
         with _dispatcher_there():
             self._socket.connect(address)
@@ -126,7 +126,7 @@ class DispatcherLink:
             self._outbox.send_all()
 
     def send_ready(self) -> None:
-        """Sends what can be sent without waiting.
+        """Sends as much as possible without blocking.
 
         Raises:
             ChannelClosed: If the dispatcher is gone.
@@ -143,10 +143,10 @@ class DispatcherLink:
         self.send(replace(finished, rank=self._rank, since_boot_s=since_boot_s()))
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
-        """Hands over the values of a step; of a rank above 0, only which step it is at.
+        """Reports the values of a step; a rank above 0 only records its step.
 
-        Never waits. What a dispatcher that stands still does not take is kept in memory and sent
-        with a later call; see `tuner.trials.worker.outbox` for how much.
+        Never blocks. If the dispatcher does not read, messages are buffered and sent with a later
+        call; see `tuner.trials.worker.outbox` for the limit.
 
         Raises:
             MessageTooLarge: If the dispatcher would refuse it.
@@ -162,9 +162,9 @@ class DispatcherLink:
         self._take_all()
 
     def should_stop(self) -> bool:
-        """Whether the trial shall end now; the n-th call is answered alike on every rank.
+        """Whether the trial must end now; the n-th call returns the same on every rank.
 
-        A rank above 0 waits until rank 0 has asked as often, however long that takes.
+        A rank above 0 waits until rank 0 has made as many calls, without a limit.
 
         Raises:
             RanksDisagree: If this rank has reported another step than rank 0.
@@ -182,19 +182,20 @@ class DispatcherLink:
         return self._is_told_to_end
 
     def hear(self) -> messages.Verdict:
-        """The standing verdict, without waiting; for who ends a program that does not ask."""
+        """The current verdict, without blocking; used to end a program that does not check."""
         self._take_all()
         return self.standing
 
     def confirm_end(self) -> None:
-        """Tells the dispatcher that a program which does not ask is made to end now."""
+        """Notifies the dispatcher that a program which does not check is being ended."""
         self.verdict = self.standing
         self._tell_decision(count=0)
 
     def suggest(self, name: str, distribution: BaseDistribution) -> messages.Json:
-        """
+        """Requests a parameter.
+
         Raises:
-            ValueError: If the dispatcher refuses, in Optuna's words.
+            ValueError: If the dispatcher refuses, with Optuna's message.
         """
         self.send(
             messages.Suggest(
@@ -237,15 +238,16 @@ class DispatcherLink:
             )
 
     def remark(self, topic: messages.RemarkTopic, text: str) -> None:
-        """Shows users a note of this trial's reports. They hear it once of each topic."""
+        """Shows a note on this trial's reports. Each topic is shown once."""
         if not self._follows:
             remark = messages.Remark(attempt_id=self._attempt_id, topic=topic, text=text)
             self._post(remark)
 
     def set_attribute(self, key: str, value: messages.Json) -> None:
-        """
+        """Sets a user attribute.
+
         Raises:
-            TypeError: If JSON cannot hold the value.
+            TypeError: If the value is not valid JSON.
             MessageTooLarge: If the dispatcher would refuse it.
         """
         if self._follows:
@@ -263,7 +265,7 @@ class DispatcherLink:
             self._post(messages.SetConstraint(attempt_id=self._attempt_id, key=key, value=value))
 
     def _post(self, message: messages.FromWorker) -> None:
-        """Sends what fits now; the rest follows with a later call."""
+        """Sends as much as fits now; the rest follows with a later call."""
         line = messages.encode(message)
         if len(line) > messages.MAX_LINE_BYTES:
             raise MessageTooLarge(
@@ -280,7 +282,7 @@ class DispatcherLink:
         return self._termination is not None and self._termination.is_requested
 
     def fileno(self) -> int:
-        """For `select`: readable when the dispatcher said something or is gone."""
+        """For `select`: readable when a message has arrived or the dispatcher is gone."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -360,7 +362,7 @@ class DispatcherLink:
         )
 
     def _take_all(self) -> None:
-        """Reads what is there, without waiting."""
+        """Reads all available messages, without blocking."""
         while self._take(self._receive(0.0)):
             pass
 
@@ -382,7 +384,7 @@ class DispatcherLink:
             self._take(message)
 
     def _receive(self, timeout_s: float | None) -> messages.Message | None:
-        """The next message, or None when none comes in time."""
+        """The next message, or None if none arrives in time."""
         while (end := self._received.find(b"\n")) < 0:
             # What the dispatcher shall answer may still be waiting to be sent.
             unsent = [self._socket] if self._outbox else []

@@ -1,4 +1,4 @@
-"""Reads metrics from what a program prints: JSON lines, or a pattern of the study file."""
+"""Reads metrics from a program's output: JSON lines, or a pattern of the study file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\s,;]{1,20}")
 class Reading:
     """Metrics found in one line."""
 
-    #: None where the line does not say; a fraction where it says 0.5, for example of an epoch.
+    #: None if the line has none; fractional if it has a fraction, for example of an epoch.
     step: float | None
     values: Mapping[str, float]
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -35,7 +35,8 @@ class LineReader(Protocol):
 
 
 def line_reader(objectives: Sequence[str], pattern: str | None) -> LineReader:
-    """
+    """A reader of metrics in lines.
+
     Args:
         objectives: Names of the objectives.
         pattern: A regular expression with a named group for each; None reads JSON lines.
@@ -119,7 +120,8 @@ class StepCounter:
         self.fraction: float | None = None
 
     def whole(self, step: float | None) -> int:
-        """
+        """Converts a reported step to a whole one.
+
         Args:
             step: Step that the program reports, from 0; None if it reports none.
         """
@@ -151,10 +153,11 @@ class StepOrder:
         self._found = ""
 
     def note(self, values: Mapping[str, float], step: float) -> None:
-        """
+        """Records a report, to detect repeated steps.
+
         Args:
-            values: Of the objectives that this report has.
-            step: Its step, as the program gives it.
+            values: Values of the objectives in this report.
+            step: Its step, as reported.
         """
         for name, value in values.items():
             last, before = self._last.get(name, (-1.0, value))
@@ -167,10 +170,10 @@ class StepOrder:
                 self._last[name] = (step, value)
 
     def remark(self, advice: str) -> str:
-        """Explains what becomes of such reports; empty where there were none.
+        """Explains how such reports are handled; empty if there were none.
 
         Args:
-            advice: How this kind of program reports each step once.
+            advice: How this kind of program can report each step once.
         """
         if not self._found:
             return ""

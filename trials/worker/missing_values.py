@@ -1,4 +1,4 @@
-"""Why a command that ended well has no value: what was looked for, and what it printed."""
+"""Explains why a successful command has no value: what was expected, and what it printed."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from tuner.config.notation.metric_pattern import near_miss
 def explain_missing_values(
     objectives: Sequence[str], pattern: str | None, n_lines: int, tail: Sequence[str]
 ) -> str:
-    """
+    """Explains missing values.
+
     Args:
-        objectives: Their names.
-        pattern: `trial.metrics.pattern`; None where JSON lines are read.
-        n_lines: How many lines the program has printed.
+        objectives: Names of the objectives.
+        pattern: `trial.metrics.pattern`; None if JSON lines are read.
+        n_lines: Number of lines that the program printed.
         tail: The last ones.
     """
     example = json.dumps({"step": 1, **dict.fromkeys(objectives, 0.5)})

@@ -1,6 +1,7 @@
-"""Messages that wait to be sent: training must not wait while its dispatcher does not read.
+"""Queue of unsent messages: training must not wait for a dispatcher that does not read.
 
-There is no thread: what could not be sent at once is sent at a later call, or at the end.
+There is no thread: messages that could not be sent at once are sent with a later call, or at the
+end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from tuner.domain.messages import MAX_LINE_BYTES
 
-#: Of messages that wait. Above it the oldest reports are dropped: some 100,000 reports fit.
+#: Maximum size of the queue in bytes. Above it the oldest reports are dropped: some 100,000 fit.
 MAX_UNSENT_BYTES = 2 * MAX_LINE_BYTES
 
 
@@ -57,7 +58,7 @@ class Outbox:
                 self._wait_for_room()
 
     def send_ready(self) -> None:
-        """Sends what the socket takes without waiting."""
+        """Sends as much as the socket accepts without blocking."""
         while self._waiting:
             first = self._waiting[0]
             try:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: Of one line, what is read for metrics. The rest of a longer line is in the log only.
+#: Maximum bytes of a line that are parsed for metrics. The rest is in the log only.
 MAX_LINE_BYTES = 1024 * 1024
 
 
 class LineSplitter:
-    """Collects chunks of output and gives complete lines, each at most `MAX_LINE_BYTES` long.
+    """Splits output into complete lines, each at most `MAX_LINE_BYTES` long.
 
-    A carriage return ends a line as a newline does: progress bars print nothing else for minutes.
-    The beginning of a line that is too long is given as soon as the limit is reached, so that a
+    A carriage return ends a line like a newline does: progress bars print nothing else for minutes.
+    The beginning of a line that is too long is returned as soon as the limit is reached, so that a
     program that never ends its line is read, too.
     """
 
@@ -29,7 +29,7 @@ class LineSplitter:
             yield from self._extend(part)
 
     def finish(self) -> Iterator[bytes]:
-        """Ends the line that has begun; gives it, where it was not given already."""
+        """Ends an incomplete line; returns it unless it was returned already."""
         line, was_skipping = bytes(self._unfinished), self._is_skipping
         self._unfinished.clear()
         self._is_skipping = False

@@ -18,19 +18,19 @@ class Link(Protocol):
         """Hands over the values of a step. Never waits."""
 
     def remark(self, topic: messages.RemarkTopic, text: str) -> None:
-        """Shows users a note of this trial's reports. They hear it once of each topic."""
+        """Shows a note on this trial's reports. Each topic is shown once."""
 
     def should_stop(self) -> bool:
-        """Whether the trial shall end now: pruned at a step that it reported, or told to stop.
+        """Whether the trial must end now: it was pruned at a reported step, or stopped.
 
-        A verdict that asks for an end stays until it is asked for, and after that.
+        A verdict that requests an end never changes back.
         """
 
     def suggest(self, name: str, distribution: BaseDistribution) -> messages.Json:
         """The value of a parameter that the study file does not declare."""
 
     def range_in_code(self, name: str, distribution: BaseDistribution) -> None:
-        """Tells of a range that code has for a parameter of the study file."""
+        """Reports a range in code for a parameter of the study file."""
 
     def study_place(self) -> messages.StudyPlace:
         """Where the study is stored."""
@@ -39,7 +39,7 @@ class Link(Protocol):
         """Lets no more trials of the study start."""
 
     def states_damaged(self, paths: Sequence[Path], step: int | None) -> None:
-        """These checkpoints are damaged; that of `step` was loaded instead, or none."""
+        """Reports damaged checkpoints; that of `step` was loaded instead, or none."""
 
     def set_attribute(self, key: str, value: messages.Json) -> None: ...
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Of the names in a returned dict, how many a message shows.
+#: Maximum number of names of a returned dict that a message shows.
 _MOST_NAMES = 8
 
 

@@ -1,8 +1,8 @@
 """SIGTERM in a process that evaluates a trial.
 
-The first one that the dispatcher did not announce comes from a batch system or from `kill`. It is
-taken as "stop at your next step": the dispatcher is told, and the program is answered that it is to
-end, so that it may save. The dispatcher's own SIGTERM, or a second one, ends the process.
+The first SIGTERM that the dispatcher did not announce comes from a batch system or from `kill`. It
+means "stop at your next step": the dispatcher is notified, and the program gets a verdict to end,
+so that it can save. The dispatcher's own SIGTERM, or a second one, ends the process.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Termination:
         self._leave = leave
         self._rank = rank
         self._pid = os.getpid()
-        #: Whether another program than the dispatcher has asked this process to end.
+        #: Whether another program than the dispatcher sent a SIGTERM.
         self.is_requested = False
-        #: Whether any SIGTERM has come.
+        #: Whether any SIGTERM has arrived.
         self.is_heard = False
 
     def install(self) -> None:
-        """Handles SIGTERM from now on, and one that has come since the process had its request."""
+        """Installs the SIGTERM handler; also handles a signal that has arrived before."""
         signal.signal(signal.SIGTERM, self._hear)
         if announced_stop.take_early_signal() or announced_stop.is_announced(
             self._folder, self._attempt_id

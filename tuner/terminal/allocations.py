@@ -11,7 +11,7 @@ from tuner.terminal.tables import ago, table, when, zone
 
 _MINUTE_S = 60
 _HEADER = ("allocation", "node", "state", "time", "GPUs", "trials", "submitted")
-#: Failed ones are shown in `tuner status`, but no more than so many.
+#: Maximum number of failed allocations shown in `tuner status`.
 _MOST_FAILED = 3
 
 
@@ -19,8 +19,8 @@ def allocation_lines(allocations: Sequence[StoredAllocation], now: datetime) -> 
     """`slurm 4711_3 gpu07 running 1:12 of 4:00, 4 GPUs, trials 17 18 19 22`
 
     Args:
-        allocations: Of a study; those that have ended well are left out.
-        now: The present.
+        allocations: A study's allocations; those that ended without a failure are skipped.
+        now: The current time.
     """
     failed = [each for each in allocations if each.state is AllocationState.FAILED]
     shown = [each for each in allocations if not each.state.is_over]

@@ -1,4 +1,4 @@
-"""What the verbs that change something say before and after."""
+"""Messages before and after commands that change something."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def deleted_text(
     place: Place,
     objects: Sequence[ObjectsExtent] = (),
 ) -> str:
-    """What was deleted, and what becomes of the files that stay."""
+    """What was deleted, and what happens to remaining files."""
     text = (
         f"Deleted: study {extent.study.name!r}, {_n(extent.n_trials, 'trial')}, "
         f"{_n(extent.n_attempts, 'attempt')}{_with_files(files, objects)}."

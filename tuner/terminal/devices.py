@@ -40,11 +40,11 @@ def watch_devices(
     """Shows the devices until Ctrl-C: in place on a terminal, else one after the other.
 
     Args:
-        console: Where to.
+        console: The console.
         look: Reads the devices.
-        interval_s: Between two looks.
-        as_json: One line of JSON for each look.
-        pause: Waits so many seconds.
+        interval_s: Interval in seconds.
+        as_json: Print one line of JSON for each reading.
+        pause: Sleeps for a number of seconds.
     """
     with suppress(KeyboardInterrupt), _shown(console, as_json=as_json) as show:
         while True:

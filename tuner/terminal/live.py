@@ -17,7 +17,7 @@ _MAX_ROWS = 32
 
 
 class LiveView:
-    """Draws snapshots in place; what must not be missed scrolls by above. Entered while it shows.
+    """Draws snapshots in place, with important notices above. Entered while it shows.
 
     Args:
         console: The terminal.

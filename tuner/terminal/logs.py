@@ -62,10 +62,10 @@ def locate_log(
     rank: int,
     environ: Mapping[str, str],
 ) -> Path:
-    """Finds a log here or, of an attempt that ended on another machine, in the object store.
+    """Finds a log here or, if the attempt ended on another machine, in the object store.
 
     Args:
-        place: The study; only with `checkpoints.store` is a store asked.
+        place: The study; a store is queried only with `checkpoints.store`.
         files: Paths of the study's files.
         trial: Number of the trial.
         attempt: Number of the attempt; None for the newest.
@@ -73,7 +73,7 @@ def locate_log(
         environ: Credentials of the object store.
 
     Raises:
-        TunerError: If the trial has no such log, or the store does not give it.
+        TunerError: If the trial has no such log, or the store refuses it.
     """
     here = files.attempts_of(trial)
     if place.config is not None and place.config.checkpoints.store is not None:
@@ -97,8 +97,8 @@ def text_of_log(path: Path, n_last_lines: int | None = None) -> Iterator[str]:
     """Reads a log in pieces.
 
     Args:
-        path: Of the log.
-        n_last_lines: How many lines at its end; None for all of it.
+        path: Path of the log.
+        n_last_lines: Number of lines at its end; None for all of it.
 
     Raises:
         ConfigError: If it cannot be read.
@@ -113,13 +113,13 @@ def follow_log(
     *,
     wait: Callable[[float], None] = time.sleep,
 ) -> Iterator[str]:
-    """Reads a log, and what is added to it until its attempt is over.
+    """Reads a log, and follows it until its attempt is over.
 
     Args:
-        path: Of the log.
-        is_over: Whether nothing is added any more.
-        n_last_lines: How many of the lines that are there already; None for all of them.
-        wait: Waits so many seconds for more.
+        path: Path of the log.
+        is_over: Whether the log is complete.
+        n_last_lines: Number of existing lines to start with; None for all of them.
+        wait: Sleeps for a number of seconds.
 
     Raises:
         ConfigError: If it cannot be read.
@@ -133,7 +133,7 @@ def follow_log(
 
 
 def is_attempt_over(place: Place, trial: int, log: Path) -> bool:
-    """Whether the attempt that writes a log has ended, as far as the database tells.
+    """Whether the attempt of a log has ended, according to the database.
 
     Args:
         place: The study.

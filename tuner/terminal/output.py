@@ -69,7 +69,7 @@ def _open_missing() -> None:
 
 @contextlib.contextmanager
 def lasting_output() -> Iterator[None]:
-    """Lets a study outlive whoever reads its output."""
+    """Lets a study continue when its output is closed."""
     _open_missing()
     before = sys.stdout, sys.stderr
     lasting = [LastingOutput(stream) for stream in before]

@@ -7,15 +7,15 @@ from typing import IO
 from tuner.dispatch.notices import Notice, Snapshot
 from tuner.terminal import wording
 
-#: Between two lines on how the study stands.
+#: Seconds between two progress lines.
 _PROGRESS_EVERY_S = 30.0
 
 
 class PlainView:
-    """Writes lines. A view is entered while it shows.
+    """Prints lines. Entered while it shows.
 
     Args:
-        out: Where to; flushed after each line, so that `tail -f` follows.
+        out: The output, flushed after each line, so that `tail -f` follows.
     """
 
     refresh_every_s = 1.0

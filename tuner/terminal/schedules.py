@@ -10,7 +10,7 @@ from tuner.terminal.tables import table
 
 
 def schedule_text(schedule: Schedule) -> str:
-    """A table, with what has changed from each phase to the next."""
+    """A table with the changes from each phase to the next."""
     ends = [*(each.after_step for each in schedule.phases[1:]), schedule.last_step]
     changes = [
         wording.settings({k: v for k, v in after.params.items() if before.params.get(k) != v})

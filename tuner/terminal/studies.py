@@ -61,11 +61,12 @@ def _alerts(status: StudyStatus, now: datetime) -> tuple[Alert, ...]:
 
 
 def status_text(status: StudyStatus, now: datetime, waits: Sequence[str] = ()) -> str:
-    """
+    """Formats a study's status.
+
     Args:
-        status: What the database says.
-        now: The present.
-        waits: For which users' devices the dispatchers of this machine wait.
+        status: The status.
+        now: The current time.
+        waits: Users whose devices this machine's dispatchers wait for.
     """
     study = status.study
     lines = [

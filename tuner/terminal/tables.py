@@ -1,4 +1,4 @@
-"""How verbs show what they found: plain tables, and JSON that every reader accepts."""
+"""Output formats of commands: plain tables, and strictly valid JSON."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _row(trial: StoredTrial, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _state(trial: StoredTrial) -> str:
-    """`paused at step 3`; the values beside it are those of that step."""
+    """`paused at step 3`; the values in the row are from that step."""
     word = trial.word.replace("_", " ")
     if trial.last_step is not None:
         word = f"{word} at step {trial.last_step}"
@@ -85,7 +85,7 @@ def trials_csv(trials: Sequence[StoredTrial], objectives: Sequence[Objective]) -
 def trials_records(
     trials: Sequence[StoredTrial], objectives: Sequence[Objective]
 ) -> list[dict[str, object]]:
-    """The columns of `trials_csv` with values as they are; None where a trial has none."""
+    """The columns of `trials_csv` with typed values; None for missing ones."""
     names = [each.name for each in objectives]
     params = list(dict.fromkeys(name for each in trials for name in each.params))
     return [

@@ -1,4 +1,4 @@
-"""`tuner why STUDY 17`: what a trial waits for, why it was pruned, what failed."""
+"""`tuner why STUDY 17`: why a trial waits, was pruned or failed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tuner.terminal import wording
 from tuner.terminal.idle import idle_texts
 from tuner.terminal.tables import instant
 
-#: Causes that keep a device from a trial which waits. A pause is told by itself.
+#: Causes that keep a device from a waiting trial. A pause is reported separately.
 _HOLD_UP = frozenset(
     {
         IdleCause.GATHERING,
@@ -72,14 +72,14 @@ def explain(
     now: datetime,
     waits: Sequence[str] = (),
 ) -> str:
-    """All that the database knows about how a trial came to where it is.
+    """Explains a trial's state from the database.
 
     Args:
-        connection: To the database.
+        connection: Connection to the database.
         study: The study.
-        number: Of the trial.
-        now: The present.
-        waits: What the dispatchers of this machine wait for. Shown of a trial that has no device.
+        number: Number of the trial.
+        now: The current time.
+        waits: What this machine's dispatchers wait for. Shown for a trial without a device.
 
     Raises:
         ConfigError: If there is no such trial.
@@ -105,7 +105,7 @@ def explain(
 
 
 def read_reason(connection: sa.Connection, study: StoredStudy, number: int, now: datetime) -> str:
-    """Why a trial is in its state, in a sentence or two; empty where nothing is known.
+    """Why a trial is in its state, in a sentence or two; empty if unknown.
 
     Raises:
         ConfigError: If there is no such trial.
@@ -217,7 +217,7 @@ def _facts(
 
 
 def _lineage(connection: sa.Connection, study_id: int, trial_id: int) -> Iterator[str]:
-    """Of a population: what a trial is a copy of, and what has taken its place."""
+    """In a population: the trial's parent, and its replacement."""
     query = sa.select(TRIALS.c.number).where(TRIALS.c.trial_id == trial_id)
     number = connection.execute(query).scalar_one()
     origins = read_origins(connection, study_id)
@@ -292,7 +292,7 @@ def _why_it_waits(
 def _why_no_device(
     connection: sa.Connection, starts: Sequence[StoredDispatcher], now: datetime
 ) -> Iterator[str]:
-    """Devices that nobody has, and that are not given to any trial now."""
+    """Free devices that are not given to any trial now."""
     idle = read_idle_now(connection, starts, now)
     for each in idle_texts((one for one in idle if one.cause in _HOLD_UP), now):
         yield f"No trial starts on {each}."

@@ -56,7 +56,7 @@ def line(notice: Notice) -> str:
 
 
 def is_loud(notice: Notice) -> bool:
-    """Whether it deserves a place above the live view."""
+    """Whether a notice is shown above the live view."""
     match notice:
         case Ended():
             return notice.is_best or notice.ending.outcome.is_failure

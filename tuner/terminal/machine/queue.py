@@ -17,8 +17,8 @@ def queue_text(entries: Sequence[Entry], log: Callable[[int], Path]) -> str:
     """A line for each study, in the order in which they start.
 
     Args:
-        entries: All of them.
-        log: Where the output of one is.
+        entries: All entries.
+        log: Path of an entry's output.
     """
     if not entries:
         return _EMPTY

@@ -1,4 +1,4 @@
-"""What `tuner shares` prints, and what `tuner devices` says of shares."""
+"""Output of `tuner shares`, and shares in the output of `tuner devices`."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def rows_with_shares(
     Args:
         read: Reads the devices.
         environ: The process's environment.
-        say: Tells people, once, that the rules of the machine are wrong.
+        say: Shows, once, that the rules of the machine are invalid.
     """
     say_once = cache(say)
     return lambda: with_shares(read(), read_good_shares(environ, say_once))
 
 
 def with_shares(rows: Sequence[DeviceRow], shares: MachineShares | None) -> list[DeviceRow]:
-    """Devices with the users who hold them by the rules of the machine."""
+    """Device rows, with the users who hold devices by the rules of the machine."""
     held: dict[str, list[HeldDevice]] = {}
     for each in shares.devices if shares else ():
         held.setdefault(gpu_of_share(each.device_id), []).append(each)
