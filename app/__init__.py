@@ -1,1 +1,1 @@
-"""The dashboard: how a study converges, and what every device does. It only reads."""
+"""The dashboard: the convergence of a study and the activity of every device. Reading only."""

@@ -1,8 +1,8 @@
-"""The files that a browser loads before anything is seen, answered from memory.
+"""Static files of the first page load, served from memory.
 
-Streamlit's page is a hundred small files, of which it asks for half when it hears what to show.
-Read from the disk one by one they are a third of the first second of a page; kept in memory, and
-named to the browser at the start (`modulepreload`), a tenth.
+Streamlit's page is a hundred small files, half of which it requests only after the first message.
+Read from disk one by one, they take a third of the first second of a page; served from memory and
+preloaded (`modulepreload`), a tenth.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tuner.app.library import LIBRARY_PATH, library_file
 
 _STATIC = Path(streamlit.__file__).with_name("static")
 _PREFIX = "/static/js/"
-#: What the pages consist of, by the first words of Streamlit's file names; whatever is not found
-#: is loaded when it is asked for.
+#: Files of which the pages consist, by the first words of their names; others are loaded on
+#: request.
 _EARLY = ("BidiComponent", "Metric", "Selectbox", "Checkbox", "ButtonGroup", "Block", "App")
 _IMPORTED = re.compile(r'(?:from|import)\s*"\./([\w.~-]+\.js)"')
 _KEEP = (b"cache-control", b"public, max-age=31536000, immutable")
 #: Another site's page can't lay the dashboard's buttons under its own.
 _FRAMES = (b"content-security-policy", b"frame-ancestors 'self'")
-#: Where a provider sends somebody who has logged in: no page, though it looks like one.
+#: Redirect target of a login provider: no page, despite its name.
 _CALLBACK = "/oauth2callback"
 _FIRST_PAGE = "/studies"
-#: Else Streamlit looks for its server below the address of the page that is opened first, where it
-#: is not: two errors in the browser's console, and a way there and back before anything is seen.
+#: Otherwise Streamlit searches its server below the address of the first page, where it is not: two
+#: errors in the browser's console, and an additional round trip.
 _WHERE = "<script>window.__streamlit = { BACKEND_BASE_URL: new URL('.', location).href };</script>"
-#: Its own "Stop" ends a page's script, not a study; and what is read again every two seconds is no
-#: less true while it is: Streamlit would make it grey. Its margins are half of a small screen.
+#: Streamlit's "Stop" ends a page's script, not a study, and it greys out content that is refreshed
+#: every two seconds. Its margins take half of a small screen.
 _STYLE = """<style>
 [data-testid="stStatusWidget"] { display: none !important; }
 [data-testid="stMainBlockContainer"] { padding: 3.75rem clamp(1rem, 3vw, 3rem) 4rem !important; }
@@ -47,7 +47,7 @@ _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 
 
 class Assets:
-    """Answers for what never changes under its name, and leaves the rest to the application."""
+    """Serves immutable files, and passes other requests to the application."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -122,7 +122,7 @@ def _page_with_preloads() -> bytes | None:
 
 
 def _early() -> Iterator[str]:
-    """Those files, and what they import."""
+    """These files, and their imports."""
     waiting = [name for name in _scripts() if name.split(".")[0] in _EARLY]
     seen: set[str] = set()
     while waiting:

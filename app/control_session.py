@@ -25,7 +25,7 @@ def sessions() -> ControlSessions:
 
 
 def cookie_name(port: int) -> str:
-    """Cookies are those of a host: the dashboards on its ports have a name each."""
+    """Cookies belong to a host: dashboards on different ports have different names."""
     return f"tuner-control-{port}"
 
 
@@ -60,7 +60,7 @@ class ControlCookie:
         await send({"type": "http.response.body", "body": b""})
 
     def _cookie(self, session: str, scheme: str) -> str:
-        """Without an age: it ends with the browser's session."""
+        """A session cookie, which ends with the browser's session."""
         cookie: SimpleCookie = SimpleCookie({self._name: session})
         morsel = cookie[self._name]
         morsel["httponly"], morsel["samesite"], morsel["path"] = True, "Strict", "/"

@@ -1,4 +1,4 @@
-"""`tuner report`: the main figures of a study as one file, for those who have no server."""
+"""`tuner report`: the main figures of a study in one file that needs no server."""
 
 from __future__ import annotations
 
@@ -65,12 +65,13 @@ class _Subject:
 
 
 def write_report(url: str, study: StoredStudy, output: Path, now: datetime) -> None:
-    """
+    """Writes a report.
+
     Args:
-        url: Of the database.
-        study: In there.
-        output: Is replaced as a whole.
-        now: The present.
+        url: URL of the database.
+        study: The study.
+        output: The file, replaced atomically.
+        now: The current time.
 
     Raises:
         StoreError: If the database can't be read.
@@ -87,11 +88,11 @@ def write_report(url: str, study: StoredStudy, output: Path, now: datetime) -> N
 
 
 def study_figures(url: str, study: StoredStudy) -> dict[str, Figure]:
-    """The figures of the report, by their titles.
+    """The figures of the report, by title.
 
     Args:
-        url: Of the database.
-        study: In there.
+        url: URL of the database.
+        study: The study.
 
     Raises:
         StoreError: If the database can't be read.

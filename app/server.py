@@ -1,8 +1,7 @@
 """The dashboard's server: `python -m tuner.app.server --host 127.0.0.1 --port 8501`.
 
-It has imported and read what a first page needs before somebody asks, and it serves Plotly's
-program itself. Which database it shows stands in its environment
-(`tuner.monitoring.dashboard_process`).
+It imports and reads what a first page needs in advance, and serves Plotly's program itself. The
+database is set in its environment (`tuner.monitoring.dashboard_process`).
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _LOG = logging.getLogger(__name__)
 
 
 def _end_with_the_parent() -> None:
-    """Ends this server when whoever started it is gone: its end of the pipe closes then."""
+    """Ends this server when its parent is gone, which closes the pipe."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _read_ahead() -> None:
-    """What the first page will ask for; whatever is wrong will be said there."""
+    """Reads in advance what the first page needs; errors are shown there."""
     try:
         look = look_at(os.environ[DATABASE_VARIABLE])
         studies = look.studies()
@@ -49,7 +48,7 @@ def _read_ahead() -> None:
 
 
 def settings(host: str, port: int) -> dict[str, object]:
-    """Of Streamlit, by the names of its own options."""
+    """Streamlit's settings, by the names of its own options."""
     return {
         "server.address": host,
         "server.port": port,

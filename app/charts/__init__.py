@@ -1,1 +1,1 @@
-"""Figures from plain data. Nothing here reads a database or knows Streamlit."""
+"""Figures from plain data. Independent of the database and Streamlit."""

@@ -18,11 +18,12 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
 def lines_figure(lines: Mapping[str, Curve], titles: Titles, *, revision: str) -> go.Figure:
-    """
+    """Draws lines.
+
     Args:
-        lines: By what they are called.
-        titles: Of the axes.
-        revision: While it stays the same a refresh keeps the zoom.
+        lines: Lines by name.
+        titles: Titles of the axes.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     for place, (name, line) in enumerate(lines.items()):
@@ -43,12 +44,12 @@ def lines_figure(lines: Mapping[str, Curve], titles: Titles, *, revision: str) -
 def studies_figure(
     lines: Mapping[str, BestSoFar | Band], titles: Titles, *, revision: str
 ) -> go.Figure:
-    """The best value so far of each study, or of several runs their median in a band.
+    """The best value so far of each study; for several runs, their median in a band.
 
     Args:
-        lines: By what they are called.
-        titles: Of the axes.
-        revision: While it stays the same a refresh keeps the zoom.
+        lines: Lines by name.
+        titles: Titles of the axes.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     for place, (name, line) in enumerate(lines.items()):

@@ -41,20 +41,20 @@ def convergence_figure(
     ahead: tuple[float, Forecast] | None = None,
     part: BestPart | None = None,
 ) -> go.Figure:
-    """Trials that have no value stand in a strip of their own, below.
+    """The convergence of a study. Trials without a value are in a strip below.
 
     Args:
-        trials: All of the study.
+        trials: All trials of the study.
         scale: The horizontal axis.
-        best: Of the study.
-        objective: Whose values are shown.
-        place: Of the objective.
-        revision: While it stays the same a refresh keeps the zoom.
-        log_x: Whether the axis is logarithmic.
-        log_y: The same.
+        best: Best value so far.
+        objective: The objective.
+        place: Its index.
+        revision: While it is unchanged, a refresh keeps the zoom.
+        log_x: Whether the horizontal axis is logarithmic.
+        log_y: Whether the vertical axis is logarithmic.
         other: Another study's name, and its best so far on the same axes.
-        ahead: Where the horizontal axis will end, and the best value there.
-        part: The vertical range; None: of all values.
+        ahead: The expected end of the horizontal axis, and the forecast there.
+        part: The vertical range; None for that of all values.
     """
     figure = go.Figure()
     values = trials.shown_values[:, place]
@@ -81,7 +81,7 @@ def convergence_figure(
 
 
 def _make_room_for_strip(figure: go.Figure) -> None:
-    """Trials without a value stand below the points."""
+    """Reserves a strip below the points for trials without a value."""
     figure.update_layout(
         yaxis={"domain": [_POINTS_BOTTOM, 1.0]},
         yaxis2={
@@ -248,9 +248,9 @@ def pareto_figure(
 
 
 def _edge(x: Floats, y: Floats, objectives: tuple[Objective, Objective]) -> go.Scatter:
-    """The border of what the front dominates, a staircase: no trial reached what is between.
+    """The border of the region that the front dominates, as a staircase.
 
-    With more objectives than these two some trials of the front are not at the border.
+    With more objectives than these two, some trials of the front are not on it.
     """
     signs = [-1.0 if each.is_maximized else 1.0 for each in objectives]
     outer = is_on_front(np.column_stack([signs[0] * x, signs[1] * y]))
@@ -269,7 +269,7 @@ def _edge(x: Floats, y: Floats, objectives: tuple[Objective, Objective]) -> go.S
 
 
 def _clouds(trials: TrialColumns, there: Flags) -> Iterator[tuple[Flags, str, str]]:
-    """Trials outside of the front by what became of them: which, name and colour."""
+    """Trials outside of the front by outcome: rows, name and colour."""
     is_whole = trials.words == COMPLETED
     for code in np.unique(trials.words[there]).tolist():
         own = there & (trials.words == code)

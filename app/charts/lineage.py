@@ -1,4 +1,4 @@
-"""The members of a population, and who went on as a copy of whom."""
+"""The members of a population, and their copies."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LINK = COLOURS["pruned"]
 def lineage_figure(
     curves: Curves, lineage: Lineage, axes: CurveAxes, *, picked: int | None, revision: str
 ) -> go.Figure:
-    """Each trial a line, in the colour of the first member that it descends from.
+    """A line per trial, in the colour of its first ancestor.
 
     Args:
-        curves: By the number of the trial.
-        lineage: The trials that took others' places.
-        axes: What stands at them.
-        picked: A trial whose training stands out, from its first step through all copies.
-        revision: While it stays the same a refresh keeps the zoom.
+        curves: Curves by trial number.
+        lineage: Trials that replaced others.
+        axes: Titles and types of the axes.
+        picked: A trial whose training is highlighted, from its first step through all copies.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     families = defaultdict[int, list[int]](list)
@@ -94,7 +94,7 @@ def _links(curves: Curves, taken: Iterable[Taken]) -> go.Scattergl:
 
 
 def _given_up(curves: Curves, lineage: Lineage) -> go.Scattergl:
-    """Where those end whose places others took."""
+    """Marks at the ends of replaced trials."""
     gone = {each.origin.replaces: each for each in lineage.values()}
     there = [number for number in sorted(gone) if number in curves]
     return _marks(
@@ -151,7 +151,7 @@ def _marks(
 
 
 def _training(curves: Curves, lineage: Lineage, picked: int) -> go.Scattergl:
-    """What one trial's model went through, from its first step on."""
+    """The training of one trial's model, from its first step."""
     parts, until = [], np.inf
     for number, after in descent(lineage, picked):
         if number in curves:

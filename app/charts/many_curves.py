@@ -18,13 +18,13 @@ from tuner.app.data.trials.curves import Curve, Curves
 RUNG = OTHER
 #: How strong all the lines over a place are together, and the bounds of one.
 _FADED, _PLAIN = (36.0, 0.06, 0.25), (60.0, 0.08, 0.5)
-#: As many can be told apart without fading.
+#: Maximum number of lines that are drawn without fading.
 _FEW_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveAxes:
-    """What the axes say, and how."""
+    """Titles and types of the axes."""
 
     name: str
     log_x: bool
@@ -40,15 +40,15 @@ def many_curves_figure(
     picked: int | None,
     revision: str,
 ) -> go.Figure:
-    """Each trial a line, by what became of it; those that were pruned are faded.
+    """A line per trial, by outcome; pruned trials are faded.
 
     Args:
-        curves: By the number of the trial.
-        trials: Of which some have a curve.
-        axes: What stands at them.
+        curves: Curves by trial number.
+        trials: Trials, some of which have a curve.
+        axes: Titles and types of the axes.
         rungs: Steps at which trials are compared.
-        picked: A trial that stands out; its rivals are faded then.
-        revision: While it stays the same a refresh keeps the zoom.
+        picked: A highlighted trial; its rivals are then faded.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     codes = np.unique(trials.words).tolist()

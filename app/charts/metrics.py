@@ -23,14 +23,14 @@ _MAX_IN_LEGEND = 12
 def points_figure(
     trials: TrialColumns, x: Floats, y: Floats, titles: Titles, *, revision: str
 ) -> go.Figure:
-    """A point for each trial that has both.
+    """A point for each trial that has both values.
 
     Args:
-        trials: Of a study.
-        x: A value for each trial; NaN where it has none.
-        y: The same.
-        titles: Of both axes.
-        revision: While it stays the same a refresh keeps the zoom.
+        trials: A study's trials.
+        x: A value for each trial; NaN for missing ones.
+        y: A value for each trial; NaN for missing ones.
+        titles: Titles of both axes.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     kind = go.Scattergl if len(trials) > _MAX_SVG_POINTS else go.Scatter
@@ -58,12 +58,13 @@ def points_figure(
 def metric_curves_figure(
     curves: Mapping[int, MetricCurve], titles: Titles, *, is_smooth: bool, revision: str
 ) -> go.Figure:
-    """
+    """Curves of a metric.
+
     Args:
-        curves: By the number of the trial.
-        titles: Of both axes.
-        is_smooth: Whether averages are drawn, over the faint lines of what was reported.
-        revision: While it stays the same a refresh keeps the zoom.
+        curves: Curves by trial number.
+        titles: Titles of both axes.
+        is_smooth: Whether to draw averages over faint lines of the reported values.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     for place, (number, curve) in enumerate(curves.items()):
@@ -95,12 +96,13 @@ def _line(number: int, x: Floats, y: Floats, colour: str, *, is_faint: bool) -> 
 def distribution_figure(
     lines: Mapping[str, Distribution], title: str, *, log_x: bool, revision: str
 ) -> go.Figure:
-    """
+    """Cumulative distributions of values.
+
     Args:
-        lines: By what they are called.
-        title: Of the values.
+        lines: Distributions by name.
+        title: Title of the values.
         log_x: Whether their axis is logarithmic.
-        revision: While it stays the same a refresh keeps the zoom.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     for (name, line), colour in zip(lines.items(), (BEST, COLOURS["completed"]), strict=False):

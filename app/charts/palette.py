@@ -1,9 +1,9 @@
-"""The colours of all figures, for a white and for a black page, with any colour vision.
+"""The colours of all figures, for white and black pages and any colour vision.
 
 The hues follow Okabe and Ito (https://jfly.uni-koeln.de/color/). Their lightness is moved into the
-band in which a colour has a contrast of 3:1 (WCAG 2.2, 1.4.11) on both backgrounds, and the exact
-places in it were searched for the largest distance between any two, also under protanopia and
-deuteranopia as simulated by Machado et al. (2009, https://doi.org/10.1109/TVCG.2009.113).
+band with a contrast of 3:1 (WCAG 2.2, 1.4.11) on both backgrounds. Within it, the values maximize
+the smallest distance between any two colours, also under protanopia and deuteranopia as simulated
+by Machado et al. (2009, https://doi.org/10.1109/TVCG.2009.113).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tuner.devices.idle_causes import IdleCause
 from tuner.queries.trials.listing import ABANDONED
 
-#: Of Streamlit's pages.
+#: Backgrounds of Streamlit's pages.
 LIGHT_BACKGROUND, DARK_BACKGROUND = "#ffffff", "#171614"
 #: By the state or outcome of a trial.
 COLOURS: Mapping[str, str] = {
@@ -35,7 +35,7 @@ COLOURS: Mapping[str, str] = {
 BEST = "#d27d05"
 #: For a study or a line that is compared with the first.
 OTHER = "#4150f0"
-#: A second sign beside the colour, where points are drawn.
+#: Symbols in addition to colours, for points.
 SYMBOLS: Mapping[str, str] = {
     "completed": "circle",
     "pruned": "triangle-down",

@@ -25,13 +25,13 @@ from tuner.app.charts.style import bar_above, dress, literal
 from tuner.app.data.columns import Floats
 from tuner.search_spaces import ParamValue
 
-#: More axes than this cannot be told apart; the most important parameters come first.
+#: Maximum number of axes; the most important parameters come first.
 MAX_AXES = 10
 #: Names of more axes than this would run over each other.
 _FEW_AXES = 6
 _HEIGHT_PX = 480
 _MAX_LABEL = 24
-#: A range that is dragged on a logarithmic axis is as exact as one of so many steps.
+#: Number of positions for the ends of a range on a logarithmic axis.
 _N_STEPS = 101
 #: Few different numbers are all labelled.
 _MAX_TICKS = 8
@@ -40,12 +40,13 @@ _MAX_TICKS = 8
 def parallel_figure(
     study: optuna.Study, names: Sequence[str], value_name: str, *, revision: str
 ) -> go.Figure:
-    """
+    """Parallel coordinates.
+
     Args:
         study: With one objective.
         names: Parameters that every trial has, in the order of their axes.
         value_name: Title of the objective's axis.
-        revision: While it stays the same a refresh keeps ranges and the order of axes.
+        revision: While it is unchanged, a refresh keeps ranges and the order of axes.
     """
     trials = study.get_trials(deepcopy=False)
     values = np.array([trial.values[0] for trial in trials])
@@ -78,11 +79,11 @@ def parallel_figure(
 
 
 def _line(values: Floats, *, bar_y: float) -> dict[str, object]:
-    """Colours by rank: one value that is far off does not take the contrast from the others.
+    """Colours by rank, so that an outlier does not reduce the contrast of others.
 
     Args:
         values: The worst first.
-        bar_y: Of the bar of colours, in heights of the axes.
+        bar_y: Position of the colour bar, in heights of the axes.
     """
     n = len(values)
     ranks = np.linspace(0.0, 1.0, n) if n > 1 else np.ones(1)
@@ -179,7 +180,7 @@ def _log_axis(name: str, numbers: Floats) -> dict[str, object]:
 
 
 def _steps(low: float, high: float) -> list[float]:
-    """Where a range on an axis with ticks can begin and end: Plotly knows no place between."""
+    """Possible ends of a range on an axis with ticks: Plotly allows no positions in between."""
     return np.linspace(low, high, _N_STEPS).tolist() if high > low else []
 
 

@@ -24,11 +24,11 @@ class Kind(Enum):
     RANK = "rank"
 
 
-#: More take a browser seconds; a contour is a table of so many rows and columns.
+#: More trials take a browser seconds; a contour is a table of this many rows and columns.
 MAX_TRIALS = {Kind.PARALLEL: 1000, Kind.SLICE: 1000, Kind.CONTOUR: 250, Kind.RANK: 1000}
-#: Of importance: below more the other figures would be out of sight.
+#: Maximum number of importance bars: with more, the other figures would be out of sight.
 MAX_BARS = 20
-#: Parameters of figures that show all of them.
+#: Maximum number of parameters in figures that show all of them.
 MAX_DRAWN = {Kind.PARALLEL: MAX_AXES, Kind.SLICE: 6}
 #: A surface through fewer points would show values without measurements.
 MIN_FOR_SURFACE = 10
@@ -46,13 +46,14 @@ _MAX_UNWRAPPED, _WRAP_AT = 3, 12
 def parameter_figure(
     kind: Kind, study: optuna.Study, names: Sequence[str], value_name: str, *, revision: str
 ) -> go.Figure:
-    """
+    """A figure of parameters.
+
     Args:
-        kind: Which.
+        kind: The kind of figure.
         study: With one objective.
         names: Parameters that every trial has.
-        value_name: Of the objective, with its direction.
-        revision: While it stays the same a refresh keeps the zoom.
+        value_name: Name of the objective, with its direction.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     if kind is Kind.PARALLEL:
         # An axis that comes, goes or changes its place leaves the ranges of the others.

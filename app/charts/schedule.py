@@ -38,11 +38,11 @@ class Member:
 
 
 def members_of(curves: Curves, lineage: Lineage) -> list[Member]:
-    """The trials of a population; those of one family have one colour.
+    """The trials of a population, with one colour per family.
 
     Args:
-        curves: By the number of the trial.
-        lineage: The trials that took the places of others.
+        curves: Curves by trial number.
+        lineage: Trials that replaced others.
     """
     families = defaultdict[int, list[int]](list)
     for number in sorted(curves):
@@ -72,11 +72,11 @@ def schedule_figure(
     """A row for each parameter, a horizontal line for each trial, a dotted one for each copy.
 
     Args:
-        members: Of `members_of`.
-        params: Of these trials.
+        members: From `members_of`.
+        params: Their parameters.
         names: Parameters in the order of the rows.
         log_names: Those with a logarithmic axis.
-        revision: While it stays the same a refresh keeps the zoom.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     names = names[:MAX_ROWS]
     figure = make_subplots(rows=len(names), cols=1, shared_xaxes=True, vertical_spacing=0.04)

@@ -19,7 +19,7 @@ _TAG = re.compile(r"(?:<|\\u003c)(?!(?:/|\\u002f)?(?:br|b|i|extra)(?:>|\\u003e))
 
 
 def to_json(figure: Figure) -> str:
-    """For a browser; arrays are in it as numbers of their own kind, not as text."""
+    """JSON for a browser; arrays keep their numeric types."""
     text: str = figure.to_json(validate=False)
     return _TAG.sub("&lt;", text)
 
@@ -30,13 +30,13 @@ def literal(text: str) -> str:
 
 
 def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> go.Figure:
-    """Gives a figure its common layout.
+    """Applies the common layout to a figure.
 
     Args:
-        figure: Is changed.
-        revision: As long as it stays the same, a refresh keeps the zoom and what was hidden
+        figure: The figure, which is changed.
+        revision: While it is unchanged, a refresh keeps the zoom and hidden traces
             (https://plotly.com/javascript/uirevision/).
-        height_px: Of the whole figure.
+        height_px: Height of the whole figure.
     """
     figure.update_layout(
         uirevision=revision,
@@ -55,7 +55,7 @@ def dress(figure: go.Figure, *, revision: str, height_px: int = _HEIGHT_PX) -> g
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Titles:
-    """Of the axes."""
+    """Titles of the axes."""
 
     x: str
     y: str
@@ -96,10 +96,10 @@ def bar_above(title: str) -> dict[str, object]:
 
 
 def name_ticks(figure: go.Figure) -> None:
-    """Whole numbers on logarithmic axes: 20 and 0.0001, where Plotly has 2 and 100µ.
+    """Plain numbers on logarithmic axes: 20 and 0.0001, where Plotly writes 2 and 100µ.
 
     Args:
-        figure: Whose axes have their kinds already.
+        figure: Its axes must have their types already.
     """
     figure.for_each_xaxis(_name_ticks)
     figure.for_each_yaxis(_name_ticks)
@@ -111,6 +111,6 @@ def _name_ticks(axis: go.layout.XAxis | go.layout.YAxis) -> None:
 
 
 def instant(at_s: float) -> datetime:
-    """Of seconds since the epoch."""
+    """The UTC time of seconds since the epoch."""
     # Without a zone: a browser would show one with a zone in its own.
     return datetime.fromtimestamp(at_s, UTC).replace(tzinfo=None)

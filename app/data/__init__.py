@@ -1,1 +1,1 @@
-"""Reads a database into plain columns and shapes them. Nothing here knows Streamlit or Plotly."""
+"""Reads a database into plain columns. Independent of Streamlit and Plotly."""

@@ -28,7 +28,7 @@ def read_best(
     n: int,
     now: datetime,
 ) -> list[BestConfiguration]:
-    """The best first; with several objectives the Pareto front, by the first of them."""
+    """The best configurations in order; with several objectives the Pareto front."""
     fresh = fresh_runs_of(read_confirmation(connection, name))
     numbers = _candidates(trials, objectives, n) | fresh.keys()
     choice = Choice(sort=BY_VALUE, top=len(numbers), numbers=numbers)

@@ -12,9 +12,9 @@ _MAX_KEPT = 64
 
 
 class Kept:
-    """Results by key, each with the objects that it was made from. Several threads may use it.
+    """A cache of results by key, each with the objects from which it was made. Thread-safe.
 
-    Reads give the same object while nothing has changed, so that identity tells.
+    Reads return the same object while nothing has changed, so that identity is sufficient.
     """
 
     def __init__(self) -> None:

@@ -25,10 +25,10 @@ class Columns:
 
 
 def joined(parts: Sequence[C]) -> C:
-    """The rows of one after those of another.
+    """Concatenates the rows of tables.
 
     Args:
-        parts: One at least.
+        parts: At least one table.
     """
     names = [each.name for each in fields(parts[0])]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}

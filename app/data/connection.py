@@ -1,9 +1,9 @@
-"""The way to a database for somebody who only looks: it can't write, lock or slow a study.
+"""Read-only database access, which can't write to, lock or slow a study.
 
-An SQLite file is opened read-only (https://sqlite.org/uri.html, `mode=ro`); in WAL mode readers
-and the one writer don't wait for each other. On a server each transaction is read-only and each
-statement ends after some seconds. Transactions are short: one that stays open keeps an SQLite log
-from being emptied.
+An SQLite file is opened read-only (https://sqlite.org/uri.html, `mode=ro`); in WAL mode readers and
+the writer don't block each other. On a server each transaction is read-only and each statement has
+a timeout of some seconds. Transactions are short: an open one keeps an SQLite log from being
+truncated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ STATEMENT_TIMEOUT_S = 15
 
 
 class ReadOnlyDatabase:
-    """Reads one database, each time as it stands at one instant.
+    """Reads one database, each time from a consistent snapshot.
 
     Args:
         url: Any SQLAlchemy URL.
 
     Raises:
-        StoreError: If it is malformed, missing, unreachable or of another schema.
+        StoreError: If it is malformed, missing, unreachable or has another schema.
     """
 
     def __init__(self, url: str) -> None:
@@ -53,7 +53,8 @@ class ReadOnlyDatabase:
             check_revision(revision, parsed, self.shown_url)
 
     def read(self, work: Callable[[sa.Connection], T]) -> T:
-        """
+        """Runs a read-only transaction.
+
         Raises:
             StoreError: If the database can't be read now, or its file was deleted or replaced.
         """
@@ -72,7 +73,7 @@ class ReadOnlyDatabase:
         return self._path is None or self._file is not None
 
     def _follow_log(self) -> None:
-        """Opens new connections if another write-ahead log has replaced the one that they read."""
+        """Reconnects if another write-ahead log has replaced the open one."""
         if self._path is None:
             return
         log = identity_of(log_of(self._path))

@@ -1,7 +1,7 @@
-"""What a page asks of a study: the same as the command line, recorded with who asked.
+"""Commands from a page: the same as on the command line, recorded with the user.
 
-The only part of the dashboard that writes. It opens a connection of its own for each request, and
-only after `tuner.app.data.permission` has said who asks.
+The only part of the dashboard that writes. It opens a connection for each command, and only after
+`tuner.app.data.permission` has identified the user.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tuner.store.schema.models import CommandRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """Asks on behalf of one person, of one study.
+    """Sends commands to one study on behalf of one user.
 
     Raises:
-        TunerError: Each method, if there is nobody or nothing to do it.
+        TunerError: Each method, if no dispatcher could execute the command.
     """
 
     place: Place
@@ -48,7 +48,7 @@ class Control:
         trial: int | None = None,
         arguments: Mapping[str, Json] | None = None,
     ) -> str:
-        """Returns what was done, for people."""
+        """Sends a command; returns a message to show."""
         command = Command(
             order=wanted, trial_number=trial, arguments=arguments or {}, asked_by=self.who
         )
@@ -84,15 +84,15 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """How a study stands now."""
+    """The current state of a study."""
 
     progress: Progress
     #: `user@host`; empty where it is not paused.
     paused_by: str
     #: None where it is not paused.
     paused_at: datetime | None
-    #: Since when dispatchers work on it without a pause, and who started or resumed it; None and
-    #: empty where nothing works on it.
+    #: Since when dispatchers have worked on it without a pause, and the user who started or resumed
+    #: it; None and empty if none works on it.
     running_since: datetime | None
     running_by: str
 
@@ -155,7 +155,7 @@ def place_of(url: str, study: StoredStudy, shown_url: str) -> Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Something that was asked for."""
+    """A command that was sent."""
 
     at: datetime
     who: str
@@ -163,7 +163,7 @@ class Asked:
 
 
 def read_asked(connection: sa.Connection, study_id: int, *, most: int = 50) -> list[Asked]:
-    """The newest first. What was enqueued or retried says so in its own trial."""
+    """The newest commands first. Enqueued and retried trials record this themselves."""
     if not has_our_tables(connection):
         return []
     query = (

@@ -25,7 +25,7 @@ COMPLETED = CODES[WORDS[TrialState.COMPLETE]]
 PRUNED = CODES[WORDS[TrialState.PRUNED]]
 RUNNING = CODES[WORDS[TrialState.RUNNING]]
 WAITING = CODES[WORDS[TrialState.WAITING]]
-#: What ran out of memory or was not a number has none, though Optuna stores its last report.
+#: Trials that ran out of memory or reported NaN have no result, though Optuna stores a last report.
 WITHOUT_RESULT = tuple(CODES[word] for word in WORDS_WITHOUT_RESULT)
 PAUSED = CODES[Outcome.PAUSED.value]
 ABANDONED_CODE = CODES[ABANDONED]

@@ -31,7 +31,7 @@ class StudyLine:
 
     @property
     def fraction(self) -> float | None:
-        """Of the limit that will be reached first; None for an open budget."""
+        """Used fraction of the limit that is closest to its end; None for an open budget."""
         return self.progress.fraction
 
     @property

@@ -46,12 +46,12 @@ _looks_lock = threading.Lock()
 
 
 def look_at(url: str) -> Look:
-    """The one of this process: several browsers share what was read.
+    """This process's reader, shared by all browsers.
 
-    A file that was replaced is read again; nothing from the old file is kept.
+    A replaced file is read again; nothing from the old file is kept.
 
     Raises:
-        StoreError: If the database is not there or can't be read.
+        StoreError: If the database does not exist or can't be read.
     """
     with _looks_lock:
         if url in _looks and not _looks[url].is_current:
@@ -62,7 +62,7 @@ def look_at(url: str) -> Look:
 
 
 class Look:
-    """Reads one database, and of what can't have changed only what is new.
+    """Reads one database; data that can't have changed is read once.
 
     Raises:
         StoreError: Each method, if the database can't be read now.
@@ -122,7 +122,7 @@ class Look:
         return self._database.read(lambda connection: read_distributions(connection, study.id))
 
     def curves(self, study: StoredStudy, trials: TrialColumns) -> Curves:
-        """Of some trials. The same object as before while nothing can have changed."""
+        """Curves of trials. Returns the same object while nothing can have changed."""
         with self._lock:
             growing = self._curves.setdefault(study, GrowingCurves())
         if not trials.is_finished.all():
@@ -134,7 +134,7 @@ class Look:
         )
 
     def trials_without_curve(self, study: StoredStudy, trials: TrialColumns) -> list[int]:
-        """Numbers of trials all of whose reports are infinite or NaN; after `curves`."""
+        """Numbers of trials with only infinite or NaN reports; call `curves` first."""
         with self._lock:
             growing = self._curves.setdefault(study, GrowingCurves())
         return growing.without_values(trials)
@@ -143,7 +143,7 @@ class Look:
         return self._database.read(lambda connection: read_rungs(connection, study.id, last_step))
 
     def lineage(self, study: StoredStudy) -> Lineage | None:
-        """Who took whose place in a population; None where the study has none."""
+        """Replacements in a population; None if the study has none."""
         return self._database.read(lambda connection: read_lineage(connection, study.id))
 
     def stored_figures(
@@ -161,13 +161,13 @@ class Look:
         )
 
     def leases(self, study: StoredStudy | None, now: datetime) -> Leases:
-        """Of one study, or of all."""
+        """Leases of one study, or of all."""
         with self._lock:
             growing = self._leases.setdefault(study, GrowingLeases(study.id if study else None))
         return self._database.read(lambda connection: growing.refresh(connection, now))
 
     def allocations(self, study: StoredStudy) -> list[StoredAllocation]:
-        """Nodes that engines lend a study, those that have ended included."""
+        """A study's allocations, including ended ones."""
         return self._database.read(lambda connection: read_allocations(connection, study.id))
 
     def costs(self, study: StoredStudy, now: datetime) -> TrialCosts:
@@ -213,7 +213,7 @@ class Look:
         return self._database.read(lambda connection: read_asked(connection, study.id))
 
     def confirmation(self, study: StoredStudy) -> Confirmation | None:
-        """What fresh runs of the leaders gave; None where none is run again."""
+        """Results of confirmation runs; None if there are none."""
         return self._database.read(lambda connection: read_confirmation(connection, study.name))
 
     def best(self, study: StoredStudy, *, n: int, now: datetime) -> list[BestConfiguration]:

@@ -1,7 +1,7 @@
-"""Who may ask something of a study from a page.
+"""Permission to send commands from a page.
 
-Nobody, unless whoever started the dashboard gave a token, or named people who log in (OpenID
-Connect, https://docs.streamlit.io/develop/concepts/connections/authentication).
+Without a token or named users who log in (OpenID Connect,
+https://docs.streamlit.io/develop/concepts/connections/authentication), the dashboard is read-only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ControlSessions:
             return session
 
     def who(self, session: str | None) -> str | None:
-        """Who began a session; None for none that is known."""
+        """The user who started a session; None if unknown."""
         return self._who.get(session) if session else None
 
     def end(self, session: str | None) -> None:
@@ -68,10 +68,10 @@ class ControlSessions:
 
 
 class Doorkeeper:
-    """Knows the token. One per process, so that wrong guesses from all browsers count together.
+    """Checks tokens. One per process, so that wrong guesses from all browsers count together.
 
     Args:
-        environ: Holds the token, and who may log in.
+        environ: The token, and the users who may log in.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -90,17 +90,16 @@ class Doorkeeper:
         return bool(self._users)
 
     def knows(self, email: str | None) -> bool:
-        """Whether somebody who has logged in may ask for things."""
+        """Whether a logged-in user may send commands."""
         return email is not None and email.lower() in self._users
 
     def admits(self, told: str, client: str, now_s: float | None = None) -> bool:
-        """Whether a token is the right one. It takes as long for a wrong one.
+        """Whether a token is right, in constant time.
 
         Args:
-            told: What was typed.
-            client: Where it was typed, such as an address: wrong tokens close the door for this
-                client only.
-            now_s: Of a monotonic clock.
+            told: The entered token.
+            client: Its origin, such as an address: wrong tokens lock out this client only.
+            now_s: Monotonic time in seconds.
         """
         at = time.monotonic() if now_s is None else now_s
         with self._lock:

@@ -71,7 +71,7 @@ def _why_none(shown: Shown) -> str:
 
 
 def _confirmed(shown: Shown) -> None:
-    """What confirmation runs gave, where the study file asks for them."""
+    """Results of confirmation runs, if there are any."""
     confirmation = shown.look.confirmation(shown.study)
     if confirmation is None or not confirmation.leaders:
         return
@@ -123,5 +123,5 @@ def _spread(shown: Shown) -> None:
 
 
 def _percent(share: float) -> str:
-    """`0.4 %`; what is not nothing is not shown as 0."""
+    """`0.4 %`; a positive share is never shown as 0."""
     return "less than 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"

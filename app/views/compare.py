@@ -218,7 +218,7 @@ def _best(
 
 
 def _grouped(lines: dict[str, BestSoFar]) -> dict[str, BestSoFar | Band]:
-    """Runs that differ by a seed as one band, where they have a place in common."""
+    """Runs that differ only by a seed as one band, if they overlap."""
     found: dict[str, BestSoFar | Band] = {}
     for stem, names in seed_groups(list(lines)).items():
         band = band_of({name: lines[name] for name in names}) if len(names) > 1 else None

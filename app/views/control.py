@@ -1,4 +1,4 @@
-"""Pause, resume, stop, budget, enqueue: for those who have the token or have logged in."""
+"""Pause, resume, stop, budget, enqueue: for users with the token or a login."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _page(shown: Shown) -> None:
 
 
 def _present(shown: Shown, control: Control | None) -> None:
-    """What the study does now, what it has spent, and the button that fits."""
+    """The study's state and spending, with the matching button."""
     now = shell.now()
     present = shown.look.present(shown.study, now)
     standing = present.progress.standing
@@ -132,7 +132,7 @@ def _budget(control: Control, shown: Shown) -> None:
 
 
 def _ask_or_set(control: Control, shown: Shown, name: str, text: str) -> None:
-    """Changes a limit; one that is spent already has to be confirmed."""
+    """Changes a limit; a limit below what is spent needs a confirmation."""
     st.session_state.pop(_PENDING_KEY, None)
     try:
         _, spent = shown.look.present(shown.study, shell.now()).spent[name]

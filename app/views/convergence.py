@@ -50,7 +50,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A figure as JSON, and what stands around it."""
+    """A figure as JSON, and the texts around it."""
 
     figure: str
     best: float | None
@@ -203,7 +203,7 @@ def _beside(
 
 
 def _place_beside(shown: Shown, wish: Wish) -> int | None:
-    """The place of the same objective in the other study; None where it has none."""
+    """The index of the same objective in the other study; None if it has none."""
     if wish.beside is None:
         return None
     names = [each.name for each in shown.look.objectives(wish.beside)]

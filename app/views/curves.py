@@ -1,4 +1,4 @@
-"""Learning curves: what every trial reported, and one trial among its rivals."""
+"""Learning curves: the reports of all trials, and one trial among its rivals."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Drawn:
     #: Empty where the study has no population, or all its members have the same parameters.
     schedule: str
     n_curves: int
-    #: Numbers of trials that reported nothing but infinite values and NaN.
+    #: Numbers of trials with only infinite or NaN reports.
     without_values: tuple[int, ...]
     n_trials: int
 
@@ -131,11 +131,12 @@ def _about_lost(numbers: Sequence[int]) -> str:
 
 
 def draw_curves(shown: Shown, axes: CurveAxes, picked: int | None) -> Drawn:
-    """
+    """Draws curves.
+
     Args:
         shown: The study.
-        axes: Of both figures.
-        picked: The number of a trial that stands out.
+        axes: Axes of both figures.
+        picked: Number of a highlighted trial.
     """
     look = shown.look
     trials = look.trials(shown.study)

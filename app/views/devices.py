@@ -58,7 +58,7 @@ _WRONG_RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What somebody wants to see."""
+    """The user's choice."""
 
     span: str
     is_of_all: bool
@@ -117,7 +117,7 @@ def _devices(shown: Shown, asked: _Asked) -> None:
 
 
 def _trials_alone(shown: Shown, now: datetime) -> None:
-    """For studies that ran without devices of the tuner, such as those of Optuna alone."""
+    """For studies without devices of the tuner, such as those of Optuna alone."""
     found = trial_lanes(shown.look.trials(shown.study), now)
     if found is None:
         st.info("No trial of this study has started yet.")
@@ -141,7 +141,7 @@ def _trials_alone(shown: Shown, now: datetime) -> None:
 
 
 def _edges(leases: Leases, span_s: float | None, now: datetime) -> tuple[float, float]:
-    """Of a study that nobody works on: up to its end, not to this day."""
+    """Edges of the time axis; for an inactive study up to its end, not to the current time."""
     ends = leases.ends_s()
     end_s = now.timestamp() if leases.living else float(np.nanmax(ends))
     start_s = float(leases.columns.started_at_s.min()) if span_s is None else end_s - span_s
@@ -149,7 +149,7 @@ def _edges(leases: Leases, span_s: float | None, now: datetime) -> tuple[float, 
 
 
 def _allocations(shown: Shown, now: datetime) -> None:
-    """Nothing for a study that no engine has lent a node."""
+    """Shows allocations, if there are any."""
     if found := shown.look.allocations(shown.study):
         st.subheader("Allocations")
         minutes = st.column_config.NumberColumn(format="%.0f")
@@ -163,7 +163,7 @@ def _allocations(shown: Shown, now: datetime) -> None:
 
 
 def _now(leases: Leases, history: History, now: datetime) -> None:
-    """Of a study that nobody works on there is no present."""
+    """Shows current activity, unless no dispatcher works on the study."""
     found = devices_now(leases, history.idle, history.present, now.timestamp())
     if leases.living and found:
         columns = now_table(found)

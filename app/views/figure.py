@@ -1,10 +1,9 @@
-"""Shows a Plotly figure so that a live refresh keeps the zoom and what was hidden.
+"""Shows a Plotly figure so that a live refresh keeps the zoom and hidden traces.
 
-Streamlit's own chart element (1.67) makes the chart anew when its data change, and forgets the
-zoom (streamlit#5107). This component hands new numbers to `Plotly.react`, which keeps them while
-`layout.uirevision` is the same (https://plotly.com/javascript/uirevision/). Plotly's program is
-that of the Python package, served by `tuner.app.server`: the page asks no other server for
-anything.
+Streamlit's own chart element (1.67) recreates the chart when its data change, and loses the zoom
+(streamlit#5107). This component passes new data to `Plotly.react`, which keeps them while
+`layout.uirevision` is unchanged (https://plotly.com/javascript/uirevision/). Plotly's program is
+that of the Python package, served by `tuner.app.server`: the page loads nothing from other servers.
 """
 
 from __future__ import annotations
@@ -27,11 +26,12 @@ def _component() -> ComponentRenderer:
 def show_figure(
     figure: Figure | str, *, key: str, on_trial: Callable[[int], None] | None = None
 ) -> None:
-    """
+    """Shows a figure.
+
     Args:
-        figure: Or its JSON, where it was kept.
-        key: Of the place on the page; also the name of a file that it is saved to.
-        on_trial: Is told the number of a trial whose point was clicked.
+        figure: The figure, or its cached JSON.
+        key: Its position on the page; also the name of a file that it is saved to.
+        on_trial: Called with the number of a trial whose point was clicked.
     """
     data = {
         "figure": figure if isinstance(figure, str) else to_json(figure),

@@ -8,7 +8,7 @@ from tuner.app.charts.zone import IN_UTC, Zone
 
 
 def browser_zone() -> Zone:
-    """UTC where the browser does not say."""
+    """The browser's time zone; UTC if unknown."""
     # Minutes that are added to local time for UTC, as JavaScript's `getTimezoneOffset`.
     minutes = st.context.timezone_offset
     return Zone(offset_s=-60.0 * minutes) if minutes else IN_UTC

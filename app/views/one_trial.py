@@ -1,4 +1,4 @@
-"""The page of one trial: what became of it and why, its curves, its log, and the rest."""
+"""The page of one trial: outcome, reason, curves, log, and more."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What all pages share: the database, the chosen study, how often they refresh.
+"""State shared by all pages: the database, the chosen study, the refresh interval.
 
-What is chosen stands in the address, so that a link shows the same: each widget that changes what
-is shown has a `key`, under which Streamlit keeps it there (`bind="query-params"`). The study and
-the trial, which clicks and the command line choose as well, are put there by this module.
+Choices are in the address, so that a link shows the same page: each widget that changes the content
+has a `key`, under which Streamlit keeps it there (`bind="query-params"`). This module adds the
+study and the trial, which clicks and the command line set, too.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tuner.queries.studies import Objective
 STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
 #: Where pages are kept, for those that lead to them.
 TRIALS_PAGE_KEY, COMPARE_PAGE_KEY = "page of trials", "page of comparisons"
-#: The key of the page for which this one is left, and what its address says.
+#: The key of the page to switch to, and its query parameters.
 _LEAVE_KEY = "leave for another page"
-#: What the address names, where the database has no such study, or it is no trial's number.
+#: Invalid values in the address: an unknown study, or no trial number.
 _MISSING_KEY, _BAD_TRIAL_KEY = "missing study", "bad trial"
 _FIRST_LOOK_KEY = "first look for the database"
-#: The trial as this module has last put it into the address: another one there came from the
-#: browser's Back or Forward.
+#: The trial that this module last wrote to the address: a different one came from the browser's
+#: Back or Forward.
 _WRITTEN_KEY = "trial in the address"
 _REFRESH_S = 2.0
 #: Columns of instants that are shown as "3 minutes ago".
@@ -59,9 +59,10 @@ class Shown:
 
 
 def look() -> Look:
-    """
+    """The reader of the dashboard's database.
+
     Raises:
-        StoreError: If the database is not there or can't be read.
+        StoreError: If the database does not exist or can't be read.
     """
     url = os.environ.get(DATABASE_VARIABLE)
     if not url:
@@ -92,7 +93,7 @@ def now() -> datetime:
 
 
 def guarded(part: Callable[[], None]) -> Callable[[], None]:
-    """Shows what is wrong with the database in place of a part of a page; it is tried again."""
+    """Shows a database error in place of a part of a page, which is retried."""
 
     def shown() -> None:
         try:
@@ -127,7 +128,7 @@ def page_of_a_study(page: Callable[[Shown], None], *, is_named: bool = False) ->
 
     Args:
         page: Its content.
-        is_named: Whether that has the title of the page and the name of the study.
+        is_named: Whether the content shows the title of the page and the name of the study.
     """
 
     def whole() -> None:
@@ -266,13 +267,13 @@ def choose_trial(number: int | None) -> None:
 
 
 def open_trial(number: int) -> None:
-    """From a point of a figure on any page: the fragment that is drawn next goes there."""
+    """Opens a trial from a figure on any page: the next fragment switches to it."""
     choose_trial(number)
     st.session_state[_LEAVE_KEY] = (TRIALS_PAGE_KEY, {TRIAL_KEY: str(number)})
 
 
 def compare_button(what: str, chosen: Sequence[str]) -> None:
-    """Leads to the page that compares.
+    """A button to the compare page.
 
     Args:
         what: `trials` or `studies`.
@@ -302,7 +303,7 @@ def _leave() -> None:
 
 
 def chosen_trial() -> int | None:
-    """As the address says when a page is opened, and as was clicked since."""
+    """The trial in the address when a page is opened, or clicked since."""
     linked = st.query_params.get(TRIAL_KEY, "")
     is_other = (linked or None) != st.session_state.get(_WRITTEN_KEY)
     has_moved = is_other and _WRITTEN_KEY in st.session_state

@@ -1,4 +1,4 @@
-"""All studies of the database: state, progress, best value, who works on them."""
+"""All studies of the database: state, progress, best value, dispatchers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _address(study: str) -> str:
 
 
 def _sparkline(line: StudyLine, place: int) -> list[float]:
-    """Of the newest studies: the trials of each are read."""
+    """Sparkline; only for the newest studies, as all their trials are read."""
     if place >= _N_SPARKLINES or not line.study.objectives:
         return []
     study = StoredStudy(id=line.study.id, name=line.study.name)
@@ -102,7 +102,7 @@ def _sparkline(line: StudyLine, place: int) -> list[float]:
 
 
 def _active_time(line: StudyLine) -> str:
-    """Empty where only a program of Optuna knows it."""
+    """Empty for studies that only Optuna ran."""
     return duration(line.progress.spent.time_s) if line.study.is_ours else ""
 
 

@@ -1,4 +1,4 @@
-"""The table of trials; the page of a selected one stands above it."""
+"""The table of trials, with the page of a selected one above it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuner.app.views import one_trial, shell
 from tuner.app.views.shell import Shown
 
 _TABLE_KEY, _ROWS_KEY, _COUNT_KEY = "trials_table", "rows of trials", "lists of trials"
-#: The container of the list, and the study whose list the page holds.
+#: The container of the list, and the study whose list is on the page.
 _LIST_KEY, _LIST_OF_KEY = "trials-list", "list of trials"
 #: A list without a size would forget its place.
 _OUT_OF_SIGHT = "position: absolute; left: -200vw; visibility: hidden; width: 100%;"
@@ -99,7 +99,7 @@ def _all_trials(shown: Shown, *, is_hidden: bool) -> None:
 
 
 def _choose_tags(shown: Shown) -> list[str]:
-    """Trials that have any of them are shown; all where none is chosen."""
+    """Tags to filter by: trials with any of them are shown; all if none is chosen."""
     notes = shown.look.notes(shown.study)
     of_trials = [note for number, note in notes.items() if number is not None]
     known = sorted({tag for note in of_trials for tag in note.tags})
@@ -141,7 +141,7 @@ class _Choice:
 
 @dataclass(kw_only=True)
 class _Rows:
-    """The trials of the table by row. A row keeps its trial: what was drawn is what a click opens.
+    """The trials of the table by row. A row keeps its trial: a click opens the displayed one.
 
     New trials are appended until the list is rebuilt under another key.
     """

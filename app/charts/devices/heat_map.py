@@ -29,18 +29,18 @@ def heat_map_figure(
     revision: str,
     zone: Zone = IN_UTC,
 ) -> go.Figure:
-    """A row for each device of one host, the first one on top; where nobody looked it is empty.
+    """A row for each device of one host, the first on top; empty where there are no samples.
 
     Args:
-        bins: Which device and time each figure is of.
-        figures: What is shown, in `unit`.
-        devices: Of one host.
+        bins: Device and time of each figure.
+        figures: The values, in `unit`.
+        devices: Devices of one host.
         window: The columns.
-        title: What is shown.
-        unit: Of the figures.
-        most: The end of the colours.
-        revision: While it stays the same a refresh keeps the zoom.
-        zone: Of the axis.
+        title: Title of the values.
+        unit: Unit of the values.
+        most: Upper end of the colour scale.
+        revision: While it is unchanged, a refresh keeps the zoom.
+        zone: Time zone of the axis.
     """
     rows = {device.id: row for row, device in enumerate(devices)}
     places = np.array([rows.get(each, -1) for each in bins.device_ids.tolist()], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What each device of a host did, and when it stood idle."""
+"""Activity and idle times of each device of a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.devices.idle_causes import CAUSE_WORDS, IdleCause
 from tuner.terminal.wording import duration
 
 _ROW_PX, _FRAME_PX = 34, 110
-#: Of the height of a row. What a wide trial holds touches, so that it looks like one thing.
+#: Fractions of a row's height. Bars of a wide trial touch, so that it looks like one.
 _NARROW, _WIDE, _IDLE = 0.78, 1.0, 0.4
 _HATCH_PX = 5
 _MAX_NAMED_BARS = 400
@@ -38,18 +38,18 @@ def timeline_figure(
     zone: Zone = IN_UTC,
     row_title: str = "Device",
 ) -> go.Figure:
-    """A row for each device of one host, the first one on top; gaps are idle time.
+    """A row for each device of one host, the first on top; gaps are idle time.
 
     Args:
-        bars: Of these devices.
-        devices: Of one host, also those that have no bar.
-        start_s: Seconds since the epoch, as all instants here.
-        end_s: The right edge.
-        revision: While it stays the same a refresh keeps the zoom.
-        idle: Why these devices had no trial.
-        by_trial: Whether each trial has a colour, with its outcome as a frame; else the outcome.
-        zone: Of the axis. Hover texts say UTC as well.
-        row_title: What a row is.
+        bars: Bars of these devices.
+        devices: Devices of one host, including those without a bar.
+        start_s: Left edge, in seconds since the epoch, like all times here.
+        end_s: Right edge.
+        revision: While it is unchanged, a refresh keeps the zoom.
+        idle: Idle times with causes.
+        by_trial: Whether colours are by trial, with the outcome as a frame; else by outcome.
+        zone: Time zone of the axis. Hover texts include UTC.
+        row_title: Title of the rows.
     """
     rows = {device.id: row for row, device in enumerate(devices)}
     figure = go.Figure()
@@ -156,7 +156,7 @@ def _told(bar: Bar, zone: Zone) -> str:
 
 
 def _told_of_trials(bar: Bar, zone: Zone) -> str:
-    """Without attempts and devices, where a database has none."""
+    """Hover text without attempts and devices, for a database that has none."""
     several = f"{bar.n_attempts} trials, the first is trial {bar.trial}"
     what = several if bar.n_attempts > 1 else f"trial {bar.trial}"
     return f"{what}<br>{duration(bar.duration_s)} from {_from(bar.start_s, zone)}"

@@ -14,7 +14,7 @@ from tuner.app.data.convergence.series import unit_of
 from tuner.app.data.devices.trial_use import DeviceUse, TrialUse
 
 _PANEL_PX, _FRAME_PX = 170, 110
-#: Of the height, between two panels.
+#: Gap between two panels, as a fraction of the height.
 _GAP = 0.08
 _GIB = 2**30
 #: The names of more attempts would lie on each other.
@@ -22,13 +22,13 @@ _MAX_NAMED = 8
 
 
 def trial_use_figure(use: TrialUse, *, revision: str) -> go.Figure:
-    """A line for each device: its utilization, and below that its memory.
+    """A line for each device: its utilization, and its memory below.
 
-    What no device tells has no panel.
+    Values that no device reports have no panel.
 
     Args:
-        use: With a device at least.
-        revision: While it stays the same a refresh keeps the zoom.
+        use: With at least one device.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     unit_s, unit = unit_of(use.length_s)
     panels = [

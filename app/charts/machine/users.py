@@ -11,16 +11,16 @@ from tuner.app.charts.style import dress, literal
 from tuner.shares.report import MachineShares
 
 _FRAME_PX = 190
-#: The identifier of a GPU has 40 characters, a phone room for some of them.
+#: A GPU's id has 40 characters; a phone shows some of them.
 _MAX_LABEL = 15
 
 
 def users_figure(shares: MachineShares, labels: Mapping[str, str]) -> go.Figure | None:
-    """A cell for each device that a tuner holds, hatched where it is borrowed; None for no cell.
+    """A cell for each device that a tuner holds, hatched if borrowed; None for no device.
 
     Args:
-        shares: Of the machine.
-        labels: Names such as `GPU 0`, by the identifier of the device.
+        shares: Shares of the machine.
+        labels: Names such as `GPU 0`, by device id.
     """
     if not shares.devices:
         return None

@@ -28,12 +28,12 @@ class Band:
 
 
 def stem_of(name: str) -> str:
-    """The name without a number at its end; the whole name where nothing else is left."""
+    """The name without a trailing number; the whole name if nothing else is left."""
     return _SEED.sub("", name) or name
 
 
 def seed_groups(names: Sequence[str]) -> dict[str, list[str]]:
-    """By stem, in their order. A study whose stem is another one's name belongs to that."""
+    """Names by stem, in order. A study whose stem is another study's name belongs to that."""
     groups: dict[str, list[str]] = {}
     for name in names:
         groups.setdefault(stem_of(name), []).append(name)

@@ -1,4 +1,4 @@
-"""Trials beside each other, in the rows of one table."""
+"""Several trials in the rows of one table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GIB = 2**30
 
 
 def numbers_in(text: str) -> list[int]:
-    """Of an address: `3,17,20`. Whatever is no number, or named twice, is left out."""
+    """Trial numbers in an address, `3,17,20`. Invalid and repeated ones are dropped."""
     words = [each.strip() for each in text.split(",")]
     found = [int(each) for each in words if each.isdecimal() and len(each) <= 15]
     return list(dict.fromkeys(found))[:MAX_COMPARED]
@@ -71,7 +71,7 @@ def _titled(
 
 
 def curves_by_name(trials: Sequence[OneTrial]) -> dict[str, dict[str, Curve]]:
-    """Of each metric the curves of those trials that reported it, by what they are called."""
+    """For each metric, the curves of the trials that reported it, by name."""
     found: dict[str, dict[str, Curve]] = {}
     for each in trials:
         for name, curve in each.curves.items():
@@ -125,7 +125,7 @@ def _gib(value: float) -> str:
 
 
 def _sum(uses: Sequence[AttemptUse]) -> AttemptUse:
-    """Of all attempts; the utilization weighted with their device-seconds."""
+    """The sum over all attempts; utilization is weighted by device-seconds."""
     device_s = [each.device_s for each in uses if each.device_s is not None]
     energies = [each.energy_kwh for each in uses if each.energy_kwh is not None]
     memory = [each.memory_max_bytes for each in uses if each.memory_max_bytes is not None]

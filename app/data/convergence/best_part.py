@@ -32,13 +32,13 @@ class BestPart:
 def best_part(
     values: Floats, staircase: Floats, *, is_maximized: bool, is_log: bool
 ) -> BestPart | None:
-    """The range from the best value to the median, margins included; None to show everything.
+    """The range from the best value to the median, with margins; None to show everything.
 
     Args:
-        values: All that have a place on the axis; those that are not finite are left out.
-        staircase: Values that the range has to hold, such as the later ones of the best so far.
+        values: All values on the axis; infinite ones and NaN are ignored.
+        staircase: Values that must be in the range, such as the later best values so far.
         is_maximized: Whether larger values are better.
-        is_log: Whether margins are those of a logarithmic axis.
+        is_log: Whether margins are for a logarithmic axis.
     """
     finite = values[np.isfinite(values)]
     if len(finite) < _MIN_VALUES:

@@ -12,13 +12,13 @@ __all__ = ["MIN_TRIALS", "Forecast", "forecast", "trials_left"]
 def forecast(
     trials: TrialColumns, place: int, *, is_maximized: bool, n_more: int
 ) -> Forecast | None:
-    """None where too few trials have completed, or all their values are the same.
+    """A forecast; None if too few trials have completed, or all their values are equal.
 
     Args:
-        trials: Of a study, in the order of their numbers.
-        place: Of the objective.
-        is_maximized: Of the objective.
-        n_more: Trials that will end, whatever becomes of them.
+        trials: A study's trials, in the order of their numbers.
+        place: Index of the objective.
+        is_maximized: Whether the objective is maximized.
+        n_more: Number of trials still to end, in any state.
     """
     finished = trials.where(trials.is_finished)
     able = finished.where(finished.is_candidate)

@@ -12,7 +12,7 @@ from tuner.app.data.convergence.series import pareto_front
 from tuner.app.data.trials.columns import TrialColumns
 from tuner.store.optuna_compat import compute_hypervolume
 
-#: It is looked at so many times: each look costs a front.
+#: Number of points: each requires the computation of a front.
 _LOOKS = 40
 
 

@@ -22,7 +22,7 @@ _MAX_RUNGS = 20
 
 
 def read_rungs(connection: sa.Connection, study_id: int, last_step: int) -> list[int]:
-    """Rungs up to a step; none where the pruner has none, or finds them from its trials."""
+    """Rungs up to a step; empty if the pruner has none, or derives them from its trials."""
     return rungs_until(read_pruner(connection, study_id), last_step)
 
 
@@ -41,7 +41,7 @@ def read_pruner(connection: sa.Connection, study_id: int) -> BasePruner | None:
 
 
 def pruner_in(study_file: str) -> BasePruner | None:
-    """The pruner that the text of a study file names, or that is picked for it."""
+    """The pruner in a study file's text, or the default for it."""
     try:
         document = read_yaml(study_file)
         if not isinstance(document, dict):

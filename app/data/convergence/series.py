@@ -1,4 +1,4 @@
-"""How a study converges: the best value so far, against what was spent for it."""
+"""Convergence of a study: the best value so far against its cost."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Axis(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scale:
-    """The horizontal axis, with a value for each trial; NaN where a trial has none."""
+    """The horizontal axis, with a value for each trial; NaN for missing ones."""
 
     title: str
     values: Floats
-    #: Of wall time: how long the unit is.
+    #: Length of the unit of wall time, in seconds.
     unit_s: float = 1.0
 
 
@@ -42,19 +42,20 @@ class BestSoFar:
 
     x: Floats
     y: Floats
-    #: Of the trial that was the best from there on.
+    #: Number of the trial that was the best from there on.
     numbers: Numbers
 
 
 def scale_of(
     trials: TrialColumns, axis: Axis, leases: Leases | None, *, unit_s: float | None = None
 ) -> Scale:
-    """
+    """The values of an axis.
+
     Args:
-        trials: All of a study.
-        axis: What is shown.
-        leases: Of the study; needed for device-hours alone.
-        unit_s: Of wall time; None: one that fits.
+        trials: All trials of a study.
+        axis: The axis.
+        leases: The study's leases; needed only for device-hours.
+        unit_s: Unit of wall time in seconds; None for one that fits.
     """
     if axis is Axis.TRIALS:
         return Scale(title="Trial (number)", values=trials.numbers.astype(np.float64))
@@ -75,7 +76,7 @@ def unit_of(largest_s: float) -> tuple[float, str]:
 
 
 def used_device_s(leases: Leases | None, instants_s: Floats) -> Floats:
-    """Device-seconds that all leases together had taken at some instants; NaN for none."""
+    """Device-seconds used by all leases at some times; NaN for unknown."""
     if leases is None or not len(leases.columns):
         return np.full(len(instants_s), np.nan)
     columns, ends = leases.columns, leases.ends_s()
@@ -92,7 +93,7 @@ def used_device_s(leases: Leases | None, instants_s: Floats) -> Floats:
 def best_so_far(
     trials: TrialColumns, scale: Scale, objective: int, *, is_maximized: bool
 ) -> BestSoFar:
-    """In the order of the axis; it goes on to the last trial that ended."""
+    """The best value so far in the order of the axis, up to the last trial that ended."""
     there = trials.is_finished & ~np.isnan(scale.values)
     order = np.argsort(scale.values[there], kind="stable")
     x, numbers = scale.values[there][order], trials.numbers[there][order]
@@ -108,11 +109,11 @@ def best_so_far(
 
 
 def pareto_front(trials: TrialColumns, is_maximized: Sequence[bool]) -> Flags:
-    """Which trials no other one beats in every objective.
+    """The Pareto front.
 
     Args:
-        trials: Of a study.
-        is_maximized: Of each objective.
+        trials: A study's trials.
+        is_maximized: By objective.
     """
     signs = np.where(np.array(is_maximized, dtype=bool), -1.0, 1.0)
     candidates = np.flatnonzero(trials.is_candidate)

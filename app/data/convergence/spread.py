@@ -13,11 +13,11 @@ N_TOP = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Of the best trials with one objective, the best first."""
+    """The spread of the best trials of one objective, the best first."""
 
     numbers: tuple[int, ...]
     values: tuple[float, ...]
-    #: Between the best and the last of them.
+    #: Distance between the best and the last of them.
     width: float
     #: Share of the range of all completed values that this is, 0 to 1.
     share: float
@@ -41,7 +41,7 @@ def spread_of(trials: TrialColumns, *, is_maximized: bool, n: int = N_TOP) -> Sp
 
 
 def sparkline(trials: TrialColumns, *, is_maximized: bool, n_points: int = 40) -> list[float]:
-    """The best value so far, at so many places."""
+    """The best value so far, at `n_points` positions."""
     able = trials.where(trials.is_candidate)
     if not len(able):
         return []

@@ -7,18 +7,18 @@ from datetime import datetime
 
 from tuner.queries.allocations import StoredAllocation
 
-#: Of those that are over the newest are shown.
+#: Maximum number of ended allocations shown, the newest.
 _MOST_OVER = 20
 
 
 def allocation_table(
     allocations: Sequence[StoredAllocation], now: datetime
 ) -> dict[str, list[object]]:
-    """A row for each allocation, those that hold a node or wait for one first.
+    """A row for each allocation, open ones first.
 
     Args:
-        allocations: Of a study.
-        now: The present.
+        allocations: A study's allocations.
+        now: The current time.
     """
     over = [each for each in allocations if each.state.is_over][-_MOST_OVER:]
     rows = [*(each for each in allocations if not each.state.is_over), *reversed(over)]

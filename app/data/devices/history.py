@@ -1,7 +1,7 @@
-"""What devices did and when they stood idle, from their samples, as columns.
+"""Activity and idle times of devices, from their samples, as columns.
 
-The database adds up samples for as many columns as a chart shows. What is older than some minutes
-does not change any more, but for its place in coarser samples: it is kept between two looks.
+The database aggregates samples to the columns of a chart. Samples older than some minutes only move
+to coarser ones: results for them are cached between reads.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class History:
 
 
 class DeviceHistory:
-    """Reads what devices did.
+    """Reads the history of devices.
 
     Args:
-        database: Where.
+        database: The database.
     """
 
     def __init__(self, database: ReadOnlyDatabase) -> None:
@@ -69,7 +69,7 @@ class DeviceHistory:
         self._idle: _Settled[IdleColumns] = _Settled()
 
     def read(self, study: StoredStudy | None, window: Window, now: datetime) -> History:
-        """Of a study, or of all.
+        """The history for one study, or for all.
 
         Raises:
             StoreError: If the database can't be read now.

@@ -39,12 +39,12 @@ def idle_within(idle: IdleColumns, start_s: float, end_s: float) -> IdleColumns:
 
 
 def idle_bars(idle: IdleColumns, start_s: float, end_s: float) -> list[IdleBar]:
-    """As many as a timeline can show: what is shorter than three pixels is drawn as that long.
+    """Idle bars for a timeline: bars shorter than three pixels are drawn that long.
 
     Args:
-        idle: Within the span.
-        start_s: The left edge, in seconds since the epoch.
-        end_s: The right edge.
+        idle: Idle times within the span.
+        start_s: Left edge, in seconds since the epoch.
+        end_s: Right edge.
     """
     cell_s = (end_s - start_s) / MAX_BARS_OF_A_DEVICE
     lengths = idle.ended_s - idle.began_s
@@ -81,7 +81,7 @@ def idle_bars(idle: IdleColumns, start_s: float, end_s: float) -> list[IdleBar]:
 
 
 def with_idle(totals: Sequence[DeviceTotal], idle: IdleColumns) -> list[DeviceTotal]:
-    """Totals with the seconds of each cause. What two dispatchers say is not counted twice."""
+    """Totals with the seconds of each cause. Times reported by two dispatchers count once."""
     found = []
     for total in totals:
         own = idle.device_ids == total.device.id
@@ -96,7 +96,7 @@ def with_idle(totals: Sequence[DeviceTotal], idle: IdleColumns) -> list[DeviceTo
 
 
 def with_use(totals: Sequence[DeviceTotal], bins: Bins) -> list[DeviceTotal]:
-    """Totals with what was seen of the devices."""
+    """Totals with the samples of the devices."""
     return [_with_use(total, bins.where(bins.device_ids == total.device.id)) for total in totals]
 
 

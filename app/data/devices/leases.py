@@ -27,7 +27,7 @@ class HostDevice:
 
     id: int
     host: str
-    #: How people call it, such as `GPU 0`.
+    #: A label such as `GPU 0`.
     label: str
     name: str
     kind: str
@@ -55,7 +55,7 @@ class LeaseColumns(Columns):
     #: Seconds since the epoch; NaN while it is held.
     started_at_s: Floats
     ended_at_s: Floats
-    #: When the attempt's processes had said hello, and when they were gone; NaN before that.
+    #: When the attempt's processes had sent hello, and when they were gone; NaN before that.
     hello_at_s: Floats
     over_at_s: Floats
     dispatcher_ids: Numbers
@@ -79,7 +79,7 @@ class Leases:
     living: frozenset[int]
 
     def ends_s(self) -> Floats:
-        """When each lease ended; of one that is held, until when that is known."""
+        """End of each lease; for a held one, the last known time."""
         columns = self.columns
         until = [self.known_until_s.get(each, np.nan) for each in columns.dispatcher_ids.tolist()]
         ends = np.where(columns.is_held, np.array(until, dtype=float), columns.ended_at_s)
@@ -192,7 +192,7 @@ def _named(row: sa.Row[Any]) -> Mapping[str, object]:
 
 
 def _read_devices(connection: sa.Connection) -> dict[int, HostDevice]:
-    """In the order in which people look for them."""
+    """Devices in display order."""
     query = (
         sa.select(table_of(DeviceRow), HostRow.name.label("host"))
         .join(HostRow, HostRow.id == DeviceRow.host_id)

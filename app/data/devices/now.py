@@ -29,7 +29,7 @@ class DeviceNow:
     """One device at this moment."""
 
     device: HostDevice
-    #: `trial 17 (attempt 2)`, or why there is none.
+    #: `trial 17 (attempt 2)`, or the cause of idleness.
     does: str
     for_s: float | None
     present: Present
@@ -38,7 +38,7 @@ class DeviceNow:
 def devices_now(
     leases: Leases, idle: IdleColumns, present: Mapping[int, Present], now_s: float
 ) -> list[DeviceNow]:
-    """Of each device that somebody who is alive has or looks at, in the order of the devices."""
+    """The current state of each device of a live dispatcher, in the order of devices."""
     holders = _holders(leases, now_s)
     idlers = _idlers(idle, now_s)
     return [
@@ -95,7 +95,7 @@ def _idlers(idle: IdleColumns, now_s: float) -> dict[int, tuple[str, float | Non
 
 
 def now_table(found: Sequence[DeviceNow]) -> dict[str, list[object]]:
-    """Columns of a table; every name says its unit. What no device tells has no column."""
+    """Columns of a table, with units in their names. Unreported values have no column."""
     columns: dict[str, list[object]] = {
         "host": [each.device.host for each in found],
         "device": [each.device.label for each in found],

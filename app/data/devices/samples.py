@@ -19,16 +19,16 @@ from tuner.store.records.usage.roll_up import LEVELS
 from tuner.store.schema.models import UsageRow, table_of
 
 _USAGE = table_of(UsageRow)
-#: Seconds of a column of a chart: nobody counts in sevens.
+#: Possible widths of a chart column, in seconds.
 _WIDTHS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 86_400)
 _MAX_COLUMNS = 240
-#: A sample that is older says nothing about the present.
+#: Maximum age in seconds of a sample that counts as current.
 _PRESENT_S = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A part of time, in seconds since the epoch, and how wide the columns in it are."""
+    """A time span, in seconds since the epoch, and the width of its columns."""
 
     start_s: int
     end_s: int
@@ -52,7 +52,7 @@ def window_of(start_s: float, end_s: float, now_s: float) -> Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Bins(Columns):
-    """What each device did in each column of time; NaN where nothing is known."""
+    """Activity of each device in each column of time; NaN if unknown."""
 
     device_ids: Numbers
     starts_s: Numbers
@@ -65,7 +65,7 @@ class Bins(Columns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """The newest sample of a device; what it does not tell is None."""
+    """The newest sample of a device; unreported values are None."""
 
     at_s: int
     utilization_pct: float | None
@@ -81,14 +81,14 @@ class Present:
 def read_bins(
     connection: sa.Connection, dispatchers: Sequence[int], begin_s: int, end_s: int, width_s: int
 ) -> Bins:
-    """Of all devices that some dispatchers looked at, in no order.
+    """Bins of all devices sampled by some dispatchers, unordered.
 
     Args:
-        connection: Of a database with our tables.
-        dispatchers: Their records.
+        connection: To a database with the tuner's tables.
+        dispatchers: Ids of the dispatchers.
         begin_s: Seconds since the epoch, a multiple of the width.
-        end_s: Where the last column ends, or later.
-        width_s: Of a column.
+        end_s: End of the last column, or later.
+        width_s: Width of a column.
     """
     # No parameter: PostgreSQL would take the one that is grouped by for another expression.
     width: sa.ColumnClause[int] = sa.literal_column(str(width_s), sa.BigInteger)

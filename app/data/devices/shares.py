@@ -1,4 +1,4 @@
-"""The users of the dashboard's own machine, where its devices are divided among them."""
+"""Shares of the dashboard's own machine, if its devices are divided among users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.shares.words import account_text
 def machine_shares(
     environ: Mapping[str, str], say: Callable[[str], object]
 ) -> MachineShares | None:
-    """None where nothing is divided, no tuner has a device, or the rules are wrong."""
+    """None if nothing is divided, no tuner has a device, or the rules are invalid."""
     shares = read_good_shares(environ, say)
     return shares if shares is not None and shares.users else None
 

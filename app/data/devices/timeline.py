@@ -14,7 +14,7 @@ from tuner.app.data.devices.leases import HostDevice, Leases
 from tuner.app.data.outcome_words import ABANDONED_CODE, ALL_WORDS, RUNNING
 from tuner.devices.idle_causes import IdleCause
 
-#: A timeline is some 1,200 pixels wide: what is shorter than three is drawn with its neighbours.
+#: A timeline is some 1,200 pixels wide: bars shorter than three pixels are merged with neighbours.
 MAX_BARS_OF_A_DEVICE = 400
 K = TypeVar("K")
 
@@ -27,14 +27,14 @@ class Spans(Columns):
     trial_numbers: Numbers
     attempt_numbers: Numbers
     device_ids: Numbers
-    #: From 0, where attempts share the device.
+    #: From 0, if attempts share the device.
     slots: Numbers
     shares: Floats
     #: Places in the words of outcomes.
     words: Numbers
     start_s: Floats
     end_s: Floats
-    #: In which the attempt's processes had not said hello, and in which its memory was not back.
+    #: Seconds before the attempt's processes sent hello, and until its memory was free.
     starting_s: Floats
     clearing_s: Floats
 
@@ -48,7 +48,7 @@ class Spans(Columns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """An attempt on one device; or several short ones that a timeline can't show apart."""
+    """An attempt on one device, or several short ones that a timeline can't separate."""
 
     device_id: int
     slot: int
@@ -76,9 +76,9 @@ class DeviceTotal:
     #: Device-seconds of attempts, by outcome: of a share of a device only that part.
     by_word: Mapping[str, float]
     n_attempts: int
-    #: Seconds in which no trial computed, as far as somebody has noted why.
+    #: Seconds without a computing trial, by recorded cause.
     by_cause: Mapping[IdleCause, float] = field(default_factory=dict)
-    #: While it was looked at; None where nobody did, or it does not tell.
+    #: Mean while it was sampled; None if it was not, or does not report it.
     utilization_pct: float | None = None
     memory_max_bytes: float | None = None
     energy_kwh: float | None = None
@@ -214,13 +214,13 @@ def totals(
     *,
     seen: Collection[int] = (),
 ) -> list[DeviceTotal]:
-    """Of each device that an attempt had within a span, in the order of the devices.
+    """Totals for each device that an attempt held within a span, in the order of devices.
 
     Args:
-        spans: What attempts had.
-        devices: All.
-        span_s: The length of the span.
-        seen: Devices that are told of in any case.
+        spans: Held times of attempts.
+        devices: All devices.
+        span_s: Length of the span.
+        seen: Devices that are always included.
     """
     found = []
     for device in devices.values():

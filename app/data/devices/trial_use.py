@@ -1,8 +1,7 @@
-"""What the devices of one trial did while it held them, attempt after attempt.
+"""Activity of one trial's devices while it held them, over all its attempts.
 
-Between two attempts hours may pass, in which the trial waits: the time that is shown is that of its
-attempts alone. The samples are those of whole devices; what an attempt is charged with stands in
-its own record (`tuner.queries.usage`).
+Between two attempts the trial may wait for hours: only the time of attempts is shown. Samples are
+of whole devices; an attempt's own share is in its record (`tuner.queries.usage`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tuner.app.data.devices.samples import Bins, read_bins, window_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """An attempt of the trial, and what it has of devices."""
+    """An attempt of the trial, and its devices."""
 
     number: int
     dispatcher_id: int
@@ -35,7 +34,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DeviceUse:
-    """One device, with a row for each column of time; NaN where nothing is known."""
+    """One device, with a row for each column of time; NaN if unknown."""
 
     device: HostDevice
     #: Seconds of the trial's attempts until then.
@@ -50,21 +49,21 @@ class DeviceUse:
 class TrialUse:
     """What a chart of one trial shows."""
 
-    #: Those that somebody has looked at.
+    #: Devices that were sampled.
     devices: tuple[DeviceUse, ...]
     #: Seconds of attempts before each attempt, by its number.
     begins_s: Mapping[int, float]
     length_s: float
-    #: Of a column of time: each number is a mean over so many seconds.
+    #: Width of a column of time: each number is a mean over this many seconds.
     width_s: int
     is_shared: bool
 
 
 def held_by(leases: Leases, trial: int) -> list[Held]:
-    """The attempts of a trial that had a device, the first one first.
+    """The attempts of a trial that had a device, in order.
 
     Args:
-        leases: Of the trial's study.
+        leases: Leases of the trial's study.
         trial: Its number.
     """
     columns, ends_s = leases.columns, leases.ends_s()
@@ -91,12 +90,13 @@ def read_trial_use(
     devices: Mapping[int, HostDevice],
     now: datetime,
 ) -> TrialUse:
-    """
+    """Reads the usage of a trial's devices.
+
     Args:
-        connection: Of a database with our tables.
-        held: One attempt at least.
-        devices: All.
-        now: The present: what is long ago is known by the minute.
+        connection: To a database with the tuner's tables.
+        held: At least one attempt.
+        devices: All devices.
+        now: The current time; old samples are per minute.
     """
     length_s = sum(each.end_s - each.start_s for each in held)
     first_s = held[0].start_s
@@ -112,7 +112,7 @@ def read_trial_use(
 
 
 def _bins_of(connection: sa.Connection, held: Held, width_s: int) -> Bins:
-    """In the order of time; of a device that others had before only what touches the attempt."""
+    """Bins by time; of a device that others had before, only those that overlap the attempt."""
     begin_s = int(held.start_s // width_s) * width_s
     bins = read_bins(connection, [held.dispatcher_id], begin_s, int(-(-held.end_s // 1)), width_s)
     bins = bins.where(np.isin(bins.device_ids, list(held.device_ids)))

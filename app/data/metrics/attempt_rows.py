@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
-#: By metric, by step; None stands where a report was no finite number.
+#: By metric, by step; None for a report that was no finite number.
 MetricsByStep = dict[str, dict[int, float | None]]
 
 
@@ -38,11 +38,12 @@ class _Joined:
 
 
 def join_attempts(reports: Iterable[MetricReport]) -> dict[int, MetricsByStep]:
-    """Curves by trial id, as the dispatcher keeps that of the objective: an attempt that starts
-    again from an earlier step replaces what came after it.
+    """Curves by trial id, joined as for the objective.
+
+    An attempt that restarts from an earlier step replaces later reports.
 
     Args:
-        reports: Of a trial in the order of its attempts.
+        reports: Reports, those of a trial in the order of its attempts.
     """
     found: dict[int, _Joined] = {}
     for (trial_id, _), own in groupby(reports, key=lambda each: (each.trial_id, each.attempt)):

@@ -17,13 +17,13 @@ from tuner.store.schema.models import AttemptRow, MetricRow
 
 #: Each of the best, of the newest, and of those that run.
 N_OF_A_KIND = 20
-#: By trial id, by metric, by step; None stands where a report was no finite number.
+#: By trial id, by metric, by step; None for a report that was no finite number.
 Reports = Mapping[int, Mapping[str, Mapping[int, float | None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MetricCurve:
-    """Of one trial."""
+    """The curve of one trial."""
 
     x: Floats
     #: As reported.
@@ -32,11 +32,11 @@ class MetricCurve:
 
 
 def drawn_rows(trials: TrialColumns, *, is_maximized: bool) -> Numbers:
-    """The best, the newest and those that run, in the order of the trials.
+    """Rows of the best, the newest and the running trials, in order.
 
     Args:
-        trials: All of a study.
-        is_maximized: Of the first objective.
+        trials: All trials of a study.
+        is_maximized: Whether the first objective is maximized.
     """
     rows = np.arange(len(trials))
     able = rows[trials.is_candidate]
@@ -100,13 +100,13 @@ def names_of(reports: Reports) -> list[str]:
 def curve_of(
     reports: Mapping[str, Mapping[int, float | None]], y: str, x: str | None, weight: float
 ) -> MetricCurve | None:
-    """None where the trial has reported nothing finite of both.
+    """A curve; None if the trial has no finite reports of both.
 
     Args:
-        reports: Of the trial.
+        reports: The trial's reports.
         y: A metric.
-        x: Another one, of the same steps; None: the step.
-        weight: Of what came before in the moving average, from 0 (as reported) to below 1.
+        x: Another one, at the same steps; None for the step.
+        weight: Weight of earlier values in the moving average, from 0 (as reported) to below 1.
     """
     values = reports.get(y, {})
     places = reports.get(x, {}) if x is not None else {step: float(step) for step in values}
@@ -127,11 +127,11 @@ def n_lost(reports: Reports, name: str) -> int:
 
 
 def moving_average(values: Floats, weight: float) -> Floats:
-    """The exponential moving average, corrected for its beginning as in Adam (arXiv:1412.6980).
+    """The exponential moving average, bias-corrected as in Adam (arXiv:1412.6980).
 
     Args:
-        values: In their order.
-        weight: Of what came before, from 0 to below 1.
+        values: In order.
+        weight: Weight of earlier values, from 0 to below 1.
     """
     if weight == 0.0:
         return values

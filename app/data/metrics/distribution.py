@@ -27,7 +27,7 @@ class Distribution:
 
 
 def distribution_of(values: Floats) -> Distribution:
-    """Of the values that are finite numbers."""
+    """The distribution of the finite values."""
     ordered = np.sort(values[np.isfinite(values)])
     n = len(ordered)
     return Distribution(x=ordered, share=np.arange(1, n + 1) / n if n else np.empty(0))
@@ -39,7 +39,7 @@ class Rates:
 
     #: Where each bar begins, in hours since the first trial began.
     begin_h: Floats
-    #: How long each bar is; the last one ends with the newest trial, or now.
+    #: Width of each bar in hours; the last one ends with the newest trial, or now.
     length_h: Floats
     #: The length of all bars but the last one.
     whole_h: float

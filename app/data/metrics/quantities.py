@@ -1,4 +1,4 @@
-"""What can stand on an axis: a number for each trial, whatever it comes from."""
+"""Quantities for axes: a number for each trial, from any source."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ class Sources:
 
 
 def quantities(known: Sources) -> dict[str, Floats]:
-    """By their titles, with units: a value for each trial, in the order of the trials.
+    """Values of each trial, by title with unit, in the order of trials.
 
-    NaN stands where a trial has none. Objectives are as reported, of a trial that is paused its
-    last report; metrics are the last report of the trial. What no trial has is left out, but the
-    objectives are always there.
+    NaN for missing ones. Objectives are as reported, or the last report of a paused trial; metrics
+    are the trial's last report. Quantities that no trial has are left out, except the objectives.
     """
     trials = known.trials
     found: dict[str, Floats] = {}

@@ -18,7 +18,7 @@ from tuner.store.schema.models import AttemptRow, MetricRow
 
 @dataclass(slots=True, kw_only=True)
 class StoredFigures:
-    """Of one trial."""
+    """The figures of one trial."""
 
     #: The last value of each metric, by name; NaN where that was no finite number.
     metrics: dict[str, float] = field(default_factory=dict)
@@ -29,10 +29,7 @@ class StoredFigures:
 
 
 class GrowingFigures:
-    """Figures of trials, of which those of finished ones are read once.
-
-    Several threads may use it.
-    """
+    """Figures of trials; those of finished ones are read once. Thread-safe."""
 
     def __init__(self) -> None:
         self._finished: dict[int, StoredFigures] = {}

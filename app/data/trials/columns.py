@@ -1,8 +1,8 @@
-"""The trials of a study as columns, of which a refresh reads only what may have changed.
+"""The trials of a study as columns; a refresh reads only what may have changed.
 
-A finished trial never changes. So a second look reads the trials that are newer than the newest
-one held, and those that were not finished. Curves are not read: ten thousand trials with a hundred
-reports each would be a million rows, and how a study converges is in the final values.
+A finished trial never changes. So a refresh reads trials newer than the newest one known, and those
+that were not finished. Curves are not read: ten thousand trials with a hundred reports each would
+be a million rows, and convergence needs only the final values.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class TrialColumns(Columns):
     numbers: Numbers
     #: Codes of `tuner.app.data.outcome_words`.
     words: Numbers
-    #: Seconds since the epoch; NaN where it has not begun or not ended. Of the first attempt and of
-    #: the last one, where there are attempts.
+    #: Seconds since the epoch; NaN if it has not started or ended. Of the first and the last
+    #: attempt, if there are attempts.
     started_at_s: Floats
     ended_at_s: Floats
     #: The end of the last attempt that has ended, also of trials that have not; NaN without one.
@@ -44,12 +44,12 @@ class TrialColumns(Columns):
     #: Seconds in attempts that have ended, and since when another one runs; NaN without.
     attempts_s: Floats
     open_since_s: Floats
-    #: The last sign of life of a dispatcher that died during that one; NaN where it lives.
+    #: Last heartbeat of a dispatcher that died during the last attempt; NaN if it is alive.
     abandoned_at_s: Floats
     #: The last report of trials that have not ended, as `values`; NaN without one.
     last_steps: Floats
     last_values: Floats
-    #: A row for each trial, a column for each objective; NaN where there is none.
+    #: A row for each trial, a column for each objective; NaN for missing ones.
     values: Floats
     is_infeasible: Flags
 
@@ -83,10 +83,10 @@ class TrialColumns(Columns):
         return np.where(self.is_paused[:, None], self.last_values, self.values)
 
     def is_sample(self, *, with_pruned: bool) -> Flags:
-        """Which tell something about parameters: candidates.
+        """Trials with information about parameters: candidates.
 
         Args:
-            with_pruned: Also trials that were pruned or are paused, at their last value.
+            with_pruned: Include pruned and paused trials, at their last value.
         """
         if not with_pruned:
             return self.is_candidate
@@ -261,7 +261,7 @@ class GrowingTrials:
 
 
 def seconds(at: datetime | None) -> float:
-    """Since the epoch, of an instant of the database; NaN for none."""
+    """Seconds since the epoch for a time in the database; NaN for none."""
     return at.replace(tzinfo=UTC).timestamp() if at else np.nan
 
 

@@ -1,4 +1,4 @@
-"""What trials took: device-hours by their leases, energy by what their devices told."""
+"""Costs of trials: device-hours from leases, energy from device reports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tuner.store.schema.models import AttemptRow, AttemptUsageRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCosts:
-    """By trial id; a trial of which nothing is known is absent."""
+    """By trial id; trials without data are absent."""
 
-    #: Of all attempts, until now for one that holds devices; half a device counts half.
+    #: Over all attempts, until now for one that holds devices; half a device counts half.
     device_hours: Mapping[int, float]
     energy_kwh: Mapping[int, float]
 
@@ -38,7 +38,7 @@ def device_hours_of(leases: Leases) -> dict[int, float]:
 
 
 def read_energy_kwh_of_trials(connection: sa.Connection, study_id: int) -> dict[int, float]:
-    """By trial id; only those whose devices told."""
+    """Energy by trial id, for trials whose devices reported it."""
     if not has_our_tables(connection):
         return {}
     query = (

@@ -1,8 +1,8 @@
-"""The curves of many trials, thinned out before a browser gets them.
+"""The curves of many trials, thinned for a browser.
 
-Of ten thousand trials with a hundred reports each nobody sees a million points. Drawn are those
-that run, the best, the newest, and some of all times in between; each with its lowest and its
-highest value of each stretch, so that no peak is lost.
+A million points of ten thousand trials with a hundred reports each cannot be seen. Drawn are the
+running, best and newest trials, and a sample of all others; each with the lowest and highest value
+of each stretch, so that no peak is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STRETCHES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
-    """What one trial reported: some of it."""
+    """A part of one trial's reports."""
 
     steps: Floats
     values: Floats
@@ -35,12 +35,12 @@ Curves = dict[int, Curve]
 
 
 def pick(trials: TrialColumns, *, is_maximized: bool, also: int | None = None) -> Numbers:
-    """Which rows are drawn, in their order; all where they are few enough.
+    """Rows to draw, in order; all if they are few enough.
 
     Args:
-        trials: Of a study with one objective, or by its first.
-        is_maximized: Of that objective.
-        also: The number of a trial that is always among them.
+        trials: Trials of a study with one objective, or by its first.
+        is_maximized: Whether that objective is maximized.
+        also: Number of a trial that is always included.
     """
     if len(trials) <= MAX_CURVES:
         return np.arange(len(trials))
@@ -80,7 +80,7 @@ def thinned(steps: Floats, values: Floats) -> Curve:
 
 
 class GrowingCurves:
-    """Curves, of which those of finished trials are read once. Several threads may use it."""
+    """Curves; those of finished trials are read once. Thread-safe."""
 
     def __init__(self) -> None:
         self._finished: Curves = {}
@@ -88,11 +88,11 @@ class GrowingCurves:
         self._lock = threading.Lock()
 
     def refresh(self, connection: sa.Connection, trials: TrialColumns) -> Curves:
-        """Of these trials, by number; without those that have reported nothing.
+        """Curves by trial number, without trials that have reported nothing.
 
         Args:
-            connection: One that sees a single instant.
-            trials: Those to be drawn.
+            connection: With a consistent snapshot.
+            trials: The trials to draw.
         """
         with self._lock:
             wanted = [each for each in trials.ids.tolist() if each not in self._finished]
@@ -115,7 +115,7 @@ class GrowingCurves:
         }
 
     def without_values(self, trials: TrialColumns) -> list[int]:
-        """Numbers of trials all of whose reports are infinite or NaN, as of the last refresh."""
+        """Numbers of trials with only infinite or NaN reports, as of the last refresh."""
         is_lost = np.isin(trials.ids, list(self._without_values))
         return [int(number) for number in trials.numbers[is_lost]]
 

@@ -35,7 +35,7 @@ _IN = re.compile(r"(not\s+)?in\s*(?=\()", re.IGNORECASE)
 _AND = re.compile(r"and\b|,", re.IGNORECASE)
 _OR = re.compile(r"or\b", re.IGNORECASE)
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
-#: Up to what ends a condition. A word such as `order` ends none.
+#: The text up to the end of a condition. A word such as `order` ends none.
 _BARE = re.compile(r"(?:(?!\s+(?:and|or)\b)[^,()'\"])+", re.IGNORECASE)
 _BLANK = re.compile(r"\s*")
 _KEY = "Filter"
@@ -43,15 +43,15 @@ _MAX_DEPTH = 50
 
 
 def rows_where(text: str, table: Mapping[str, Sequence[Cell]], n_rows: int) -> Flags:
-    """Which rows of a table pass; a cell that is empty passes no condition.
+    """Rows of a table that pass; an empty cell passes no condition.
 
     Args:
-        text: An expression; empty: all rows pass.
-        table: Columns by their titles.
-        n_rows: Number of rows of the table.
+        text: An expression; if empty, all rows pass.
+        table: Columns by title.
+        n_rows: Number of rows.
 
     Raises:
-        ConfigError: If a part can't be read: it is named, with what is allowed.
+        ConfigError: If a part is invalid, with the allowed syntax.
     """
     if not text.strip():
         return np.ones(n_rows, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Who in a population descends from whom, and what changed on the way."""
+"""Lineage of a population: the parent of each copy, and its changes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Taken:
 
     number: int
     origin: Origin
-    #: For people: its parameters that its parent has otherwise; all of a new configuration.
+    #: Parameters that differ from the parent's, as text; all of a new configuration.
     changes: str
 
     @property
     def parent(self) -> int | None:
-        """Number of the trial whose training it goes on with; None where it begins anew."""
+        """Number of the trial whose training it continues; None if it starts from the beginning."""
         return self.origin.parent if self.origin.step and self.origin.is_sure else None
 
 

@@ -16,7 +16,7 @@ from tuner.queries.trials.attempts import StoredAttempt
 from tuner.queries.uploads import fetch_log
 from tuner.store.records.upload_rows import StoredUpload
 
-#: Of a longer log the end is shown and searched; the download has all of it.
+#: Of a longer log, the end is shown and searched; the download is complete.
 MAX_SHOWN_BYTES = 2**21
 TAIL_LINES = 60
 MAX_FOUND = 500
@@ -35,10 +35,11 @@ class Log:
 def find_log(
     attempt: StoredAttempt, key: TrialKey | None = None, uploads: Sequence[StoredUpload] = ()
 ) -> Log:
-    """
+    """Finds an attempt's log.
+
     Args:
         attempt: The attempt.
-        key: Identifies its trial: another one may have its folder by now.
+        key: Identifies its trial: another one may use its folder by now.
         uploads: Logs of the trial in an object store.
     """
     path = Path(attempt.log_path)
@@ -68,7 +69,7 @@ def _is_ours(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPart:
-    """Lines of a log, for people."""
+    """Lines of a log to show."""
 
     lines: tuple[str, ...]
     #: Lines that were looked at.
@@ -82,12 +83,12 @@ class LogPart:
 
 
 def read_log(path: Path, *, search: str = "", n_last: int = TAIL_LINES) -> LogPart:
-    """The last lines of a log, or the last of those that have a text in them.
+    """The last lines of a log, or the last ones that contain a text.
 
     Args:
         path: The log.
-        search: Only lines with this text, whatever their case; empty for all.
-        n_last: So many lines at most.
+        search: Text of the lines, case-insensitive; empty for all.
+        n_last: Maximum number of lines.
 
     Raises:
         OSError: If it cannot be read.
@@ -104,10 +105,10 @@ def read_log(path: Path, *, search: str = "", n_last: int = TAIL_LINES) -> LogPa
 
 
 def cleaned(text: str) -> list[str]:
-    """Lines as a terminal shows them.
+    """Lines as in a terminal.
 
-    Colours are left out, and of what a carriage return wrote over each other, as progress bars do,
-    the last is left.
+    Colours are removed, and of text overwritten after carriage returns, as by progress bars, only
+    the last remains.
     """
     lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
     if lines and not lines[-1]:

@@ -1,4 +1,4 @@
-"""All that the database knows of one trial."""
+"""All data about one trial in the database."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from tuner.terminal.why import explain, read_reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneTrial:
-    """A trial, its curves and what `tuner why` says of it."""
+    """A trial, its curves and its explanation by `tuner why`."""
 
     trial: StoredTrial
-    #: By name; the first one is what was reported as the value.
+    #: By name; the first is the reported objective.
     curves: Mapping[str, Mapping[int, float]]
     why: str
-    #: Why it is in its state, in a sentence or two; empty where its result says it.
+    #: Why it is in its state, in a sentence or two; empty if its result shows this.
     reason: str
     #: Lines for a shell that run its program alone; None where that is not known.
     alone: str | None
     #: The newest first.
     checkpoints: Sequence[ShownCheckpoint]
-    #: Tells whether the trial's folder still holds its files; None where no trial has such a key.
+    #: Identifies the files in the trial's folder; None if trials have no such key.
     key: TrialKey | None
-    #: Of attempts that have ended, in an object store.
+    #: Logs of ended attempts in an object store.
     logs: Sequence[StoredUpload] = ()
 
 

@@ -1,9 +1,9 @@
 """A study in memory, for Optuna's own figures of parameters.
 
-They take an Optuna study. Reading one of ten thousand trials the usual way reads a million reports
-too; this one has parameters and values only, and at most so many trials as the figures are quick
-with: the best, and the newest. Importance (PED-ANOVA, Watanabe et al., IJCAI 2023) is told from
-trials of all times, as it compares the best tenth with the others.
+These need an Optuna study. Reading one of ten thousand trials in the usual way reads a million
+reports too; this one has only parameters and values, and a limited number of trials, with which the
+figures are fast: the best and the newest. Importance (PED-ANOVA, Watanabe et al., IJCAI 2023) uses
+a sample of all trials, as it compares the best tenth with the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pick_rows(
     most: int,
     with_pruned: bool = False,
 ) -> Numbers:
-    """Rows of `TrialColumns.is_sample`: all, or the best and the newest of them, in their order."""
+    """Rows of `TrialColumns.is_sample`: all, or the best and the newest, in order."""
     able = np.flatnonzero(trials.is_sample(with_pruned=with_pruned))
     if len(able) <= most:
         return able
@@ -85,7 +85,7 @@ def study_of(
 def _trial(
     params: Mapping[str, ParamValue], value: float, distributions: Mapping[str, BaseDistribution]
 ) -> FrozenTrial:
-    """Without what has no range, such as constants, and what a later space refuses."""
+    """A trial without constants, and without values that a later space refuses."""
     known = {
         name: each
         for name, each in params.items()
@@ -100,9 +100,9 @@ def _trial(
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
-    """By parameter, the most important first; empty where nothing can be said.
+    """By parameter, the most important first; empty if unknown.
 
-    Of the parameters that every trial has: what a `when` switches off is not in all.
+    Only of parameters that every trial has: conditional ones are excluded.
     """
     names = shared_names(study)
     values = {trial.value for trial in study.get_trials(deepcopy=False)}

@@ -1,4 +1,4 @@
-"""Traces of the torch profiler in a trial's folder, and what took the time in them."""
+"""Traces of the torch profiler in a trial's folder, and their slowest operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.checkpoints.trial_folders import TrialKey, locate
 from tuner.monitoring.best_profile import PROFILES
 from tuner.queries.trials.attempts import StoredAttempt
 
-#: Of work on a GPU, and on the CPU.
+#: Categories of work on a GPU and on the CPU.
 _CATEGORIES = ("kernel", "cpu_op")
 _MAX_BYTES = 64 * 2**20
 _MAX_ROWS = 10
@@ -34,11 +34,11 @@ class Operation:
 
 
 def find_profiles(attempts: Sequence[StoredAttempt], key: TrialKey | None) -> list[Path]:
-    """The traces of a trial that are on this host, the newest attempt last.
+    """The traces of a trial on this host, the newest attempt last.
 
     Args:
-        attempts: Of the trial.
-        key: Identifies the trial: another one may have its folder by now.
+        attempts: The trial's attempts.
+        key: Identifies the trial: another one may use its folder by now.
     """
     found: set[Path] = set()
     for attempt in attempts:

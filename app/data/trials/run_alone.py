@@ -14,7 +14,7 @@ from tuner.queries.trials.attempts import StoredAttempt
 from tuner.search_spaces import ParamValue
 from tuner.store.schema.models import DispatcherRow
 
-#: Its own: what the trial itself has saved stays as it is.
+#: A separate folder: the trial's own checkpoints are not changed.
 _CHECKPOINTS = "checkpoints-alone"
 
 
@@ -24,13 +24,13 @@ def read_command_alone(
     params: Mapping[str, ParamValue],
     attempt: StoredAttempt | None,
 ) -> str | None:
-    """Lines for a shell, one for each step; None where the tuner did not run the trial.
+    """Shell lines, one per step; None if the tuner did not run the trial.
 
     Args:
-        connection: One that sees a single instant.
-        number: Of the trial.
-        params: Of the trial, constants included.
-        attempt: Its last one.
+        connection: With a consistent snapshot.
+        number: The trial's number.
+        params: The trial's parameters, including constants.
+        attempt: Its last attempt.
     """
     if attempt is None or not has_our_tables(connection):
         return None

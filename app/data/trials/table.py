@@ -1,4 +1,4 @@
-"""The table of trials: what became of each, its values and its configuration."""
+"""The table of trials: outcomes, values and configurations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Cell: TypeAlias = float | int | str | bool | datetime | None
 
 
 class GrowingParams:
-    """Configurations, of which those of finished trials are read once."""
+    """Configurations; those of finished trials are read once."""
 
     def __init__(self, study_id: int) -> None:
         self._study_id = study_id
@@ -75,10 +75,10 @@ def table_of(
     now: datetime,
     costs: TrialCosts = NO_COSTS,
 ) -> dict[str, list[Cell]]:
-    """Columns by their titles.
+    """Columns by title.
 
-    Durations are those of the attempts, until now for a trial that runs. The last report is shown
-    of trials that have not ended, where there are any; costs where they are known of any trial.
+    Durations are those of the attempts, until now for a running trial. The last report is shown if
+    a trial has not ended; costs if any are known.
     """
     columns: dict[str, list[Cell]] = {
         "trial": list(trials.numbers.tolist()),

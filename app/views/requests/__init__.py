@@ -1,1 +1,1 @@
-"""What people ask of a study in the browser: who may, what came of it, and notes."""
+"""Commands from the browser: permission, results and notes."""

@@ -1,4 +1,4 @@
-"""Notes and tags: shown to everybody, written by those who have the token."""
+"""Notes and tags: visible to all, written by users with the token."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def note_of(shown: Shown, number: int | None) -> None:
 
     Args:
         shown: The study.
-        number: Of the trial; None: the study itself.
+        number: Number of the trial; None for the study itself.
     """
     note = shown.look.notes(shown.study).get(number)
     if note is not None:

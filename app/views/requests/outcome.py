@@ -1,4 +1,4 @@
-"""What a button asks of a study, and what came of it."""
+"""Runs a button's command and shows its result."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import streamlit as st
 from tuner.errors import TunerError
 
 _TOLD_KEY = "control told"
-#: Pages refresh all the time: what was told in one refresh alone would flash up and be gone.
+#: Seconds to show a message: pages refresh all the time, and it would disappear at once.
 _TOLD_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Told:
-    """What came of a button."""
+    """The result of a command."""
 
     text: str
     is_refusal: bool
@@ -25,7 +25,7 @@ class _Told:
 
 
 def do(work: Callable[[], str]) -> None:
-    """Runs what a button asks for, and keeps what came of it for `tell`."""
+    """Runs a button's command, and keeps its result for `tell`."""
     try:
         text, is_refusal = work(), False
     except TunerError as error:
@@ -35,7 +35,7 @@ def do(work: Callable[[], str]) -> None:
 
 
 def tell() -> None:
-    """What came of the last button, for a while."""
+    """Shows the result of the last command, for a while."""
     told: _Told | None = st.session_state.get(_TOLD_KEY)
     if told is None or time.monotonic() - told.at_s > _TOLD_S:
         return

@@ -1,4 +1,4 @@
-"""The way in for those who may ask something of a study."""
+"""Login for users who may send commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _doorkeeper() -> Doorkeeper:
 
 
 def control_of(shown: Shown) -> Control | None:
-    """None for those who may only look."""
+    """None for users who may only read."""
     who = _who()
     if who is None:
         return None
@@ -48,7 +48,7 @@ def _who() -> str | None:
 
 
 def _email() -> str | None:
-    """Of who has logged in. Only a checked address counts: anybody may state another's."""
+    """Verified address of the logged-in user; an unverified one may be another user's."""
     user = st.user.to_dict()
     if not user.get("is_logged_in") or user.get("email_verified") is False:
         return None
@@ -57,7 +57,7 @@ def _email() -> str | None:
 
 
 def door() -> None:
-    """Where a token is given, or somebody logs in; or why nothing can be asked for."""
+    """Shows the token or login form, or why commands are disabled."""
     keeper = _doorkeeper()
     if not keeper.has_token and not keeper.has_users:
         st.info(
@@ -109,7 +109,7 @@ def _unlock() -> None:
 
 
 def _client() -> str:
-    """The browser's address; Streamlit gives none for this machine's own."""
+    """The browser's address; Streamlit reports none for this machine."""
     return st.context.ip_address or "this machine"
 
 
