@@ -192,7 +192,7 @@ def _read_choice(key: str, choice: object, seen: Mapping[Scalar, Scalar]) -> Sca
             "Give it a short name and look the rest up in your training code.",
             key=key,
         )
-    # Optuna finds a choice by ==, so it cannot tell 1 from 1.0 or from true.
+    # Optuna finds a choice by ==, so it cannot distinguish 1, 1.0 and true.
     if choice in seen:
         problem = f"is {choice!r}, which equals {seen[choice]!r} before it. Keep one."
         raise SpaceError(problem, key=key)

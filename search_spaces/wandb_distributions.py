@@ -1,6 +1,6 @@
 """The distributions of W&B sweeps as parameters of a space.
 
-Their meaning is that of https://docs.wandb.ai/models/sweeps/sweep-config-keys.
+Their meaning is defined in https://docs.wandb.ai/models/sweeps/sweep-config-keys.
 """
 
 from __future__ import annotations

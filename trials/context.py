@@ -211,7 +211,7 @@ class TrialContext(OptunaTrial):
 
     @property
     def local_rank(self) -> int:
-        """The number of this process among those of the trial on this host, from 0."""
+        """The number of this process among the trial's processes on this host, from 0."""
         return int(os.environ.get("LOCAL_RANK", "0"))
 
     @property

@@ -62,7 +62,7 @@ def store_of_ranks(rank: int, world_size: int, timeout: timedelta) -> Store:
 
 
 def _store_on_port(port: int, rank: int, world_size: int, timeout: timedelta) -> Store:
-    # torch's own server listens on every interface, and anybody may talk to it.
+    # torch's own server listens on every interface, without authentication.
     listener = _listen(port).detach() if rank == 0 else None
     return _connect(port, world_size, timeout, listener)
 

@@ -63,7 +63,7 @@ def save_sharded(state: dict[str, Any], final: Path, writer: str, *, is_main: bo
         partial.mkdir(parents=True)
     meet()
     with warnings.catch_warnings():
-        # One process alone is told that it is alone.
+        # torch warns a single process that it is alone.
         warnings.simplefilter("ignore", UserWarning)
         with with_checksums():
             save(state, storage_writer=FileSystemWriter(partial, sync_files=True))

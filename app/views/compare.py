@@ -60,7 +60,7 @@ def _trials(shown: Shown) -> None:
     if len(trials) < MIN_COMPARED:
         st.info("The study has fewer than two trials.")
         return
-    # In the order of their numbers: a trial that begins meanwhile moves no row.
+    # In the order of their numbers: a trial that starts meanwhile moves no row.
     params = shown.look.params(shown.study, trials)
     table = table_of(trials, shown.objectives, params, shell.now())
     wanted = numbers_in(st.query_params.get(_TRIALS, ""))
@@ -146,7 +146,7 @@ def _utilization(shown: Shown, trials: Sequence[OneTrial]) -> None:
 
 def _studies(shown: Shown) -> None:
     look, now = shown.look, shell.now()
-    # The oldest first: a study that begins meanwhile moves no row.
+    # The oldest first: a study that starts meanwhile moves no row.
     lines = look.overview(now)[::-1]
     table: dict[str, list[Cell]] = {
         "study": [line.study.name for line in lines],

@@ -63,7 +63,7 @@ def with_checksums() -> Iterator[None]:
     """Makes torch.save write checksums, whatever the program has set."""
     from torch import serialization
 
-    # torch 2.4 and 2.5 cannot be told to write none.
+    # torch 2.4 and 2.5 always write them.
     read = getattr(serialization, "get_crc32_options", None)
     if read is None or read():
         yield

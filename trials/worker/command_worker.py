@@ -179,7 +179,7 @@ class _Minder:
     def conclude(self, exit_code: int, n_oom_kills: int) -> Finished:
         attempt_id = self._link.assign.attempt_id
         if self._kill_at_s is not None:
-            # Whatever it made of SIGTERM: it was told to end, and its values are half-trained.
+            # However it handled SIGTERM: it was stopped, and its values are half-trained.
             return Finished(
                 attempt_id=attempt_id,
                 outcome=Outcome.PRUNED,

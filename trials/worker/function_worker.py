@@ -186,7 +186,7 @@ def finish_saving(context: TrialContext, link: DispatcherLink, finished: Finishe
         context.trace.finish()
     if not context.checkpoints.is_busy:
         return finished
-    # The trial ends anyway; whoever cannot wait any longer kills.
+    # The trial ends anyway; a longer wait ends with a SIGKILL.
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     error = context.checkpoints.settle()
     signal.signal(signal.SIGTERM, before)
@@ -234,7 +234,7 @@ def peak_memory_bytes() -> int | None:
 def judge_result(context: TrialContext, link: DispatcherLink, result: object) -> Finished:
     names = context.objectives
     if result is None and link.verdict.action is not Action.CONTINUE:
-        # Its last report is that of a training which was told to end.
+        # Its last report is from a training that was stopped.
         return _finished_early(link, "")
     try:
         values = by_objective(result, names) if result is not None else dict(context.last_values)
@@ -265,7 +265,7 @@ def judge_error(link: DispatcherLink, error: BaseException) -> Finished:
     with contextlib.suppress(OSError):
         print(text, file=sys.stderr)
     if link.is_termination_requested:
-        # Its own processes got the signal as well, and it may have failed for want of them.
+        # Its child processes got the signal as well, which may be why it failed.
         return cancelled(link)
     names = {cls.__name__ for cls in type(error).__mro__}
     cause = memory_cause(f"{type(error).__name__}: {error}")

@@ -158,7 +158,7 @@ class DispatcherLink:
                 )
             )
         self._awaited_step = step
-        # A program that never asks must not let what it is told pile up.
+        # Messages must not pile up for a program that never checks.
         self._take_all()
 
     def should_stop(self) -> bool:

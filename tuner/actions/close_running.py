@@ -29,7 +29,7 @@ class CloseRunning:
             "trials": _trial,
             "trial_heartbeats": leave_out,
             "tuner_claims": leave_out,
-            # They were for those who work on it here; what became of them is in the events.
+            # They were for this database's dispatchers; their results are in the events.
             "tuner_commands": leave_out,
             "tuner_dispatchers": self._dispatcher,
             "tuner_attempts": self._attempt,
@@ -55,7 +55,7 @@ class CloseRunning:
         }
 
     def _lease(self, row: Row) -> Row:
-        # The device is free there, whoever holds it here.
+        # The device is free there, even if it is held here.
         seen_at = self._seen_at[self._dispatchers[row["attempt_id"]]]
         released_at = row["released_at"] or max(row["leased_at"], seen_at)
         return row | {"held_device_id": None, "released_at": released_at}

@@ -126,7 +126,7 @@ class StateCopies:
         except FileNotFoundError:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        # Of an attempt that was lost after it was told to end.
+        # Of an attempt that was lost while it was being stopped.
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
         sync_folder(target.parent)

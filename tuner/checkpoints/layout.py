@@ -126,7 +126,7 @@ def damage_of(file: Path | IO[bytes]) -> str:
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            # A program may have told torch to write no checksums.
+            # A program may have disabled torch's checksums.
             has_checksums = any(member.CRC for member in archive.infolist())
             damaged = archive.testzip() if has_checksums else None
     except (OSError, MemoryError):

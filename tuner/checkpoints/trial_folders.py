@@ -155,7 +155,7 @@ class TrialFolders:
     def __init__(self, files: StudyFiles, study: StudyKey) -> None:
         self._files = files
         self._study = study
-        #: By number: trials whose folder could not be prepared, because of an error.
+        #: Trials whose folder could not be prepared because of an error, by number.
         self._unready: dict[int, TrialKey] = {}
         #: By number: when the first attempt of a trial began.
         self._begun: dict[int, datetime] = {}

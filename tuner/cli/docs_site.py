@@ -110,7 +110,7 @@ def _build(sources: Path, into: Path, environ: Mapping[str, str]) -> None:
             *(sys.executable, "-P", "-m", "mkdocs", "build", "--quiet", "--no-strict"),
             *("--config-file", str(sources / CONFIGURATION), "--site-dir", str(into)),
         ],
-        # A notice of the theme's authors about its future would stand above an error.
+        # A notice of the theme's authors about its future would precede an error.
         env={**environ, "NO_MKDOCS_2_WARNING": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

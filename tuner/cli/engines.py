@@ -64,7 +64,7 @@ def submit(
     study: Study = None,
     debug: Debug = False,
 ) -> None:
-    """Asks an engine for nodes on which the study runs. Typed twice, it asks once."""
+    """Requests nodes from an engine for the study. A repeated call requests no further ones."""
     with Edge(debug, **_EDGE):
         from tuner.compose.allocations import adaptation, submission
 

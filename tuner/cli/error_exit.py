@@ -46,7 +46,7 @@ class Edge:
         self._accident = accident
 
     def __enter__(self) -> None:
-        # Its own news (a study was made, a trial ended) would stand between ours.
+        # Its own messages (a study was created, a trial ended) would mix with ours.
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         if damage := sys.modules.get(_DAMAGE):
             damage.forget_looks()
@@ -57,7 +57,7 @@ class Edge:
                 traceback.print_exception(error)
             _leave(str(error), error.exit_code)
         if isinstance(error, BrokenPipeError):
-            # Whoever read our output is gone (`| head`); nobody is left to tell.
+            # The reader of our output is gone (`| head`).
             _write_to_nowhere()
             raise typer.Exit(0)
         if isinstance(error, OSError) and error.filename is None and error.errno in _OF_OUTPUT:

@@ -37,7 +37,7 @@ def queue(
         ),
     ] = None,
 ) -> None:
-    """Puts a study into your queue on this machine, or lists, moves and removes what waits."""
+    """Adds a study to your queue on this machine, or lists, moves and removes queued studies."""
     with Edge(False):
         from tuner.queue.entries import Queue, queue_folder
 

@@ -62,7 +62,7 @@ def simulate(
     """Simulates a study on a virtual clock with recorded learning curves, for several pruners.
 
     Dispatcher, sampler and pruners are the real ones; the curves replace training. The budget is
-    that of the study file.
+    the study file's.
     """
     with Edge(debug, **_EDGE):
         from tuner.devices.cpu_slots.probe import usable_cores

@@ -295,5 +295,5 @@ def _n_trials(n: int) -> str:
 
 
 def _print(text: str) -> None:
-    # At once, so that the edge hears of a reader that has gone away.
+    # At once, so that the edge detects a closed pipe.
     print(text, flush=True)

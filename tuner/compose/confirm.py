@@ -126,7 +126,7 @@ def _open_runs(
     )
     workplace.database.storage.look_again()
     runs.search.sync()
-    # No more than that: a run that nobody asked for would repeat no trial.
+    # No more than that: a further run would repeat no trial.
     runs.recorder.allow(Budget(trials=n_runs))
     return replace(runs, config=_config(study.config, n_runs, seed))
 

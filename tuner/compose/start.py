@@ -224,7 +224,7 @@ def _announce_devices(console: Console, host: HostDevices) -> None:
     names = ", ".join(device.label for device in host.devices)
     left_out = (one.reason for one in host.selection.left_out)
     for line in (f"devices: {names}", *left_out, *host.selection.warnings):
-        # As it stands: the names of other users' processes are no markup, and a log has no width.
+        # Unchanged: the names of other users' processes are no markup, and a log has no width.
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

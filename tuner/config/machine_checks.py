@@ -219,7 +219,7 @@ def _check_program(config: StudyConfig, argv: Sequence[str], key: str) -> None:
 
 def _missing_program(written: str, program: str) -> str:
     if os.sep not in written and os.path.isfile(program):
-        # As it is typed by users who expect the present folder on PATH.
+        # Written by users who expect the current folder on PATH.
         first = f"python, {written}" if written.endswith(".py") else f"./{written}"
         return (
             f"is {written!r}, a file of the study's folder, but a program without a slash is "

@@ -52,7 +52,7 @@ def _replaced(text: str) -> str:
     for value in sorted(values, key=lambda node: node.start_mark.index, reverse=True):
         begin, end = value.start_mark.index, value.end_mark.index
         written = text[begin:end]
-        # A block of lines ends where the next key begins.
+        # A block of lines ends at the next key.
         blank = written[len(written.rstrip()) :]
         text = f'{text[:begin]}"{MASK}"{blank}{text[end:]}'
     return text

@@ -256,7 +256,7 @@ class _Chooser:
     def _use(self, device: Device) -> str | None:
         if self.gpus is None:
             return None
-        # Read in any case: one that is lost is found out here.
+        # Read in any case: this detects a lost device.
         use = use_by_others(self.gpus.status(device), own_pids=self.own_pids)
         return None if device.id in self.own_ids else use
 

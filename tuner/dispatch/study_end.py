@@ -155,7 +155,7 @@ class StudyEnd:
         """
         self.reason = self.why_no_more(now, is_new_trial=self._leasing.n_waiting == 0)
         if self._outage.is_on:
-            # Who else works on the study, and whether a trial waits, is not known.
+            # Other dispatchers and waiting trials are unknown.
             return self.is_stopping and not (is_paused and not self.reason)
         if self._leaves(now):
             return True

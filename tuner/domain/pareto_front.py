@@ -74,7 +74,7 @@ def is_on_front(losses: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         [n]
     """
     found = np.zeros(len(losses), dtype=np.bool_)
-    # The best in the first objective come first: whoever is dominated is so by one of those kept.
+    # Sorted by the first objective: a dominated vector is dominated by one of those kept.
     order = np.lexsort(losses.T[::-1])
     kept = np.empty((0, losses.shape[1]))
     for at in order:

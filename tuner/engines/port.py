@@ -99,7 +99,7 @@ class Engine(Protocol):
         """Ends allocations: SIGTERM, then the engine's grace. Unknown and ended names are fine."""
 
     def log_of(self, name: str, log_folder: Path) -> Path | str:
-        """The output of an allocation's dispatcher: its file, or the text itself.
+        """The output of an allocation's dispatcher: its file, or its text.
 
         Raises:
             EngineError: If there is none, with the reason (not started yet, removed).

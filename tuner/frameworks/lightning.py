@@ -69,11 +69,11 @@ class TrialCallback(Checkpoint):
             trainer.callback_metrics.setdefault(name, torch.tensor(value))
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reports, saves, and asks whether the trial is to end.
+        """Reports, saves, and checks whether the trial must end.
 
         Raises:
             KeyError: If the model does not log the metric.
-            optuna.TrialPruned: If the trial is to end.
+            optuna.TrialPruned: If the trial must end.
         """
         if trainer.sanity_checking or trainer.state.fn != "fit":
             return

@@ -87,10 +87,10 @@ class TrialCallback(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Keeps what the trainer has saved, and asks whether the trial is to end.
+        """Keeps the trainer's checkpoint, and checks whether the trial must end.
 
         Raises:
-            optuna.TrialPruned: If the trial is to end.
+            optuna.TrialPruned: If the trial must end.
         """
         saved = Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
         with self._trial.new_checkpoint(_n_evaluations(state)) as folder:

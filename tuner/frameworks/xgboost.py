@@ -45,11 +45,11 @@ class TrialCallback(xgboost.callback.TrainingCallback):
         self._every = every
 
     def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: _Results) -> bool:
-        """Reports, saves, and asks whether the trial is to end. Returns False: training continues.
+        """Reports, saves, and checks whether the trial must end. Returns False: training continues.
 
         Raises:
             KeyError: If XGBoost does not evaluate the metric.
-            optuna.TrialPruned: If the trial is to end.
+            optuna.TrialPruned: If the trial must end.
         """
         # XGBoost counts epochs from 0 again when it continues with a model.
         step = model.num_boosted_rounds()

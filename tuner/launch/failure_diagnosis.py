@@ -220,8 +220,10 @@ def signal_name(number: int) -> str:
 
 
 def readable(text: str) -> str:
-    """Program output that every terminal and database accepts: at most its last 16,000 characters,
-    without NUL (PostgreSQL refuses it) and lone surrogates (which cannot be encoded).
+    """Program output in a form that every terminal and database accepts.
+
+    At most its last 16,000 characters, without NUL (PostgreSQL refuses it) and lone surrogates
+    (which cannot be encoded).
     """
     shown = text[-_MAX_DETAIL:].replace("\0", "\N{REPLACEMENT CHARACTER}")
     return shown.encode(errors="replace").decode()

@@ -102,7 +102,7 @@ class Inbox:
             # An earlier source of this round may have closed a later one.
             if self._selector.get_map().get(key.fd) is key:
                 events.extend(key.data())
-        # Heard last: what a worker said before it exited comes from another file.
+        # Handled last: a worker's messages before its exit come from another file.
         return sorted(events, key=lambda event: isinstance(event, WorkerExited))
 
     def close(self) -> None:

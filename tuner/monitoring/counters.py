@@ -80,7 +80,7 @@ class FiguresView:
             for state in states_of(self._last):
                 self._device_s[state] += passed_s
         for device, _ in states_of(snapshot):
-            # From the first look on: Prometheus cannot tell the growth of what was not there.
+            # From the first scrape on: Prometheus cannot compute the growth of a missing series.
             self._device_s[device, BUSY] += 0.0
         self._last = snapshot
 
@@ -91,7 +91,7 @@ def states_of(snapshot: Snapshot) -> Iterator[DeviceState]:
     for running in snapshot.running:
         cause = IDLE_STATES.get(AttemptState(running.state))
         for device in running.devices:
-            # Of several attempts one that computes is enough.
+            # One computing attempt among several is enough.
             if cause is None or held.get(device) != BUSY:
                 held[device] = BUSY if cause is None else cause.value
     yield from sorted(held.items())

@@ -73,7 +73,7 @@ def read_token(file: Path | None, environ: Mapping[str, str]) -> str:
 
 def command(*, host: str, port: int) -> list[str]:
     """What is started. It names no database."""
-    # -P: what lies in the folder where the user stands must not shadow the dashboard's modules.
+    # -P: files in the current folder must not shadow the dashboard's modules.
     return [sys.executable, "-P", "-m", "tuner.app.server", "--host", host, "--port", str(port)]
 
 

@@ -130,7 +130,7 @@ class Hooks:
 
     @property
     def refresh_every_s(self) -> float:
-        # `on_finish` is told the counts of the last one.
+        # `on_finish` receives the counts of the last one.
         return 0.0 if self._terms.commands else self._view.refresh_every_s
 
     def refresh(self, snapshot: Snapshot) -> None:
@@ -204,7 +204,7 @@ class Hooks:
         self._running.append(_Running(hook=waiting.hook, process=process, deadline_s=deadline_s))
 
     def _launch(self, waiting: _Waiting) -> subprocess.Popen[bytes]:
-        # A file and no pipe, because a program may not read what it is told.
+        # A file and no pipe, because a program may not read its input.
         with tempfile.TemporaryFile() as told, self._terms.log.open("ab") as log:
             told.write(json.dumps(waiting.payload).encode() + b"\n")
             told.seek(0)
@@ -232,7 +232,7 @@ class Hooks:
                 signal_group(running.process.pid, number)
             return
         if running.is_too_late:
-            # What it started may not have heard the first signal.
+            # Its child processes may not have received the first signal.
             signal_group(running.process.pid, signal.SIGKILL)
         self._forget(running)
         if running.is_too_late:

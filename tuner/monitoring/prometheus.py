@@ -67,7 +67,7 @@ class MetricsServer:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        # A daemon, which holds nobody up.
+        # A daemon, which blocks nothing.
         self._thread.join(_CLOSE_S)
 
 

@@ -10,7 +10,7 @@ from tuner.search_spaces import ParamValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTrial:
-    """A trial to evaluate now; `params` are what the study file declares, constants included."""
+    """A trial to evaluate now; `params` are the study file's parameters, constants included."""
 
     trial_id: int
     number: int

@@ -85,7 +85,7 @@ class Catalogue(Generic[T]):
 
         Args:
             name: As `canonical` returns it.
-            place: Where in the study file it is named.
+            place: Position in the study file.
 
         Raises:
             ConfigError: If the class of another package cannot be imported, or is of another kind.

@@ -84,7 +84,7 @@ class Incumbent:
             return True
         best = self.best.values[self._objectives[0]]
         if trial.value == best:
-            # As Optuna has it, and whoever reads the study later.
+            # The same rule as Optuna's, and as later readers'.
             return trial.number < self.best.number
         is_maximized = self._study.direction is StudyDirection.MAXIMIZE
         return trial.value > best if is_maximized else trial.value < best

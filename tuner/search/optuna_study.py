@@ -60,7 +60,7 @@ class TunedStudy(optuna.Study):
         assert isinstance(self._storage, BufferedStorage)
         counts = self._storage.count_trials(self._study_id)
         paused = self.paused()
-        # Optuna looks at every trial for one that waits, though mostly none does.
+        # Optuna searches all trials for a waiting one, although there is usually none.
         if counts[TrialState.WAITING] <= len(paused):
             return
         states = (TrialState.WAITING,)
@@ -74,7 +74,7 @@ class TunedStudy(optuna.Study):
     def _pop_waiting_trial_id(self) -> int | None:
         trial_id = self._waiting_trial_id()
         if trial_id is None and self.begin is not None:
-            # Where there is nothing to begin, an ordinary trial would be one too many.
+            # If there is nothing to start, an ordinary trial would be one too many.
             trial_id = self.begin()
             if trial_id is None:
                 raise NoTrialLeft

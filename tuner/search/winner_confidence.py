@@ -36,11 +36,11 @@ class Confirmed:
 def judge_confirmed(
     values: Mapping[int, Sequence[float]], *, is_maximized: bool
 ) -> tuple[Confirmed, ...]:
-    """The leaders that have fresh runs, the best mean first.
+    """The leaders with confirmation runs, the best mean first.
 
     Args:
-        values: Of the runs, by the number of the trial that they repeat.
-        is_maximized: Of the objective.
+        values: Values of the runs, by the number of the repeated trial.
+        is_maximized: Whether the objective is maximized.
     """
     known = {number: tuple(each) for number, each in values.items() if each}
     chances = chances_of_best(list(known.values()), is_maximized=is_maximized)

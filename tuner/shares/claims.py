@@ -121,7 +121,7 @@ class OwnClaim:
             lock = os.open(new, flags, 0o644, dir_fd=folder)
             try:
                 os.fchmod(lock, 0o644)
-                # Before it has its name, so that nobody ever sees it without a lock.
+                # Before it gets its name, so that no process ever sees it without a lock.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.write(lock, content)
                 os.rename(new, self.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -368,7 +368,7 @@ def _numbers(value: object, kind: type[int] | type[float]) -> dict[DeviceId, flo
 
 
 def _device_id(text: str) -> DeviceId:
-    # Shown to people: without line ends, and without what moves a terminal's cursor.
+    # For display: without line ends and terminal control characters.
     if not _DEVICE_ID.fullmatch(text):
         raise ValueError(f"{text!r:.40} is not the id of a device")
     return DeviceId(text)

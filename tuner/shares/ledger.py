@@ -46,7 +46,7 @@ class Ledger:
             self._open[hour] = self._open.get(hour, 0.0) + n_devices * passed_s
 
     def write(self) -> None:
-        """Adds to the file what was noted; another tuner of this user may be at it: then later."""
+        """Writes accumulated time to the file; later if another tuner of this user has it open."""
         if not self._open:
             return
         try:
@@ -96,7 +96,7 @@ def _of(path: Path) -> tuple[int | None, dict[int, float]]:
 
 
 def _read(file: int, uid: int) -> dict[int, float]:
-    """What a file says; nothing where it is no such file of this user."""
+    """The content of a file; empty if it is no such file of this user."""
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != uid or found.st_nlink != 1:
         return {}

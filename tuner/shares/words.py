@@ -98,13 +98,13 @@ def waits_text(
 
     Args:
         own: The claim of the study.
-        claims: Of all tuners of the machine.
-        decision: The present one.
-        accounts: By user.
-        uid: The user who reads it.
+        claims: Claims of all tuners of the machine.
+        decision: The current assignment.
+        accounts: Accounts by user.
+        uid: The user to address.
 
     Returns:
-        Empty where the study has all that it could use.
+        Empty if the study has all that it could use.
     """
     if len(own.holds) >= own.wants and not own.leaving:
         return ""

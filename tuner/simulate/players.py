@@ -188,7 +188,7 @@ class Players:
     def _play(self, source: SourceId, player: _Player, lag_s: float) -> None:
         step, seconds = player.done + 1, player.curve.seconds
         if step > player.curve.n_steps:
-            # It was told to end after its last step, and is back.
+            # It was stopped after its last step, and has returned.
             value = float(player.curve.values[-1])
             last = player.curve.step(player.curve.n_steps)
             self._say(lag_s, source, self._report(player.attempt_id, last, value))

@@ -71,7 +71,7 @@ def devices_table(rows: Rows) -> Table:
     for column in _COLUMNS:
         table.add_column(column, overflow="fold")
     for row in rows:
-        # As they stand: the names of other users' processes are no markup.
+        # Unchanged: the names of other users' processes are no markup.
         table.add_row(*map(Text, _cells(row)))
     return table
 

@@ -109,7 +109,7 @@ def _devices(snapshot: Snapshot) -> RenderableType:
         table.add_row(*map(Text, _row(running)))
     for device in list(unused)[: max(0, _MAX_ROWS - len(rows))]:
         is_idle = device in snapshot.idle_devices
-        # Why it is not ours may be long; the last column is the one that is cut.
+        # This reason may be long; the last column is the one that is truncated.
         words = (Text("idle", "dim"),) if is_idle else ("", "", "", "", Text(unused[device], "dim"))
         table.add_row(Text(device), *words)
     n_hidden = len(rows) + len(unused) - _MAX_ROWS

@@ -28,7 +28,7 @@ _CHUNK_BYTES = 65536
 
 
 def find_log(files: StudyFiles, trial: int, attempt: int | None, rank: int) -> Path:
-    """Finds the log of an attempt, of the newest one if none is named.
+    """Finds the log of an attempt; of the newest if none is given.
 
     Args:
         files: Paths of the study's files.

@@ -136,7 +136,7 @@ class Trackers:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=[write_end],
-                    # Where relative paths of the study file begin.
+                    # Base of relative paths in the study file.
                     cwd=job.folder,
                     env=_environment(),
                     start_new_session=True,

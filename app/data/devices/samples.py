@@ -90,7 +90,7 @@ def read_bins(
         end_s: End of the last column, or later.
         width_s: Width of a column.
     """
-    # No parameter: PostgreSQL would take the one that is grouped by for another expression.
+    # No parameter: PostgreSQL would treat the grouped one as a different expression.
     width: sa.ColumnClause[int] = sa.literal_column(str(width_s), sa.BigInteger)
     start = _USAGE.c.start_s - _USAGE.c.start_s % width
     query = (

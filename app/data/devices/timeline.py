@@ -109,7 +109,7 @@ def spans_of(leases: Leases, start_s: float = -math.inf, end_s: float = math.inf
     at = at[np.argsort(begins[at], kind="stable")]
     is_alive = np.isin(columns.dispatcher_ids[at], list(leases.living))
     words = np.where((columns.words[at] == RUNNING) & ~is_alive, ABANDONED_CODE, columns.words[at])
-    # One that has not said hello starts until now, or until its end.
+    # Without a hello, an attempt is starting until now, or until its end.
     hello = np.fmin(columns.hello_at_s[at], ends[at])
     hello = np.where(np.isnan(columns.hello_at_s[at]), ends[at], hello)
     over = np.where(np.isnan(columns.over_at_s[at]), ends[at], columns.over_at_s[at])

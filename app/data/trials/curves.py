@@ -133,7 +133,7 @@ def _read(connection: sa.Connection, trial_ids: list[int]) -> Curves:
         rows = connection.execute(query).all()
         if not rows:
             continue
-        # What is not finite stands as NULL, and becomes NaN.
+        # Non-finite values are stored as NULL, and become NaN.
         table = np.array([tuple(row) for row in rows], dtype=np.float64)
         ids, begins = np.unique(table[:, 0], return_index=True)
         for trial_id, part in zip(ids, np.split(table, begins[1:]), strict=True):

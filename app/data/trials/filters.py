@@ -1,11 +1,11 @@
-"""Filters that users type: `lr < 0.01 and (optimizer == sgd or epochs in (10, 20))`.
+"""User filters: `lr < 0.01 and (optimizer == sgd or epochs in (10, 20))`.
 
     expression  = all ("or" all)*
     all         = condition (("and" | ",") condition)*
     condition   = "(" expression ")" | COLUMN SIGN VALUE | COLUMN ["not"] "in" "(" VALUE, ... ")"
 
-A column is written as its title, in any case; one whose title has an operator in it, and a value
-with `and`, `or`, a comma or a parenthesis, stands in quotes.
+A column is written as its title, in any case; if its title contains an operator, it must be quoted,
+and so must a value with `and`, `or`, a comma or a parenthesis.
 """
 
 from __future__ import annotations

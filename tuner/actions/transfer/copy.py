@@ -82,7 +82,7 @@ def copy_study(origin: Place, target: Place, space: NewSpace, config: StudyConfi
     """
     assert target.study is not None, "the new study has a name"
     if origin.url == target.url:
-        # Puts an SQLite file into WAL mode: else who reads it below keeps us from writing it.
+        # Puts an SQLite file into WAL mode: otherwise the reader below would block our writes.
         check_file(parse_url(target.url), must_exist=True)
         open_database(target.url).close()
     with reading(origin) as (_, source):

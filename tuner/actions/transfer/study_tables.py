@@ -90,7 +90,7 @@ def _tables() -> dict[str, StudyTable]:
 def _all_tables() -> Iterator[sa.Table]:
     optuna = optuna_models.BaseModel.metadata
     yield from optuna.sorted_tables
-    # Some of Optuna's stand among ours, as targets of foreign keys.
+    # Some of Optuna's tables are among ours, as targets of foreign keys.
     ours = metadata_with_optuna().sorted_tables
     yield from (each for each in ours if each.name not in optuna.tables)
 

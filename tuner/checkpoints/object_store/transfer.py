@@ -134,7 +134,7 @@ def delete(bucket: Objects, key: str) -> None:
     if not is_folder(key):
         bucket.delete([key])
         return
-    # First what tells that all is there.
+    # First the object that marks the upload as complete.
     bucket.delete([key])
     bucket.delete(bucket.keys(key.removesuffix(f"/{MANIFEST}")))
 

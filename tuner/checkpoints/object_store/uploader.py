@@ -101,7 +101,7 @@ def main() -> None:
     with os.fdopen(int(descriptor), "wb") as answers:
         Uploader(address, Path(links), answers).run(sys.stdin.buffer)
         shutil.rmtree(links, ignore_errors=True)
-        # Threads may be in the middle of a request, which nobody could record any more.
+        # Threads may be in the middle of a request whose result can no longer be recorded.
         os._exit(0)
 
 

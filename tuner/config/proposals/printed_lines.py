@@ -120,7 +120,7 @@ def _uses_trainer(tree: ast.Module) -> bool:
 
 
 def _result_of_trainer(tree: ast.Module) -> PrintedResult:
-    """What the Trainer of transformers prints at each evaluation, if told to evaluate."""
+    """The output of the transformers Trainer at each evaluation, if the script evaluates."""
     text = ast.unparse(tree)
     switches = [f"--{name}" for name in ("do_train", "do_eval") if f".{name}" in text]
     has_options = "HfArgumentParser" in text

@@ -1,4 +1,4 @@
-"""`budget`: what a study may spend."""
+"""`budget`: limits of a study."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_energy(value: object) -> float:
 
 
 class BudgetConfig(Model):
-    """What the study may spend; what is None is not limited."""
+    """Limits of a study; None for no limit."""
 
     trials: Annotated[WholeNumber, Field(ge=1)] | None = Field(
         default=None,

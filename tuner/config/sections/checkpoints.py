@@ -41,7 +41,7 @@ def read_keep(value: object) -> int | None:
 
 
 class CheckpointsConfig(Model):
-    """Which checkpoints are kept; those of unfinished trials and of the best are in any case."""
+    """Which checkpoints are kept; those of unfinished trials and of the best always are."""
 
     #: None: every trial.
     n_best: Annotated[int | None, PlainValidator(read_keep), WithJsonSchema(_KEEP)] = Field(

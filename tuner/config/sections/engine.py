@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"auto|(?:ray://)?(?:[\w.-]+|\[[\da-fA-F:]+\]):\d{1,5}")
 
 
 class EngineName(Enum):
-    """Who lends nodes."""
+    """Engines, which provide nodes."""
 
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
@@ -134,7 +134,7 @@ Word: TypeAlias = Annotated[str, AfterValidator(_check_one_line)]
 
 
 class SlurmConfig(Model):
-    """What only Slurm knows."""
+    """Settings for Slurm only."""
 
     partition: Word | None = Field(
         default=None, description="Partition. Default: that of the cluster.", examples=["gpu"]
@@ -151,7 +151,7 @@ class SlurmConfig(Model):
 
 
 class KubernetesConfig(Model):
-    """What only Kubernetes knows."""
+    """Settings for Kubernetes only."""
 
     image: Word | None = Field(
         default=None,
@@ -190,7 +190,7 @@ class KubernetesConfig(Model):
 
 
 class RayConfig(Model):
-    """What only Ray knows."""
+    """Settings for Ray only."""
 
     address: Annotated[Word, AfterValidator(_check_address)] = Field(
         default="auto",
@@ -223,7 +223,7 @@ class RayConfig(Model):
 
 
 class SshConfig(Model):
-    """What only ssh knows."""
+    """Settings for ssh only."""
 
     hosts: Annotated[Lines, AfterValidator(_check_hosts)] | None = Field(
         default=None,
@@ -247,7 +247,7 @@ class SshConfig(Model):
 
 
 class EngineConfig(Model):
-    """Who lends the nodes of a study, and on which terms."""
+    """The engine that provides a study's nodes, and its terms."""
 
     name: Name = Field(description="Engine.", examples=["slurm"])
     nodes: Nodes = Field(

@@ -62,7 +62,7 @@ class MetricsConfig(Model):
 
 
 class TrialConfig(Model):
-    """What is run for one trial, and on what terms."""
+    """The program of a trial, and its limits."""
 
     function: (
         Annotated[str, AfterValidator(rules.check_function), WithJsonSchema(_FUNCTION)] | None

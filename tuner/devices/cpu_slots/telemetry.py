@@ -50,7 +50,7 @@ class CpuTelemetry:
         by_session: dict[int, tuple[float, int]] = {}
         for pid, use in uses.items():
             used_s, memory_bytes = by_session.get(self._sessions[pid], (0.0, 0))
-            # One that is seen first may have run for long before, as a spare of the fork server.
+            # A new process may have run for long before, as a spare of the fork server.
             used_s += max(0.0, use.processor_s - before.get(pid, use.processor_s))
             by_session[self._sessions[pid]] = (used_s, memory_bytes + use.memory_bytes)
         return {

@@ -79,7 +79,7 @@ class NvmlProbe:
         self._handles: dict[DeviceId, _Handle] = {}
         self._is_open = True
         gpus = [self._read_gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
-        # Hidden GPUs take part, so that an island has one number for every process.
+        # Hidden GPUs are included, so that an island has the same number in every process.
         islands = read_islands(self._whole_gpus(gpus))
         self._devices = tuple(
             replace(device, island=islands.get(device.index))

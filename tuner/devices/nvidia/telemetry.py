@@ -101,7 +101,7 @@ def _find(device: Device) -> _Gpu | None:
 
 def _read(gpu: _Gpu, now_s: float, *, may_sleep: bool) -> DeviceReading:
     handle = gpu.handle
-    # Also tells whether it is there: a figure may be one that is not given.
+    # Also detects whether it exists: a figure may be unavailable for other reasons.
     pynvml.nvmlDeviceGetUUID(handle)
     pcie_rx, pcie_tx, nvlink_rx, nvlink_tx = _traffic(gpu, now_s, may_sleep=may_sleep)
     sm, memory = pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM

@@ -71,7 +71,7 @@ def _numa_node_of_linux(gpu: object, pci_devices: Path) -> int | None:
         node = int((pci_devices / name / "numa_node").read_text())
     except (OSError, ValueError):
         return None
-    # Linux says -1 where there are no nodes, or the firmware does not tell.
+    # Linux reports -1 if there are no nodes, or the firmware does not report them.
     return node if node >= 0 else None
 
 

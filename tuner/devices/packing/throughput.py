@@ -107,7 +107,7 @@ def compare_pairs(now: Measure, before: Measure, *, startup_share: float) -> Com
         return None
     speed = max(n_now, 1e-9) / n_expected
     ratio = now.level / before.level / (startup_share + (1 - startup_share) / speed)
-    # Where a span begins and ends between two reports is chance: a variance of 1/6 for each.
+    # The position of a span's ends between two reports is random: a variance of 1/6 for each.
     edges = len(both) / 6 * (n**-2 + n_before**-2)
     spread = _SPREAD_OF_REPORTS**2 * (1 / n + 1 / n_before)
     return Comparison(ratio=ratio, error=math.sqrt(edges + spread))

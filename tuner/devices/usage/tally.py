@@ -139,7 +139,7 @@ def _utilization(
 
 
 def _memory_mib(reading: DeviceReading, holding: Holding, *, is_alone: bool) -> int | None:
-    """In a container the processes on a GPU have other pids, and none of them is found."""
+    """In a container the processes on a GPU have other pids, so none of them is found."""
     own = [each for each in reading.processes if each.session in holding.sessions]
     told = [each.memory_bytes for each in own if each.memory_bytes is not None]
     if own and len(told) == len(own):

@@ -25,7 +25,7 @@ _FAILED_GROUP_GRACE_S = 2.0
 _STRENGTHS: Mapping[Action, int] = {
     Action.CONTINUE: 0,
     Action.PAUSE: 1,
-    # What it was told before the last step stays.
+    # An earlier action than the last step's stays.
     Action.COMPLETE: 1,
     Action.PRUNE: 2,
     Action.STOP: 3,

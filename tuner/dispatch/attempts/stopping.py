@@ -54,9 +54,9 @@ class AttemptStop:
     ) -> None:
         """Requests that an attempt ends or saves by itself, before it is signalled."""
         if live.widens_to is not None:
-            # It shall not go on any more.
+            # It must no longer continue.
             live.widens_to, live.stop_cause, live.told_reason = None, cause, reason
-        # One that ends already, by itself or for its timeout, keeps its reason and its deadline.
+        # An attempt that is ending already keeps its reason and its deadline.
         if live.stop_cause is None and live.finished is None:
             live.stop_cause = cause
             live.is_pausing = live.told is Action.PAUSE and cause in _SAVED_FOR

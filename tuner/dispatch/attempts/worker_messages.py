@@ -156,7 +156,7 @@ class Talk:
             return
         # A pruner may have to read what was reported before this start.
         with self._outage.watch(now):
-            # Also of a trial that is to end: it may have saved its state by then, and go on there.
+            # Also for a trial that is being stopped: it may have saved, and continue from there.
             held_s = now.monotonic_s - live.leased_at_s
             decision = self._search.report(trial_id, report.step, report.values, held_s=held_s)
             if self._terms.max_steps is not None and report.step >= self._terms.max_steps:

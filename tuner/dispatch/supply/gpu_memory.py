@@ -94,7 +94,7 @@ class GpuMemory:
             baseline_bytes=self._idle_bytes.get(device.id),
         )
         if self._sharing is None:
-            # A device that does not tell its memory has to be taken at the file's word.
+            # If a device does not report its memory, the study file's value is used.
             return room is None or (need_bytes or 0) <= room
         if len(neighbours) >= self._sharing.packing.limit(device.id):
             return False
@@ -178,7 +178,7 @@ class GpuMemory:
         if grant.peak_bytes and outcome is Outcome.OUT_OF_MEMORY:
             self._sharing.observe_out_of_memory(device, params, grant.peak_bytes)
         elif grant.peak_bytes:
-            # One that crashed early has not shown what it needs.
+            # An attempt that crashed early has not shown its needs.
             has_shown = outcome in (Outcome.COMPLETED, Outcome.PRUNED)
             is_final = has_shown or grant.n_reports >= _REPORTS_TO_KNOW
             self._sharing.observe(device, params, grant.peak_bytes, is_final=is_final)

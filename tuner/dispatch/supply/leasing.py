@@ -199,7 +199,7 @@ class Leasing:
     @property
     def may_look_ahead(self) -> bool:
         """Whether a trial may be requested ahead, to start when devices become free."""
-        # The width of one that is learned is better told later.
+        # A learned width is more accurate later.
         return not self._line and not isinstance(self._rule, LearnedWidth)
 
     def could_ever_fit(self, params: Mapping[str, object]) -> bool:

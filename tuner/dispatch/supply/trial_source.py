@@ -130,7 +130,7 @@ class TrialSource:
             return None
         if asked is None and self._leaves_enough_to_wider():
             return None
-        # Whoever makes it wakes the loop.
+        # The process that makes it wakes the loop.
         self._is_making_suggestion = asked is None and not self._search.is_ready
         if self._is_making_suggestion:
             return None

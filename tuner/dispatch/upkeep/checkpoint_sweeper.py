@@ -91,7 +91,7 @@ class Sweeper:
             size_bytes = self._final_sizes.get(number)
             if size_bytes is None:
                 folder = self._files.checkpoints(number)
-                # Whoever made it a link keeps house there.
+                # A link's target is managed by its creator.
                 size_bytes = 0 if folder.is_symlink() else sum(_sizes(folder))
                 if number in ended:
                     self._final_sizes[number] = size_bytes

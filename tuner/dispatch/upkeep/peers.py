@@ -63,7 +63,7 @@ class Others:
         """Whether trials run elsewhere that would be retried here if they were lost."""
         if not self._n_elsewhere:
             return False
-        # Who runs them may have joined since the last look.
+        # Their dispatcher may have joined since the last check.
         if not self._fleet.others or now.monotonic_s - self._looked_at_s >= _SYNC_EVERY_S:
             self._look(now)
         if not self._n_elsewhere or not self._fleet.others:

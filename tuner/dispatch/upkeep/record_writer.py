@@ -79,7 +79,7 @@ class RecordWriter:
 
     def write_due(self, now: Instant) -> None:
         """Commits if the commit interval has passed or notices wait to be shown."""
-        # What people are told must be in the database first.
+        # Notices must be in the database before they are shown.
         if self.lag_s(now) >= self._commit_every_s or self._telling.has_news:
             self.write(now)
 

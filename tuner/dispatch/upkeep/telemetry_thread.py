@@ -111,7 +111,7 @@ class Sampler:
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
             if self._thread.is_alive():
-                # A driver that does not answer; the thread is a daemon, and holds nobody up.
+                # The driver does not respond; the thread is a daemon, so it blocks nothing.
                 _log.warning("Devices are still being read after %g s: not waited for", _CLOSE_S)
                 return
         if self._telemetry[1] is not None:
@@ -148,7 +148,7 @@ class Sampler:
             attempts = {key: self._attempts[key] for key in self._changed}
             self._changed.clear()
             held = {(each.attempt_id, each.device_id) for each in self._holdings}
-            # Copies: the thread goes on adding.
+            # Copies: the thread keeps adding.
             copies = {key: _copy(tally) for key, tally in attempts.items()}
             self._attempts = {key: each for key, each in self._attempts.items() if key in held}
         return Samples(devices=devices, attempts=copies)
@@ -168,7 +168,8 @@ class Sampler:
                     for device_id, tally in self._present.items()
                 ]
                 self._present, self._second = {}, second
-            # Who gave a device back meanwhile is charged no more: its sums may have been taken.
+            # Attempts that released a device meanwhile are skipped: their sums may have been
+            # collected.
             still = frozenset(self._holdings)
             for device_id, reading in readings.items():
                 seen = self._present.setdefault(device_id, Tally())
@@ -195,7 +196,7 @@ class Sampler:
                 self.look(self._clock.now())
                 self._is_closing.wait(self._every_s)
         except Exception:
-            # The edge of a thread: training goes on without figures.
+            # The edge of a thread: training continues without telemetry.
             _log.exception("Devices are not looked at any more")
 
 

@@ -103,7 +103,7 @@ class Allocation:
         self._record = read_record(self._key)
         self._asked_at_s: float | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # One that ended, but whose node was lost before Ray knew.
+        # It ended, but its node was lost before Ray noticed.
         if self._record.get("state") not in OVER:
             self._begin(context.get_node_id())
         threading.Thread(target=self._watch, daemon=True).start()
@@ -269,7 +269,7 @@ def submit(orders: list[dict[str, Any]]) -> list[str]:
         for actor in made:
             ray.kill(actor, no_restart=True)
         raise
-    # A client that leaves at once takes back what the cluster has not heard yet.
+    # A client that disconnects at once cancels requests that have not arrived yet.
     if made:
         ray.wait([actor.__ray_ready__.remote() for actor in made], num_returns=len(made), timeout=2)
     return [order["name"] for order in orders]
@@ -348,7 +348,7 @@ def cancel(names: list[str]) -> None:
         namespace, key = place_of(name)
         if name not in known:
             continue
-        # An actor that begins now writes its record, and looks at this key after that.
+        # An actor that starts now writes its record, and reads this key after that.
         write_record(asked_key(key), True)
         record = record_now(key, known, by_id)
         if record["state"] == "pending":

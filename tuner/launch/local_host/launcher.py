@@ -162,7 +162,7 @@ class LocalLauncher:
         try:
             worker.requests.send(request)
         except OSError:
-            # It died while it waited (somebody killed it); a new one has no such past.
+            # It died while it waited (it was killed); a new one has no such past.
             worker = self._fork()
             worker.requests.send(request)
         worker.requests.close()
@@ -204,7 +204,7 @@ class LocalLauncher:
             except (EOFError, ConnectionError, TimeoutError):
                 if not self._server.has_died():
                     raise
-                # It was killed while it was asked, which is no fault of the trial's.
+                # It was killed during the request, which is not the trial's fault.
                 return self._fork_once()
         except (OSError, EOFError) as error:
             raise LaunchError(f"The process could not be started: {error}") from error

@@ -69,7 +69,7 @@ def hold(path: str | Path, *, is_alone: bool = False) -> int | None:
         os.read(fd, 1)
     except BlockingIOError:
         return fd
-    # The owners went before the kernel was told.
+    # The owners were gone before the registration.
     _end(is_alone=is_alone)
 
 

@@ -37,7 +37,7 @@ def _files_of_cgroup(root: Path) -> Iterator[Path]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            # Beside v1 it has a folder of its own.
+            # In addition to v1 it has a folder of its own.
             for mount in (mounts, mounts / "unified"):
                 yield from _upwards(mount, path, _V2_FILE)
         elif "memory" in controllers.split(","):

@@ -93,7 +93,7 @@ class BestConfiguration:
         """Loads the newest undamaged checkpoint of the trial; None if there is none.
 
         It is fetched from the object store if it is not on this machine. Tensors are on the CPU.
-        Only tensors and plain values are unpickled. It imports torch.
+        Only tensors and plain values are unpickled. Imports torch.
         """
         if self.checkpoint is None:
             return None

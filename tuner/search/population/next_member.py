@@ -129,7 +129,7 @@ class Succession:
         self._members.catch_up()
         wanted = self._members.open
         for number in sorted(wanted, key=lambda each: (wanted[each].step, each)):
-            # Else its checkpoint may be on another machine's disk: that machine begins it.
+            # Otherwise its checkpoint may be on another machine's disk: that machine starts it.
             is_ours = wanted[number].parent is None or wanted[number].host == socket.gethostname()
             if is_ours or (self.copies is not None and self.copies.is_here(number)):
                 yield number

@@ -33,7 +33,7 @@ class Entries(Sequence[Entry]):
         del self._losses[place], self._numbers[place]
 
     def place_of(self, entry: Entry) -> int:
-        """How many entries come before one."""
+        """Number of entries before one."""
         loss, number = entry
         begin = bisect_left(self._losses, loss)
         if begin == len(self) or self._losses[begin] != loss:
@@ -60,17 +60,17 @@ class Entries(Sequence[Entry]):
 
 
 class RungLosses(Mapping[int, tuple[float, ...]]):
-    """By trial number: the loss at each rung that the trial came to. None is NaN."""
+    """By trial number: its loss at each rung that it reached. None is NaN."""
 
     def __init__(self) -> None:
-        #: By rung, then by trial number; NaN where the trial did not come.
+        #: By rung, then by trial number; NaN if the trial did not reach it.
         self._rungs: list[array[float]] = []
         self._n_trials = 0
         #: At all rungs.
         self.n_losses = 0
 
     def add(self, number: int, loss: float) -> None:
-        """A trial has come to its next rung."""
+        """Records that a trial has reached its next rung."""
         rung = self.n_rungs(number)
         if rung == len(self._rungs):
             self._rungs.append(array("d"))
@@ -83,14 +83,14 @@ class RungLosses(Mapping[int, tuple[float, ...]]):
         self.n_losses += 1
 
     def n_rungs(self, number: int) -> int:
-        """To how many rungs a trial came."""
+        """Number of rungs that a trial reached."""
         for rung, losses in enumerate(self._rungs):
             if number >= len(losses) or math.isnan(losses[number]):
                 return rung
         return len(self._rungs)
 
     def at(self, number: int, rung: int) -> float:
-        """The loss of a trial at a rung that it came to."""
+        """A trial's loss at a rung that it reached."""
         return self._rungs[rung][number]
 
     def __getitem__(self, number: int) -> tuple[float, ...]:

@@ -123,7 +123,7 @@ class PriorSampler(SamplerAround):
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
-        # One whose parameters are given, or known from an earlier attempt, is nobody's suggestion.
+        # A trial with given parameters, or those of an earlier attempt, is no suggestion.
         is_given = _FIXED_PARAMS_ATTR in trial.system_attrs or bool(trial.params)
         if is_given or not self.is_next(study):
             self._next = self._next if is_given else None

@@ -88,7 +88,7 @@ def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
         options["pool_pre_ping"] = True
     events: list[tuple[Callable[[Any, object], None], str]] = []
     if url.get_driver_name() == "psycopg":
-        # Who only reads holds no lock, and may think about what it has read.
+        # A reader holds no lock, and may pause between statements.
         settings = _SERVER_SIDE if read_only else {**_SERVER_SIDE, **_IDLE_LIMIT}
         events.append((partial(_set_up_psycopg, settings), "connect"))
     if read_only and (refuse_writes := _REFUSALS.get(url.get_driver_name())):
@@ -96,7 +96,7 @@ def engine_options(url: sa.URL, *, read_only: bool = False) -> dict[str, Any]:
     if events:
         options["pool_events"] = events
     if url.get_backend_name() == "mysql":
-        # As PostgreSQL has it: who waited for a lock then sees what the other one wrote.
+        # PostgreSQL's level: after a wait for a lock, the other transaction's writes are visible.
         options["isolation_level"] = "READ COMMITTED"
     return options
 

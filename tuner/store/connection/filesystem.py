@@ -42,7 +42,7 @@ class Mount:
     @property
     def is_shared(self) -> bool:
         """Whether other machines can have it too."""
-        # The root of a sandbox (gVisor, Kata) is 9p between it and its host, and nobody else's.
+        # The root of a sandbox (gVisor, Kata) is 9p between it and its host only.
         if self.kind == "9p" and self.point == "/":
             return False
         return self.kind.removeprefix("fuse.").lower() in _SHARED

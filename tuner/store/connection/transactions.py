@@ -125,7 +125,7 @@ class Access:
     def wait_at_most(self, patience_s: float) -> None:
         """From now on works on a thread of its own, for which a caller waits so long."""
         if self._patience_s is None:
-            # A daemon: one that is stuck in a driver must not keep the program from ending.
+            # A daemon: a thread stuck in a driver must not keep the program from exiting.
             self._thread = threading.Thread(target=self._work, name="database", daemon=True)
             self._thread.start()
         self._patience_s = patience_s
@@ -257,7 +257,7 @@ class Access:
         try:
             with self.engine.begin() as connection:
                 if connection.dialect.name == "sqlite":
-                    # Whoever has locked the file lets others read.
+                    # A lock on the file still allows reads.
                     connection.exec_driver_sql("BEGIN IMMEDIATE")
                 else:
                     connection.execute(sa.select(1))

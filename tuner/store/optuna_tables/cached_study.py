@@ -85,7 +85,7 @@ class HeldStudy:
         return sorted(found, key=_NUMBER)
 
     def _add_completed(self, trial: FrozenTrial) -> None:
-        # One that was given to Optuna as complete may be read before it is known whole.
+        # A completed trial from Optuna may be read before it is completely known.
         places = self._completed_places
         if (missing := trial.number + 1 - len(places)) > 0:
             places.extend([-1] * missing)

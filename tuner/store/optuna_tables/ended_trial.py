@@ -34,7 +34,7 @@ _NO_TIME = -(2**63)
 
 
 Packed: TypeAlias = tuple[Any, ...]
-"""The names, which many trials share, and then the values; empty where there are none."""
+"""Names, which many trials share, followed by their values; empty if there are none."""
 
 #: Where a trial has no attributes.
 _EMPTY: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class EndedTrial(FrozenTrial):
         return copy.deepcopy(self._plain(), memo)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Whoever unpickles a trial may have no such class.
+        # A process that unpickles a trial may not have this class.
         return object.__new__, (FrozenTrial,), vars(self._plain())
 
     def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
@@ -164,7 +164,7 @@ class Space:
         self.params_of = lru_cache(_N_RECENT)(self._params_of)
 
     def pack(self, trial: FrozenTrial) -> bytes | None:
-        """All numbers of a trial of this space; None where they would not come back the same."""
+        """All numbers of a trial of this space; None if they could not be restored exactly."""
         times = _as_number(trial.datetime_start), _as_number(trial.datetime_complete)
         params = [self._internal(name, value) for name, value in trial.params.items()]
         values = trial.values or []
@@ -267,7 +267,7 @@ class Attributes(Mapping[str, Any]):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        # Whoever asks for a copy may change it, the values too.
+        # A caller may change its copy, including the values.
         return copy.deepcopy(dict(self), memo)
 
     def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[dict[str, Any]]]:

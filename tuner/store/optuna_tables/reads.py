@@ -110,10 +110,10 @@ def read_study(
     """All trials of a study, by number, some thousand in memory at a time.
 
     Args:
-        connection: Of the database.
-        study_id: Of the study.
-        later: Where the curves of trials that have ended are read to, once one of them is looked
-            at. They are most of a study's rows, and few samplers ever look.
+        connection: Connection to the database.
+        study_id: Id of the study.
+        later: Holds the curves of ended trials, which are read on first access. They are most of a
+            study's rows, and few samplers read them.
     """
     last_id = 0  # Ids rise with numbers.
     while heads := _next_heads(connection, study_id, after_id=last_id):
@@ -168,12 +168,12 @@ def _read_curves(
 
 
 class _Parts:
-    """All rows that belong to some trials, but for their curves.
+    """All rows of some trials, except their curves.
 
     Args:
-        connection: Of the database.
-        study_id: Of the study.
-        ids: Which trials, or within which range; None for all of the study.
+        connection: Connection to the database.
+        study_id: Id of the study.
+        ids: Ids of the trials, or their range; None for all of the study.
     """
 
     def __init__(self, connection: sa.Connection, study_id: int, ids: Sequence[int] | None) -> None:

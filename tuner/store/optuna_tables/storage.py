@@ -43,7 +43,7 @@ MOST_WAITING = 1_000_000
 MayBegin = Callable[[sa.Connection], bool]
 """Whether a trial may be added, as a look in the transaction that adds it shows."""
 Choose = Callable[[sa.Connection], Mapping[str, Any] | None]
-"""Chooses the attributes of a trial in the transaction that adds it; None adds none."""
+"""Chooses the attributes of a trial in the transaction that adds it; None to add none."""
 
 
 class BufferedStorage(HeldTrials):
@@ -371,7 +371,7 @@ class BufferedStorage(HeldTrials):
     def _take_in_added(self, study_id: int, trial: FrozenTrial, added: Added) -> None:
         if not trial.state.is_finished():
             self._own.add(added.trial_id)
-            # A template may have the curve of one that has ended; this one shall report.
+            # A template may have the curve of an ended trial; this trial will report.
             trial.intermediate_values = dict(trial.intermediate_values)
         for other in added.before:
             self._take_in(study_id, other)

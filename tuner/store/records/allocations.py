@@ -103,7 +103,7 @@ def note_seen(
         state = AllocationState.ENDED if found is None else found.state
         if found is not None:
             values = {key: value for key, value in _seen(found).items() if value is not None}
-            # One that was requeued has a node and a deadline no more.
+            # A requeued allocation no longer has a node and a deadline.
             if found.state is AllocationState.PENDING:
                 values |= {"node": None, "started_at": None, "deadline": None, "ended_at": None}
         elif row.name and not row.state.is_over:

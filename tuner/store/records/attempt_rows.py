@@ -24,7 +24,7 @@ from tuner.store.schema.statements import as_stored, execute_rows, insert_row
 _ATTEMPTS = table_of(AttemptRow)
 _LEASES = table_of(LeaseRow)
 _INSERT_ATTEMPT = sa.insert(_ATTEMPTS)
-# Inline: nobody asks for the keys of single rows.
+# Inline: the keys of single rows are not needed.
 _INSERT_LEASE = sa.insert(_LEASES).inline()
 _INSERT_EVENT = sa.insert(table_of(EventRow)).inline()
 _INSERT_METRIC = sa.insert(table_of(MetricRow)).inline()

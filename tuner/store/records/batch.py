@@ -42,7 +42,7 @@ class Batch:
         dispatcher_id: int,
         rows: dict[AttemptId, int],
     ) -> None:
-        """Writes all of it.
+        """Writes everything in it.
 
         Args:
             connection: In a transaction.

@@ -106,7 +106,7 @@ class Commands:
         self._read_ids: set[int] = set()
         #: Id of the newest pause or resume that was read.
         self._newest_switch_id = 0
-        # What is there at the start was asked of others, but for what is kept for it.
+        # Earlier commands were for other dispatchers, except those kept for this start.
         self._take(access.run(self._later))
         #: Commands sent while no dispatcher worked on the study; read first.
         self.kept = access.run(lambda c: kept_commands(c, study_id, before_id=dispatcher_id))

@@ -383,7 +383,7 @@ class Recorder:
             return self._database.access.run(look)
 
     def _take_slot(self, device_id: int, attempt_id: AttemptId, *, is_whole: bool) -> int:
-        # Who has all of a device is refused by the database where anybody has a part of it.
+        # The database refuses a lease on a whole device if a part of it is leased.
         free = (slot for slot in itertools.count() if (device_id, slot) not in self._slots)
         slot = 0 if is_whole else next(free)
         self._slots[device_id, slot] = attempt_id

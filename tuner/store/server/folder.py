@@ -132,7 +132,7 @@ class ServerFolder:
         with (unfinished / "postgresql.conf").open("a", encoding="utf-8") as settings:
             settings.write(f"\n# Added by the tuner.\nmax_connections = {_MAX_CONNECTIONS}\n")
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
-        # Without a network and a role of all rights: nobody can connect meanwhile.
+        # Without a network and a role of all rights: no client can connect meanwhile.
         statements = (
             f"CREATE ROLE {ROLE} LOGIN PASSWORD '{password}'",
             f"CREATE DATABASE {ROLE} OWNER {ROLE}",

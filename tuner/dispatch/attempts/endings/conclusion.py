@@ -161,7 +161,7 @@ class Conclusion:
 
     def _is_hopeless(self, live: LiveAttempt, ending: Ending) -> bool:
         is_row = self._streak.note(ending)
-        # One that reports may end well yet.
+        # A program that reports may still succeed.
         has_hope = any(
             each.last_step is not None for each in self._attempts.active if each is not live
         )

@@ -58,7 +58,7 @@ class Retries:
         if ending.outcome is Outcome.OUT_OF_MEMORY:
             return self._grant_room(attempt.trial_id)
         n_free = self._n_free[attempt.trial_id]
-        # Somebody told it to end, or it did so itself.
+        # It was ended from outside, or by itself.
         is_free = ending.cause in FREE_CAUSES or ending.outcome is Outcome.CANCELLED
         if is_free and n_free < _MAX_FREE:
             self._n_free[attempt.trial_id] += 1

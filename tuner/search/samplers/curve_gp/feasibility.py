@@ -74,7 +74,7 @@ class Feasibility:
                 model = self._models.setdefault(name, Regression())
                 process = model.fit(x, (y - center) / scale, scales, n_trials=n_trials)
             else:
-                # None has kept it: what is likeliest is that none ever does, which helps nobody.
+                # No trial has kept it: the most likely prediction, that none ever does, is useless.
                 center, scale = 0.0, y.mean()
                 process = unfitted(scales)
             y, bound = (y - center) / scale, -center / scale

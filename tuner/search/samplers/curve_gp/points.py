@@ -118,7 +118,7 @@ def _chosen(points: Mapping[int, Sequence[Observed]], limit: int) -> list[Observ
     longest = [*dict.fromkeys([*best[:N_LEADERS], *longest])]
     taken, room = _while_room(longest, points, int(limit * _LONGEST_SHARE))
     left = [number for number in longest if number not in taken]
-    # The same ones for the same trials, whoever asks.
+    # Deterministic for the same trials.
     order = np.random.default_rng(len(left)).permutation(len(left))
     more, _ = _while_room([left[k] for k in order], points, limit - room)
     return [each for number in sorted(taken | more) for each in points[number]]

@@ -35,7 +35,7 @@ class Regression:
             scales: Length scales of the inputs.
             n_trials: Number of the study's trials.
         """
-        # Several threads may ask (Optuna's n_jobs): each goes on with the model that it found.
+        # Several threads may call this (Optuna's n_jobs): each continues with its own model.
         model = self._model
         if model is None or self._columns != [*scales.columns]:
             model = unfitted(scales)

@@ -90,7 +90,7 @@ def answer(sampler: SlowSampler, request: Request) -> Answer:
 def _picklable(error: Exception) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))
-    # Whatever an error's own class does when it is made anew.
+    # Independent of what an error's own class does when it is recreated.
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
@@ -124,7 +124,7 @@ def _outlive_sigterm() -> None:
 def main() -> None:
     _outlive_sigterm()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    # Whoever named an experimental sampler in a study file has chosen it.
+    # An experimental sampler in a study file was chosen deliberately.
     warnings.simplefilter("ignore", ExperimentalWarning)
     with contextlib.suppress(EOFError, ConnectionError), Connection(int(sys.argv[1])) as connection:
         serve(connection)

@@ -75,7 +75,7 @@ class GrowingCurve(MutableMapping[int, float]):
         return self._copy()
 
     def __reduce__(self) -> tuple[type[dict[int, float]], tuple[dict[int, float]]]:
-        # Whoever unpickles a trial may have no such class.
+        # A process that unpickles a trial may not have this class.
         return dict, (self._copy(),)
 
     def _own(self) -> dict[int, float]:

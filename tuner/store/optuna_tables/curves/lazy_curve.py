@@ -22,8 +22,10 @@ BATCH_SIZE = 500
 
 
 class Curve(Mapping[int, float]):
-    """A trial's reports by step: equal to a dict with the same items, but immutable, so that a copy
-    is itself. A NaN equals a NaN: in a dict it is the same object.
+    """A trial's reports by step.
+
+    Equal to a dict with the same items, but immutable, so that a copy is itself. A NaN equals a
+    NaN: in a dict it is the same object.
     """
 
     __slots__ = ("_batch", "_steps", "_trial_id", "_values")
@@ -92,12 +94,12 @@ class Curve(Mapping[int, float]):
         return self
 
     def __reduce__(self) -> tuple[type[dict[int, float]], tuple[dict[int, float]]]:
-        # Whoever unpickles a trial may have no such class, and no database.
+        # A process that unpickles a trial may have neither this class nor the database.
         return dict, (self._as_dict(),)
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether a look reads nothing."""
+        """Whether an access reads nothing from the database."""
         return self._batch is None
 
     def _as_dict(self) -> dict[int, float]:

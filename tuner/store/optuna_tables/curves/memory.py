@@ -14,7 +14,7 @@ MOST_VALUES = 2_000_000
 
 @dataclass(slots=True)
 class _Chunk:
-    """Curves that came into memory together."""
+    """Curves that were loaded together."""
 
     batch: Batch
     curves: Mapping[int, Curve]
@@ -41,9 +41,10 @@ class CurveMemory:
         self._n_values = 0
 
     def unread(self, trial_ids: Sequence[int]) -> Iterator[tuple[int, Curve]]:
-        """Curves that are read when first looked at, by trial.
+        """Curves by trial, read on first access.
 
-        A look raises KeyError if the trial was deleted meanwhile, and what the database raises.
+        An access raises KeyError if the trial was deleted meanwhile, and the errors of the
+        database.
         """
         for begin in range(0, len(trial_ids), BATCH_SIZE):
             some = trial_ids[begin : begin + BATCH_SIZE]
@@ -81,7 +82,7 @@ class CurveMemory:
         self._chunks.append(chunk)
 
     def _make_room(self) -> None:
-        # Whoever had the newest ones read is about to look at them.
+        # The newest ones are about to be accessed by the caller.
         while self._n_values > self._limit and len(self._chunks) > 1 and self._chunks[0].is_stored:
             oldest = self._chunks.popleft()
             self._n_values -= oldest.n_values

@@ -95,9 +95,9 @@ def read_curves(connection: sa.Connection, trial_ids: Iterable[int]) -> dict[int
 
 
 def ended_curves(read: Reader) -> Callable[[Collection[int]], Mapping[int, Curve]]:
-    """Reads the curves of some trials that have ended.
+    """Reads the curves of ended trials.
 
-    It raises KeyError if a trial was deleted, and what `read` raises.
+    Raises KeyError if a trial was deleted, and the errors of `read`.
     """
     return partial(_fetch_ended, read)
 

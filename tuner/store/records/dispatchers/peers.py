@@ -95,7 +95,7 @@ class Fleet:
                 found = self._database.access.run(lambda c: open_dispatchers(c, self._study_id))
                 devices = self._database.access.run(self._read_devices) if len(found) > 1 else {}
         except BaseException:
-            # Who could not write while we could not read is not dead.
+            # A dispatcher that could not write while we could not read is not dead.
             self._sights.clear()
             raise
         others = [one for one in found if one.id != self._own_id]
@@ -192,7 +192,7 @@ def close_attempts(connection: sa.Connection, dead: OpenDispatcher, at: datetime
         "finished_at": as_stored(at),
     }
     connection.execute(sa.update(_ATTEMPTS).where(_ATTEMPTS.c.id.in_(attempts)).values(lost))
-    # Not now: the time in which nobody worked is not spent.
+    # Not now: time without a dispatcher is not spent.
     last_seen = sa.case(
         (_LEASES.c.leased_at > dead.beat_at, _LEASES.c.leased_at), else_=dead.beat_at
     )

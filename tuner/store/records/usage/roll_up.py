@@ -119,7 +119,7 @@ def _replace(connection: sa.Connection, part: _Part) -> None:
         _USAGE.c.start_s >= part.begin_s,
         _USAGE.c.start_s < part.end_s,
     )
-    # No parameter: PostgreSQL would take the one that is grouped by for another expression.
+    # No parameter: PostgreSQL would treat the grouped one as a different expression.
     becomes_s: sa.ColumnClause[int] = sa.literal_column(str(level.becomes_s), sa.BigInteger)
     start_s = _USAGE.c.start_s - _USAGE.c.start_s % becomes_s
     summed = (

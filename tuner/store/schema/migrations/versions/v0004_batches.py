@@ -1,4 +1,4 @@
-"""The last batch that a dispatcher has written, to know after a cut connection; why it ended."""
+"""Number of a dispatcher's last batch, to detect its commit after a cut connection; end reason."""
 
 from __future__ import annotations
 

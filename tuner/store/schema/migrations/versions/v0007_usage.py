@@ -1,4 +1,4 @@
-"""What devices did, second by second and rolled up; what attempts took; when devices were idle."""
+"""Device samples, by second and rolled up; usage of attempts; idle times of devices."""
 
 from __future__ import annotations
 

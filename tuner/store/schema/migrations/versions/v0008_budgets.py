@@ -1,4 +1,4 @@
-"""What a start may spend: flags and `tuner set` change what its study file says."""
+"""The budget of a start: flags and `tuner set` change the study file's."""
 
 from __future__ import annotations
 

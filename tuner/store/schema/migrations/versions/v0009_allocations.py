@@ -1,4 +1,4 @@
-"""Allocations: nodes that an engine lends, and in which of them a dispatcher runs."""
+"""Allocations: nodes from an engine, and the dispatcher that runs in each."""
 
 from __future__ import annotations
 
