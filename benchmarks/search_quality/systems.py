@@ -396,6 +396,7 @@ OURS: Mapping[str, MakeSearch] = {
     "curve_gp + Hyperband": Ours(pruner={"name": "hyperband", "mode": "stop", "min_resource": 2}),
     "curve_gp + checked ASHA": Ours(sampler={"name": "curve_gp"}),
     "TPE + checked ASHA": Ours(sampler={"name": "tpe"}),
+    "CMA-ES + checked ASHA": Ours(sampler={"name": "cma_es"}),
     "random + checked ASHA": Ours(
         sampler={"name": "random"}, pruner={**asha_of_ours(2), "check_order": True}
     ),

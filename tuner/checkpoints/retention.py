@@ -8,8 +8,9 @@ study therefore only keeps more.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 from tuner.domain.pareto_front import dominates, front_of
 
@@ -41,6 +42,13 @@ class End(IntEnum):
     COMPLETED = 3
 
 
+class HasParams(Protocol):
+    """What has parameters."""
+
+    @property
+    def params(self) -> Mapping[str, object]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTrial:
     """A trial that is over for good."""
@@ -53,7 +61,12 @@ class EndedTrial:
     losses: tuple[float, ...] = ()
     #: In the database.
     trial_id: int = -1
-    params: Mapping[str, object] = field(default_factory=dict)
+    #: The trial itself, which makes its parameters when they are asked for.
+    source: HasParams | None = None
+
+    @property
+    def params(self) -> Mapping[str, object]:
+        return {} if self.source is None else self.source.params
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

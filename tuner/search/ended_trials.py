@@ -49,7 +49,7 @@ class EndedTrials:
             ended_at_s=ended_at.timestamp() if ended_at else 0.0,
             losses=losses,
             trial_id=trial_id_of(trial),
-            params=trial.params,
+            source=trial,
         )
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
@@ -146,8 +147,8 @@ class SweepThread:
         self._files = files
         self._rule = rule
         self._recorder = recorder
-        #: By number: identities of trials that have ended.
-        self._keys: dict[int, TrialKey] = {}
+        #: By number: trials that have ended, and when each began.
+        self._begun: dict[int, tuple[EndedTrial, datetime | None]] = {}
         self._sweeper = Sweeper(files, rule, self._is_own)
         self._ended = EndedTrials(search.study)
         self._notes: SimpleQueue[str] = SimpleQueue()
@@ -208,19 +209,18 @@ class SweepThread:
         self._thread.start()
 
     def _identify(self, ended: Iterable[EndedTrial]) -> None:
-        new = [each for each in ended if each.number not in self._keys]
+        new = [each for each in ended if each.number not in self._begun]
         begun_at = self._recorder.history.begun_at_of([each.trial_id for each in new])
         for each in new:
-            self._keys[each.number] = TrialKey(
-                study=self._search.key,
-                number=each.number,
-                begun_at=begun_at.get(each.trial_id),
-                params=each.params,
-            )
+            self._begun[each.number] = each, begun_at.get(each.trial_id)
 
     def _is_own(self, number: int) -> bool:
+        trial, begun_at = self._begun[number]
+        key = TrialKey(
+            study=self._search.key, number=number, begun_at=begun_at, params=trial.params
+        )
         try:
-            return belongs_to(self._files.trial(number), self._keys[number])
+            return belongs_to(self._files.trial(number), key)
         except OSError:
             return False
 
