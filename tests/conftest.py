@@ -15,9 +15,10 @@ from tests.databases import mariadb, new_url, postgresql, url
 from tests.engines.ray_cluster import ray_server
 from tests.engines.slurm_cluster import slurm_server
 from tests.engines.ssh_server import ssh_server
-from tests.object_stores import bucket, store_server
+from tests.object_stores import azure_container, bucket, store_server
 
 __all__ = [
+    "azure_container",
     "bucket",
     "mariadb",
     "new_url",

@@ -1,4 +1,5 @@
-"""Object stores for tests: a real server of S3's protocol (moto), and Google's client on the same.
+"""Object stores for tests: a real server of S3's protocol (moto), and Google's client on the same;
+Microsoft's own emulator for Azure (azurite), where it is installed: npm install -g azurite.
 
 Google's XML API is that of S3. Neither of the emulators of Google's store that PyPI has speaks it
 (fake-gcs-server, gcp-storage-emulator), so that the client for `gs://` talks to moto, too, through
@@ -7,8 +8,12 @@ a proxy that puts a key of S3 in the place of its empty token.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import itertools
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +21,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -31,6 +37,11 @@ _SWAPS = (
     (_LINE, _LINE + b"authorization: AWS a-key:signature\r\n"),
 )
 _names = itertools.count()
+#: Of every emulator, as Microsoft documents it.
+_ACCOUNT = "devstoreaccount1"
+_ACCOUNT_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
 
 
 @dataclass(kw_only=True)
@@ -87,11 +98,10 @@ def store_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreServ
     if not os.environ.get("CI"):
         pytest.importorskip("moto")
         pytest.importorskip("obstore")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("moto") / "log"
-    process = _start(port, log)
+    port = _free_port()
+    # As a program of its own: moto's warnings are no concern of ours.
+    words = ["-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = _start([sys.executable, *words], port, tmp_path_factory.mktemp("moto") / "log")
     try:
         with Proxy(port) as proxy, Proxy(port, swaps=_SWAPS) as google:
             yield StoreServer(port=port, proxy=proxy, google=google)
@@ -109,11 +119,46 @@ def bucket(store_server: StoreServer) -> Iterator[NewBucket]:
     store_server.proxy.thaw()
 
 
-def _start(port: int, log: Path) -> subprocess.Popen[bytes]:
-    # The port as an argument of a program of its own: moto's warnings are no concern of ours.
-    words = ["-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+@pytest.fixture
+def azure_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreAddress]:
+    """An empty container of an emulator, and the variables that lead to it."""
+    program = shutil.which("azurite-blob")
+    if program is None:
+        pytest.skip("Azure's emulator is needed: npm install -g azurite")
+    port = _free_port()
+    words = ["--silent", "--inMemoryPersistence", "--disableTelemetry", "--blobPort", str(port)]
+    process = _start([program, *words], port, tmp_path / "azurite.log")
+    monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
+    monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", f"http://127.0.0.1:{port}")
+    try:
+        _make_container(port, "container")
+        yield StoreAddress(scheme="az", bucket="container", prefix="p")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _make_container(port: int, name: str) -> None:
+    heads = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
+    text = "PUT" + "\n" * 12 + "".join(f"{key}:{value}\n" for key, value in heads.items())
+    text += f"/{_ACCOUNT}/{_ACCOUNT}/{name}\nrestype:container"
+    digest = hmac.new(base64.b64decode(_ACCOUNT_KEY), text.encode(), hashlib.sha256).digest()
+    heads["Authorization"] = f"SharedKey {_ACCOUNT}:{base64.b64encode(digest).decode()}"
+    url = f"http://127.0.0.1:{port}/{_ACCOUNT}/{name}?restype=container"
+    request = urllib.request.Request(url, method="PUT", headers={**heads, "Content-Length": "0"})
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def _start(words: list[str], port: int, log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
-        process = subprocess.Popen([sys.executable, *words], stdout=out, stderr=out)
+        process = subprocess.Popen(words, stdout=out, stderr=out)
     give_up_at_s = time.monotonic() + _START_TIMEOUT_S
     while True:
         try:

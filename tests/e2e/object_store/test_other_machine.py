@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.study_folder import StudyFolder, wait_until
-from tests.object_stores import NewBucket
+from tests.object_stores import NewBucket, StoreServer
 from tuner.errors import EXIT_BAD_INPUT, EXIT_BUDGET_REACHED, EXIT_INTERRUPTED
 
 pytestmark = pytest.mark.slow
@@ -94,6 +94,37 @@ def test_interrupted_trials_continue_on_another_machine_and_repeat_nothing(
     # No step was trained twice, and none is missing.
     assert sorted(seen(tmp_path)) == sorted(f"{n} {step}" for n in (0, 1) for step in range(1, 9))
     _logs_and_best_are_found(first, second, bucket)
+
+
+@pytest.mark.nightly  # On S3 by day: see above. The requests of both: test_bucket.py.
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_trials_continue_from_google_and_azure(
+    machines: Callable[..., StudyFolder],
+    tmp_path: Path,
+    store_server: StoreServer,
+    request: pytest.FixtureRequest,
+    scheme: str,
+) -> None:
+    if scheme == "az":
+        url = request.getfixturevalue("azure_container").url
+        environ = {name: value for name, value in os.environ.items() if name.startswith("AZUR")}
+    else:
+        new = store_server.new_bucket(scheme)
+        url, environ = new.address.url, new.environ
+    first, second = (machines(name, checkpoints={"store": url}) for name in ("first", "second"))
+    first.env |= environ
+    second.env |= environ
+    running = first.start()
+    wait_until(lambda: {"0 4", "1 4"} <= set(seen(tmp_path)), "both trials are at step 4")
+    running.signal(signal.SIGTERM)
+    assert running.wait().code == EXIT_INTERRUPTED
+    (tmp_path / "seen.fast").touch()
+    ended = second.tune()
+    assert ended.code == EXIT_BUDGET_REACHED, ended.text
+    assert sorted(seen(tmp_path)) == sorted(f"{n} {step}" for n in (0, 1) for step in range(1, 9))
+    words = ("delete", "study.yaml", "--study", "small", "--files", "--yes")
+    deleted = second.tuner(*words)
+    assert re.search(rf"and \d+ objects in {url}/small-", deleted.out), deleted.text
 
 
 def _logs_and_best_are_found(first: StudyFolder, second: StudyFolder, bucket: NewBucket) -> None:

@@ -1,4 +1,4 @@
-"""Requests to S3 and Google Cloud Storage, against a real server of their protocol."""
+"""Requests to S3, Google Cloud Storage and Azure, against real servers of their protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ _REFUSED = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\
 def test_objects_are_written_listed_read_and_removed(
     store_server: StoreServer, scheme: str
 ) -> None:
-    bucket = store_server.new_bucket(scheme).open()
+    objects_come_and_go(store_server.new_bucket(scheme).open())
+
+
+def test_objects_of_azure(azure_container: StoreAddress) -> None:
+    objects_come_and_go(Bucket(azure_container))
+    with pytest.raises(BucketError, match="names az://absent, but there is no such"):
+        Bucket(replace(azure_container, bucket="absent")).put("key", b"content")
+
+
+def objects_come_and_go(bucket: Bucket) -> None:
     large = bytes(range(256)) * 80_000
     bucket.put("p/a/small", b"hello")
     bucket.put("p/a/large", io.BytesIO(large))
