@@ -14,6 +14,7 @@ from tuner.host.process_identity import Life, ProcessIdentity, life_of, own_proc
 from tuner.store.optuna_tables.statements import aware, in_zone
 from tuner.store.records.dispatchers.silence import STALE_AFTER_S
 from tuner.store.records.dispatchers.starts import OpenDispatcher, process_of
+from tuner.store.records.programs import code_text
 from tuner.store.schema.models import AttemptRow, DispatcherRow, HostRow
 
 
@@ -41,6 +42,8 @@ class StoredDispatcher:
     may_live: bool = False
     #: Names of its devices; empty for older versions.
     devices: tuple[str, ...] = ()
+    #: Which code it runs, such as `snapshot 1f3a...`; empty where that is not known.
+    code: str = ""
 
 
 def living_here(dispatchers: Iterable[StoredDispatcher]) -> frozenset[int]:
@@ -72,6 +75,8 @@ def read_dispatchers(
             DispatcherRow.ended_at,
             DispatcherRow.end_reason,
             DispatcherRow.devices,
+            DispatcherRow.git_commit,
+            DispatcherRow.git_is_dirty,
         )
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
         .order_by(DispatcherRow.id)
@@ -120,4 +125,5 @@ def _dispatcher(row: sa.Row[Any], here: ProcessIdentity, now: datetime) -> Store
         may_live=life is not Life.GONE,
         is_silent=is_alive and is_silent,
         devices=tuple(row.devices or ()),
+        code=code_text(row.versions, row.git_commit, row.git_is_dirty),
     )

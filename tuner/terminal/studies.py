@@ -75,6 +75,7 @@ def status_text(status: StudyStatus, now: datetime, waits: Sequence[str] = ()) -
         *(f"kept for the next start: {each}" for each in status.kept),
         *(f"alert: {each.text}" for each in _alerts(status, now)),
         *([f"program: {status.program}"] if status.program else []),
+        *_codes(status),
         f"objectives: {', '.join(map(str, study.objectives))}",
         f"trials: {counts_text(study)}",
         f"spent: {', '.join(_spent(status))}",
@@ -94,6 +95,15 @@ def status_text(status: StudyStatus, now: datetime, waits: Sequence[str] = ()) -
         rows = [_dispatcher_row(each, status.running, now) for each in status.dispatchers]
         lines += ["", table(_with_zone(_DISPATCHERS), rows)]
     return "\n".join(lines)
+
+
+def _codes(status: StudyStatus) -> list[str]:
+    """`code differs: gpu01 (pid 12) runs snapshot 1f3a; gpu02 (pid 7) runs snapshot 77aa`"""
+    known = [each for each in status.dispatchers if each.is_alive and each.code]
+    if len({each.code for each in known}) < 2:
+        return []
+    texts = [f"{each.host} (pid {each.pid}) runs {each.code}" for each in known]
+    return [f"code differs: {'; '.join(texts)}"]
 
 
 def _progress(status: StudyStatus) -> str:

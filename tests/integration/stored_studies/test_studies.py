@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from optuna.trial import TrialState
 
 from tests.integration.stored_studies.seeded import (
@@ -22,6 +24,7 @@ from tests.integration.stored_studies.seeded import (
     looking,
     optuna_storage,
     place,
+    writing,
 )
 from tuner.config import BudgetConfig
 from tuner.domain.budget import Budget
@@ -30,6 +33,7 @@ from tuner.queries.locate import choose_study
 from tuner.queries.status import StudyStatus, read_status
 from tuner.queries.studies import StudySummary, read_studies
 from tuner.queries.study_state import EXIT_STOPPED, Standing
+from tuner.store.schema.models import DispatcherRow
 from tuner.terminal.studies import status_text, studies_text
 from tuner.terminal.tables import as_json
 
@@ -151,6 +155,21 @@ def test_text_of_status(url: str) -> None:
     assert "\nspent: 7 of 8 trials begun, 1 min 30 s, " in text
     assert "\nbest: accuracy 0.9 (trial 1)\n  lr: 0.01\n" in text
     assert f"\n4      1        {HERE} GPU 1  39 s  10    accuracy 0.4\n" in text
+
+
+def test_status_names_dispatchers_that_run_other_code(url: str) -> None:
+    add_first_study(url)
+    assert "code differs" not in status_text(status_of(url, "first"), LATER)
+    # On another machine, and heard of lately.
+    newest = add_dispatcher(url, "first", host="gpu02")
+    with writing(url) as connection:
+        own = sa.update(DispatcherRow).where(DispatcherRow.id == newest)
+        connection.execute(own.values(versions={"code": "77aa"}))
+    assert (
+        f"\ncode differs: {HERE} (pid {os.getpid()}) runs commit abc with changes; "
+        f"gpu02 (pid {DEAD_PID}) runs snapshot 77aa\n"
+        in status_text(status_of(url, "first"), LATER)
+    )
 
 
 def test_json_of_status(url: str) -> None:

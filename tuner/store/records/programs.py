@@ -46,16 +46,22 @@ def other_program_text(connection: sa.Connection, start: StartRecord) -> str:
 def other_code_text(connection: sa.Connection, start: StartRecord) -> str:
     """A message if running dispatchers have other code; else empty."""
     query = (
-        sa.select(HostRow.name, DispatcherRow.pid, DispatcherRow.versions, DispatcherRow.git_commit)
+        sa.select(
+            HostRow.name,
+            DispatcherRow.pid,
+            DispatcherRow.versions,
+            DispatcherRow.git_commit,
+            DispatcherRow.git_is_dirty,
+        )
         .join(HostRow, HostRow.id == DispatcherRow.host_id)
         .where(DispatcherRow.study_id == start.study_id, DispatcherRow.ended_at.is_(None))
         .order_by(DispatcherRow.id)
     )
-    own = _code_in(start.versions, start.git.commit)
+    own = code_text(start.versions, start.git.commit, start.git.is_dirty)
     others = {
         f"{row.name} (pid {row.pid}): {code}"
         for row in connection.execute(query)
-        if (code := _code_in(row.versions, row.git_commit)) != own and code
+        if (code := code_text(row.versions, row.git_commit, row.git_is_dirty)) != own and code
     }
     if not others or not own:
         return ""
@@ -65,12 +71,22 @@ def other_code_text(connection: sa.Connection, start: StartRecord) -> str:
     )
 
 
-def _code_in(versions: object, commit: str | None) -> str:
-    """`snapshot 1f3a...` or `commit 9c4b...`; empty where neither is known."""
+def code_text(versions: object, commit: str | None, is_dirty: bool | None) -> str:
+    """Which code a dispatcher runs, such as `snapshot 1f3a...` or `commit 9c4b...`.
+
+    Args:
+        versions: Of its record.
+        commit: Of the git working tree.
+        is_dirty: Whether the working tree had changes that are not committed.
+
+    Returns:
+        Empty where nothing is known.
+    """
     snapshot = versions.get(CODE) if isinstance(versions, Mapping) else None
     if snapshot:
         return f"snapshot {snapshot}"
-    return f"commit {commit[:12]}" if commit else ""
+    changes = " with changes" if is_dirty else ""
+    return f"commit {commit[:12]}{changes}" if commit else ""
 
 
 def last_program(connection: sa.Connection, study_id: int) -> str:

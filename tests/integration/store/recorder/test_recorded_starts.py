@@ -26,7 +26,8 @@ from tuner.store.records.dispatchers.starts import (
     open_dispatchers,
     past_use,
 )
-from tuner.store.records.provenance import GitState
+from tuner.store.records.programs import CODE, other_code_text
+from tuner.store.records.provenance import GitState, HostFacts
 from tuner.store.records.queries import first_seed
 from tuner.store.records.recorder import Recorder
 from tuner.store.schema.models import (
@@ -53,6 +54,33 @@ def test_second_dispatcher_is_refused_while_the_first_is_alive(sqlite_store: Sto
         store.recorder(ALIVE, at=later(3600))
     assert "--study NEW_NAME" in str(caught.value)
     assert len(store.rows(DispatcherRow)) == 1
+
+
+def test_dispatchers_that_run_other_code_are_named(store: Store):
+    def said(host: HostFacts, git: GitState) -> str:
+        start = StartRecord(
+            study_id=store.study._study_id,
+            host=host,
+            seed=1,
+            study_file="study: s",
+            folder="/studies",
+            versions={CODE: git.snapshot} if git.snapshot else {},
+            git=git,
+        )
+        with store.database.engine.begin() as connection:
+            text = other_code_text(connection, start)
+            insert_dispatcher(connection, start, host_id_of(connection, host), NOW)
+        return text
+
+    commit = GitState(commit="9c4b" * 10, is_dirty=False)
+    assert said(ALIVE, commit) == ""
+    assert said(ELSEWHERE, commit) == ""
+    dirty = said(ALIVE, replace(commit, is_dirty=True))
+    assert "this dispatcher runs commit 9c4b9c4b9c4b with changes; others of the study" in dirty
+    snapshot = said(ALIVE, replace(commit, snapshot="1f3a"))
+    assert "runs snapshot 1f3a; others of the study run other code: here (pid " in snapshot
+    store.change(DispatcherRow, ended_at=NOW)
+    assert said(ALIVE, replace(commit, snapshot="77aa")) == ""
 
 
 def test_dispatcher_that_has_ended_stands_in_nobodys_way(store: Store):
