@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from tests.contract.engines.conftest import an_order
 from tests.contract.engines.fakes import FakeEngine
 from tests.integration.app.pages import opened, show_database
 from tests.integration.stored_studies import seeded
 from tests.servers import Server
 from tuner.compose.allocations import submission
+from tuner.compose.allocations.trial_time import check_trial_time
 from tuner.config import load_study_file
 from tuner.config.sections.engine import NodeRange
 from tuner.domain.allocation import Allocation, AllocationState, OwnAllocation
+from tuner.errors import ConfigError
 from tuner.queries.allocations import StoredAllocation, read_allocations
+from tuner.store.connection.database import open_database
 from tuner.store.records.allocations import (
     Submission,
     begin_allocation,
@@ -25,7 +30,7 @@ from tuner.store.records.allocations import (
     insert_allocations,
     note_seen,
 )
-from tuner.store.schema.models import DispatcherRow, table_of
+from tuner.store.schema.models import AttemptRow, CheckpointRow, DispatcherRow, table_of
 from tuner.store.schema.statements import as_stored
 from tuner.terminal.allocations import allocation_lines, allocations_text
 
@@ -135,6 +140,26 @@ def test_a_refused_submission_leaves_nothing(url: str) -> None:
     with seeded.writing(url) as connection:
         forget_allocations(connection, study_id, [1])
     assert [each.number for each in stored(url, study_id)] == [0]
+
+
+def test_a_time_in_which_no_trial_has_completed_is_refused(url: str, tmp_path: Path) -> None:
+    study_id = submitted(url)
+    database = open_database(url)
+
+    def check(time_s: float) -> None:
+        order = an_order("first", tmp_path, 1.0)
+        check_trial_time("study.yaml", replace(order, time_s=time_s), database, study_id)
+
+    with seeded.writing(url) as connection:
+        long = {"leased_at": as_stored(NOW), "finished_at": as_stored(NOW + timedelta(minutes=9))}
+        connection.execute(sa.update(table_of(AttemptRow)).values(long))
+    check(60.0)  # Trials save: they continue in the next allocation.
+    with seeded.writing(url) as connection:
+        connection.execute(sa.delete(table_of(CheckpointRow)))
+    with pytest.raises(ConfigError, match=r"none has saved a checkpoint\. Give it at least 10m"):
+        check(540.0)
+    check(600.0)
+    database.close()
 
 
 class LocalEngine(FakeEngine):

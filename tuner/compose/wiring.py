@@ -45,6 +45,7 @@ from tuner.dispatch.terms import Leave, Result
 from tuner.dispatch.upkeep.telemetry_thread import Sampler
 from tuner.engines.progress import ProgressView
 from tuner.errors import (
+    EXIT_BAD_INPUT,
     EXIT_BUDGET_REACHED,
     EXIT_COME_BACK,
     EXIT_INTERRUPTED,
@@ -405,6 +406,7 @@ _EXIT_OF = {
     Leave.NOTICE: EXIT_COME_BACK,
     Leave.IDLE: EXIT_BUDGET_REACHED,
     Leave.COMMAND: EXIT_BUDGET_REACHED,
+    Leave.TOO_SHORT: EXIT_BAD_INPUT,
 }
 
 

@@ -112,6 +112,7 @@ class Dispatcher:
             self._search.end_paused()
         if self._saving is not None:
             self._saving.finish()
+        self._end.judge_allocation(self._clock.now())
         if self._objects is not None:
             self._finish_uploads(self._objects, events)
         self._usage.hand_over()
@@ -198,12 +199,21 @@ class Dispatcher:
                 case _:
                     assert_never(event)
 
+    def _note_in_allocation(self, live: LiveAttempt, now: Instant) -> None:
+        lasted_s = now.monotonic_s - live.leased_at_s
+        if live.outcome is Outcome.COMPLETED:
+            self._allocation.ended(lasted_s)
+        elif live.outcome is Outcome.CANCELLED:
+            has_files = self._settling.has_files(live.attempt.trial_number)
+            self._allocation.cut(lasted_s, has_files=has_files)
+        elif live.outcome in (Outcome.PRUNED, Outcome.PAUSED):
+            self._allocation.cut(lasted_s, has_files=True)
+
     def _finish(self, live: LiveAttempt, now: Instant) -> None:
         """Finishes an attempt whose devices are free."""
         move(self._recorder, live, AttemptState.FINISHED, now)
         self._asking.ended(now.monotonic_s - live.leased_at_s)
-        if live.outcome is Outcome.COMPLETED:
-            self._allocation.ended(now.monotonic_s - live.leased_at_s)
+        self._note_in_allocation(live, now)
         self._spending.ended(live, now)
         self._leasing.release(live.grant)
         self._usage.has_changed = True

@@ -81,6 +81,7 @@ class StudyEnd:
         self._room = room
         self._allocation = allocation
         self._leave: Leave | None = None
+        self._is_too_short = False
         self._cause: StopCause | None = None
         self._stop_reason = ""
         #: Why no more trials start, while running trials finish.
@@ -183,6 +184,19 @@ class StudyEnd:
             self.reason, self._leave = self.reason or idle, Leave.IDLE
         return self._leave is not None
 
+    def judge_allocation(self, now: Instant) -> None:
+        """Notes, once nothing runs any more, that another allocation would gain nothing."""
+        if self._left() is Leave.NOTICE and (why := self._allocation.why_too_short(now)):
+            self.reason, self._is_too_short = why, True
+
+    def _left(self) -> Leave | None:
+        """Why the dispatcher leaves its allocation; None if it does not."""
+        if self._is_too_short:
+            return Leave.TOO_SHORT
+        if self._cause is not None and self._allocation.is_lent:
+            return _LEAVES.get(self._cause)
+        return self._leave
+
     def _no_device_left(self) -> DeviceError:
         left = "Too few devices" if self._leasing.pool.devices else "No device"
         error = DeviceError(
@@ -204,9 +218,6 @@ class StudyEnd:
     def result(self) -> Result:
         """The study's result when the dispatcher ends."""
         counts = self._search.counts
-        leave = self._leave
-        if self._cause is not None and self._allocation.is_lent:
-            leave = _LEAVES.get(self._cause)
         return Result(
             is_interrupted=self.is_stopping and not self.is_hopeless,
             is_hopeless=self.is_hopeless or bool(self._search.study.guard.why_given_up),
@@ -216,5 +227,5 @@ class StudyEnd:
             n_pruned=counts.n_pruned,
             n_failed=counts.n_failed,
             n_paused=counts.n_paused,
-            leave=leave,
+            leave=self._left(),
         )

@@ -18,6 +18,8 @@ class Leave(Enum):
     IDLE = auto()
     #: The study was stopped, or the allocation is no longer needed.
     COMMAND = auto()
+    #: Its trials cannot save in the time that an allocation has.
+    TOO_SHORT = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

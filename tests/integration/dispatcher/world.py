@@ -42,7 +42,7 @@ from tuner.dispatch.notices import Ended, Said, Started
 from tuner.dispatch.parts import DispatcherSetup
 from tuner.dispatch.supply.gpu_memory import GpuMemory
 from tuner.dispatch.supply.leasing import Leasing
-from tuner.dispatch.terms import Result, Terms
+from tuner.dispatch.terms import AllocationTerms, Result, Terms
 from tuner.dispatch.upkeep.checkpoint_sweeper import SweepThread
 from tuner.dispatch.upkeep.checkpoint_sync import CheckpointSync
 from tuner.domain.attempt import AttemptId, Cause, Outcome
@@ -218,6 +218,7 @@ class World:
         n_more_devices: int = 0,
         widens: bool = False,
         objectives: Mapping[str, Direction] | None = None,
+        allocation: AllocationTerms | None = None,
     ) -> None:
         self.program = program
         objectives = objectives or {self.objective: Direction.MAXIMIZE}
@@ -293,6 +294,7 @@ class World:
                     stop_grace_s=GRACE_S,
                     launch_timeout_s=30.0,
                     widens=widens,
+                    allocation=allocation,
                 ),
                 view=self.view,
                 clock=self.clock,

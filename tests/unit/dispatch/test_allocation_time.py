@@ -76,3 +76,20 @@ def test_a_machine_of_the_users_own_is_never_given_back(passed_s: float) -> None
     assert allocation.why_idle(at(passed_s)) == ""
     assert allocation.why_no_more(at(passed_s)) == ""
     assert not allocation.must_save(at(passed_s))
+
+
+def test_trials_that_began_late_say_nothing_of_the_length() -> None:
+    allocation = an_allocation(lasts_s=1000.0)
+    allocation.cut(489.0, has_files=False)
+    assert allocation.why_too_short(at(990)) == ""
+    allocation.cut(491.0, has_files=False)
+    assert allocation.why_too_short(at(990)).startswith("slurm 7_0 is too short")
+    assert allocation.why_too_short(at(800)) == ""
+    allocation.cut(1.0, has_files=True)
+    assert allocation.why_too_short(at(990)) == ""
+
+
+def test_allocation_in_which_trials_save_is_long_enough() -> None:
+    allocation = an_allocation(lasts_s=1000.0, first_save_s=(900.0,))
+    allocation.cut(970.0, has_files=False)
+    assert allocation.why_too_short(at(990)) == ""

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from tuner.actions.commands import whoever_asks
 from tuner.checkpoints.paths import StudyFiles
 from tuner.compose.allocations.lent import engine_config
+from tuner.compose.allocations.trial_time import check_trial_time
 from tuner.compose.programs.program_text import check_text
 from tuner.compose.study_plan import check_study
 from tuner.compose.workplace import make_study
@@ -209,13 +210,14 @@ def submit(plan: Plan, nodes: NodeRange | None = None) -> Change:
 
 
 def submit_up_to(plan: Plan, most: int) -> Change:
-    """Submits allocations until there are `most`, without further checks.
+    """Submits allocations until there are `most`; the engine is not asked to check them first.
 
     Raises:
-        TunerError: If the engine refuses; then nothing is submitted.
+        TunerError: If no trial fits or the engine refuses; then nothing is submitted.
     """
     database, study_id = make_study(plan.config)
     try:
+        check_trial_time(plan.config.file, plan.order, database, study_id)
         refresh(database, study_id, plan.engine, plan.order.study)
         return _submit_missing(plan, database, study_id, most)
     finally:

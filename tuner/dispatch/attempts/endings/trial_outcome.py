@@ -92,6 +92,11 @@ class TrialOutcomes:
             is_alone=self._retries.needs_room(asked.trial_id),
         )
 
+    def has_files(self, trial_number: int) -> bool:
+        """Whether a program has written anything that a later attempt may continue from."""
+        folder = self._files.checkpoints(trial_number)
+        return folder.is_dir() and any(folder.iterdir())
+
     def prepare_to_fetch(self, asked: AskedTrial) -> None:
         """Prepares the trial's folder before a checkpoint is fetched from an object store."""
         if asked.is_new:
