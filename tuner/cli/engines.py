@@ -142,6 +142,8 @@ def _nodes(text: str | None) -> NodeRange | None:
 
 
 def _print_change(change: Change, plan: Plan) -> None:
+    from tuner.domain.allocation import AllocationState
+
     for remark in plan.remarks:
         print(remark)
     if change.new:
@@ -151,7 +153,11 @@ def _print_change(change: Change, plan: Plan) -> None:
         print(f"Asked to end, trials save first: {', '.join(change.ending)}")
     states = [each.state.value for each in change.now]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    print(f"Study {change.study!r} has {len(states)} allocations now: {counts or 'none'}.")
+    noun = "allocation" if len(states) == 1 else "allocations"
+    print(f"Study {change.study!r} has {len(states)} {noun} now: {counts or 'none'}.")
+    for each in change.now:
+        if each.state is AllocationState.PENDING and each.reason:
+            print(f"{each.name} waits: {each.reason}")
     print(f"To look: tuner status {plan.config.file}, or {change.look}", flush=True)
 
 

@@ -20,6 +20,7 @@ def run_command(
     environ: Mapping[str, str] | None = None,
     without: Callable[[str], bool] = lambda name: False,
     limit_s: float = _LIMIT_S,
+    advice: Callable[[int], str] = lambda code: "",
 ) -> str:
     """Runs a command and returns its output.
 
@@ -30,6 +31,7 @@ def run_command(
         environ: Variables in addition to those of this process.
         without: Selects names of variables that it does not get.
         limit_s: Timeout in seconds.
+        advice: Returns what to do for an exit code; empty if nothing is known.
 
     Raises:
         EngineError: If it is missing, fails or takes too long.
@@ -51,7 +53,8 @@ def run_command(
         raise EngineError(f"{refused}: {words[0]} gave no answer for {limit_s:g} s.") from error
     if done.returncode != 0:
         said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
-        raise EngineError(f"{refused}: {said}")
+        what_to_do = advice(done.returncode)
+        raise EngineError(f"{refused}: {said}" + (f"\n{what_to_do}" if what_to_do else ""))
     return done.stdout
 
 

@@ -145,6 +145,10 @@ def test_what_slurm_refuses_is_told_and_nothing_is_submitted(
     assert "invalid partition specified: nowhere" in done.err
     write_study(slurm_folder, devices=16)
     assert slurm_folder.tuner("submit", "study.yaml").code == EXIT_BAD_INPUT
+    write_study(slurm_folder, time="2h")
+    done = slurm_folder.tuner("submit", "study.yaml")
+    assert done.code == EXIT_BAD_INPUT
+    assert "engine.time is 120m, but the partition allows less (low 60m)" in done.err
     assert slurm_server.states() == {}
 
 

@@ -119,9 +119,41 @@ def test_a_refusal_of_slurm_is_in_its_own_words(
     }.items():
         (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / "bin" / name).chmod(0o755)
-    assert refusal(folder) == (
-        "Slurm refuses the allocation: allocation failure: QOSMaxSubmitJobPerUserLimit"
+    assert refusal(folder).startswith(
+        "Slurm refuses the allocation: allocation failure: QOSMaxSubmitJobPerUserLimit\nCompare "
     )
+
+
+PARTITIONS = """
+PartitionName=low Default=YES MaxNodes=UNLIMITED MaxTime=01:00:00 State=UP
+PartitionName=long Default=NO MaxNodes=1 MaxTime=2-12:00:00 State=UP
+PartitionName=free Default=NO MaxNodes=1 MaxTime=UNLIMITED State=UP
+"""
+
+
+def test_a_time_that_the_partition_does_not_allow(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared(monkeypatch)
+    (folder / "bin").mkdir()
+    (folder / "partitions").write_text(PARTITIONS)
+    for name, script in {
+        "sbatch": "echo 'asked' >&2; exit 1",
+        "scontrol": f'while read -r line; do echo "$line"; done < {folder}/partitions',
+    }.items():
+        (folder / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / "bin" / name).chmod(0o755)
+
+    def refused(time: str, partition: str) -> str:
+        return refusal(folder, engine=f"{{name: slurm, time: {time}, slurm: {{{partition}}}}}")
+
+    assert refused("90m", "") == (
+        "engine.time is 90m, but the partition allows less (low 60m). Give it less time, or name "
+        "another partition: slurm: {partition: NAME}"
+    )
+    assert "(low 60m, long 3600m)" in refused("61h", "partition: 'long,low'")
+    for time, partition in (("60m", ""), ("60h", "partition: long"), ("61h", "partition: free")):
+        assert refused(time, partition).startswith("Slurm refuses the allocation: asked")
 
 
 def test_a_grace_that_slurm_does_not_give(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,9 +105,10 @@ class RayLink:
             return EngineError(f"{_NO_RAY} ({text})")
         if kind in ("ConnectionError", "ConnectionRefusedError", "TimeoutError", "gaierror"):
             where = f"at {self._address}" if self._address != "auto" else "on this machine"
+            why = text.rstrip(".")
             return EngineError(
-                f"No Ray cluster answers {where}: {text}. Start one (ray start --head), use "
-                "tuner submit on one of its nodes, or name its head: "
+                f"No Ray cluster answers {where}: {why}. Start one (ray start --head), "
+                "use tuner submit on one of its nodes, or name its head: "
                 "ray: {address: 'head.example:6379'}"
             )
         return EngineError(f"The Ray cluster at {self._address} refuses: {text}")

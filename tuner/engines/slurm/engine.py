@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,14 @@ from tuner.errors import EngineError
 _WITHOUT = (
     "Use tuner submit where Slurm's commands work, such as a login node, or print the script with "
     "--dry-run and apply it there."
+)
+_SEE_PARTITIONS = (
+    "Compare engine.devices, cpus and memory with what there is: "
+    "sinfo -o '%P %l %c %m %G' (partition, time limit, CPUs, MB, GPUs). Your accounts and qos: "
+    "sacctmgr show user $USER withassoc format=account,qos"
+)
+_FEWER = (
+    "If it is a limit of jobs, ask for fewer nodes (--nodes 1), or wait until others have ended."
 )
 _FIELDS = "%F|%K|%A|%T|%N|%S|%e|%k|%r"
 _STATES = {
@@ -79,8 +88,14 @@ class SlurmEngine:
         require_program("sbatch", _WITHOUT)
         _check_time(order)
         self._check_kill_wait(order)
+        self._check_limit(order)
         words = ["sbatch", "--test-only"]
-        run_command(words, given=self.render(order, [0]), refused="Slurm refuses the allocation")
+        run_command(
+            words,
+            given=self.render(order, [0]),
+            refused="Slurm refuses the allocation",
+            advice=lambda code: _SEE_PARTITIONS,
+        )
 
     def render(self, order: AllocationOrder, numbers: Sequence[int]) -> str:
         """The batch script."""
@@ -98,6 +113,7 @@ class SlurmEngine:
                 ["sbatch", "--parsable"],
                 given=script,
                 refused="Slurm refuses the script",
+                advice=lambda code: _FEWER,
                 without=_is_of_a_job,
             )
         return tuple(each for each in self.allocations(order.study) if each.number in numbers)
@@ -164,7 +180,8 @@ class SlurmEngine:
 
     def _check_kill_wait(self, order: AllocationOrder) -> None:
         """Checks KillWait, in which preempted jobs save; the cluster's value is known here."""
-        text = run_command(["scontrol", "show", "config"], refused="Slurm cannot be reached")
+        words = ["scontrol", "show", "config"]
+        text = run_command(words, refused="Slurm cannot be reached", advice=lambda code: _WITHOUT)
         settings = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", text, re.MULTILINE))
         wait = re.match(r"\d+", settings.get("KillWait", ""))
         if wait is None or settings.get("PreemptMode", "OFF") == "OFF":
@@ -175,6 +192,50 @@ class SlurmEngine:
                 f"job {wait[0]} s after SIGTERM (KillWait). Give trials less time to save: "
                 f"stop_grace: {max(1, int(wait[0]) - 2)}s"
             )
+
+    def _check_limit(self, order: AllocationOrder) -> None:
+        """Slurm would take a job that is longer than its partition allows, and never start it."""
+        if order.time_s is None:
+            return
+        text = run_command(
+            ["scontrol", "show", "partition", "--oneliner"], refused="Slurm shows no partitions"
+        )
+        limits_s = _limits_s(text, self._config.partition)
+        if limits_s and max(limits_s.values()) < order.time_s:
+            known = ", ".join(f"{name} {value / 60:g}m" for name, value in limits_s.items())
+            raise EngineError(
+                f"engine.time is {order.time_s / 60:g}m, but the partition allows less ({known}). "
+                "Give it less time, or name another partition: slurm: {partition: NAME}"
+            )
+
+
+def _limits_s(text: str, named: str | None) -> dict[str, float]:
+    """Time limits of the partitions in which a job may run, in seconds.
+
+    Args:
+        text: What `scontrol show partition --oneliner` prints.
+        named: Partitions of the study file; None: the default of the cluster.
+    """
+    wanted = named.split(",") if named is not None else None
+    found = {}
+    for line in text.splitlines():
+        values = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        name = values.get("PartitionName", "")
+        is_wanted = values.get("Default") == "YES" if wanted is None else name in wanted
+        if is_wanted and (limit_s := _seconds(values.get("MaxTime", ""))) is not None:
+            found[name] = limit_s
+    return found
+
+
+def _seconds(limit: str) -> float | None:
+    """`1-12:00:00` in seconds, infinity for `UNLIMITED`; None where it is no time."""
+    if limit == "UNLIMITED":
+        return math.inf
+    time = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", limit)
+    if time is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in time.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _is_of_a_job(variable: str) -> bool:

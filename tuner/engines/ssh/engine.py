@@ -27,6 +27,8 @@ from tuner.errors import EXIT_COME_BACK, EngineError
 
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 _AT = "/"
+#: Exit code of ssh itself, as for a host that does not answer or a key that it refuses.
+_NO_LOGIN = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +226,12 @@ class SshEngine:
 
     def _run(self, host: str, script: str, refused: str) -> str:
         words = [*self._ssh, host, "bash -s"]
-        return run_command(words, given=script, refused=f"{host}: {refused}")
+
+        def advice(code: int) -> str:
+            login = shlex.join(["ssh", *self._config.options, host, "true"])
+            return f"It must log in without a question: {login}" if code == _NO_LOGIN else ""
+
+        return run_command(words, given=script, refused=f"{host}: {refused}", advice=advice)
 
     def _too_few(self, n_wanted: int, n_free: int) -> EngineError:
         return EngineError(
