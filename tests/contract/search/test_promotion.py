@@ -185,6 +185,22 @@ def test_where_others_took_a_trial_it_waits_no_more(tmp_path: Path) -> None:
         assert ours.scheduler.paused == {1, 2}
 
 
+def test_a_trial_that_was_resumed_waits_for_a_device_once_its_dispatcher_is_lost(
+    tmp_path: Path,
+) -> None:
+    with searches(new_database(tmp_path), AshaPruner, n=2) as (ours, theirs):
+        for value in (0.9, 0.5, 0.4):
+            paused(theirs, value)
+        resumed = theirs.resume()
+        assert resumed is not None
+        theirs.put_back(resumed.trial_id)
+        flush(theirs)
+        ours.sync()
+        assert ours.scheduler.paused == {1, 2}
+        again = asked(ours)
+        assert again.number == resumed.number
+
+
 def test_a_study_lacks_no_winner_while_one_trains(tmp_path: Path) -> None:
     with searching(tmp_path, AshaPruner) as search:
         paused(search, 0.5)
