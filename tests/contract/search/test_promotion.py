@@ -136,6 +136,8 @@ def test_the_longest_completed_trial_says_how_many_steps_there_are(tmp_path: Pat
         # Nobody waits at the last step.
         assert reported(search, 0.0, step=6)[0] is Action.CONTINUE
         assert reported(search, 0.0, step=5)[0] is Action.PAUSE
+        paused(search, 0.1)
+        assert search.scheduler.leader_share_left == pytest.approx(5 / 6)
 
 
 def test_a_trial_that_others_have_taken_further_waits_at_its_new_rung(tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def places_of(trials: list[optuna.trial.FrozenTrial]) -> list[tuple[float, float
     return [(trial.params["x"], trial.params["y"]) for trial in trials]
 
 
+@pytest.mark.nightly
 def test_a_scrambled_sequence_goes_on_where_it_ended(study_folder: StudyFolder) -> None:
     a_grid(
         study_folder,
@@ -184,6 +185,7 @@ def test_a_scrambled_sequence_goes_on_where_it_ended(study_folder: StudyFolder) 
     assert whole == parts
 
 
+@pytest.mark.nightly
 def test_a_scrambled_sequence_that_several_dispatchers_share(shared: StudyFolder) -> None:
     a_grid(
         shared,

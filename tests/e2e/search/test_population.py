@@ -63,6 +63,7 @@ def program() -> ModuleType:
     return module
 
 
+@pytest.mark.programs
 @pytest.mark.timeout(240)
 def test_no_constant_is_as_good_as_what_a_population_finds(
     example: StudyFolder, program: ModuleType
