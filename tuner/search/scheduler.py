@@ -74,6 +74,8 @@ class Scheduler(ABC):
 
     #: Whether weak trials are replaced by copies of strong ones.
     has_population = False
+    #: Whether steps are a course of time. Otherwise they may be reported in any order.
+    has_ordered_steps = True
     #: Shown to the user when `is_exhausted` is true.
     exhausted_reason = ""
     #: Begins a trial that the scheduler chooses and returns its id; None: the sampler chooses.

@@ -214,15 +214,45 @@ if __name__ == "__main__":
     study.optimize(objective, n_trials=1, timeout=600)
     print("Ended:", len(study.trials))
 """
-# As sklearn/sklearn_optuna_search_cv_simple and lightgbm/lightgbm_tuner_cv.
-SEARCH_OF_ITS_OWN = """
+# As sklearn/sklearn_optuna_search_cv_simple and terminator/terminator_search_cv.
+SEARCH_CV = """
 import optuna
 from sklearn.datasets import load_iris
 from sklearn.svm import SVC
 
 space = {"C": optuna.distributions.FloatDistribution(1e-2, 1e2, log=True)}
-search = optuna.integration.OptunaSearchCV(SVC(), space, n_trials=3)
+search = optuna.integration.OptunaSearchCV(SVC(), space, n_trials=3, random_state=1)
 search.fit(*load_iris(return_X_y=True))
+print("Found:", search.n_trials_, search.best_score_ > 0.8, search.best_estimator_)
+"""
+# As lightgbm/lightgbm_tuner_simple: it calls study.optimize for each of its steps.
+TUNER_OF_LIGHTGBM = """
+import numpy as np
+import optuna.integration.lightgbm as lgb
+
+data = lgb.Dataset(np.eye(8), label=[0, 1] * 4)
+lgb.train({"objective": "binary", "verbosity": -1}, data, valid_sets=[data])
+"""
+# As pruners/wilcoxon_pruner_tsp_sa: steps are parts of the data, in random order.
+PARTS_IN_RANDOM_ORDER = """
+import numpy as np
+import optuna
+
+
+def objective(trial):
+    x = trial.suggest_float("x", 0, 1)
+    values = []
+    for part in np.random.permutation(12):
+        values.append(x + part / 100)
+        trial.report(values[-1], part)
+        if trial.should_prune():
+            return float(np.mean(values))
+    return float(np.mean(values))
+
+
+study = optuna.create_study(pruner=optuna.pruners.WilcoxonPruner(p_threshold=0.1))
+study.optimize(objective, n_trials=4)
+print("Parts:", max(len(trial.intermediate_values) for trial in study.trials))
 """
 
 
@@ -296,9 +326,22 @@ def test_pruning_callback_of_lightning(
     assert study_folder.rows(steps, database="net.db") == [(n_steps,)]
 
 
-def test_a_search_of_the_library_is_refused(study_folder: StudyFolder) -> None:
-    study_folder.write("train.py", SEARCH_OF_ITS_OWN)
+def test_a_search_of_scikit_learn_with_optuna(study_folder: StudyFolder) -> None:
+    ended = tune(study_folder, SEARCH_CV)
+    (found,) = lines(ended, "Found:")
+    assert found.startswith("Found: 3 True SVC(C=")
+    assert study_folder.rows("select count(*) from trials", database="train.db") == [(3,)]
+
+
+def test_a_search_in_several_rounds_is_refused(study_folder: StudyFolder) -> None:
+    study_folder.write("train.py", TUNER_OF_LIGHTGBM)
     ended = study_folder.tune(file="train.py")
     assert ended.code == EXIT_BAD_INPUT
-    assert "calls study.optimize through optuna_integration" in ended.err
+    assert "calls study.optimize through optuna_integration.lightgbm" in ended.err
     assert "Write an objective(trial) and pass it to study.optimize." in ended.err
+
+
+def test_steps_of_the_wilcoxon_pruner_have_no_order(study_folder: StudyFolder) -> None:
+    ended = tune(study_folder, PARTS_IN_RANDOM_ORDER)
+    assert lines(ended, "Parts:") == ["Parts: 12"]
+    assert "The program reports step" not in ended.text

@@ -144,6 +144,11 @@ def test_a_dry_run_starts_nothing(study_folder: StudyFolder) -> None:
             "mp.Process(target=work).start()\n",
             "line 4: study.optimize runs in a process that the program starts",
         ),
+        (
+            "import optuna, threading\nstudy = optuna.create_study()\n"
+            "threading.Thread(target=study.optimize, args=(print,)).start()\n",
+            "line 3: threading.Thread gets study.optimize, and calls it where the tuner cannot see",
+        ),
         ("import optuna\nstudy = (\n", "SyntaxError"),
         (f"import optuna\nimport missing_package\n{UNGUARDED}", f"Traceback {_FROM_ITS_LINE}"),
     ],

@@ -9,6 +9,7 @@ import pytest
 from tuner.frameworks.optuna_programs.scan import (
     FoundCall,
     find_calls,
+    find_passed_on,
     has_shared_trials,
     mentions_optuna,
 )
@@ -72,6 +73,23 @@ def test_a_study_in_another_process_is_known(program: Path, start: str) -> None:
     )
     assert calls[-1].is_in_other_process is (start != "work(0)")
     assert calls[-1].is_spawned is ("Process" not in start)
+
+
+@pytest.mark.parametrize(
+    ("call", "function"),
+    [
+        ("client.submit(study.optimize, f, n_trials=7)", "client.submit"),
+        ("Thread(target=study.optimize, args=(f,)).start()", "Thread"),
+        ("study.optimize(model.optimize)", None),
+        ("study.optimize(f)", None),
+    ],
+)
+def test_a_study_that_other_code_runs_is_known(
+    program: Path, call: str, function: str | None
+) -> None:
+    program.write_text(f"import optuna\nstudy = optuna.create_study()\n{call}\n")
+    found = find_passed_on(program)
+    assert (found and (found.line, found.function)) == (function and (3, function))
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tuner.errors import ConfigError
 from tuner.frameworks.optuna_programs.scan import (
     OPTIMIZE,
     find_calls,
+    find_passed_on,
     has_shared_trials,
     mentions_optuna,
 )
@@ -177,6 +178,7 @@ def _refuse_what_cannot_be_read(file: Path) -> None:
         problem = "there is no such file. Give a study file, or a program that uses Optuna."
         raise ConfigError(problem, file=str(file))
     _refuse_other_programs(file)
+    _refuse_passed_on(file)
     has_ranks = has_shared_trials(file)
     for call in find_calls(file):
         if has_ranks and call.is_spawned:
@@ -188,6 +190,17 @@ def _refuse_what_cannot_be_read(file: Path) -> None:
                 "for several processes per trial see docs/multi-gpu.md.",
                 file=str(file),
             )
+
+
+def _refuse_passed_on(file: Path) -> None:
+    if found := find_passed_on(file):
+        raise ConfigError(
+            f"line {found.line}: {found.function} gets {found.argument}, and calls it where the "
+            f"tuner cannot see it. Call it in the program itself: {found.argument}(objective, "
+            "n_trials=...). The tuner runs one trial on each device; for several machines see "
+            "docs/several-machines.md.",
+            file=str(file),
+        )
 
 
 def _refuse_other_programs(file: Path) -> None:

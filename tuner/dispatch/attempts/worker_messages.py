@@ -178,6 +178,9 @@ class Talk:
 
     def _pass_on(self, live: LiveAttempt, remark: messages.Remark) -> None:
         """Shows a remark once, for the first trial: all trials run the same program."""
+        is_order = remark.topic is messages.RemarkTopic.REPEATED_STEPS
+        if is_order and not self._search.scheduler.has_ordered_steps:
+            return
         if remark.topic not in self._remarked:
             self._remarked.add(remark.topic)
             self._say(f"Trial {live.attempt.trial_number}: {readable(remark.text)}")

@@ -52,6 +52,36 @@ def find_calls(path: Path) -> list[FoundCall]:
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOn:
+    """A call that gets `study.optimize` as an argument, and calls it elsewhere."""
+
+    line: int
+    #: The function that is called, as it is written.
+    function: str
+    #: The argument, as it is written.
+    argument: str
+
+
+def find_passed_on(path: Path) -> PassedOn | None:
+    """Finds a `study.optimize` that other code calls, such as the workers of a cluster.
+
+    Args:
+        path: A Python file. One that cannot be read has none.
+    """
+    tree = _parse(path)
+    studies = set(_names_of_studies(tree))
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        for argument in (*call.args, *(each.value for each in call.keywords)):
+            study, _, method = ast.unparse(argument).rpartition(".")
+            if method == OPTIMIZE and study in studies:
+                function = ast.unparse(call.func)
+                return PassedOn(line=call.lineno, function=function, argument=f"{study}.{OPTIMIZE}")
+    return None
+
+
 def has_shared_trials(path: Path) -> bool:
     """Whether a program calls Optuna's `TorchDistributedTrial`, with which ranks share a trial.
 

@@ -309,7 +309,9 @@ def problem_of(loaded: Loaded) -> str:
     objective = loaded.call.objective
     inner = objective.func if isinstance(objective, partial) else objective
     module = str(getattr(inner, "__module__", ""))
-    if module.partition(".")[0] in ("optuna", "optuna_integration"):
+    is_of_library = module.partition(".")[0] in ("optuna", "optuna_integration")
+    # OptunaSearchCV calls it once, as a program does.
+    if is_of_library and not module.startswith("optuna_integration.sklearn"):
         return (
             f"calls study.optimize through {module} ({_name(inner)}), which runs several rounds by "
             "itself. Write an objective(trial) and pass it to study.optimize."

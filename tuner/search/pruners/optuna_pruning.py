@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from optuna.pruners import BasePruner
+from optuna.pruners import BasePruner, WilcoxonPruner
 
 from tuner.domain.messages import Action
 from tuner.search.pruners.explain import why_pruned
@@ -28,6 +28,8 @@ class OptunaPruning(Scheduler):
         self._study = context.study
         self._storage = context.storage
         self._pruner = quicker(pruner)
+        # Its steps are parts of the data, best in random order.
+        self.has_ordered_steps = not isinstance(pruner, WilcoxonPruner)
         self._objective = context.objectives[0]
         self._n_read_ahead = 0
 
