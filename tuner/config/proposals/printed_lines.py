@@ -85,19 +85,25 @@ def result_of(tree: ast.Module) -> PrintedResult | None:
     return printed_result(tree) or (_result_of_trainer(tree) if _uses_trainer(tree) else None)
 
 
-def printed_result(tree: ast.Module) -> PrintedResult | None:
+def printed_result(tree: ast.Module, *, wanted: str = "") -> PrintedResult | None:
     """The line of a script that most likely holds what is tuned; None if no line has a metric.
 
     Values of held-out data are preferred to those of training, a line with a step to one without.
 
     Args:
         tree: The script, which is not run.
+        wanted: Name of the metric that is taken where a line has it.
     """
-    found = [
-        (each, metric)
-        for each in _lines(tree)
-        if (metric := _metric(each)) is not None and _has_words(each, metric)
+    lines = list(_lines(tree))
+    named = [
+        (line, each)
+        for line in lines
+        for each in line.numbers
+        if _METRIC.search(_metric_words(each)) and _name(each) == wanted
     ]
+    best = [(line, metric) for line in lines if (metric := _metric(line)) is not None]
+    found = [each for each in named if _has_words(*each)]
+    found = found or [each for each in best if _has_words(*each)]
     if not found:
         return None
     # The last one of equals: what is printed after training is the result.

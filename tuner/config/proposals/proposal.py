@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tuner.config.notation.command_template import ENV_SWEEP
 from tuner.config.rules import STEP
 from tuner.config.schema.template import schema_line
 from tuner.search_spaces.flow import flow, line
@@ -50,6 +51,11 @@ def objective_name(text: str) -> str:
 def place(name: str) -> str:
     """Where a command has the value of a parameter."""
     return f"{{{name}}}"
+
+
+def sweep_env() -> dict[str, str]:
+    """Lets a program of W&B find its parameters in `wandb.config`, without options."""
+    return {ENV_SWEEP: f"{place('checkpoint_dir')}/sweep-parameters.yaml"}
 
 
 def literal(word: str) -> str:

@@ -14,9 +14,10 @@ from pathlib import Path
 from tuner.config.proposals.other_options import other_options
 from tuner.config.proposals.printed_lines import PrintedResult, result_of
 from tuner.config.proposals.program_text import assigned_constants, constants_of, endless_loop
-from tuner.config.proposals.proposal import Proposal, literal, place, study_name
+from tuner.config.proposals.proposal import Proposal, literal, place, study_name, sweep_env
 from tuner.config.proposals.ranges import Option, most_usual, propose_range
 from tuner.config.proposals.subcommands import Subcommands, subcommands_of
+from tuner.config.proposals.wandb_config import wandb_defaults
 from tuner.errors import ConfigError
 
 _OUTPUT_FOLDER = re.compile(
@@ -85,6 +86,8 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
     found = list(_arguments(tree, subcommands))
     found = found or [_argument(each.flags, each.keywords) for each in other_options(tree)]
     arguments = list({each.flag: each for each in found}.values())
+    if not arguments and (proposal := _of_wandb(tree, script, program)):
+        return proposal
     if not arguments:
         raise ConfigError(_without_options(tree), file=str(script))
     ranges = {each.option.name: propose_range(each.option) for each in arguments}
@@ -107,6 +110,32 @@ def propose_from_script(tree: ast.Module, script: Path, program: str) -> Proposa
             *_note_on_subcommands(subcommands),
             *_notes(arguments, searched, outputs),
             *_notes_on_text(tree, {each.option.name for each in arguments}, result),
+        ),
+    )
+
+
+def _of_wandb(tree: ast.Module, script: Path, program: str) -> Proposal | None:
+    """A program without options whose parameters are in `wandb.config`."""
+    options = wandb_defaults(tree)
+    ranges = {each.name: found for each in options if (found := propose_range(each))}
+    if not ranges:
+        return None
+    space = {name: ranges[name] for name in most_usual(ranges)}
+    rest = ", ".join(f"{each.name} ({each.default})" for each in options if each.name not in space)
+    result = result_of(tree)
+    return Proposal(
+        study=study_name(script.stem),
+        source=str(script),
+        command=("python", literal(program)),
+        space=space,
+        objectives={result.name: result.direction} if result else {"value": "minimize"},
+        pattern=result.pattern if result else "",
+        env=sweep_env(),
+        notes=(
+            _note_on_result(result, script),
+            "Parameters are set in wandb.config, as W&B's agent does. The ranges are guesses "
+            "around the values of wandb.init(config=...).",
+            *([f"Not searched, so that the program's values hold: {rest}."] if rest else ()),
         ),
     )
 

@@ -5,11 +5,13 @@ Keys and macros: https://docs.wandb.ai/models/sweeps/sweep-config-keys.
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tuner.config.notation.command_template import ENV_SWEEP
+from tuner.config.proposals.printed_lines import PrintedResult, printed_result
 from tuner.config.proposals.proposal import (
     Proposal,
     literal,
@@ -17,6 +19,7 @@ from tuner.config.proposals.proposal import (
     place,
     shown,
     study_name,
+    sweep_env,
 )
 from tuner.search_spaces import ParamValue, SearchSpace, SpaceError, parse_space
 
@@ -56,14 +59,17 @@ def propose_from_sweep(document: Mapping[str, object], file: Path) -> Proposal:
     }
     taken = _TAKEN if "name" in document else _TAKEN | {"project"}
     notes += [f"Not carried over: {key}." for key in document if key not in taken]
+    objectives = _objectives(document.get("metric"), notes)
+    pattern = _pattern(document, file, next(iter(objectives)), notes)
     return Proposal(
         study=study_name(str(name)),
         source=str(file),
         command=tuple(_command(document, space, notes)),
         space=space,
-        objectives=_objectives(document.get("metric"), notes),
+        objectives=objectives,
+        pattern=pattern,
         # Many programs of sweeps have no options and read `wandb.config`.
-        env={ENV_SWEEP: f"{place('checkpoint_dir')}/sweep-parameters.yaml"},
+        env=sweep_env(),
         settings=settings,
         notes=tuple(notes),
     )
@@ -120,11 +126,38 @@ def _objectives(metric: object, notes: list[str]) -> dict[str, str]:
     name = metric["name"]
     goal = metric.get("goal", "minimize")
     notes += [f"Not carried over: metric.{key}." for key in metric if key not in ("name", "goal")]
+    return {objective_name(name): "maximize" if goal in ("maximize", "max") else "minimize"}
+
+
+def _pattern(document: Mapping[str, object], file: Path, objective: str, notes: list[str]) -> str:
+    """The pattern of a line that the program prints beside `wandb.log`; empty if none is known."""
+    printed = _printed(file.parent / str(document.get("program")), objective)
+    if printed is not None and printed.name == objective:
+        notes.append(
+            f"trial.metrics.pattern reads line {printed.line} of {document['program']}. What goes "
+            "to wandb.log is not read."
+        )
+        return printed.pattern
     notes.append(
         f"What goes to wandb.log is not read. Let the program also print a line of JSON, such as "
-        f'print(json.dumps({{"step": step, "{name}": value}})), or set trial.metrics.pattern.'
+        f'print(json.dumps({{"step": step, "{objective}": value}})), or set trial.metrics.pattern.'
     )
-    return {objective_name(name): "maximize" if goal in ("maximize", "max") else "minimize"}
+    if printed is not None:
+        notes.append(
+            f"Line {printed.line} of {document['program']} prints {printed.name}. To tune that, "
+            f"write objectives: {{{printed.name}: {printed.direction}}} and "
+            f"trial: {{metrics: {{pattern: {shown(printed.pattern)}}}}}."
+        )
+    return ""
+
+
+def _printed(program: Path, objective: str) -> PrintedResult | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Invalid escapes are the program's own affair.
+            return printed_result(ast.parse(program.read_bytes()), wanted=objective)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def _sampler(method: object, space: Mapping[str, object], notes: list[str]) -> dict[str, object]:

@@ -92,7 +92,7 @@ def test_script_of_hydra_names_its_configuration(tmp_path: Path) -> None:
     assert proposal.space["optimizer.momentum"] == {"type": "float", "low": 0.5, "high": 0.999}
     assert proposal.notes[1:] == (
         "Not read: model.yaml, which `defaults` names.",
-        "Not searched, so that the configuration holds: seed, name, trainer.max_epochs.",
+        "Numbers that are not searched, so that theirs hold: seed, trainer.max_epochs.",
     )
 
 
@@ -116,7 +116,7 @@ def test_configuration_alone_asks_for_its_program(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     proposal = propose(tmp_path / "config.yaml", tmp_path)
     assert proposal.command[:2] == ("python", "train.py")
-    assert "Replace train.py in trial.command" in proposal.notes[1]
+    assert "Replace train.py in trial.command" in proposal.notes[-1]
 
 
 @pytest.mark.parametrize(
