@@ -1,7 +1,7 @@
-"""A browser that has given the token keeps its permission over reloads and new tabs.
+"""Keeps a browser's permission over reloads and new tabs after it has sent the token.
 
-Streamlit's pages cannot set a cookie, so the page loads an image with a ticket that counts once,
-and the answer sets a cookie that scripts cannot read and that other sites' pages do not send.
+Streamlit's pages cannot set a cookie, so the page loads an image with a single-use ticket, and the
+response sets a cookie that scripts cannot read and that other sites' pages do not send.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def cookie_name(port: int) -> str:
 
 
 def address_of(ticket: str) -> str:
-    """What the page loads, relative to itself."""
+    """The relative URL that the page loads."""
     return f".{_PATH}?{urlencode({_TICKET: ticket})}"
 
 

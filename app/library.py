@@ -1,4 +1,4 @@
-"""Where a page finds Plotly's program, which is the one of the Python package."""
+"""Plotly's program for pages, from the Python package."""
 
 from __future__ import annotations
 

@@ -40,10 +40,10 @@ class Misfits(ValueError):
 def fit(
     space: SearchSpace, params: Mapping[str, object], *, is_text: bool = False
 ) -> dict[str, ParamValue]:
-    """Converts a configuration to the types that a space has.
+    """Converts a configuration to the types of a space.
 
     Args:
-        space: What the configuration must fit.
+        space: The space.
         params: Values by name. Constants may be given, but only with their own value.
         is_text: Whether all values are text, as on a command line.
 

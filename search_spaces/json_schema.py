@@ -147,4 +147,4 @@ SPACE: Mapping[str, object] = {
         {"type": "string", "pattern": r"(\.ya?ml|^[^:\s]+:[^:\s]+)$"},
     ],
 }
-"""What the study file may have under `search_space`."""
+"""Possible values of `search_space` in a study file."""

@@ -24,10 +24,10 @@ from tuner.search_spaces.space import (
 )
 from tuner.search_spaces.wandb_distributions import read_distribution
 
-#: W&B's word for each of ours.
+#: W&B's names of these keys.
 _RENAMED = {"low": "min", "high": "max", "choices": "values"}
 _KNOWN = (*SIGNS_OF_A_PARAMETER, *_RENAMED.values(), "value", "log", "step", "when", "distribution")
-#: How Hydra, Ray Tune and Hyperopt write a range or a choice as a call.
+#: Calls in the notation of Hydra, Ray Tune and Hyperopt.
 _CALL = re.compile(
     r"\s*(?:tag\(\s*\w+\s*,\s*)?(?:[a-z]+\.)?(?P<function>interval|choice|range|uniform|quniform"
     r"|loguniform|log_uniform|qloguniform|randint|lograndint|randn|normal)\((?P<arguments>.*)\)\s*",

@@ -1,4 +1,4 @@
-"""What a search space is: parameters with Optuna distributions, conditions and constants."""
+"""A search space: parameters with Optuna distributions, conditions and constants."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class SearchSpace:
     parameters: tuple[Parameter, ...]
     #: The constants, which every trial gets too.
     constants: Mapping[str, ParamValue] = field(default_factory=dict)
-    #: Notes for users of how the space was read; a sentence each.
+    #: Notes on how the space was parsed; a sentence each.
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -196,7 +196,7 @@ def is_wrapped(value: object) -> TypeGuard[dict[str, ParamValue]]:
 
 
 def _reads_otherwise(constant: ParamValue) -> bool:
-    """Whether a study file that has a constant as it is would not be read so."""
+    """Whether a constant, written unchanged in a study file, would be parsed differently."""
     is_call = isinstance(constant, str) and constant.rstrip().endswith(")")
     return isinstance(constant, list | dict) or is_call
 
@@ -207,7 +207,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def is_one_of(value: object, allowed: Iterable[object]) -> bool:
-    """Membership that keeps `true` and 1 apart."""
+    """Membership that distinguishes `true` and 1."""
     is_bool = isinstance(value, bool)
     return any(value == each and is_bool == isinstance(each, bool) for each in allowed)
 

@@ -12,7 +12,7 @@ import re
 import yaml
 
 MAX_BYTES = 1_000_000
-"""A file that is larger is no study file, and would be read for minutes."""
+"""Larger files are no study files, and would take minutes to parse."""
 
 _MAX_DEPTH = 50
 #: Beyond the values that are really written in the file; aliases multiply them.
@@ -126,7 +126,7 @@ def _refuse_multiplied(root: yaml.Node) -> None:
 
 
 def _refuse_yes_in_lists(root: yaml.Node) -> None:
-    """`choices: [yes, no]` is text for users and YAML 1.2, and true and false for PyYAML."""
+    """Refuses `choices: [yes, no]`: text in YAML 1.2, but true and false for PyYAML."""
     seen: set[int] = set()
     left = [root]
     while left:

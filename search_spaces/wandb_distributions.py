@@ -160,7 +160,7 @@ def _from_log_steps(name: str, body: dict[str, object]) -> dict[str, object]:
 def _ends_and_step(
     name: str, body: dict[str, object]
 ) -> tuple[dict[str, object], float | None, float | None, float]:
-    """What is left without q, the ends where they are numbers, and q."""
+    """The mapping without q, its ends if they are numbers, and q."""
     rest = {key: each for key, each in body.items() if key != "q"}
     step = body.get("q", 1)
     if not is_number(step) or not math.isfinite(step) or step <= 0:

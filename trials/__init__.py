@@ -1,4 +1,4 @@
-"""What training code imports: the trial, its parameters, and `current` for scripts."""
+"""Public names for training code: the trial, its parameters, and `current` for scripts."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ class CheckpointFolder:
         return state
 
     def _first(self, load: Callable[[Path], _T | None]) -> _T | None:
-        """What `load` gives for the newest checkpoint that it does not find damaged."""
+        """The result of `load` for the newest undamaged checkpoint."""
         skipped: list[tuple[Path, str]] = []
         for path in layout.newest_first(self._path):
             try:

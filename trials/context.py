@@ -53,7 +53,7 @@ class TrialContext(OptunaTrial):
             attempt_number=assign.attempt_number,
         )
         self.checkpoints.on_damage = link.states_damaged
-        #: What was reported last, by objective; a program that returns None is judged by it.
+        #: Last report, by objective; the result of a program that returns None.
         self.last_values: Mapping[str, float] = {}
         self._steps = StepCounter()
         self._order = StepOrder()
@@ -216,7 +216,7 @@ class TrialContext(OptunaTrial):
 
     @property
     def world_size(self) -> int:
-        """How many processes evaluate this trial."""
+        """Number of processes that evaluate this trial."""
         return int(os.environ.get("WORLD_SIZE", "1"))
 
     @property

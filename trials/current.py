@@ -94,7 +94,7 @@ def _assigned() -> TrialContext:
 
 
 def _send_rest(link: DispatcherLink) -> None:
-    """What was reported while the dispatcher did not read."""
+    """Sends reports that the dispatcher did not read in time."""
     with contextlib.suppress(ChannelClosed):
         link.flush()
 
@@ -178,7 +178,7 @@ class _PrintingLink:
         )
 
     def range_in_code(self, name: str, distribution: BaseDistribution) -> None:
-        """There is no study file that could differ."""
+        """Does nothing: there is no study file."""
 
     def study_place(self) -> StudyPlace:
         return self._place

@@ -33,7 +33,7 @@ __all__ = ["AdvancingSampler", "group", "loader", "mean", "state_of", "unwrap", 
 
 _T = TypeVar("_T")
 
-#: How long a rank waits for the others at the end, and for its connections to close.
+#: Seconds that a rank waits for the others at the end, and for its connections to close.
 LEAVE_TIMEOUT_S = 5.0
 _ALL_LEFT = "tuner/all_left"
 
@@ -120,7 +120,7 @@ def _join(trial: TrialContext, backend: str | None, timeout_s: float | None) -> 
 
 
 def _wait_for_all(store: Store, world_size: int) -> None:
-    """Nobody leaves before all are done: a connection that is closed looks like a crash."""
+    """Waits until all ranks are done: a closed connection looks like a crash."""
     with contextlib.suppress(dist.DistError):
         if store.add("tuner/n_left", 1) == world_size:
             store.set(_ALL_LEFT, "")

@@ -35,10 +35,9 @@ def seed_generators(seed: int) -> None:
 
 
 def make_deterministic() -> None:
-    """Lets torch take deterministic algorithms only, also on GPUs; an operation without one fails.
+    """Makes torch use only deterministic algorithms, also on GPUs; an operation without one fails.
 
-    To be called before the first use of a GPU, see
-    https://pytorch.org/docs/stable/notes/randomness.html
+    Call it before the first use of a GPU, see https://pytorch.org/docs/stable/notes/randomness.html
     """
     import torch
 

@@ -83,7 +83,7 @@ def build_optimizer(trial: TrialContext, model: nn.Module) -> torch.optim.Optimi
 def train_epoch(
     model: nn.Module, optimizer: torch.optim.Optimizer, data: Split, batch_size: int
 ) -> float:
-    """One pass over the data in a new order; gives the mean loss."""
+    """One epoch in random order; returns the mean loss."""
     model.train()
     total = 0.0
     order = torch.randperm(len(data.classes)).to(data.classes.device)
@@ -129,7 +129,7 @@ def resume(
 
 
 def train(trial: TrialContext) -> float:
-    """Trains one network; gives its best validation accuracy."""
+    """Trains one network; returns its best validation accuracy."""
     params = trial.params
     training, validation = (split.to(trial.device) for split in splits())
     model = build_model(params.width, params.depth, params.dropout).to(trial.device)

@@ -1,4 +1,4 @@
-"""What a trial has of `optuna.Trial`, so that an Optuna objective runs unchanged."""
+"""The `optuna.Trial` part of a trial, so that an Optuna objective runs unchanged."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ class OptunaTrial(Trial):
 
     @property
     def user_attrs(self) -> dict[str, Any]:
-        """What was passed to `set_user_attr`, also by earlier attempts of the trial."""
+        """Values passed to `set_user_attr`, including earlier attempts of the trial."""
         return {**self._earlier_attrs, **self._user_attrs}
 
     @property
     def constraints(self) -> dict[str, float]:
-        """What this attempt has passed to `set_constraint`."""
+        """Constraints set by this attempt."""
         return dict(self._constraints)
 
     @property

@@ -68,7 +68,7 @@ def _read_only(name: str, value: object) -> str:
 
 
 def _meant(name: str) -> str:
-    """As it is written in Python: `params.learning-rate` would be a difference."""
+    """Python syntax for a name: `params.learning-rate` would be a subtraction."""
     if name.isidentifier():
         return f"Did you mean {name!r}?"
     return f'Write trial.params["{name}"].'

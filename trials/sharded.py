@@ -146,7 +146,7 @@ def load_whole(folder: Path) -> dict[str, Any]:
 
 
 def _read(reader: FileSystemReader, planner: LoadPlanner, state: dict[str, Any]) -> None:
-    """What `dcp.load` does, without a word to other ranks: their plans do not depend on ours."""
+    """Like `dcp.load`, without communication between ranks: their plans are independent."""
     metadata = reader.read_metadata()
     planner.set_up_planner(state, metadata, is_coordinator=True)
     reader.set_up_storage_reader(metadata, is_coordinator=True)

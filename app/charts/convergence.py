@@ -22,7 +22,7 @@ from tuner.queries.studies import Objective
 
 #: Above it the browser's graphics card draws the points: ten thousand as SVG take a second.
 _MAX_SVG_POINTS = 2000
-#: Where the strip of trials without a value ends, and the points begin, in parts of the height.
+#: Axis of the strip of trials without a value.
 STRIP = "y2"
 _STRIP_TOP, _POINTS_BOTTOM = 0.06, 0.12
 
@@ -202,7 +202,7 @@ def _expected(x: float, y: float, end: float, told: Forecast) -> go.Scatter:
 
 
 def hypervolume_figure(volume: Hypervolume, *, revision: str) -> go.Figure:
-    """How it grew, against the number of the trial."""
+    """The hypervolume by trial number."""
     figure = go.Figure(
         go.Scatter(
             x=volume.numbers,

@@ -1,4 +1,4 @@
-"""What one trial reported, step by step."""
+"""Reports of one trial, step by step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.app.charts.style import dress, literal
 
 
 def curve_figure(name: str, curve: Mapping[int, float], *, revision: str) -> go.Figure:
-    """A curve; where a value is NaN or infinite it has a gap."""
+    """A curve, with gaps for NaN and infinite values."""
     steps = sorted(curve)
     values = [curve[step] if math.isfinite(curve[step]) else None for step in steps]
     figure = go.Figure(

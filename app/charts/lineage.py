@@ -73,7 +73,7 @@ def _family(curves: Curves, numbers: Sequence[int], colour: str, *, is_faded: bo
 
 
 def _links(curves: Curves, taken: Iterable[Taken]) -> go.Scattergl:
-    """From the state that a copy began with to its first report."""
+    """Lines from the parent's state to a copy's first report."""
     parts = []
     for each in taken:
         parent = None if each.parent is None else curves.get(each.parent)

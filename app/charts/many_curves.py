@@ -16,7 +16,7 @@ from tuner.app.data.trials.columns import TrialColumns
 from tuner.app.data.trials.curves import Curve, Curves
 
 RUNG = OTHER
-#: How strong all the lines over a place are together, and the bounds of one.
+#: Total opacity of overlapping lines, and the bounds for one line.
 _FADED, _PLAIN = (36.0, 0.06, 0.25), (60.0, 0.08, 0.5)
 #: Maximum number of lines that are drawn without fading.
 _FEW_LINES = 20

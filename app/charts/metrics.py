@@ -126,9 +126,9 @@ def rates_figure(rates: Rates, trials: TrialColumns, *, revision: str) -> go.Fig
     """Stacked bars of trials that ended per hour, by outcome.
 
     Args:
-        rates: The stretches of time.
-        trials: All of the study.
-        revision: While it stays the same a refresh keeps the zoom.
+        rates: The time bins.
+        trials: All trials of the study.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     figure = go.Figure()
     for word, own in _by_outcome(trials):

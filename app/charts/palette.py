@@ -66,7 +66,7 @@ TO_THE_BEST = ((0.0, COLOURS["pruned"]), (0.6, COLOURS["completed"]), (1.0, BEST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hatching:
-    """How idle time is drawn: lines, never an area, so that it is never the brightest block."""
+    """Hatching of idle time: lines instead of an area, so that it never dominates."""
 
     colour: str
     #: Plotly's `marker.pattern.shape`.

@@ -1,4 +1,4 @@
-"""How values depend on parameters: Optuna's figures in the common layout, and importances."""
+"""Values by parameters: Optuna's figures in the common layout, and importances."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _wrap_title(axis: go.layout.XAxis) -> None:
 
 
 def _name_trials(figure: go.Figure, study: optuna.Study) -> None:
-    """Gives each point the number of its trial, for its hover text and for a click."""
+    """Adds the number of its trial to each point, for its hover text and for clicks."""
     numbers = [each.number for each in study.get_trials(deepcopy=False)]
     for trace in figure.data:
         if trace.type == "scatter" and trace.x is not None and len(trace.x) == len(numbers):
@@ -115,8 +115,8 @@ def importance_figure(found: Mapping[str, float], *, revision: str) -> go.Figure
     """The most important on top, at most `MAX_BARS`.
 
     Args:
-        found: By parameter, the most important first.
-        revision: While it stays the same a refresh keeps the zoom.
+        found: Importances by parameter, the most important first.
+        revision: While it is unchanged, a refresh keeps the zoom.
     """
     names = list(found)[:MAX_BARS][::-1]
     figure = go.Figure(

@@ -25,7 +25,7 @@ def to_json(figure: Figure) -> str:
 
 
 def literal(text: str) -> str:
-    """A name as Plotly shows it character by character, also where it looks like a tag."""
+    """A name that Plotly shows literally, even if it looks like a tag."""
     return text.replace("<", "&lt;")
 
 
@@ -64,12 +64,12 @@ class Titles:
 
 
 def dress_with_titles(figure: go.Figure, titles: Titles, *, revision: str) -> go.Figure:
-    """Gives a figure its common layout, a legend, and the titles and kinds of its axes.
+    """Applies the common layout, a legend, and the titles and types of axes to a figure.
 
     Args:
-        figure: Is changed.
+        figure: The figure, which is changed.
         titles: As plain text.
-        revision: See `dress`; other axes begin with another zoom.
+        revision: See `dress`; other axes start with another zoom.
     """
     dress(figure, revision=f"{revision} {titles}")
     figure.update_xaxes(title_text=literal(titles.x), type="log" if titles.log_x else "linear")

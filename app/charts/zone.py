@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Zone:
-    """A fixed distance from UTC: an axis that skips an hour in spring would lie about durations."""
+    """A fixed offset from UTC: an axis that skips an hour would misrepresent durations."""
 
     #: East of Greenwich is positive.
     offset_s: float = 0.0

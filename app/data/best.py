@@ -112,7 +112,7 @@ def why_confirmed(confirmation: Confirmation, objective: Objective, trials: Tria
 
 
 def python_lines(shown_url: str, study: str) -> str:
-    """What loads the best configuration again; the URL without its password."""
+    """Python lines that load the best configuration; the URL is without its password."""
     return (
         "import tuner\n\n"
         f"best = tuner.load_best({shown_url!r}, study={study!r})\n"

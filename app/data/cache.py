@@ -1,4 +1,4 @@
-"""What was made from data that have not changed since is not made again."""
+"""A cache of results for unchanged data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kept:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, sources: tuple[object, ...], make: Callable[[], T]) -> T:
-        """What was made under this key from these very objects, or now is."""
+        """The cached result for this key and these objects, or a new one."""
         with self._lock:
             held = self._kept.get(key)
         if held is not None and all(a is b for a, b in zip(held[0], sources, strict=True)):

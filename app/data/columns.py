@@ -17,7 +17,7 @@ C = TypeVar("C", bound="Columns")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Columns:
-    """What has arrays for fields, with the rows along their first axis."""
+    """A table with one array per field; rows are along the first axis."""
 
     def where(self: C, chosen: Flags | Numbers) -> C:
         """Some of the rows, or all in another order."""

@@ -68,7 +68,7 @@ class Control:
         return f"Trial {done.new_number} waits, with the parameters of trial {number}."
 
     def note(self, number: int | None, text: str, tags: str, now: datetime) -> str:
-        """The note and the tags of a trial, or of the study where `number` is None."""
+        """Sets the note and the tags of a trial, or of the study if `number` is None."""
         write_note(self.place, number, text, tags_in(tags), now, who=self.who)
         return f"Noted on {'the study' if number is None else f'trial {number}'}."
 
@@ -87,9 +87,9 @@ class Present:
     """The current state of a study."""
 
     progress: Progress
-    #: `user@host`; empty where it is not paused.
+    #: `user@host`; empty if it is not paused.
     paused_by: str
-    #: None where it is not paused.
+    #: None if it is not paused.
     paused_at: datetime | None
     #: Since when dispatchers have worked on it without a pause, and the user who started or resumed
     #: it; None and empty if none works on it.
@@ -138,7 +138,7 @@ def _running(
 
 
 def limit_of(name: str, text: str) -> float:
-    """The number that a new limit means: trials, seconds, device-hours or kWh.
+    """The value of a new limit: trials, seconds, device-hours or kWh.
 
     Raises:
         ConfigError: If it is no such limit.

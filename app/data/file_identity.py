@@ -20,7 +20,7 @@ class FileIdentity:
 
 
 def identity_of(path: Path) -> FileIdentity | None:
-    """The identity of the file at a path; None where there is no file, or it can't be reached."""
+    """The identity of the file at a path; None if there is none, or it can't be reached."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""What became of a trial or an attempt, as the words that the pages show, and as small numbers."""
+"""Outcomes of trials and attempts, as words for the pages and as small numbers."""
 
 from __future__ import annotations
 

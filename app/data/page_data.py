@@ -1,4 +1,4 @@
-"""What the pages ask for."""
+"""Data for the pages."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Look:
         return self._database.read(work)
 
     def rung_trust(self, study: StoredStudy) -> StoredTrust | None:
-        """How far the rungs of its pruner can be trusted; None where that is not checked."""
+        """Reliability of the rungs of its pruner; None if not checked."""
         return self._database.read(lambda connection: read_rung_trust(connection, study.id))
 
     def objectives(self, study: StoredStudy) -> tuple[Objective, ...]:
@@ -171,7 +171,7 @@ class Look:
         return self._database.read(lambda connection: read_allocations(connection, study.id))
 
     def costs(self, study: StoredStudy, now: datetime) -> TrialCosts:
-        """What each trial of a study took so far."""
+        """Costs of each trial of a study so far."""
         energy_kwh = self._database.read(
             lambda connection: read_energy_kwh_of_trials(connection, study.id)
         )
@@ -186,7 +186,7 @@ class Look:
         )
 
     def trial_use(self, study: StoredStudy, number: int, now: datetime) -> TrialUse | None:
-        """What the devices of a trial did; None where it never had one."""
+        """Activity of a trial's devices; None if it never had one."""
         leases = self.leases(study, now)
         held = held_by(leases, number)
         if not held:

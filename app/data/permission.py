@@ -28,7 +28,7 @@ _TICKET_S = 60.0
 
 
 class ControlSessions:
-    """Browsers that have given the token, each with a random name of 256 bits."""
+    """Sessions of browsers with a valid token, each with a random name of 256 bits."""
 
     def __init__(self) -> None:
         self._tickets: OrderedDict[str, tuple[str, float]] = OrderedDict()

@@ -1,4 +1,4 @@
-"""How the study converges: best so far, every trial as a point, the Pareto front."""
+"""Convergence of a study: best so far, every trial as a point, the Pareto front."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ALONE = "no study"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is to be drawn."""
+    """Options of the figure."""
 
     axis: Axis
     place: int
@@ -159,7 +159,7 @@ def _why_empty(trials: TrialColumns) -> str:
 
 
 def draw(shown: Shown, wish: Wish, trials: TrialColumns) -> Drawn | None:
-    """None where the axis is not known. What has not changed is not drawn again."""
+    """None if the axis is unknown. Unchanged figures are not drawn again."""
     look, now = shown.look, shell.now()
     leases = look.leases(shown.study, now) if wish.axis is Axis.DEVICE_HOURS else None
     other = look.trials(wish.beside) if wish.beside else None
@@ -185,7 +185,7 @@ def draw(shown: Shown, wish: Wish, trials: TrialColumns) -> Drawn | None:
 def _beside(
     shown: Shown, wish: Wish, other: TrialColumns | None, scale: Scale
 ) -> tuple[str, BestSoFar] | None:
-    """None where the other study has no objective of this name: it has no place on this axis."""
+    """None if the other study has no objective of this name: it has no place on this axis."""
     if wish.beside is None or other is None:
         return None
     place = _place_beside(shown, wish)
@@ -212,7 +212,7 @@ def _place_beside(shown: Shown, wish: Wish) -> int | None:
 
 
 def _refusal(shown: Shown, wish: Wish) -> str:
-    """Why the other study is not drawn; empty where it is."""
+    """Why the other study is not drawn; empty if it is."""
     if wish.beside is None or _place_beside(shown, wish) is not None:
         return ""
     theirs = ", ".join(each.name for each in shown.look.objectives(wish.beside))
@@ -310,7 +310,7 @@ def _about(told: Forecast | None, n_more: int) -> str:
 
 
 def _end_of(x: Floats, trials: TrialColumns, n_more: int) -> float:
-    """Where the axis is after more trials at the rate so far."""
+    """End of the axis after more trials at the rate so far."""
     largest = float(np.nanmax(np.where(trials.is_placed, x, np.nan)))
     return largest * (1 + n_more / max(1, int(trials.is_finished.sum())))
 
@@ -343,7 +343,7 @@ def _front(shown: Shown, places: tuple[int, int]) -> None:
 
 
 def reference_text(volume: Hypervolume, objectives: Sequence[Objective]) -> str:
-    """What the shares of a hypervolume are shares of."""
+    """The reference of hypervolume shares."""
     names = [each.name for each in objectives]
     worst = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.reference, strict=True))
     best = ", ".join(f"{n} {v:.4g}" for n, v in zip(names, volume.ideal, strict=True))

@@ -103,9 +103,9 @@ class Drawn:
     """Figures as JSON."""
 
     curves: str
-    #: Empty where the study has no population.
+    #: Empty if the study has no population.
     population: str
-    #: Empty where the study has no population, or all its members have the same parameters.
+    #: Empty if the study has no population, or all its members have the same parameters.
     schedule: str
     n_curves: int
     #: Numbers of trials with only infinite or NaN reports.

@@ -1,4 +1,4 @@
-"""What every device does and did: now, a timeline for each host, heat maps, and totals."""
+"""Activity of every device: now, a timeline for each host, heat maps, and totals."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _now(leases: Leases, history: History, now: datetime) -> None:
 
 
 def _users(labels: Mapping[str, str]) -> None:
-    """Who has which device of the dashboard's machine, a colour for each user."""
+    """Devices of the dashboard's machine by user, with a colour for each."""
     shares = machine_shares(os.environ, lambda _: st.warning(_WRONG_RULES))
     if shares is None:
         return
@@ -316,7 +316,7 @@ def _table(found: Sequence[DeviceTotal]) -> None:
 
 
 def _main_cause(total: DeviceTotal) -> str:
-    """What took most of the time without a trial."""
+    """The cause of most of the time without a trial."""
     cause, longest_s = max(total.by_cause.items(), key=lambda item: item[1], default=(None, 0.0))
     if total.unattended_s > longest_s or cause is None:
         return "no dispatcher" if total.unattended_s > 0.001 * total.span_s else ""

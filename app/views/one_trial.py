@@ -29,7 +29,7 @@ from tuner.terminal.wording import duration, values_text
 
 
 def show(shown: Shown, number: int) -> None:
-    """Shows a trial as it is now.
+    """Shows a trial's current state.
 
     Args:
         shown: The study.
@@ -214,7 +214,7 @@ def _attempt(attempt: StoredAttempt, *, is_abandoned: bool) -> None:
 
 
 def _taken(use: AttemptUse) -> list[str]:
-    """What the attempt is charged with."""
+    """Usage of the attempt."""
     facts = []
     if use.device_s is not None:
         facts.append(f"{use.device_s:.4g} device-seconds")

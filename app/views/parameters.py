@@ -106,7 +106,7 @@ def _figures(shown: Shown, kind: Kind, place: int, *, with_pruned: bool) -> None
 
 
 def about_sample(trials: TrialColumns, *, with_pruned: bool) -> str:
-    """How many trials the figures are made of, and why the others of these outcomes are not.
+    """The number of trials in the figures, and why others of these outcomes are left out.
 
     Args:
         trials: All of the study.

@@ -26,7 +26,7 @@ from tuner.queries.locate import StoredStudy
 from tuner.queries.studies import Objective
 
 STUDY_KEY, TRIAL_KEY, LIVE_KEY = "study", "trial", "live"
-#: Where pages are kept, for those that lead to them.
+#: Keys of pages that others link to.
 TRIALS_PAGE_KEY, COMPARE_PAGE_KEY = "page of trials", "page of comparisons"
 #: The key of the page to switch to, and its query parameters.
 _LEAVE_KEY = "leave for another page"
@@ -46,7 +46,7 @@ _MAX_SHOWN = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a page is about."""
+    """The subject of a page."""
 
     look: Look
     study: StoredStudy
@@ -168,7 +168,7 @@ def _come_back() -> None:
 
 
 def column_formats(columns: Mapping[str, Sequence[object]]) -> dict[str, ColumnConfig]:
-    """How tables show floats (a learning rate of 0.00003 is not 0) and how long ago it was.
+    """Formats of floats (a learning rate of 0.00003 is not 0) and of ages in tables.
 
     A table's cells have no hover text: a column of its own has the instant, in UTC.
     """
@@ -294,7 +294,7 @@ def _compare(what: str, chosen: list[str]) -> None:
 
 
 def _leave() -> None:
-    """Goes to the page for which a click has left this one."""
+    """Switches to the page that a click has requested."""
     asked = st.session_state.pop(_LEAVE_KEY, None)
     if asked is not None and asked[0] in st.session_state:
         page, address = asked
@@ -319,7 +319,7 @@ def chosen_trial() -> int | None:
 
 
 def warn_of_bad_trial(shown: Shown) -> None:
-    """Says so where the address names a trial that no study can have."""
+    """Warns if the address contains an impossible trial number."""
     if bad := st.session_state.get(_BAD_TRIAL_KEY):
         text = bad if len(bad) <= _MAX_SHOWN else f"{bad[:_MAX_SHOWN]}..."
         st.warning(f"There is no trial {text!r} in study {shown.study.name}.")

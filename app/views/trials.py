@@ -150,7 +150,7 @@ class _Rows:
     key: str
     numbers: list[int] = field(default_factory=list)
     n_at_first: int = 0
-    #: Its row stays selected in the browser: another click there takes the selection away.
+    #: Its row stays selected in the browser: another click there deselects it.
     opened: int | None = None
 
     def follow(self, found: Sequence[int], known: frozenset[int]) -> int:

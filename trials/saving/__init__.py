@@ -1,1 +1,1 @@
-"""How checkpoints are written: in the background, as folders of files, as copies of a state."""
+"""Writes checkpoints: in the background, as folders of files, as copies of a state."""

@@ -31,7 +31,7 @@ class Background:
             raise error
 
     def settle(self) -> BaseException | None:
-        """Waits for the end; gives the error, once."""
+        """Waits for the end; returns the error, once."""
         if self._future is None:
             return None
         # A signal that interrupts the wait leaves the work to be waited for again.

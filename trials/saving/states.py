@@ -81,7 +81,7 @@ def copy_to_cpu(state: Any) -> Any:
 
 
 def replace_tensors(value: Any, replace: Callable[[Any], object]) -> Any:
-    """A copy of nested dicts, lists and tuples, with something else for each tensor."""
+    """A copy of nested dicts, lists and tuples, with tensors replaced."""
     import torch
 
     if isinstance(value, torch.Tensor):

@@ -56,7 +56,7 @@ _POLL_S = 0.5
 _MAX_REFUSED = 20
 #: Characters of a line that are kept for the failure message.
 _TAIL_CHARACTERS = 4096
-#: How a program reports each step once.
+#: How a program can report each step once.
 _PATTERN_STEPS = (
     "Let trial.metrics.pattern match one line of each step, or remove {step} from it: reports are "
     "then counted."
@@ -154,7 +154,7 @@ class _Minder:
         self._kill_at_s: float | None = None
 
     def watch(self) -> int:
-        """Reads output and verdicts until the command has exited; gives its exit code."""
+        """Reads output and verdicts until the command has exited; returns its exit code."""
         output = self._process.stdout
         assert output is not None
         os.set_blocking(output.fileno(), False)
@@ -273,9 +273,9 @@ class _Minder:
             self._kill_at_s = time.monotonic() + TERMINATE_TIMEOUT_S
 
     def end_all(self) -> None:
-        """The dispatcher is gone: SIGTERM, a moment, and SIGKILL for the group, this process too.
+        """When the dispatcher is gone: SIGTERM, a wait, and SIGKILL for the group and itself.
 
-        Who left first would leave a command behind that ignores SIGTERM.
+        If it exited first, a command that ignores SIGTERM would be left behind.
         """
         self._termination.announce()
         os.killpg(0, signal.SIGTERM)

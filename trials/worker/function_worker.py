@@ -75,11 +75,11 @@ def main(request: LaunchRequest) -> None:
 
 
 def settle(request: LaunchRequest, leave: Callable[[], None]) -> Termination:
-    """Gives this process its own output, environment and folder, and its handler of SIGTERM.
+    """Sets up this process's output, environment, folder and SIGTERM handler.
 
     Args:
-        request: What was launched.
-        leave: What a SIGTERM does that ends this process.
+        request: The launch request.
+        leave: Called by a SIGTERM that ends this process.
     """
     # Those of the fork server; torch's alone cost 40 ms at the end of each trial.
     atexit._clear()
@@ -134,7 +134,7 @@ def connect(request: LaunchRequest, termination: Termination, *, world_size: int
 
 
 def prepare(context: TrialContext, request: LaunchRequest) -> None:
-    """Seeds every generator that is loaded (a fork would else repeat its parent's numbers)."""
+    """Seeds every loaded generator (a fork would otherwise repeat its parent's numbers)."""
     os.environ.update(environment_of(context, request.program.environment))
     random.seed(context.seed)
     # numpy.random is imported on first use, which the fork server did.

@@ -135,7 +135,7 @@ class DispatcherLink:
             self._outbox.send_ready()
 
     def finish(self, finished: messages.Finished) -> None:
-        """Says the last word of this rank.
+        """Sends the final message of this rank.
 
         Raises:
             ChannelClosed: If the dispatcher is gone.
@@ -415,7 +415,7 @@ def _dispatcher_there() -> Iterator[None]:
 
 
 def _subject(message: messages.FromWorker) -> str:
-    """What a message is about, in the words of the call that sends it."""
+    """The subject of a message, as the call that sends it."""
     match message:
         case messages.SetAttribute(key=messages.RETURNED_PARAMS_ATTR):
             return (

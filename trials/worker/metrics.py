@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-#: What an integer column holds on every database.
+#: Maximum of an integer column in every database.
 MAX_STEP = 2**31 - 1
-#: What would have been a part of the number before it.
+#: Text that would continue a number.
 _MORE_OF_A_NUMBER = re.compile(r"\.?\d|[eE][-+]?\d")
 _DECODER = json.JSONDecoder()
 _WORD = re.compile(r"[^\s,;]{1,20}")
@@ -24,7 +24,7 @@ class Reading:
     step: float | None
     values: Mapping[str, float]
     metrics: Mapping[str, float] = field(default_factory=dict)
-    #: Where a pattern has ended in the middle of a number: notes for users.
+    #: Notes on a pattern that ended in the middle of a number.
     cut: str = ""
 
 
@@ -48,10 +48,10 @@ def line_reader(objectives: Sequence[str], pattern: str | None) -> LineReader:
 
 
 def read_json(line: str, objectives: Sequence[str]) -> Reading | None:
-    """A line such as `{"step": 3, "accuracy": 0.91, "loss": 0.3}`; other lines are not ours.
+    """Parses a line such as `{"step": 3, "accuracy": 0.91, "loss": 0.3}`; other lines are ignored.
 
-    Ranks that print at once may write two such objects and then two ends of a line: the first
-    object counts, as it does where the ranks print one after the other.
+    Ranks that print at once may write two such objects before two line ends: the first object
+    counts, as it does if the ranks print one after the other.
     """
     text = line.strip()
     if not text.startswith("{"):
@@ -75,7 +75,7 @@ def read_pattern(line: str, objectives: Sequence[str], pattern: re.Pattern[str])
 
 
 def _cut_number(match: re.Match[str]) -> str:
-    """What is read wrongly because a group takes only the beginning of a number; else empty."""
+    """A note if a group matches only the beginning of a number; else empty."""
     for name, text in match.groupdict().items():
         rest = match.string[match.end(name) :] if text else ""
         if text and text[-1].isdigit() and _MORE_OF_A_NUMBER.match(rest):
@@ -194,7 +194,7 @@ class Curve:
         self.values: dict[str, float] = {}
 
     def add(self, reading: Reading) -> int | None:
-        """Takes a reading; gives the step to report the latest values at, or None for not yet."""
+        """Adds a reading; returns the step at which to report the latest values, or None."""
         self.values.update(reading.values)
         if any(name not in self.values for name in self._objectives):
             return None

@@ -47,7 +47,7 @@ class Outbox:
         return bool(self._waiting)
 
     def post(self, line: bytes, *, is_report: bool = False) -> None:
-        """Sends as much as fits now. A report never waits; others wait where memory is short."""
+        """Sends as much as fits now. Reports never block; other messages may if memory is short."""
         self._waiting.append(_Waiting(line=line, is_report=is_report))
         self._n_bytes += len(line)
         self.send_ready()
@@ -81,7 +81,7 @@ class Outbox:
         self.send_ready()
 
     def _drop_reports(self) -> None:
-        """Drops the oldest reports until half of the room is free; the newest one stays."""
+        """Drops the oldest reports until half of the memory is free; the newest one stays."""
         kept: deque[_Waiting] = deque()
         n_left = sum(waiting.is_report for waiting in self._waiting)
         for waiting in self._waiting:

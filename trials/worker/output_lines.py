@@ -21,7 +21,7 @@ class LineSplitter:
         self._is_skipping = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Takes the next output; gives the lines that it completes."""
+        """Adds output; returns the lines that it completes."""
         first, *others = chunk.replace(b"\r", b"\n").split(b"\n")
         yield from self._extend(first)
         for part in others:

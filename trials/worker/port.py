@@ -1,4 +1,4 @@
-"""What a trial needs from whichever dispatcher runs its study."""
+"""The interface between a trial and the dispatcher."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tuner.domain import messages
 
 
 class Link(Protocol):
-    """What a trial's context needs from whichever dispatcher runs the study."""
+    """The interface between a trial's context and the dispatcher."""
 
     def report(self, step: int, values: Mapping[str, float], metrics: Mapping[str, float]) -> None:
-        """Hands over the values of a step. Never waits."""
+        """Reports the values of a step. Never blocks."""
 
     def remark(self, topic: messages.RemarkTopic, text: str) -> None:
         """Shows a note on this trial's reports. Each topic is shown once."""
@@ -33,7 +33,7 @@ class Link(Protocol):
         """Reports a range in code for a parameter of the study file."""
 
     def study_place(self) -> messages.StudyPlace:
-        """Where the study is stored."""
+        """The study's database."""
 
     def stop_study(self) -> None:
         """Lets no more trials of the study start."""

@@ -1,4 +1,4 @@
-"""What a training function returned, as one value for each objective."""
+"""Converts the result of a training function to one value per objective."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def by_objective(result: Any, names: Sequence[str]) -> dict[str, float]:
     """Converts a number, a sequence or a mapping to values by objective.
 
     Args:
-        result: What the function returned.
+        result: The function's result.
         names: Objectives of the study.
 
     Raises:

@@ -56,7 +56,7 @@ class Ordered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a dispatcher made of a command, in its words."""
+    """A dispatcher's reply to a command."""
 
     is_refusal: bool
     text: str
@@ -226,7 +226,7 @@ def read_limits(pairs: Sequence[str]) -> dict[str, Json]:
 
 
 def _read_devices(text: str) -> Json:
-    """As the study file has them; whether they are there is known where the study runs."""
+    """Parses devices; whether they exist is known only on the study's machine."""
     try:
         value = read_yaml(text)
         parse_device_request(value)

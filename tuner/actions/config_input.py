@@ -15,7 +15,7 @@ from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A configuration as it was written, and where."""
+    """A configuration as written, and its source."""
 
     #: `best.csv line 3`, `--params`.
     place: str
@@ -87,7 +87,7 @@ def _from_csv(text: str, place: str) -> Iterator[Given]:
 
 
 def _csv_names(columns: Sequence[str]) -> dict[str, str]:
-    """Where `tuner trials --csv` has written it, the columns of parameters only."""
+    """For output of `tuner trials --csv`, only the columns of parameters."""
     marked = {each: each.removeprefix(PARAM_PREFIX) for each in columns}
     if any(column != name for column, name in marked.items()):
         return {column: name for column, name in marked.items() if column != name}

@@ -37,7 +37,7 @@ _IS_RUN = "This study is being run, on {place}. End it there with Ctrl-C, then d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """What there is to delete."""
+    """What would be deleted."""
 
     study: StoredStudy
     n_trials: int
@@ -48,7 +48,7 @@ class Extent:
     files_id: str | None = None
     #: The same of the runs of its leaders.
     files_id_of_runs: str | None = None
-    #: Where its objects are in an object store, such as `s3://bucket/prefix/study-5f1c`.
+    #: Folders of its objects in an object store, such as `s3://bucket/prefix/study-5f1c`.
     object_folders: tuple[str, ...] = ()
 
 
@@ -59,7 +59,7 @@ class FilesExtent:
     root: Path
     #: Folder of its confirmation runs.
     root_of_runs: Path
-    #: What is to be removed there: other studies of the name may have files there too.
+    #: Paths to remove there: other studies of this name may have files there too.
     own: tuple[Path, ...]
     n_files: int
     n_bytes: int

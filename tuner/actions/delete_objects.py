@@ -72,7 +72,7 @@ def measure_objects(folder: str, environ: Mapping[str, str]) -> ObjectsExtent:
 
 
 def delete_objects(objects: ObjectsExtent, environ: Mapping[str, str]) -> None:
-    """Removes objects; those that are gone already are no error.
+    """Removes objects; missing ones are no error.
 
     Raises:
         StoreError: If the store refuses.

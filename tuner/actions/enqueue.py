@@ -30,7 +30,7 @@ Configuration = Mapping[str, ParamValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """What was done."""
+    """Result of `enqueue`."""
 
     study: str
     trial_numbers: tuple[int, ...]

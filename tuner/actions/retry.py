@@ -29,7 +29,7 @@ RETRY_OF_ATTR = "tuner:retry_of"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """What was done."""
+    """Result of `retry`."""
 
     study: str
     trial_number: int

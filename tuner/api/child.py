@@ -78,7 +78,7 @@ class Child:
             pass
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits for the end; False where the time is over before."""
+        """Waits for the end; False after a timeout."""
         return self._ended.wait(timeout_s)
 
     def interrupt(self) -> None:
@@ -88,7 +88,7 @@ class Child:
                 self._process.send_signal(signal.SIGINT)
 
     def outcome(self) -> Finished | Refused:
-        """How it ended; only after its end."""
+        """Its result; call it only after its end."""
         if self._last is not None:
             return self._last
         code = self._process.returncode

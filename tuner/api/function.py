@@ -1,4 +1,4 @@
-"""How a function reaches the trials: by the name of its module, or pickled."""
+"""How trials import a function: from its module, or pickled."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def check_signature(function: Callable[..., object], key: str) -> None:
 
 
 def name_or_pickle(function: Callable[..., object], key: str) -> str | StoredFunction:
-    """`module:function` where other processes can import it, else the function itself, pickled.
+    """`module:function` if other processes can import it, else the function itself, pickled.
 
     Args:
-        function: What a trial calls.
+        function: The function of a trial.
         key: The argument, for messages.
 
     Raises:

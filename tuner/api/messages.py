@@ -19,18 +19,18 @@ class Call:
 
     #: The study file as the caller named it; for a text, the name of the call.
     file: str
-    #: What the study file would hold; None where `file` is a file.
+    #: Text of the study file; None if `file` is a file.
     text: str | None = None
-    #: Where relative paths of `text` begin.
+    #: Base of relative paths in `text`.
     folder: str = ""
     overrides: tuple[str, ...] = ()
     study: str | None = None
     trials: int | None = None
-    #: Where the calling process looks for modules.
+    #: Module search path of the calling process.
     import_path: tuple[str, ...] = ()
     #: Whether the child draws its progress on the terminal that both have.
     draws: bool = False
-    #: Whether the caller draws a picture of the progress, so that lines are for notes alone.
+    #: Whether the caller draws progress, so that lines contain only notes.
     is_drawn: bool = False
 
     def encode(self) -> bytes:
@@ -45,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line for users."""
+    """A line to show."""
 
     text: str
 
@@ -57,7 +57,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialEnded:
-    """An attempt has ended. `values` is empty where the trial has no result."""
+    """An attempt has ended. `values` is empty if the trial has no result."""
 
     number: int
     outcome: str
@@ -66,7 +66,7 @@ class TrialEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningRow:
-    """What is trained now."""
+    """A running trial."""
 
     devices: str
     number: int
@@ -99,13 +99,13 @@ class Finished:
     """The study has ended: its budget is reached, or it was stopped."""
 
     exit_code: int
-    #: Lines for users: how it ended, and the best configuration.
+    #: Result and best configuration, as lines to show.
     summary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """An error ended the study, or it never began."""
+    """An error ended the study, or it never started."""
 
     #: Name of a class in `tuner.errors`.
     error: str

@@ -11,7 +11,7 @@ from tuner.api.messages import Finished, Line, Message
 
 
 class Place(Enum):
-    """Where the calling code shows things."""
+    """Kind of output of the calling code."""
 
     NOTEBOOK = "notebook"
     TERMINAL = "terminal"

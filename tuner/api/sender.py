@@ -11,7 +11,7 @@ from tuner.api.messages import Message, Progress, encode
 
 #: Messages that wait for a caller that is busy. More are dropped, the oldest first.
 _MAX_WAITING = 10_000
-#: How long the last messages wait for the caller.
+#: Seconds that the last messages wait for the caller.
 _END_S = 10.0
 
 

@@ -202,7 +202,7 @@ def _followed(study: Study, *, wait: bool, progress: bool) -> Study:
 def _reference(
     function: Callable[..., object] | str | None, key: str
 ) -> tuple[str | None, StoredFunction | None]:
-    """How the study file names a function, and the function where it must be stored."""
+    """A function's name for the study file, and the function itself if it must be stored."""
     if function is None or isinstance(function, str):
         return function, None
     if not callable(function):

@@ -78,7 +78,7 @@ class Study:
     def trials(self) -> Any:
         """All trials so far, with the columns of `tuner trials --csv`.
 
-        A pandas DataFrame, or a list of dictionaries where pandas is not installed.
+        A pandas DataFrame, or a list of dictionaries if pandas is not installed.
         """
         records = self._records()
         try:

@@ -23,7 +23,7 @@ from tuner.checkpoints.layout import (
 )
 from tuner.checkpoints.paths import StudyFiles
 
-#: A trial that runs removes its older checkpoints while they are being looked at.
+#: Retries: a running trial removes older checkpoints during the scan.
 _N_LOOKS = 5
 
 
@@ -71,7 +71,7 @@ class StateCopies:
         return None
 
     def is_here(self, replaced: int) -> bool:
-        """Whether a copy lies with a trial."""
+        """Whether a trial's folder has a copy."""
         return newest_whole(self._files.handed_on(replaced)) is not None and self._is_own(replaced)
 
     def give(self, replaced: int, child: int) -> int | None:
@@ -97,7 +97,7 @@ class StateCopies:
         return None if newest is None else step_of(newest)
 
     def drop(self, replaced: int) -> None:
-        """Nobody needs the copy any more."""
+        """Removes a copy that is no longer needed."""
         if self._is_own(replaced):
             shutil.rmtree(self._files.handed_on(replaced), ignore_errors=True)
 

@@ -46,17 +46,17 @@ def newest_first(folder: Path) -> list[Path]:
 
 
 def partial_of(final: Path, writer: str) -> Path:
-    """Where a checkpoint is while it is being written.
+    """Path of a checkpoint while it is being written.
 
     Args:
         final: Its final name.
-        writer: Tells writers of one folder apart; begins with the number of the attempt.
+        writer: Identifies the writer; starts with the number of the attempt.
     """
     return final.with_name(f"{final.name.removesuffix('.pt')}.partial-{writer}")
 
 
 def replaced_of(final: Path, writer: str) -> Path:
-    """Where an older checkpoint of the same step is while a new one takes its place."""
+    """Path of an older checkpoint of the same step while it is being replaced."""
     return final.with_name(f"{final.name}.replaced-{writer}")
 
 

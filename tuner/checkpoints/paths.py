@@ -49,12 +49,12 @@ class StudyFiles:
 
     @property
     def preload_log(self) -> Path:
-        """What the user's modules print when they are imported ahead of the trials."""
+        """Output of the user's modules when they are imported before the trials."""
         return self.root / "imports.log"
 
     @property
     def dispatcher_log(self) -> Path:
-        """What the dispatcher did, with the traceback of an accident."""
+        """The dispatcher's log, with tracebacks of unexpected errors."""
         return self.root / "dispatcher.log"
 
     @property
@@ -74,47 +74,47 @@ class StudyFiles:
 
     @property
     def allocation_logs(self) -> Path:
-        """What dispatchers in allocations of an engine print."""
+        """Output of dispatchers in allocations."""
         return self.root / "allocations"
 
     @property
     def hooks_log(self) -> Path:
-        """What the programs of `on_finish`, `on_best` and `on_failure` print."""
+        """Output of the programs of `on_finish`, `on_best` and `on_failure`."""
         return self.root / "hooks.log"
 
     @property
     def trackers(self) -> Path:
-        """How far each tracker of `track` is written."""
+        """Progress of each tracker."""
         return self.root / "trackers"
 
     @property
     def trackers_log(self) -> Path:
-        """What the processes of the trackers print."""
+        """Output of the trackers' processes."""
         return self.root / "trackers.log"
 
     @property
     def uploads(self) -> Path:
-        """Where checkpoints are held while they are uploaded to an object store."""
+        """Folder in which checkpoints are held while they are uploaded to an object store."""
         return self.root / "uploads"
 
     @property
     def uploads_log(self) -> Path:
-        """What the process that uploads prints."""
+        """Output of the transfer process."""
         return self.root / "uploads.log"
 
     @property
     def owner_file(self) -> Path:
-        """Says which study the folder belongs to."""
+        """Names the study that owns the folder."""
         return self.root / OWNER_NAME
 
     @property
     def functions(self) -> Path:
-        """Functions that `tuner.tune` was given and that no module holds."""
+        """Functions passed to `tuner.tune` that are in no module."""
         return self.root / "functions"
 
     @property
     def moved_aside(self) -> Path:
-        """Where files of other studies and trials are that were in the place of this study's."""
+        """Files of other studies and trials that were in this study's place."""
         return self.moved_aside_below(self.root)
 
     @staticmethod
@@ -139,7 +139,7 @@ class StudyFiles:
         return bool(newest_first(self.checkpoints(trial_number)))
 
     def removed_checkpoints(self, trial_number: int) -> Path:
-        """Where they are while they are being removed."""
+        """Path of checkpoints while they are being removed."""
         return self.trial(trial_number) / f"{_CHECKPOINTS}.removed"
 
     def set_aside_checkpoints(self, trial_number: int, attempt_number: int) -> Path:
@@ -147,7 +147,7 @@ class StudyFiles:
         return self.trial(trial_number) / f"{_CHECKPOINTS}.set-aside-{attempt_number}"
 
     def handed_on(self, trial_number: int) -> Path:
-        """The checkpoint that the copy which replaces this trial is to begin from."""
+        """The checkpoint from which the copy that replaces this trial starts."""
         return self.trial(trial_number) / f"{_CHECKPOINTS}.handed-on"
 
     def trials(self) -> list[int]:

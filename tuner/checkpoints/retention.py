@@ -83,7 +83,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """What is to be removed, and how much too much is there even so."""
+    """What to remove, and the remaining excess."""
 
     trials: tuple[int, ...]
     over_bytes: int = 0

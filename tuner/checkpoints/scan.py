@@ -38,14 +38,14 @@ def look(folder: Path) -> dict[str, SavedState]:
 def changes(
     before: Mapping[str, SavedState], after: Mapping[str, SavedState]
 ) -> tuple[list[SavedState], list[str]]:
-    """Those that are new or were written again, the oldest first; and the paths that are gone."""
+    """New and rewritten checkpoints, the oldest first; and removed paths."""
     added = [state for path, state in after.items() if before.get(path) != state]
     gone = [path for path in before if path not in after]
     return sorted(added, key=lambda state: state.saved_at), gone
 
 
 def look_at(path: Path) -> SavedState | None:
-    """One checkpoint; None where it is torn, or was removed meanwhile."""
+    """One checkpoint; None if it is incomplete, or was removed meanwhile."""
     if not layout.is_whole(path):
         return None
     try:

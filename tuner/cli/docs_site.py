@@ -18,7 +18,7 @@ from tuner.host.distribution import DISTRIBUTION
 
 CONFIGURATION = "mkdocs.yml"
 _FIRST_PAGE = "index.html"
-#: Where a wheel puts it, below the environment's folder.
+#: Its path in a wheel, below the environment's folder.
 _IN_A_WHEEL = f"share/doc/tuner/{CONFIGURATION}"
 _PACKAGES = ("mkdocs", "material")
 _BUILDING = "building-"

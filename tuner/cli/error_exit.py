@@ -14,7 +14,7 @@ import typer
 
 from tuner.errors import EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_STUDY_FAILED, TunerError
 
-#: What writing to a full disk, or a terminal that is gone, gives.
+#: Errors of writes to a full disk, or a terminal that is gone.
 _OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 #: Imported with the first look at a database.
 _DAMAGE = "tuner.store.connection.damage"

@@ -28,7 +28,7 @@ from tuner.queries.results.confirmations import Leader, insert_runs
 from tuner.search.study import StudySearch
 from tuner.search_spaces.strict_yaml import read_yaml
 
-#: What a run of a leader does not have of its study.
+#: Keys of the study that do not apply to a confirmation run.
 _NOT_OF_RUNS = (
     *("confirm", "widen", "prior", "transfer", "sampler", "pruner"),
     *("on_best", "on_failure", "on_finish"),

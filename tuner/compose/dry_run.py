@@ -1,4 +1,4 @@
-"""What a start would do: devices, sampler and pruner, and the first trial. Nothing is written."""
+"""A dry run: devices, sampler and pruner, and the first trial of a start. Writes nothing."""
 
 from __future__ import annotations
 

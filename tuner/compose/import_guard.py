@@ -27,7 +27,7 @@ def find_shadow(folders: Iterable[Path]) -> str:
 
 
 def refuse_shadow() -> None:
-    """Ends the program where the present folder hides one of our packages."""
+    """Ends the program if the current folder hides one of our packages."""
     if problem := find_shadow([Path.cwd()]):
         print(problem, file=sys.stderr)
         raise SystemExit(EXIT_BAD_INPUT)

@@ -1,4 +1,4 @@
-"""What the command line prints: the end of a study, a dry run, a log's place."""
+"""Messages of the command line: the end of a study, a dry run, a log's path."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def summary(end: StudyEnd, config: StudyConfig, command_line: str) -> str:
 
 
 def _front_lines(front: Sequence[BestTrial]) -> list[str]:
-    """A table of the trials that no other one beats in all objectives."""
+    """A table of the Pareto front."""
     n_shown = min(len(front), _MOST_OF_FRONT)
     names = list(front[0].values)
     in_order = sorted(front, key=lambda each: each.values[names[0]])

@@ -99,9 +99,9 @@ class HostDevices:
 
     selection: Selection
     probe: DeviceProbe
-    #: The same where they are GPUs.
+    #: The same, if they are GPUs.
     gpus: GpuProbe | None
-    #: How many the study may have at a time; None for any number.
+    #: Maximum number of devices of the study at a time; None for no limit.
     max_devices: int | None = None
 
     @property
@@ -265,7 +265,7 @@ def check_devices(config: StudyConfig, devices: Sequence[Device]) -> None:
 def reselection_of(
     config: StudyConfig, host: HostDevices, environ: Mapping[str, str], locks: DeviceLocks
 ) -> Reselection:
-    """What chooses other devices while the study runs."""
+    """The object that chooses other devices while the study runs."""
     seat = locks.seat if isinstance(locks, SharedLocks) else None
 
     def read(value: object) -> DeviceRequest:
@@ -291,7 +291,7 @@ def reselection_of(
 
 
 def program_of(config: StudyConfig) -> Program:
-    """What a trial launches."""
+    """The program of a trial."""
     space = config.search_space
     define_by_run = space.target if isinstance(space, DefineByRunSpace) else None
     trial = config.trial
@@ -378,7 +378,7 @@ def widening_of(config: StudyConfig, n_devices: int) -> str:
 
 
 def worker_environment(n_devices: int, environ: Mapping[str, str]) -> dict[str, str]:
-    """What every worker inherits: threads that fit together, and no CUDA before the fork."""
+    """The environment of every worker: matching numbers of threads, no CUDA before the fork."""
     n_threads = max(1, usable_cores() // max(1, n_devices))
     threads = {name: str(n_threads) for name in THREAD_VARIABLES if name not in environ}
     openmp = environ.get(OPENMP_THREADS) or threads.pop(OPENMP_THREADS, str(n_threads))
@@ -429,7 +429,7 @@ def _fits_share(config: StudyConfig, device: Device) -> bool:
 
 
 def open_telemetry(devices: Sequence[Device]) -> Telemetry | None:
-    """A way of its own to read a study's devices, at least one; None where the driver refuses."""
+    """Telemetry for a study's devices, at least one; None if the driver refuses."""
     if devices[0].kind is DeviceKind.CPU:
         return CpuTelemetry(devices)
     from tuner.devices.nvidia.telemetry import open_nvml_telemetry  # As above.
@@ -438,5 +438,5 @@ def open_telemetry(devices: Sequence[Device]) -> Telemetry | None:
 
 
 def import_path_of(config: StudyConfig) -> list[str]:
-    """Folders where the user's modules are looked for: the study file's and the present one."""
+    """Search path for the user's modules: the study file's folder and the current one."""
     return [str(config.folder), str(Path.cwd())]

@@ -1,4 +1,4 @@
-"""What a study begins with that earlier ones have found: read once, and noted with the study."""
+"""Initial configurations from earlier studies: read once, and stored with the study."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def begins_with(config: StudyConfig) -> Transferred:
 
 
 def told(found: Transferred, config: StudyConfig) -> str:
-    """At the start, for users."""
+    """The message at the start."""
     n, names = len(found.configurations), ", ".join(found.studies)
     lines = [f"begins near {n} of the best configurations of {names}", *found.notices]
     if set(found.studies) != set(config.transfer):

@@ -27,7 +27,7 @@ from tuner.search_spaces import SearchSpace
 from tuner.search_spaces.strict_yaml import read_yaml
 from tuner.terminal import wording
 
-#: What the run of a winner does not have of its study.
+#: Keys of the study that do not apply to the winner's run.
 _NOT_OF_THE_RUN = ("confirm", "widen", "prior", "transfer", "on_best", "on_failure")
 
 

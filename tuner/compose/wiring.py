@@ -256,7 +256,7 @@ def _open_workplace(
     lent: Lent | None,
     transfers: Transfers | None,
 ) -> Workplace:
-    """What all studies of this start share; the stack closes it."""
+    """Objects shared by all studies of this start; the stack closes them."""
     host = taken.host
     channel = ChannelServer(inbox, launcher.folder)
     stack.callback(channel.close)
@@ -284,7 +284,7 @@ def _open_workplace(
 
 @contextmanager
 def _suggestions_aside(search: StudySearch, inbox: Inbox, guard: Guard) -> Iterator[None]:
-    """Gives a sampler that takes its time a process of its own."""
+    """Gives a slow sampler a process of its own."""
     whole = search.study.sampler
     prior = whole if isinstance(whole, PriorSampler) else None
     sampler = out_of_process(whole if prior is None else prior.inner)
@@ -347,7 +347,7 @@ def _leasing(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Leas
 
 
 def _standby(config: StudyConfig, host: HostDevices, locks: DeviceLocks) -> Standby | None:
-    """Only `auto` gives way to foreign processes; to other users' shares every study does."""
+    """Only `auto` yields to foreign processes; all studies yield to other users' shares."""
     is_of_gpus = any(device.kind is not DeviceKind.CPU for device in host.devices)
     is_auto = isinstance(config.devices, AutoDevices)
     if not isinstance(locks, SharedLocks) and not (is_of_gpus and is_auto):

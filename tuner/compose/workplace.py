@@ -1,4 +1,4 @@
-"""What the dispatchers of one start share, and how one is made for a study."""
+"""Objects shared by the dispatchers of one start, and the construction of a dispatcher."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SEED_ATTR = "tuner:seed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """What one dispatcher after the other works with."""
+    """Objects that successive dispatchers share."""
 
     database: Database
     host: HostDevices
@@ -73,9 +73,9 @@ class Workplace:
     #: Claims the devices.
     locks: DeviceLocks
     lent: Lent | None = None
-    #: None where the machine is not divided among users.
+    #: None if the machine is not divided among users.
     seat: Seat | None = None
-    #: Uploads checkpoints; None where the study file names no object store.
+    #: Uploads checkpoints; None if the study file names no object store.
     transfers: Transfers | None = None
 
 
@@ -88,9 +88,9 @@ class OpenStudy:
     recorder: Recorder
     #: Each attempt's own is derived from it.
     seed: int
-    #: What earlier studies have found.
+    #: The best configurations of earlier studies.
     begun_with: Transferred = NOTHING
-    #: Where its files are, claimed for this process; to be closed at the end.
+    #: Folder of its files, claimed for this process; to be closed at the end.
     folder: StudyFolder | None = None
 
 
@@ -188,13 +188,13 @@ def open_study(
 
 
 def make_study(config: StudyConfig) -> tuple[Database, int]:
-    """Makes the study where it is not there yet, without a dispatcher.
+    """Creates the study if it does not exist, without a dispatcher.
 
     Returns:
         The database, to be closed, and the id of the study.
 
     Raises:
-        TunerError: If the database cannot be used, or the stored study is another one.
+        TunerError: If the database cannot be used, or the stored study differs.
     """
     database = open_database(config.storage)
     try:

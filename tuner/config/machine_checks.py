@@ -72,7 +72,7 @@ def search_path_of(config: StudyConfig) -> str | None:
 
 
 def interpreter_line(config: StudyConfig) -> str:
-    """Which Python a command begins with, and its version, for users; empty for other programs."""
+    """The Python that a command starts, and its version, as text; empty for other programs."""
     command = config.trial.command
     if command is None or command[0] not in _PYTHONS:
         return ""
@@ -169,7 +169,7 @@ def _other_script(path: Path, written: str, config: StudyConfig) -> str:
 
 
 def remarks(config: StudyConfig) -> list[str]:
-    """What is probably not meant, for users; the study runs all the same."""
+    """Probable mistakes, as text; the study runs nevertheless."""
     space = config.search_space
     notes = space.notes if isinstance(space, SearchSpace) else ()
     return [*notes, *filter(None, [unused_parameters(config)])]

@@ -19,12 +19,12 @@ class Mistake:
     key: str
     problem: str
     names_key: bool = False
-    #: Where the mistake is in another file than the study file.
+    #: The file of the mistake, if it is not the study file.
     file: str | None = None
 
 
 class Refusal(ValueError):
-    """What a rule about several keys found wrong; the keys are below the place of the rule."""
+    """A violated rule about several keys; the keys are below the rule's."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(mistakes)
@@ -32,7 +32,7 @@ class Refusal(ValueError):
 
 
 def refuse(mistakes: Iterable[Mistake]) -> None:
-    """Raises a `Refusal` where there is a mistake."""
+    """Raises a `Refusal` if there is a mistake."""
     found = tuple(mistakes)
     if found:
         raise Refusal(found)

@@ -46,7 +46,7 @@ def _masked(document: object) -> object:
 
 
 def _replaced(text: str) -> str:
-    """Changes the values where they are written, so that comments and order stay."""
+    """Replaces values in place, keeping comments and order."""
     env = _child(_child(yaml.compose(text, Loader=yaml.SafeLoader), "trial"), "env")
     values = [value for _, value in env.value] if isinstance(env, yaml.MappingNode) else []
     for value in sorted(values, key=lambda node: node.start_mark.index, reverse=True):

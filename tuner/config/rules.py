@@ -26,7 +26,7 @@ _ENV_NAME = re.compile(r"[A-Za-z_]\w*")
 _UNFIT_FOR_A_FILE_NAME = re.compile(r"[/\\\x00-\x1f\x7f]")
 MAX_SEED = 2**32 - 1
 _MAX_NAME_BYTES = 200
-#: What training steps are called among metrics; no objective has this name.
+#: Name of training steps among metrics; objectives cannot have it.
 STEP = "step"
 _SET_BY_THE_TUNER = re.compile(r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|TUNER_\w*")
 
@@ -208,7 +208,7 @@ def check_trial(
     completes_on_timeout: bool,
     has_timeout: bool,
 ) -> None:
-    """What is run is one thing, and the other keys suit it."""
+    """Checks that there is exactly one program, and that other keys match it."""
     mistakes = []
     if has_function == has_command:
         given = "both function and command" if has_function else "neither function nor command"
@@ -293,7 +293,7 @@ def _unknown_place(template: str, name: str, known: Iterable[str], space: AnySpa
 
 
 def _split_flags(command: Sequence[str], space: SearchSpace) -> Iterator[Mistake]:
-    """A flag apart from its value would stay alone where the value is left out."""
+    """Detects flags separate from their value, which would remain if the value is left out."""
     conditional = {each.name for each in space.parameters if each.when}
     for number, (flag, element) in enumerate(itertools.pairwise(command), start=1):
         is_split = flag.startswith("-") and "=" not in flag and not element.startswith("-")

@@ -104,7 +104,7 @@ def _fill(text: str, folder: Path, environ: Mapping[str, str]) -> str:
 
 
 def _place_of_password(text: str) -> range:
-    """From the first colon of the address to its last @; empty where there is no password."""
+    """From the first colon of the address to its last @; empty if there is no password."""
     scheme, rest = _split(text)
     user, _, _ = _VARIABLE.sub(lambda match: "_" * len(match[0]), rest).rpartition("@")
     begin = user.find(":")

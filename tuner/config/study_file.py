@@ -126,7 +126,7 @@ def _other_file(path: Path) -> str:
 
 
 def parse_study(text: str, file: str) -> dict[str, object]:
-    """Reads the text of a study file.
+    """Parses the text of a study file.
 
     Raises:
         ConfigError: If it is no YAML mapping.

@@ -1,4 +1,4 @@
-"""What a device is: one GPU, one MIG slice or one CPU slot of this host, as plain values."""
+"""A device: one GPU, one MIG slice or one CPU slot of this host, as plain values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DeviceId = NewType("DeviceId", str)
 
 
 class DeviceKind(Enum):
-    """What a device is made of."""
+    """Kinds of devices."""
 
     GPU = "gpu"
     MIG = "mig"
@@ -31,11 +31,11 @@ class Device:
     memory_bytes: int | None = None
     #: Threads that a trial on a CPU slot should use; None for a GPU.
     n_threads: int | None = None
-    #: GPUs of one number are joined by NVLink; None where there is no such link.
+    #: Number of its NVLink island; None without such a link.
     island: int | None = None
     #: The nearest NUMA node; None if unknown.
     numa_node: int | None = None
-    #: The CPU cores that are nearest; empty where that is not known or makes no difference.
+    #: The nearest CPU cores; empty if unknown or irrelevant.
     cores: tuple[int, ...] = ()
     #: The name of the GPU that a MIG slice is part of; None for other devices.
     gpu_name: str | None = None
@@ -50,7 +50,7 @@ class Device:
 
     @property
     def label(self) -> str:
-        """How users call it: `GPU 0`, `MIG 0 (1g.10gb)`, `cpu:3`."""
+        """Its label: `GPU 0`, `MIG 0 (1g.10gb)`, `cpu:3`."""
         if self.share_of is not None:
             return f"GPU {self.index} (share {share_number(self.id)})"
         if self.kind is DeviceKind.GPU:
@@ -66,7 +66,7 @@ def id_of_share(gpu_id: DeviceId, number: int) -> DeviceId:
 
 
 def gpu_of_share(device_id: DeviceId) -> DeviceId:
-    """The GPU that a share is one of; the device itself where it is no share."""
+    """The GPU of a share; the device itself if it is no share."""
     return DeviceId(device_id.partition("#")[0])
 
 
@@ -88,7 +88,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceStatus:
-    """What a device is doing at one instant."""
+    """State of a device at one time."""
 
     memory_used_bytes: int | None
     utilization_pct: int | None

@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _end_with(parent: int) -> None:
-    """A test that hangs on a broken GPU shall not stay there without its dispatcher."""
+    """Ends a test that hangs on a broken GPU when its dispatcher ends."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):  # Linux
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -14,7 +14,7 @@ from tuner.domain.attempt import AttemptState
 class IdleCause(Enum):
     """Why no trial computes on a device."""
 
-    #: The sampler is at work on the next trial.
+    #: The sampler is computing the next trial.
     NO_SUGGESTION = "no_suggestion"
     #: An attempt holds the device, but its processes have not sent hello.
     STARTING = "starting"
@@ -36,7 +36,7 @@ class IdleCause(Enum):
     LOST = "lost"
 
 
-#: For users.
+#: Causes in words.
 CAUSE_WORDS: Mapping[IdleCause, str] = {
     IdleCause.NO_SUGGESTION: "no suggestion ready",
     IdleCause.STARTING: "starting",

@@ -24,11 +24,11 @@ class GpuLimits:
 
     @property
     def demands(self) -> str:
-        """What a GPU must be: `trial.resources.gpu_type is [H200, A100]`; empty for anything."""
+        """Requirements for a GPU: `trial.resources.gpu_type is [H200, A100]`; empty for none."""
         return " and ".join(filter(None, (self._type_demand, self._memory_demand)))
 
     def refusal(self, device: Device) -> str | None:
-        """A sentence on why a GPU does not suit the study; None where it does."""
+        """Why a GPU does not suit the study, as a sentence; None if it does."""
         if self.types and not any(is_type(name, device) for name in self.types):
             return _left_out(device, type_text(device), self._type_demand)
         if self.min_memory_bytes is not None and not self._has_memory(device):

@@ -24,7 +24,7 @@ from tuner.devices.device import Device, DeviceId, DeviceKind
 from tuner.errors import DeviceError
 from tuner.host.process_identity import pid_namespace
 
-#: Where others remove the file each time between opening and locking it.
+#: Retries if others remove the file each time between opening and locking.
 _MAX_TRIES = 10
 #: A lock holds a pid and its namespace.
 _MAX_BYTES = 256
@@ -37,7 +37,7 @@ _WAY_OUT = dict.fromkeys((errno.EINVAL, errno.EMLINK, errno.EFBIG, errno.ELOOP),
 
 
 def default_lock_folder() -> Path:
-    """One folder for all users of a host, unless TMPDIR sets them apart."""
+    """One folder for all users of a host, unless TMPDIR differs."""
     return Path(tempfile.gettempdir()) / "tuner-devices"
 
 
@@ -61,7 +61,7 @@ class DeviceLocks:
         self._gpus: dict[DeviceId, int] = {}
 
     def acquire(self, device: Device) -> bool:
-        """Claims a device; False where another tuner has it, True also where we do already."""
+        """Claims a device; False if another tuner has it, True also if this one already does."""
         if self.has(device):
             return True
         try:
@@ -118,7 +118,7 @@ class DeviceLocks:
             os.close(gpu)
 
     def close(self) -> None:
-        """Gives all claims back. Safe to call twice."""
+        """Releases all claims. Safe to call twice."""
         while self._held:
             _, lock = self._held.popitem()
             _unlock(lock)

@@ -36,7 +36,7 @@ def holders_text(holders: Sequence[Holder]) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size for users: `312 MiB`, `8.1 GiB`."""
+    """A size as text: `312 MiB`, `8.1 GiB`."""
     if size_bytes < 1024**3:
         return f"{round(size_bytes / 1024**2)} MiB"
     return f"{size_bytes / 1024**3:.1f} GiB"

@@ -14,7 +14,7 @@ _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z/-]+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoDevices:
-    """Every visible GPU that no other process uses; CPU slots where there is no GPU."""
+    """Every visible GPU that no other process uses; CPU slots if there is no GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ class Reselected:
     selection: Selection
     #: Looks for GPUs that others leave, under `auto`.
     standby: Standby | None
-    #: Reads its GPUs; None where it has CPU slots.
+    #: Reads its GPUs; None if it has CPU slots.
     probe: DeviceProbe | None
 
 

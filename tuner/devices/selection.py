@@ -32,7 +32,7 @@ class GpuProbe(DeviceProbe, Protocol):
 
     @property
     def cuda_visible_devices(self) -> str | None:
-        """The variable that hides GPUs, as it was set; None where it was not."""
+        """The variable that hides GPUs; None if it was not set."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class Locks(Protocol):
     """Claims on devices against other tuners on this host."""
 
     def acquire(self, device: Device) -> bool:
-        """Claims a device; False where another tuner has it.
+        """Claims a device; False if another tuner has it.
 
         Raises:
             NotNow: If it is another user's share.
@@ -63,8 +63,7 @@ class LeftOut:
     device: Device
     #: A full sentence that names the device.
     reason: str
-    #: Why the study cannot have it at the moment: `another tuner (pid 7) uses it`. None where
-    #: that will not change.
+    #: Why the study cannot have it now: `another tuner (pid 7) uses it`. None if this is permanent.
     for_now: str | None = None
 
 

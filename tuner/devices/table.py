@@ -24,7 +24,7 @@ class DeviceRow:
     memory_total_bytes: int | None
     memory_used_bytes: int | None
     utilization_pct: int | None
-    #: The NVLink island; None where no link to another GPU is known.
+    #: The NVLink island; None without a known link to another GPU.
     island: int | None
     numa_node: int | None
     #: Its users, or why it cannot be used; empty if it is unused.
@@ -35,7 +35,7 @@ class DeviceRow:
 
 @contextmanager
 def open_table(environ: Mapping[str, str]) -> Iterator[Callable[[], tuple[DeviceRow, ...]]]:
-    """Gives a function that reads this host's devices again: its GPUs, or else CPU slots.
+    """A function that reads this host's devices: its GPUs, or else CPU slots.
 
     Raises:
         DeviceError: If there is a driver, but it cannot be used.

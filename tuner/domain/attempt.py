@@ -25,7 +25,7 @@ def attempt_id(trial_number: int, attempt_number: int) -> AttemptId:
 
 
 class AttemptState(Enum):
-    """Where an attempt is between its lease and the moment its devices are free again."""
+    """States of an attempt between its lease and the release of its devices."""
 
     LEASED = "leased"
     RUNNING = "running"
@@ -72,7 +72,7 @@ _FAILURES = frozenset(
 
 
 class Cause(Enum):
-    """What brought an attempt to an end before its program returned a result."""
+    """Why an attempt ended before its program returned a result."""
 
     EXCEPTION = "exception"
     NOT_A_NUMBER = "not_a_number"
@@ -89,7 +89,7 @@ class Cause(Enum):
     PROGRAM = "program"
     #: Its ranks did not act alike: they disagreed, or one waited for others that were gone.
     RANKS = "ranks"
-    #: The port where its ranks were to meet was used by other processes.
+    #: Other processes used the rendezvous port of its ranks.
     PORT_TAKEN = "port_taken"
     #: Its device is broken, not its program.
     DEVICE_FAULT = "device_fault"
@@ -105,9 +105,9 @@ class Ending:
 
     outcome: Outcome
     cause: Cause | None = None
-    #: For users: the reason, the traceback, or the last lines of output.
+    #: The reason, the traceback, or the last lines of output, as text.
     detail: str = ""
-    #: By objective name; present exactly where the outcome is COMPLETED.
+    #: By objective name; present exactly if the outcome is COMPLETED.
     values: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -119,7 +119,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One launch of a trial, as a value; `advance` gives the next one."""
+    """One launch of a trial, as a value; `advance` returns its next state."""
 
     trial_id: int
     trial_number: int

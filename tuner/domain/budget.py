@@ -1,4 +1,4 @@
-"""What a study may spend, over all its starts, and whether it has."""
+"""The budget of a study over all its starts, and whether it is reached."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialUse:
-    """What a trial has taken, with all its attempts."""
+    """The use of a trial over all its attempts."""
 
     time_s: float = 0.0
     device_s: float = 0.0
@@ -34,15 +34,15 @@ class TrialUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedUses:
-    """What the newest trials of a study have taken, the oldest first."""
+    """The use of a study's newest trials, the oldest first."""
 
     completed: Sequence[TrialUse] = ()
-    #: Those that completed or were pruned.
+    #: Trials that completed or were pruned.
     ended: Sequence[TrialUse] = ()
 
     @property
     def typical(self) -> TrialUse | None:
-        """What a new trial takes, which may well be pruned."""
+        """The usual use of a new trial, which may be pruned."""
         return typical_use(self.ended)
 
 
@@ -66,7 +66,7 @@ def typical_use(trials: Sequence[TrialUse]) -> TrialUse | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Limits; None is no limit. Once one is reached no trial starts; those that run may end."""
+    """Limits; None for no limit. Once one is reached, no trial starts; running trials finish."""
 
     trials: int | None = None
     time_s: float | None = None
@@ -74,11 +74,11 @@ class Budget:
     energy_kwh: float | None = None
 
     def reached(self, spent: Spent, *, is_new_trial: bool = True) -> str | None:
-        """The limit that was reached, for users; None while all hold.
+        """The limit that was reached, as text; None if there is none.
 
         Args:
-            spent: So far.
-            is_new_trial: False for one more attempt of a trial that has been counted.
+            spent: Spending so far.
+            is_new_trial: False for a further attempt of a trial that has been counted.
         """
         if is_new_trial and self.trials is not None and spent.trials >= self.trials:
             return f"{self.trials} trials"
@@ -98,12 +98,12 @@ class Budget:
     def too_little(
         self, spent: Spent, trial: TrialUse, *, promised_device_s: float = 0.0
     ) -> str | None:
-        """Why one more trial could not finish, for users; None where it can.
+        """Why one more trial could not finish, as text; None if it can.
 
         Args:
-            spent: So far.
-            trial: What it is going to take.
-            promised_device_s: What trials that run are going to take yet.
+            spent: Spending so far.
+            trial: Its expected use.
+            promised_device_s: Expected further device-seconds of running trials.
         """
         if self.time_s is not None:
             left_s = self.time_s - spent.time_s
@@ -123,7 +123,7 @@ class Budget:
         return None
 
     def fraction(self, spent: Spent) -> float | None:
-        """How much is spent of the limit that will be reached first, 0 to 1; None without one."""
+        """Used fraction of the limit that is closest to its end, 0 to 1; None without one."""
         parts = []
         if self.trials is not None:
             parts.append(spent.trials / self.trials)

@@ -87,7 +87,7 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """The trial that a program shall evaluate."""
+    """The trial that a program evaluates."""
 
     attempt_id: AttemptId
     trial_number: int
@@ -96,7 +96,7 @@ class Assign:
     seed: int
     checkpoint_dir: str
     objectives: tuple[str, ...]
-    #: Names of the devices, for users: `GPU 0`, `cpu:3`.
+    #: Labels of the devices: `GPU 0`, `cpu:3`.
     devices: tuple[str, ...]
     #: Checkpoints of one trial.
     n_newest_kept: int = 2
@@ -171,7 +171,7 @@ class RangeInCode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskStudy:
-    """Asks where the study is stored, for `trial.study`."""
+    """Requests the study's database, for `trial.study`."""
 
     attempt_id: AttemptId
 
@@ -248,7 +248,7 @@ class Finished:
     cause: Cause | None = None
     detail: str = ""
     values: Mapping[str, float] = field(default_factory=dict)
-    #: Whether the program gave the values as its result, and not as its last report.
+    #: Whether the values are the program's result, not its last report.
     is_result: bool = False
     rank: int = 0
     #: Peak memory on any one of its GPUs, if its framework reports it.

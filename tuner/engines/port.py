@@ -35,7 +35,7 @@ class AllocationOrder:
     home: Path | None = None
     #: Copy of the code in which `command` and `folder` are; None: the working tree itself.
     code: Path | None = None
-    #: Where an engine with a shared folder writes the output of dispatchers. Absolute.
+    #: Folder for the output of dispatchers on engines with a shared folder. Absolute.
     log_folder: Path
     #: Variables of the dispatcher. No secrets: engines show them.
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class AllocationOrder:
     memory_bytes: int | None = None
     #: Longest time of one allocation. None: the engine's own limit.
     time_s: float | None = None
-    #: What trials have to save in (`trial.stop_grace`).
+    #: Seconds that trials have to save (`trial.stop_grace`).
     stop_grace_s: float
 
     @property

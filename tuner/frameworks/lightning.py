@@ -60,7 +60,7 @@ class TrialCallback(Checkpoint):
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Gives a resumed trial the metrics of its last validation.
+        """Restores a resumed trial's metrics of its last validation.
 
         Lightning first ends the interrupted epoch, without a validation. `EarlyStopping` and
         schedulers such as `ReduceLROnPlateau` need the metrics there.
@@ -88,7 +88,7 @@ class TrialCallback(Checkpoint):
             raise optuna.TrialPruned
 
     def state_dict(self) -> dict[str, Any]:
-        """What Lightning saves of this callback."""
+        """The state that Lightning saves for this callback."""
         return {"n_validations": self._n_validations, "metrics": self._metrics}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

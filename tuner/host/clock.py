@@ -21,10 +21,10 @@ class Instant:
     since_boot_s: float | None = None
 
     def utc_at(self, since_boot_s: float | None) -> datetime:
-        """UTC of a moment that another process of this machine noted, not later than this one.
+        """UTC time of a moment recorded by another process of this machine, at most this one.
 
         Args:
-            since_boot_s: As that process read `since_boot_s()`; None for a moment not known.
+            since_boot_s: That process's `since_boot_s()`; None if unknown.
         """
         if self.since_boot_s is None or since_boot_s is None or not math.isfinite(since_boot_s):
             return self.utc
@@ -33,7 +33,7 @@ class Instant:
 
 
 class Clock(Protocol):
-    """Where the dispatcher gets the time from."""
+    """The dispatcher's source of time."""
 
     def now(self) -> Instant: ...
 

@@ -110,7 +110,7 @@ def life_of(process: ProcessIdentity, *, here: ProcessIdentity) -> Life:
 
 
 def start_ticks_of(pid: int) -> int | None:
-    """Clock ticks from the boot to the start of a process; None where it has ended or is hidden."""
+    """Clock ticks from the boot to the start of a process; None if it has ended or is hidden."""
     if not _BOOT_ID.exists():
         return _ticks_by_psutil(pid)
     try:
@@ -127,7 +127,7 @@ def _ticks_of_living(pid: int) -> int:
 
 
 def _ticks_by_psutil(pid: int) -> int | None:
-    """Where there is no procfs (macOS): there the kernel stores an instant, which does not move."""
+    """Without procfs (macOS): the kernel stores a fixed start time."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -159,7 +159,7 @@ def _boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """Empty where /proc belongs to another namespace (`unshare --pid` without `--mount-proc`)."""
+    """Empty if /proc belongs to another namespace (`unshare --pid` without `--mount-proc`)."""
     if not _BOOT_ID.exists():
         return "none"
     try:

@@ -62,7 +62,7 @@ class ChannelServer:
         inbox.when_idle(self._listen_again)
 
     def expect(self, attempt_id: AttemptId) -> str:
-        """Lets an attempt connect from now on; gives the token that it must show."""
+        """Admits an attempt; returns the token that it must present."""
         self._tokens[attempt_id] = secrets.token_hex(16)
         return self._tokens[attempt_id]
 

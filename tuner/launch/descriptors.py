@@ -25,7 +25,7 @@ _FOR_A_WORKER = 4
 
 @contextlib.contextmanager
 def raised_limit() -> Iterator[int]:
-    """Raises this process's soft limit while it is entered; gives the one from before."""
+    """Raises this process's soft limit as a context manager; yields the old one."""
     before, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if (after := _highest(hard)) > before >= 0:
         resource.setrlimit(resource.RLIMIT_NOFILE, (after, hard))
@@ -37,7 +37,7 @@ def raised_limit() -> Iterator[int]:
 
 
 def give_back_limit(soft: int) -> None:
-    """Gives this process the limit that the user's shell had."""
+    """Restores the limit of the user's shell in this process."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -58,7 +58,7 @@ _SHARED_MEMORY_FULL = re.compile(
 )
 _PORT_TAKEN = re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE)
 
-#: Where every traceback of a user's program begins.
+#: Folder at the top of every traceback of a user's program.
 _TUNER = Path(__file__).parents[1]
 _STANDARD = sysconfig.get_path("stdlib")
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
@@ -176,7 +176,7 @@ def user_traceback(error: BaseException, *, is_short: bool = False) -> str:
 
 
 def _without_our_end(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    """Up to the user's call of ours that has failed; all where it was no call of ours."""
+    """Frames up to the user's failed call of the tuner; all if it was no such call."""
     n_kept = len(frames)
     while n_kept and _is_of_library(frames[n_kept - 1]):
         n_kept -= 1

@@ -40,7 +40,7 @@ def function_problem(function: object, name: str, parameters: Sequence[str] = ()
 
 
 def missing_function(path: str, module: object) -> str:
-    """What a module has instead of a function. To be read after the module's name."""
+    """What a module has instead of a function; worded to follow the module's name."""
     known = [
         name
         for name, value in vars(module).items()

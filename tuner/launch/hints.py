@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Begins a line of a failure's text that is not the program's own.
+#: Marks a line of a failure's text that is not the program's own.
 HINT = "Hint: "
 #: Messages of argparse and of click.
 _WRONG_ARGUMENTS = re.compile(
@@ -35,11 +35,11 @@ _NO_INPUT = "Nothing answers input(): a trial has no keyboard. Read the value fr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """An error of Python that a call of ours explains.
+    """A Python error that a call of the tuner explains.
 
     Args:
         text: Its type and message.
-        place: What the line of the program that raised it has.
+        place: Text of the program's line that raised it.
         hint: What to write.
     """
 

@@ -1,4 +1,4 @@
-"""How long the user's own modules take to import, without the libraries that they import."""
+"""Import times of the user's own modules, without the libraries that they import."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ImportTimes:
 
 
 def long_import(module: str, own_s: float) -> str:
-    """Notes for users of a module that takes long; empty for others."""
+    """A note on a module with a long import; empty for others."""
     if own_s < LONG_S:
         return ""
     return (

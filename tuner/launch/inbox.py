@@ -35,7 +35,7 @@ class WorkerExited:
 
     attempt_id: AttemptId
     rank: int = 0
-    #: As `subprocess` gives it: negative for a signal.
+    #: As in `subprocess`: negative for a signal.
     exit_code: int
     #: Whether the launcher's own machinery died, and the process was ended with it.
     is_lost: bool = False

@@ -61,7 +61,7 @@ class LogLimit:
         self._thread: threading.Thread | None = None
 
     def watch(self, path: Path) -> None:
-        """Begins to limit a log, which need not exist yet."""
+        """Starts limiting a log, which need not exist yet."""
         with self._lock:
             self._logs[path] = _Log(path=path)
         if self._thread is None:
@@ -69,7 +69,7 @@ class LogLimit:
             self._thread.start()
 
     def release(self, path: Path) -> None:
-        """Nobody writes to the log any more."""
+        """Marks a log as complete."""
         with self._lock:
             if log := self._logs.get(path):
                 log.has_ended = True
@@ -96,7 +96,7 @@ class LogLimit:
 
 
 class _Limit:
-    """What is done to one log."""
+    """Limits one log."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -199,7 +199,7 @@ def read_log(path: Path, *, until: int | None = None) -> Iterator[bytes]:
 
 
 def _next_data(fd: int, position: int, size: int) -> tuple[int, int]:
-    """The next part of a file that is no hole: from where to where."""
+    """The next data part of a file: start and end."""
     try:
         begin = os.lseek(fd, position, os.SEEK_DATA)
         return begin, min(size, os.lseek(fd, begin, os.SEEK_HOLE))
@@ -210,7 +210,7 @@ def _next_data(fd: int, position: int, size: int) -> tuple[int, int]:
 
 
 def _punch(fd: int, begin: int, n_bytes: int) -> bool:
-    """Gives a part of a file back; False where that cannot be done.
+    """Releases a part of a file; False if that is not supported.
 
     Raises:
         OSError: If the disk has a fault.

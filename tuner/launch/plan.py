@@ -26,7 +26,7 @@ from tuner.search_spaces import AnySpace, ParamValue
 ENV_DEVICES = "TUNER_DEVICES"
 #: `10:20` for profiled steps, empty for sections marked by the program; unset: no profiling.
 ENV_PROFILE = "TUNER_PROFILE"
-#: All ranks of a trial are on this host, and no other process shall reach them.
+#: All ranks of a trial are on this host, and no other process should reach them.
 _THIS_HOST = "127.0.0.1"
 #: Each names the threads of a library: OpenMP, MKL, OpenBLAS, Accelerate, numexpr.
 OPENMP_THREADS = "OMP_NUM_THREADS"
@@ -77,7 +77,7 @@ class ProfilePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPlan:
-    """What all attempts of a study share."""
+    """Settings that all attempts of a study share."""
 
     program: Program
     files: StudyFiles
@@ -95,7 +95,7 @@ class TrialPlan:
     profile: ProfilePlan | None = None
     #: URL of the database, for programs that ask for their study; empty: it is in memory only.
     storage: str = field(default="", repr=False)
-    #: What the study file declares.
+    #: The space of the study file.
     space: AnySpace | None = None
 
     def seed_of(self, trial_number: int, attempt_number: int) -> int:

@@ -34,10 +34,10 @@ class Launcher(Protocol):
         """A free TCP port of this host that was not returned recently."""
 
     def terminate(self, attempt_id: AttemptId) -> None:
-        """Asks all processes of an attempt to end (SIGTERM). No error where it has ended."""
+        """Sends SIGTERM to all processes of an attempt. No error if it has ended."""
 
     def kill(self, attempt_id: AttemptId) -> None:
-        """Ends all processes of an attempt at once (SIGKILL). No error where it has ended."""
+        """Sends SIGKILL to all processes of an attempt. No error if it has ended."""
 
     def close(self) -> None:
         """Ends everything that is left. Safe to call twice."""
@@ -58,24 +58,24 @@ class StudyLauncher(Launcher, Protocol):
 
     @property
     def folder(self) -> Path:
-        """Where sockets go; it is removed when the launcher is closed."""
+        """Folder for sockets; removed when the launcher is closed."""
 
     @property
     def guard(self) -> Guard:
         """Ends processes that the dispatcher starts itself: hooks and slow samplers."""
 
     def check(self, program: Program, parameters: Sequence[str] = ()) -> tuple[str, ...]:
-        """Tries whether workers can run a program.
+        """Checks whether workers can run a program.
 
         Args:
-            program: What the trials run.
+            program: The program of the trials.
             parameters: Names of the search space, for the messages.
 
         Returns:
-            Notes for users of the program, which works.
+            Notes on the program, which works.
 
         Raises:
-            LaunchError: If they cannot; the message is to be read after the study file's name.
+            LaunchError: If they cannot; worded to follow the study file's name.
         """
 
     def leaves_workers(self, process: ProcessIdentity) -> bool:

@@ -18,8 +18,8 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_]")
 
 ENV_CHANNEL = "TUNER_CHANNEL"
 ENV_TOKEN = "TUNER_TOKEN"
-#: What `OPENMP_VARIABLES` shall be in a worker. In the fork server they are 1: with more, importing
-#: torch starts OpenMP's threads there, which a fork does not have and GNU's OpenMP then waits for.
+#: Value of `OPENMP_VARIABLES` in a worker. In the fork server they are 1: otherwise importing torch
+#: starts OpenMP's threads there, which a fork does not have and GNU's OpenMP then waits for.
 ENV_OPENMP_THREADS = "TUNER_OPENMP_THREADS"
 #: Torch takes the larger one, so that both count.
 OPENMP_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")

@@ -28,7 +28,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCheck:
-    """What was found in a module's text."""
+    """Result of checking a module's source."""
 
     #: Why a trial cannot call the function, to be read after the study file; empty if it can.
     problem: str = ""

@@ -38,7 +38,7 @@ class StoredFunction:
     #: Its name in the module.
     name: str
     data: bytes
-    #: Its text where there is one, for the record.
+    #: Its source if there is one, for the record.
     source: str
 
     @property
@@ -51,7 +51,7 @@ class StoredFunction:
 class Stored:
     """A function that trials can load now."""
 
-    #: Where its module is.
+    #: Folder of its module.
     folder: Path
     #: The files stay as long as a process has it open.
     fd: int

@@ -12,7 +12,7 @@ from tuner.devices.idle_causes import IDLE_STATES
 from tuner.dispatch.notices import Ended, Notice, Snapshot, View
 from tuner.domain.attempt import AttemptState, Outcome
 
-#: A device, and why it was idle; an empty cause where it was busy.
+#: A device, and why it was idle; an empty cause if it was busy.
 DeviceState: TypeAlias = tuple[str, str]
 
 BUSY = ""
@@ -74,7 +74,7 @@ class FiguresView:
         )
 
     def _count_seconds(self, snapshot: Snapshot) -> None:
-        """What was so at the last look was so until this one, a quarter of a second later."""
+        """Counts the state of the last snapshot until this one, a quarter of a second later."""
         if self._last is not None:
             passed_s = max(0.0, snapshot.elapsed_s - self._last.elapsed_s)
             for state in states_of(self._last):

@@ -18,14 +18,14 @@ from tuner.errors import ConfigError, LaunchError
 from tuner.launch.local_host.bounded_wait import ends_in_time
 from tuner.queries.locate import Place
 
-#: A URL may hold a password, and everybody on the machine can read command lines.
+#: Not an argument: a URL may contain a password, and command lines are public on a machine.
 DATABASE_VARIABLE = "TUNER_DASHBOARD_DATABASE"
 #: Which study is shown first; empty or absent: the newest.
 STUDY_VARIABLE = "TUNER_DASHBOARD_STUDY"
 #: Token for users who may pause, stop, retry and enqueue; if empty or absent, the dashboard is
 #: read-only.
 TOKEN_VARIABLE = "TUNER_DASHBOARD_TOKEN"
-#: Who may do so after a login: addresses with commas between.
+#: Addresses of users who may do so after a login, separated by commas.
 USERS_VARIABLE = "TUNER_DASHBOARD_USERS"
 _MIN_TOKEN = 8
 _ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def read_token(file: Path | None, environ: Mapping[str, str]) -> str:
 
 
 def command(*, host: str, port: int) -> list[str]:
-    """What is started. It names no database."""
+    """The command, without the database."""
     # -P: files in the current folder must not shadow the dashboard's modules.
     return [sys.executable, "-P", "-m", "tuner.app.server", "--host", host, "--port", str(port)]
 
@@ -90,7 +90,7 @@ def environment(place: Place, environ: Mapping[str, str], token: str = "") -> di
 
 
 def address(*, host: str, port: int) -> str:
-    """What is typed into a browser."""
+    """The address for a browser."""
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{shown}:{port}"
 

@@ -1,4 +1,4 @@
-"""How many devices a study could use, for autoscalers and for `tuner submit --adapt`."""
+"""Number of devices that a study could use, for autoscalers and for `tuner submit --adapt`."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _CLOSE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsAddress:
-    """Where figures are served."""
+    """Address of the metrics."""
 
     host: str
     #: 0 for any that is free.

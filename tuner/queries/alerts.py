@@ -28,7 +28,7 @@ REMEDIES: Mapping[IdleCause, str] = {
 
 
 class AlertKind(Enum):
-    """What is wrong."""
+    """Kinds of alerts."""
 
     STANDSTILL = "standstill"
     IDLE_DEVICES = "idle_devices"

@@ -1,4 +1,4 @@
-"""What a study holds of engines: allocations, as of the last look at the engine."""
+"""A study's allocations, as of the engine's last report."""
 
 from __future__ import annotations
 

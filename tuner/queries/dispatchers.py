@@ -1,4 +1,4 @@
-"""Who works on a study, or did."""
+"""Dispatchers of a study, live and ended."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class StoredDispatcher:
     started_at: datetime
     #: Its last sign of life.
     beat_at: datetime
-    #: None where it works, or died.
+    #: None if it is live, or died.
     ended_at: datetime | None
-    #: Why it ended, for users; empty where it works, or died.
+    #: Why it ended, as text; empty if it is live, or died.
     end_reason: str
-    #: To be shown: where its process cannot be checked from here, two clocks are compared.
+    #: For display: if its process cannot be checked from here, two clocks are compared.
     is_alive: bool
     #: Whether it is alive but has missed heartbeats for long: it hangs, was suspended, or cannot
     #: reach the database.
@@ -97,7 +97,7 @@ def is_run_by_tuner(connection: sa.Connection, study_id: int) -> bool:
 
 
 def read_last_signs(connection: sa.Connection, now: datetime, study_id: int) -> dict[int, datetime]:
-    """When each dispatcher that is not alive gave its last sign of life, by id."""
+    """Last heartbeats of the dispatchers that are not alive, by id."""
     starts = read_dispatchers(connection, now, study_id)
     return {each.id: each.ended_at or each.beat_at for each in starts if not each.is_alive}
 

@@ -34,7 +34,7 @@ _SHAPES = (-0.9, 0.4)
 class Forecast:
     """The best value after more trials."""
 
-    #: How many more trials end.
+    #: Number of trials still to end.
     n_more: int
     #: The value that it will be with even odds.
     median: float

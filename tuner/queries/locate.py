@@ -1,4 +1,4 @@
-"""What a verb works on: a study file, a database URL or an SQLite file, and a study in there."""
+"""Resolves a command's source: a study file, a database URL or an SQLite file, and its study."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Place:
     url: str = field(repr=False)
     #: None: the only one of the database.
     study: str | None
-    #: Where a study file was named.
+    #: The study file, if one was named.
     config: StudyConfig | None = None
     #: As the user named it, without a password.
     shown: str
 
     @property
     def sqlite_path(self) -> Path | None:
-        """None where it is no file."""
+        """None if it is no file."""
         url = sa.make_url(self.url)
         path = url.database or ""
         is_file = url.get_backend_name() == "sqlite" and not path.startswith("file:")
@@ -91,7 +91,7 @@ def find_place(
 
 
 def place_of(config: StudyConfig) -> Place:
-    """Where a study file's start looks."""
+    """The place of a study file's study."""
     shown = shown_url(config.storage)
     return Place(url=config.storage, study=config.study, config=config, shown=shown)
 
@@ -114,10 +114,10 @@ def _resolve(url: str, environ: Mapping[str, str]) -> str:
 
 @contextmanager
 def reading(place: Place) -> Iterator[tuple[Database, sa.Connection]]:
-    """Opens a database to be read as it is at one instant, while others continue writing.
+    """Opens a database for reading from a consistent snapshot.
 
     Raises:
-        StoreError: If it is not there, cannot be read, or is of another schema.
+        StoreError: If it does not exist, cannot be read, or has another schema.
     """
     database = open_database(place.url, read_only=True)
     try:

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from tuner.store.optuna_tables.statements import STUDY_ATTRS
 
-#: User attribute of the study, which holds those on its trials as well: Optuna changes no attribute
-#: of a trial that has ended.
+#: User attribute of the study, which also holds notes on its trials: Optuna changes no attribute of
+#: an ended trial.
 NOTE_ATTR = "tuner:note"
 
 
@@ -53,7 +53,7 @@ def read_notes(connection: sa.Connection, study_id: int) -> Mapping[int | None, 
 
 
 def read_study_notes(connection: sa.Connection) -> Mapping[int, Note]:
-    """Those on studies themselves, by the study's id."""
+    """Notes on studies themselves, by the study's id."""
     query = sa.select(STUDY_ATTRS.c.study_id, STUDY_ATTRS.c.value_json).where(
         STUDY_ATTRS.c.key == NOTE_ATTR
     )

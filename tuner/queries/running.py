@@ -1,4 +1,4 @@
-"""What runs where: the trials that are not over, and the attempts that hold devices for them."""
+"""Running trials, and the attempts that hold devices for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RunningTrial:
     """A running trial, according to the database."""
 
     trial: int
-    #: None where another program than the tuner runs it.
+    #: None if another program than the tuner runs it.
     attempt: int | None
     #: None as above.
     state: AttemptState | None
@@ -40,7 +40,7 @@ class RunningTrial:
     #: Step of its last report.
     step: int | None
     values: Mapping[str, float]
-    #: False where whichever dispatcher ran it is dead: it will be run again.
+    #: False if its dispatcher is dead: it will be retried.
     is_alive: bool
     #: Whether a dispatcher has prefetched it and no device is free yet.
     is_waiting: bool = False

@@ -51,7 +51,7 @@ def read_schedule(
 
 
 def read_origins(connection: sa.Connection, study_id: int) -> dict[int, Origin]:
-    """By number of a trial that took another's place, mostly as a copy."""
+    """Origins by number of a trial that replaced another, usually as a copy."""
     query = (
         sa.select(TRIALS.c.number, SYSTEM_ATTRS.c.value_json)
         .join(SYSTEM_ATTRS, SYSTEM_ATTRS.c.trial_id == TRIALS.c.trial_id)

@@ -71,7 +71,7 @@ class StudyStatus:
     spent: Spent
     #: Energy of all attempts; None if no device reports it.
     energy_kwh: float | None
-    #: `user@host`; empty where it is not paused.
+    #: `user@host`; empty if it is not paused.
     paused_by: str
     #: With one objective only.
     best: StoredTrial | None
@@ -257,7 +257,7 @@ def _spent(connection: sa.Connection, study: StudySummary) -> Spent:
 
 
 def _grid(connection: sa.Connection, study_id: int) -> Grid | None:
-    """None where the study's sampler is not Optuna's grid, which notes its points in trials."""
+    """None if the study's sampler is not Optuna's grid, which stores its points in trials."""
     of_study = SYSTEM_ATTRS.c.trial_id.in_(ids_of(study_id))
     space = sa.select(SYSTEM_ATTRS.c.value_json).where(
         of_study, SYSTEM_ATTRS.c.key == "search_space"

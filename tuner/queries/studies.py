@@ -56,7 +56,7 @@ class StudySummary:
     n_paused: int
     #: Best value of each objective by itself, over feasible completed trials.
     best: Mapping[str, float]
-    #: Those that are alive.
+    #: Live dispatchers.
     dispatchers: tuple[StoredDispatcher, ...]
     started_at: datetime | None
     active_at: datetime | None
@@ -110,7 +110,7 @@ def read_studies(
 
 
 def read_objectives(connection: sa.Connection) -> dict[int, tuple[Objective, ...]]:
-    """By study, in their order: named by us, by Optuna's metric names, else `value`, `value_1`."""
+    """Objectives by study: with the tuner's names, Optuna's, or `value`, `value_1`."""
     names = _attribute(connection, STUDY_SYSTEM_ATTRS, METRIC_NAMES_ATTR)
     names |= _attribute(connection, STUDY_ATTRS, OBJECTIVES_ATTR)
     found: dict[int, list[Objective]] = {}

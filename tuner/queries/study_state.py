@@ -17,13 +17,13 @@ EXIT_SILENT = 4
 
 
 class Standing(Enum):
-    """What `tuner status` answers to a script."""
+    """States that `tuner status` reports to a script."""
 
     RUNNING = "running"
     FINISHED = "finished"
     FAILED = "failed"
     STOPPED = "stopped"
-    #: Somebody works on it, or would: it gives no sign of life.
+    #: A dispatcher works on it, but has missed heartbeats.
     SILENT = "silent"
     #: Run by a program of Optuna alone, which leaves no sign of life.
     UNKNOWN = "unknown"
@@ -43,7 +43,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """How much of a grid has been tried."""
+    """Progress of a grid search."""
 
     n_points: int
     n_tried: int

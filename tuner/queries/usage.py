@@ -1,4 +1,4 @@
-"""What attempts took of their devices, as it is recorded."""
+"""Recorded usage of attempts."""
 
 from __future__ import annotations
 

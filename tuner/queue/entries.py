@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from tuner.errors import ConfigError
 
-#: What a study needs of the terminal in which it was put into the queue. Nothing else is kept:
-#: variables often hold tokens.
+#: Variables of the terminal that a queued study needs. Others are not stored: variables often
+#: contain tokens.
 KEPT_VARIABLES = (
     *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"),
     *("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TUNER_SHARES", "XDG_STATE_HOME"),
@@ -60,7 +60,7 @@ class Queue:
     """Entries in the order in which they start, the running one first, ended ones last.
 
     Args:
-        folder: Made where it is missing, for this user alone.
+        folder: Created if missing, for this user only.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -103,7 +103,7 @@ class Queue:
         return self._change(change)
 
     def move(self, entry_id: int, place: int) -> None:
-        """Gives a waiting study another place among those that wait; 1 is the next to start."""
+        """Moves a waiting study within the queue; 1 is the next to start."""
 
         def change(entries: list[Entry]) -> None:
             entry = _waiting(entries, entry_id)

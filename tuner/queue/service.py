@@ -1,6 +1,6 @@
-"""Who starts the queue's process: systemd's user services, else cron, else this terminal.
+"""Starts the queue's process: by systemd's user services, else cron, else this terminal.
 
-The first two start it again after a reboot.
+The first two also restart it after a reboot.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _add_to_crontab() -> bool:
 
 
 def _crontab() -> list[str] | None:
-    """The user's table; None where there is no cron, or where the table cannot be read."""
+    """The user's table; None if there is no cron, or if the table cannot be read."""
     if shutil.which("crontab") is None:
         return None
     try:
@@ -190,7 +190,7 @@ def _works(*words: str) -> bool:
 
 
 def _run(*words: str, stdin: str = "") -> str | None:
-    """The output of a program; None where it is absent or fails."""
+    """The output of a program; None if it is absent or fails."""
     try:
         done = _call(words, stdin)
     except (OSError, subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""A trial that a study has handed out."""
+"""A trial from a study."""
 
 from __future__ import annotations
 

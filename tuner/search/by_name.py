@@ -40,7 +40,7 @@ _IN_WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where in which study file something is named."""
+    """Position of a key in a study file."""
 
     file: str | None
     key: str
@@ -50,7 +50,7 @@ class Place:
         return Place(file=self.file, key=f"{self.key}.{key}")
 
     def error(self, problem: str) -> ConfigError:
-        """What is wrong here, as a sentence after the key."""
+        """An error here, worded to follow the key."""
         return ConfigError(problem, file=self.file, key=self.key)
 
 

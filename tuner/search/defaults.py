@@ -25,13 +25,13 @@ _MANY_TRIALS = 2000
 _MOST_OBJECTIVES = 4
 #: After the first step the ranking of trials means little and is often wrong.
 _FIRST_RUNG = 2
-#: A cost is mostly known at once; and a trial that pauses too soon is not lost.
+#: A cost is usually known at once; and a trial that pauses too early is not lost.
 _FIRST_OF_SEVERAL = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A sampler and a pruner, and for users why each."""
+    """A sampler and a pruner, with the reason for each."""
 
     sampler: SamplerConfig
     sampler_reason: str
@@ -72,16 +72,16 @@ def sampler_of(
     sequence_seed: int | None = None,
     transferred: Sequence[Mapping[str, ParamValue]] = (),
 ) -> BaseSampler:
-    """The study's sampler, named or picked, with the prior where the file has one.
+    """The study's sampler, named or default, with the file's prior.
 
     Args:
         config: The study.
-        seed: From the file or drawn; it wins over the one in the file.
-        sequence_seed: The same at every start; None where it is `seed`.
-        transferred: The best configurations of earlier studies, as this one's space has them.
+        seed: From the file or drawn; overrides the one in the file.
+        sequence_seed: The same at every start; None for `seed`.
+        transferred: The best configurations of earlier studies, converted to this study's space.
 
     Raises:
-        ConfigError: If the sampler cannot be made, or cannot search this space.
+        ConfigError: If the sampler cannot be built, or cannot search this space.
     """
     chosen = choose(config).sampler
     sampler = build_sampler(
@@ -120,8 +120,8 @@ def _check_population(pruner: PbtPruner, config: StudyConfig) -> None:
     """Checks the settings of a population.
 
     Raises:
-        ConfigError: If `keep` names an unknown parameter, or the study must be repeatable but
-            cannot.
+        ConfigError: If `keep` names an unknown parameter, or `confirm` is set, which is not
+            possible here.
     """
     if isinstance(config.search_space, SearchSpace):
         known = [each.name for each in config.search_space.parameters]

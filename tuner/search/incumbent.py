@@ -16,7 +16,7 @@ from tuner.store.optuna_compat import trial_id_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestTrial:
-    """A completed trial that no other one beats."""
+    """A best completed trial."""
 
     number: int
     values: Mapping[str, float]
@@ -27,7 +27,7 @@ class Incumbent:
     """Keeps the best trial; with several objectives the newest on the Pareto front.
 
     Args:
-        study: Whose trials; those that have completed are looked at once, here.
+        study: The study; its completed trials are read once, here.
         objectives: Their names, in order.
         params_of: All parameters of a trial, by its id.
     """
@@ -60,7 +60,7 @@ class Incumbent:
                 self._on_front.append(self.best)
 
     def front(self) -> tuple[BestTrial, ...]:
-        """The trials that no other one dominates, with several objectives; by trial number."""
+        """The Pareto front, with several objectives; by trial number."""
         known = {each.number: each for each in self._on_front}
         self._on_front = [
             each for _, each in sorted(known.items()) if self._front.has(each.values.values())

@@ -40,7 +40,7 @@ class TunedStudy(optuna.Study):
     #: Whether a trial that waits can run here; the others are left to other dispatchers.
     may_take: Callable[[FrozenTrial], bool] | None = None
 
-    #: Begins a trial by itself, and gives its id; None where it can be any.
+    #: Starts a trial by itself and returns its id; None for any waiting trial.
     begin: Callable[[], int | None] | None = None
 
     def end(self, number: int, state: TrialState, values: Sequence[float] | None = None) -> None:
@@ -49,7 +49,7 @@ class TunedStudy(optuna.Study):
 
     @property
     def has_waiting(self) -> bool:
-        """Whether trials wait for a device that can run here, apart from those that are paused."""
+        """Whether trials wait for a device that can run here, without paused ones."""
         return next(self._waiting(is_ours=True), None) is not None
 
     def waiting_elsewhere(self) -> list[FrozenTrial]:

@@ -78,7 +78,7 @@ class Scheduler(ABC):
     has_ordered_steps = True
     #: Shown to the user when `is_exhausted` is true.
     exhausted_reason = ""
-    #: Begins a trial that the scheduler chooses and returns its id; None: the sampler chooses.
+    #: Starts a trial that the scheduler chooses and returns its id; None: the sampler chooses.
     begin_next: Callable[[], int | None] | None = None
 
     _has_stopped_pausing = False
@@ -141,7 +141,7 @@ class Scheduler(ABC):
         return False
 
     def stop_pausing(self) -> bool:
-        """Ends trials where they would pause, because programs save no checkpoints.
+        """Ends trials instead of pausing them, because programs save no checkpoints.
 
         Returns:
             Whether this is new.
@@ -171,7 +171,7 @@ class Scheduler(ABC):
 
     @property
     def is_exhausted(self) -> bool | None:
-        """Whether no trial can begin any more; None: the sampler decides."""
+        """Whether no trial can start any more; None: the sampler decides."""
         return None
 
     @property

@@ -86,7 +86,7 @@ class StudySearch:
         self.key: StudyKey = key
         self._asked: dict[int, optuna.Trial] = {}
         self.incumbent = Incumbent(self.study, self.objectives, self.params_of)
-        #: What the sampler has to offer.
+        #: Suggestions of the sampler.
         self.suggestions = Suggestions(self.study, storage)
         context = SchedulerContext(
             study=self.study,
@@ -100,7 +100,7 @@ class StudySearch:
         self.study.paused = lambda: self.scheduler.paused
         if self.scheduler.begin_next is not None:
             self.study.begin = self.scheduler.begin_next
-        #: What programs make of their steps.
+        #: Checks of the programs' step numbers.
         self.steps = StepCounts(storage, pruner)
         self.progress = ProgressMarks(storage)
         self._curves = VectorCurves(storage)
@@ -128,10 +128,10 @@ class StudySearch:
         return self.study.has_waiting
 
     def take_only(self, fits: Callable[[Mapping[str, ParamValue]], bool]) -> None:
-        """From now on trials that wait are left to other dispatchers where they do not fit here.
+        """Leaves waiting trials that do not fit here to other dispatchers.
 
         Args:
-            fits: Whether a trial with such parameters fits; some may not be known yet.
+            fits: Whether a trial with these parameters fits; some may be unknown.
         """
         self.study.may_take = lambda trial: fits(known_params(trial, self._space))
 

@@ -1,4 +1,4 @@
-"""What a study is, in the database: made on first use, and refused where it has become another."""
+"""The identity of a study in the database: created on first use, and checked later."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def load_space_of(storage: BufferedStorage, study_id: int) -> AnySpace | None:
 
 
 def all_params(trial: FrozenTrial, space: AnySpace | None) -> dict[str, ParamValue]:
-    """What a trial was evaluated with: suggested, constant, returned by a define-by-run space."""
+    """All parameters of a trial: suggested, constant, returned by a define-by-run space."""
     constants = dict(space.constants) if isinstance(space, SearchSpace) else {}
     returned: dict[str, ParamValue] = trial.user_attrs.get(RETURNED_PARAMS_ATTR, {})
     return dict(trial.params) | constants | returned

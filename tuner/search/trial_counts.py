@@ -1,4 +1,4 @@
-"""How many trials of a study wait, are paused, run, or have ended, and how."""
+"""Numbers of trials by state."""
 
 from __future__ import annotations
 

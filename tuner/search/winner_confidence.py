@@ -20,7 +20,7 @@ class Confirmed:
 
     trial_number: int
     values: tuple[float, ...]
-    #: That its mean is the best of all leaders'; None where they were run once each.
+    #: Probability that its mean is the best; None if each leader ran only once.
     p_best: float | None
 
     @property

@@ -181,14 +181,14 @@ def read_claims(folder: Path) -> ClaimsRead:
 
 
 class _Limits:
-    """How much of one user's files is looked at."""
+    """Limits on the files of one user."""
 
     def __init__(self) -> None:
         self._n_files: Counter[int] = Counter()
         self._n_bytes: Counter[int] = Counter()
 
     def allows(self, found: os.stat_result) -> bool:
-        """Whether one more file of its owner is looked at."""
+        """Whether one more file of its owner may be read."""
         self._n_files[found.st_uid] += 1
         self._n_bytes[found.st_uid] += min(found.st_size, _MAX_BYTES)
         return not self._is_over(found.st_uid)
@@ -209,10 +209,10 @@ def _names(folder_fd: int) -> list[str]:
 
 
 def _read(folder_fd: int, name: str, limits: _Limits) -> Claim | None:
-    """The claim in a file; None where its tuner is dead, or its user has too many.
+    """The claim in a file; None if its tuner is dead, or its user has too many.
 
     Raises:
-        OSError: If it cannot be opened: it is a link, perhaps.
+        OSError: If it cannot be opened, for example because it is a link.
         ValueError: If it is no claim.
     """
     for _ in range(_MAX_TRIES):
@@ -407,7 +407,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def walk_warnings(read: ClaimsRead, known: set[str]) -> Iterator[str]:
-    """Warnings that were not given before."""
+    """New warnings."""
     for warning in read.warnings:
         if warning not in known:
             known.add(warning)

@@ -40,7 +40,7 @@ class Filling:
         self._owner = [-1] * len(parts)
 
     def give(self, tuner: int, mask: int) -> None:
-        """Gives a tuner devices that are free."""
+        """Assigns free devices to a tuner."""
         for device in bits(mask):
             self._owner[device] = tuner
         self.got[tuner] |= mask

@@ -1,4 +1,4 @@
-"""Locks on devices that are taken only where the decision of the machine's tuners allows it."""
+"""Locks on devices that are taken only if the shares allow it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SharedLocks(DeviceLocks):
         """Claims a device.
 
         Raises:
-            NotNow: If it is another one's share, or is not given back yet.
+            NotNow: If it is another user's share, or has not been returned yet.
         """
         if self.has(device):
             return True

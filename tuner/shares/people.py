@@ -41,7 +41,7 @@ class Census:
 
 
 NamesOf = Callable[[int], tuple[str, ...]]
-"""What a user is called in the rules file: the name, the id and the groups, in that order."""
+"""Names of a user in the rules file: the name, the id and the groups, in that order."""
 
 
 @lru_cache(maxsize=1024)
@@ -53,7 +53,7 @@ def user_name(uid: int) -> str | None:
 
 
 def shown_name(uid: int) -> str:
-    """`ann`; `user id 1001` where there is no name."""
+    """`ann`; `user id 1001` without a name."""
     return user_name(uid) or f"user id {uid}"
 
 

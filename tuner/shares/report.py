@@ -36,7 +36,7 @@ class UserShare:
     held: float
     #: Amount beyond the guarantee.
     borrowed: float
-    #: What the user may have by the present decision.
+    #: The share that the user may hold now.
     part: float
     #: Amount that the user's studies could use in addition.
     waits_for: float
@@ -70,7 +70,7 @@ class MachineShares:
 
 
 def read_shares(environ: Mapping[str, str], now_s: float | None = None) -> MachineShares | None:
-    """Reads rules and claims; None where the machine is not divided.
+    """Reads rules and claims; None if the machine is not divided.
 
     Raises:
         ConfigError: If the rules file is wrong.

@@ -104,7 +104,7 @@ Most = Annotated[float, PlainValidator(_read_most)]
 
 
 class HourRules(Model):
-    """What is different at some hours of the day; a key that is absent holds as otherwise."""
+    """Rules for some hours of the day; absent keys are unchanged."""
 
     guaranteed: Amounts | None = None
     weights: Weights | None = None
@@ -118,7 +118,7 @@ class ShareRules(Model):
     guaranteed: Amounts = Field(default_factory=dict)
     #: Weight per user for devices beyond the guarantees. Default: 1.
     weights: Weights = Field(default_factory=dict)
-    #: Seconds that a trial has to save and end when its device is given back.
+    #: Seconds that a trial has to save and end when its device is returned.
     grace: Annotated[float, PlainValidator(parse_duration)] = 60.0
     #: Seconds for which a device is not taken away but for a guarantee.
     hold: Annotated[float, PlainValidator(parse_duration)] = 120.0
@@ -127,7 +127,7 @@ class ShareRules(Model):
     gpu_shares: GpuShares = Field(default_factory=dict)
     #: CPU slots of the machine that are divided like GPUs; absent: CPU slots are not divided.
     cpu_slots: Annotated[WholeNumber, Field(ge=1, le=4096)] | None = None
-    #: Where locks and claims are; absent: below the machine's folder of temporary files.
+    #: Folder of locks and claims; absent: in the machine's temporary folder.
     folder: Annotated[Path, PlainValidator(_read_folder)] | None = None
     quiet_hours: Annotated[Mapping[str, HourRules], BeforeValidator(_check_hours)] = Field(
         default_factory=dict

@@ -28,7 +28,7 @@ from tuner.shares.words import Account, accounts_of, keeper_text, move_text
 _WRITE_USED_EVERY_S = 30.0
 
 IsForeign = Callable[[Device], bool]
-"""Whether a process that is no tuner's uses a device."""
+"""Whether a process that is not a tuner's uses a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Due:
 
 
 def folder_of(rules: ShareRules) -> Path:
-    """Where locks and claims of a machine are."""
+    """Folder of a machine's locks and claims."""
     return rules.folder or default_lock_folder()
 
 
@@ -100,7 +100,7 @@ class Seat:
 
     @property
     def rules(self) -> ShareRules:
-        """Those of the moment."""
+        """The current rules."""
         return self._rules.rules.at(local_time(self._now_s()))
 
     @property
@@ -194,7 +194,7 @@ class Seat:
         return own or any(gpu_of_share(each) == gpu_id != each for each in held)
 
     def _account(self) -> None:
-        """Notes the devices that it had since the last look."""
+        """Accounts for the devices held since the last update."""
         devices = (self._devices.get(device_id) for device_id in self._holds)
         self._ledger.note(sum(parts_of_device(each) / WHOLE for each in devices if each))
         if self._now_s() - self._wrote_at_s >= _WRITE_USED_EVERY_S:
@@ -253,7 +253,7 @@ class Seat:
 
     @property
     def due(self) -> tuple[Due, ...]:
-        """What this tuner has to give back by the last decision, one entry for each device."""
+        """Devices that this tuner must return by the last assignment."""
         return tuple(
             Due(among=move.among, is_by_right=move.is_by_right, reason=self._reason(move))
             for move in self._decision.moves

@@ -23,7 +23,7 @@ class Ask:
     waits_since_s: float = 0.0
     #: Its devices, with when it got each, in seconds UTC.
     holds: Mapping[DeviceId, float] = field(default_factory=dict)
-    #: How many devices it could use now, those that it has included.
+    #: Number of devices that it could use now, including held ones.
     wants: int
     #: The devices of one trial: it can use multiples only.
     unit: int = 1
@@ -33,11 +33,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A device that a tuner gives back."""
+    """A device that a tuner must return."""
 
     device_id: DeviceId
     giver: str
-    #: Whom it is for; None where the giver's user has more than the rules allow.
+    #: The tuner that gets it; None if the giver's user has more than the rules allow.
     taker: str | None
     #: Whether the taker is below its guarantee. If not, the giver has had it for `hold`, or does
     #: not need it.
@@ -56,7 +56,7 @@ class Standing:
     wanted: int = 0
     #: The guaranteed part.
     by_right: int = 0
-    #: What the user may have now.
+    #: The share that the user may hold now.
     part: int = 0
 
 

@@ -25,15 +25,15 @@ _KEYS = ("names", "x", "value", "seconds")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """What one training reports, and when."""
+    """Reports of one training, with times."""
 
     #: [n_steps]
     values: Floats
-    #: [n_steps], seconds since the training began.
+    #: [n_steps], seconds since the training started.
     seconds: Floats
     #: [n_steps], as they are reported, in their order; None: 1, 2, 3 ...
     steps: npt.NDArray[np.int64] | None = None
-    #: What it completes with; None: the last value.
+    #: Final value; None for the last value.
     final: float | None = None
     #: Whether the curve is a complete training; else it ends where the trial was pruned.
     is_whole: bool = True
@@ -44,7 +44,7 @@ class Curve:
 
     @property
     def end(self) -> float:
-        """What it completes with."""
+        """Final value."""
         return float(self.values[-1]) if self.final is None else self.final
 
     def step(self, place: int) -> int:
@@ -53,7 +53,7 @@ class Curve:
 
 
 class Curves(Protocol):
-    """What the configurations of a program do."""
+    """Curves of a program's configurations."""
 
     def curve(self, params: Mapping[str, ParamValue]) -> Curve: ...
 

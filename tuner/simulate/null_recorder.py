@@ -41,7 +41,7 @@ class _NoOthers(Fleet):
 
 
 class _NoUsage(UsageRecord):
-    """Nobody looks at idle devices; there is no sampler."""
+    """Ignores idle devices; there is no sampler."""
 
     def idle(self, span: IdleSpan) -> None: ...
 

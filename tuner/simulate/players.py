@@ -1,6 +1,6 @@
-"""Workers that play recorded curves, on a clock that jumps over every wait.
+"""Simulated workers that play recorded curves, on a clock that skips every wait.
 
-They take the place of processes, sockets and the present: the dispatcher notices no difference.
+They replace processes, sockets and the current time; the dispatcher is unchanged.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Players:
     # -- events --------------------------------------------------------------------------------
 
     def drain(self, timeout_s: float) -> list[Event]:
-        """What happens next. Nothing else can happen before, so that the wait may be longer."""
+        """The next events. No other can occur before, so the wait may be longer."""
         if not self._coming:
             self._clock.elapsed_s += timeout_s
             return []

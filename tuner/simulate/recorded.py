@@ -67,7 +67,7 @@ class RecordedCurves:
 
     @property
     def n_cut(self) -> int:
-        """Curves that end where their trial was pruned."""
+        """Number of curves that end where their trial was pruned."""
         return len(self._rows) - self.n_whole
 
     @property
@@ -171,7 +171,7 @@ def _row(trial: FrozenTrial, space: SearchSpace, seconds: Mapping[int, float]) -
 
 
 def _seconds(connection: sa.Connection, study_id: int) -> dict[int, float]:
-    """How long all attempts of a trial ran, by its id; without the time in which it waited."""
+    """Seconds of all attempts by trial id, without waiting times."""
     if not has_our_tables(connection):
         return {}
     query = sa.select(AttemptRow.trial_id, AttemptRow.started_at, AttemptRow.ended_at).where(
@@ -187,7 +187,7 @@ def _seconds(connection: sa.Connection, study_id: int) -> dict[int, float]:
 
 
 def _place(parameter: Parameter, params: Mapping[str, ParamValue]) -> float:
-    """Where in its range, 0 to 1, or which choice; NaN where the configuration lacks it."""
+    """Position in its range, 0 to 1, or index of the choice; NaN if the configuration lacks it."""
     if parameter.name not in params:
         return math.nan
     value, distribution = params[parameter.name], parameter.distribution

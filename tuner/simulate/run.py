@@ -48,7 +48,7 @@ _COMMIT_EVERY_S = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulated:
-    """What a study did on the virtual clock."""
+    """Result of a study on the virtual clock."""
 
     pruner: str
     seed: int
@@ -216,7 +216,7 @@ def _empty_database() -> bytes:
 
 
 def _never_wait_for_the_disk(connection: sqlite3.Connection, _record: object) -> None:
-    """Nobody needs this database after a crash."""
+    """Disables syncs: this database is not needed after a crash."""
     connection.execute("PRAGMA synchronous=OFF")
 
 

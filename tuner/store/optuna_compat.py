@@ -83,7 +83,7 @@ __all__ = [
     "wrapped_by",
 ]
 
-#: What Optuna's sampler of Gaussian processes imports once it is used, torch among it.
+#: Modules that Optuna's Gaussian process sampler imports on first use, including torch.
 GP_MODULES = ("optuna._gp.acqf", "optuna._gp.gp", "optuna._gp.optim_mixed")
 
 
@@ -93,7 +93,7 @@ def trial_id_of(trial: FrozenTrial | Trial) -> int:
 
 
 def renumber(trial: FrozenTrial, number: int, trial_id: int) -> None:
-    """Gives a trial the number and the id that its storage has chosen."""
+    """Sets a trial's number and id, as assigned by its storage."""
     trial.number, trial._trial_id = number, trial_id
 
 
@@ -189,7 +189,7 @@ def wrapped_by(pruner: PatientPruner) -> BasePruner | None:
 
 
 def n_startup_trials_of(sampler: TPESampler | GPSampler | CmaEsSampler) -> int:
-    """How many trials a sampler draws at random before it uses its model."""
+    """Number of random trials of a sampler before it uses its model."""
     return sampler._n_startup_trials
 
 
@@ -219,7 +219,7 @@ class CmaEsState:
 
 
 def cma_es_state(sampler: CmaEsSampler) -> CmaEsState:
-    """Reads where a CMA-ES sampler keeps its state."""
+    """Attributes of a CMA-ES sampler's state."""
     return CmaEsState(
         generation_key=sampler._attr_key_generation,
         optimizer_key=sampler._attr_key_optimizer,

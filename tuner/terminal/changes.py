@@ -59,7 +59,7 @@ def question(
     place: Place,
     objects: Sequence[ObjectsExtent] = (),
 ) -> str:
-    """What is to be confirmed."""
+    """The text to confirm."""
     text = (
         f"Delete study {extent.study.name!r} from {place.shown}: {_n(extent.n_trials, 'trial')}, "
         f"{_n(extent.n_attempts, 'attempt')}"

@@ -1,4 +1,4 @@
-"""What `tuner devices` prints: a table or JSON, once or again and again."""
+"""Output of `tuner devices`: a table or JSON, once or repeatedly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In a terminal: one picture that stays, of progress, the best so far and every device."""
+"""The live view in a terminal: progress, the best so far and every device."""
 
 from __future__ import annotations
 

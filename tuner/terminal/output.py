@@ -13,10 +13,10 @@ _log = logging.getLogger(__name__)
 
 
 class LastingOutput:
-    """A text stream that writes to nowhere once its file cannot be written any more.
+    """A text stream that discards output once its file cannot be written.
 
     Args:
-        stream: With a file descriptor; all else is passed on to it.
+        stream: With a file descriptor; other attributes are delegated to it.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -53,9 +53,9 @@ class LastingOutput:
 
 
 def _open_missing() -> None:
-    """Gives streams that were closed before this program began (`>&-`) a file that takes all.
+    """Opens the null device for streams that were closed before this program started (`>&-`).
 
-    Else the next file that is opened, such as the database, would get their number.
+    Otherwise the next opened file, such as the database, would get their number.
     """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:

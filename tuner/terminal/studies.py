@@ -1,4 +1,4 @@
-"""What `tuner studies` and `tuner status` print."""
+"""Output of `tuner studies` and `tuner status`."""
 
 from __future__ import annotations
 

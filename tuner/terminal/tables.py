@@ -20,7 +20,7 @@ _AS_THEY_ARE = (str, int, bool)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns below each other. The last one is as long as it is; no line is cut or folded."""
+    """Aligned columns. The last one may be longer; no line is truncated or wrapped."""
     lines = [header, *([_one_line(cell) for cell in row] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(_line(line, widths) for line in lines)
@@ -52,7 +52,7 @@ def as_json_lines(values: Iterable[object]) -> str:
 
 
 def plain(value: object) -> object:
-    """What JSON can hold: instants as text in UTC, `inf` and `nan` as text, states as words."""
+    """JSON values: times as text in UTC, `inf` and `nan` as text, states as words."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if value is None or type(value) in _AS_THEY_ARE:
@@ -74,7 +74,7 @@ def plain(value: object) -> object:
 
 
 def instant(at: datetime) -> str:
-    """`2026-03-01T12:00:00Z`, to the microsecond where there are any."""
+    """`2026-03-01T12:00:00Z`, with microseconds if not 0."""
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 

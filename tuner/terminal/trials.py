@@ -1,4 +1,4 @@
-"""What `tuner trials` prints: a table, CSV or JSON."""
+"""Output of `tuner trials`: a table, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _state(trial: StoredTrial) -> str:
 
 
 def devices_text(trial: StoredTrial) -> str:
-    """Those of the last attempt."""
+    """Devices of the last attempt."""
     return ", ".join(trial.attempts[-1].devices) if trial.attempts else ""
 
 

@@ -1,4 +1,4 @@
-"""What a tracker is to the tuner: five methods, called in one thread of a process of its own."""
+"""The interface of a tracker: five methods, called in one thread of a process of its own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Point:
 
     name: str
     step: int
-    #: NaN where the program reported NaN or infinity.
+    #: NaN if the program reported NaN or infinity.
     value: float
     #: When it was first seen, to about two seconds.
     at: datetime
@@ -81,7 +81,7 @@ class Tracker(Protocol):
     value there is the first argument. The constructor runs when the study file is checked: it must
     not connect or import anything that is slow. All other calls are made in a process of their own,
     from one thread, so that they may block. If a call raises, the object is closed, and a new one
-    is opened later; every open run is then begun again.
+    is opened later; every open run is then started again.
     """
 
     def open(self, study: TrackedStudy) -> None:
@@ -103,10 +103,10 @@ class Tracker(Protocol):
         """
 
     def log(self, trial: int, points: Sequence[Point]) -> None:
-        """Writes points of a run that was begun, the steps of a metric in their order."""
+        """Writes points of a started run, with the steps of a metric in order."""
 
     def end(self, trial: int, ending: RunEnd) -> None:
-        """Ends a run. It is begun again only if the user retries the trial."""
+        """Ends a run. It is started again only if the user retries the trial."""
 
     def close(self) -> None:
         """Writes what is buffered, and disconnects. Runs that have not ended continue later."""

@@ -1,4 +1,4 @@
-"""What a tracker has written, kept on this host, so that a later start continues from there."""
+"""Progress of a tracker, stored on this host, so that a later start continues from there."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ProgressFiles:
         return self.folder / f"{self.tracker}-{dispatcher_id}.json"
 
     def read(self, dispatchers: Collection[int]) -> Progress:
-        """What these dispatchers have written, together; damaged files count as absent."""
+        """Merged progress of these dispatchers; damaged files count as absent."""
         progress = Progress()
         for dispatcher_id in dispatchers:
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""What trackers are to hold, read from the study's database: new attempts, new points, endings."""
+"""Data for trackers from the study's database: new attempts, new points, endings."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def new_attempts(
 
 
 def read_heads(connection: sa.Connection, trial_ids: Collection[int]) -> list[TrialHead]:
-    """Those trials that have an attempt, in the order of their numbers."""
+    """Trials with attempts, in the order of their numbers."""
     last = (
         sa.select(AttemptRow.trial_id, sa.func.max(AttemptRow.number).label("number"))
         .where(AttemptRow.trial_id.in_(trial_ids))

@@ -94,14 +94,14 @@ class Sync:
         self._cursor = Cursor()
         #: Ids of trials that may have something to write.
         self._open: set[int] = set()
-        #: Newest attempt that a trial was begun with, by number; absent ones are read in full.
+        #: Newest attempt with which a trial was started, by number; absent ones are read in full.
         self._begun: dict[int, int] = {}
         self._failures: dict[int, int] = {}
         self._is_saved = False
 
     @property
     def n_behind(self) -> int:
-        """How many trials are not written to their end, as far as the last round saw."""
+        """Number of trials that are not completely written, as of the last round."""
         return len(self._open)
 
     def round(self) -> None:
@@ -221,7 +221,7 @@ class Sync:
         return self._tracker
 
     def _forget(self) -> None:
-        """The next round begins with a new connection, and reads open trials in full."""
+        """Makes the next round start with a new connection, and read open trials in full."""
         tracker, self._tracker = self._tracker, None
         self._begun.clear()
         self._cursor = Cursor()

@@ -66,7 +66,7 @@ class Job:
     dispatcher_id: int
     #: The study file's.
     folder: str
-    #: Where progress is kept.
+    #: Folder of progress files.
     state_folder: str
 
     def to_line(self) -> str:

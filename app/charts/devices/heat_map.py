@@ -1,4 +1,4 @@
-"""How much of each device was used, over time."""
+"""Usage of each device over time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def heat_map_figure(
     revision: str,
     zone: Zone = IN_UTC,
 ) -> go.Figure:
-    """A row for each device of one host, the first on top; empty where there are no samples.
+    """A row for each device of one host, the first on top; empty if there are no samples.
 
     Args:
         bins: Device and time of each figure.

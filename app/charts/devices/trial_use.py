@@ -1,4 +1,4 @@
-"""How much of its devices one trial used, over the time of its attempts."""
+"""Usage of devices by one trial, over the time of its attempts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PANEL_PX, _FRAME_PX = 170, 110
 #: Gap between two panels, as a fraction of the height.
 _GAP = 0.08
 _GIB = 2**30
-#: The names of more attempts would lie on each other.
+#: The names of more attempts would overlap.
 _MAX_NAMED = 8
 
 
@@ -95,7 +95,7 @@ def _axis(name: str, place: int) -> str:
 
 
 def _part_attempts(figure: go.Figure, use: TrialUse, unit_s: float) -> None:
-    """A line where each attempt but the first one begins."""
+    """A line at the start of each attempt after the first."""
     for number, begin_s in list(use.begins_s.items())[1:]:
         figure.add_vline(
             x=begin_s / unit_s,

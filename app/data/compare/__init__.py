@@ -1,1 +1,1 @@
-"""What trials and studies have in common, and where they differ."""
+"""Common and different properties of trials and studies."""

@@ -41,9 +41,9 @@ def seed_groups(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def band_of(lines: Mapping[str, BestSoFar]) -> Band | None:
-    """From the place where each run has a best value to the one where the first run ends.
+    """From the first place at which each run has a best value to the end of the shortest run.
 
-    None where they have no such place in common.
+    None if there is no such range.
     """
     there = {name: line for name, line in lines.items() if len(line.x)}
     if not there:

@@ -85,7 +85,7 @@ def curves_by_name(trials: Sequence[OneTrial]) -> dict[str, dict[str, Curve]]:
 
 
 def utilization_of(use: TrialUse) -> Curve | None:
-    """The mean over the trial's devices, over the seconds of its attempts; None where unknown."""
+    """The mean over the trial's devices, over the seconds of its attempts; None if unknown."""
     if not use.devices:
         return None
     steps = np.concatenate([each.elapsed_s for each in use.devices])
@@ -99,7 +99,7 @@ def utilization_of(use: TrialUse) -> Curve | None:
 
 
 def _param(each: OneTrial, name: str) -> str:
-    """Empty where the trial has no such parameter; a choice may be None."""
+    """Empty if the trial has no such parameter; a choice may be None."""
     if name not in each.trial.params:
         return ""
     value = each.trial.params[name]

@@ -1,7 +1,7 @@
 """The part of a vertical axis in which the best values differ.
 
-A diverged trial or a prune at step 1 is far from everything else: on an axis that holds it, best so
-far is a flat line.
+A diverged trial, or one pruned at step 1, is far from all others: on an axis that includes it, the
+best so far is a flat line.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tuner.app.data.columns import Floats
 
 #: Share of the values that the part holds at least.
 _SHARE = 0.5
-#: With fewer values everything is shown, and also where the part would be
-#: much of everything: of values that are spread evenly it is the half.
+#: With fewer values everything is shown, and also if the part would be a large fraction of
+#: everything: for evenly spread values it is the half.
 _MIN_VALUES, _TOO_MUCH = 10, 1 / 3
 _MARGIN = 0.05
 

@@ -1,4 +1,4 @@
-"""Where a study will end, from the columns of its trials."""
+"""Forecast of a study's final value, from the columns of its trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the space of objectives a Pareto front dominates, as trials ended."""
+"""Hypervolume of a Pareto front over time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Hypervolume:
 
 
 def hypervolume(trials: TrialColumns, is_maximized: Sequence[bool]) -> Hypervolume | None:
-    """None where no trial has completed."""
+    """None if no trial has completed."""
     able = trials.where(trials.is_candidate)
     if not len(able):
         return None

@@ -27,7 +27,7 @@ def read_rungs(connection: sa.Connection, study_id: int, last_step: int) -> list
 
 
 def read_pruner(connection: sa.Connection, study_id: int) -> BasePruner | None:
-    """A study's pruner; None where that is not known."""
+    """A study's pruner; None if unknown."""
     if not has_our_tables(connection):
         return None
     query = (

@@ -19,7 +19,7 @@ _UNITS = ((86_400.0, "d"), (_SECONDS_PER_HOUR, "h"), (60.0, "min"))
 
 
 class Axis(Enum):
-    """What was spent."""
+    """Kinds of cost."""
 
     TRIALS = "trials"
     TIME = "wall time"
@@ -38,7 +38,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BestSoFar:
-    """A staircase: the places where the best value changed, and where it ends."""
+    """A staircase: positions where the best value changed, and its end."""
 
     x: Floats
     y: Floats

@@ -1,4 +1,4 @@
-"""How sure the best configuration is: how far the next best ones are from it."""
+"""Spread of the best configurations: distances of the next best ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Spread:
 
 
 def spread_of(trials: TrialColumns, *, is_maximized: bool, n: int = N_TOP) -> Spread | None:
-    """None where fewer than two trials have completed."""
+    """None if fewer than two trials have completed."""
     able = trials.where(trials.is_candidate)
     if len(able) < 2:
         return None
@@ -53,7 +53,7 @@ def sparkline(trials: TrialColumns, *, is_maximized: bool, n_points: int = 40) -
 
 
 def time_left_s(fraction: float | None, worked_s: float, *, is_running: bool) -> float | None:
-    """Until the budget is spent at the rate so far; None where that is not known."""
+    """Seconds until the budget is spent at the rate so far; None if unknown."""
     if not is_running or not fraction or worked_s <= 0:
         return None
     return worked_s * (1 - fraction) / fraction

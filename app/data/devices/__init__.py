@@ -1,1 +1,1 @@
-"""What each device did, and when it had no trial."""
+"""Activity of each device, and times without a trial."""

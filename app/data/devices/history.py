@@ -28,7 +28,7 @@ from tuner.store.schema.statements import in_utc
 T = TypeVar("T")
 
 _IDLE = table_of(IdleRow)
-#: What happened before that is written, and does not change.
+#: Seconds after which history is written and does not change.
 SETTLED_S = 600
 CAUSES = tuple(IdleCause)
 _CAUSE_CODES = {cause: code for code, cause in enumerate(CAUSES)}
@@ -47,7 +47,7 @@ class IdleColumns(Columns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What is known of the devices of a study, or of all of a database."""
+    """History of the devices of a study, or of a whole database."""
 
     window: Window
     bins: Bins
@@ -115,7 +115,7 @@ class _Settled(Generic[T]):
     def read(
         self, key: object, begin_s: int, cut_s: int, end_s: int, read: Callable[[int, int], T]
     ) -> list[T]:
-        """What happened from a beginning, or earlier, to a cut, and from there to an end."""
+        """History from a beginning, or earlier, to a cut, and from there to an end."""
         with self._lock:
             kept = self._kept if key == self._key and begin_s >= self._begin_s else None
         if kept is None:
@@ -135,7 +135,7 @@ def _dispatchers(connection: sa.Connection, study: StoredStudy | None) -> list[i
 def _read_idle(
     connection: sa.Connection, dispatchers: Sequence[int], begin_s: int, end_s: int
 ) -> IdleColumns:
-    """Those that ended in a time, or did so far."""
+    """Idle times that ended in a span, or last so far."""
     query = (
         sa.select(_IDLE.c.device_id, _IDLE.c.cause, _IDLE.c.began_at, _IDLE.c.ended_at)
         .where(_IDLE.c.dispatcher_id.in_(dispatchers), _IDLE.c.ended_at >= _stored(begin_s))

@@ -28,7 +28,7 @@ class IdleBar:
 
 
 def idle_within(idle: IdleColumns, start_s: float, end_s: float) -> IdleColumns:
-    """The parts that lie in a span of time."""
+    """The parts of idle times within a span."""
     is_shown = (idle.ended_s > start_s) & (idle.began_s < end_s)
     return IdleColumns(
         device_ids=idle.device_ids[is_shown],

@@ -1,4 +1,4 @@
-"""Who held which device from when to when, as columns; leases that were given back never change."""
+"""Leases of devices over time, as columns; released leases never change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HostDevice:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeaseColumns(Columns):
-    """Leases in the order in which they were given."""
+    """Leases in the order in which they were granted."""
 
     ids: Numbers
     attempt_ids: Numbers
@@ -70,7 +70,7 @@ class LeaseColumns(Columns):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leases:
-    """What a look at the devices shows."""
+    """Devices and their leases."""
 
     columns: LeaseColumns
     devices: Mapping[int, HostDevice]

@@ -1,4 +1,4 @@
-"""What each device does at this moment, as the columns of a table."""
+"""Current activity of each device, as the columns of a table."""
 
 from __future__ import annotations
 

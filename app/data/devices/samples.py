@@ -1,6 +1,6 @@
-"""What devices did, from their samples, as columns.
+"""Activity of devices from their samples, as columns.
 
-The database adds samples up for as many columns of time as a chart shows.
+The database aggregates samples to the columns of a chart.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Window:
 
     @property
     def starts_s(self) -> Numbers:
-        """Where each column begins."""
+        """Start of each column."""
         return np.arange(self.start_s, self.end_s, self.width_s)
 
 

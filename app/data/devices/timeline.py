@@ -1,4 +1,4 @@
-"""What each device did: bars for a timeline, and totals."""
+"""Activity of each device: bars for a timeline, and totals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Spans(Columns):
-    """What attempts had of devices within a span of time, as columns, the first one first."""
+    """Held times of attempts within a time span, as columns, in order."""
 
     attempt_ids: Numbers
     trial_numbers: Numbers
@@ -69,7 +69,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceTotal:
-    """What a device did within a span of time."""
+    """Activity of a device within a time span."""
 
     device: HostDevice
     span_s: float
@@ -101,7 +101,7 @@ class DeviceTotal:
 
 
 def spans_of(leases: Leases, start_s: float = -math.inf, end_s: float = math.inf) -> Spans:
-    """What lies within a span of time of each lease."""
+    """The part of each lease within a time span."""
     columns, ends = leases.columns, leases.ends_s()
     begins = columns.started_at_s
     is_shown = ~np.isnan(ends) & (ends > start_s) & (begins < end_s)

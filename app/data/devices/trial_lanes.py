@@ -15,14 +15,14 @@ from tuner.app.data.trials.columns import TrialColumns
 
 #: More rows do not fit a screen.
 MAX_LANES = 32
-#: A trial that is still marked as running is drawn up to now only where the study was active since:
-#: a program that was killed leaves such trials behind.
+#: A trial still marked as running is drawn up to now only if the study was active within this many
+#: seconds: a killed program leaves such trials behind.
 _ACTIVE_WITHIN_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialLanes:
-    """Bars of trials, and the rows that they lie in."""
+    """Bars of trials, and their rows."""
 
     bars: tuple[Bar, ...]
     lanes: tuple[HostDevice, ...]
@@ -34,7 +34,7 @@ class TrialLanes:
 
 
 def trial_lanes(trials: TrialColumns, now: datetime) -> TrialLanes | None:
-    """None where no trial has a start."""
+    """None if no trial has a start."""
     rows = trials.where(~np.isnan(trials.started_at_s))
     if not len(rows):
         return None

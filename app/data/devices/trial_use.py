@@ -47,7 +47,7 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrialUse:
-    """What a chart of one trial shows."""
+    """Data of one trial's chart."""
 
     #: Devices that were sampled.
     devices: tuple[DeviceUse, ...]

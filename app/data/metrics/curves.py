@@ -93,7 +93,7 @@ def _own(name: str, value_name: str) -> str:
 
 
 def names_of(reports: Reports) -> list[str]:
-    """What was reported by any of the trials, in the order in which it is offered."""
+    """Reported metrics of any of the trials, in display order."""
     return list(dict.fromkeys(name for each in reports.values() for name in each))
 
 
@@ -122,7 +122,7 @@ def curve_of(
 
 
 def n_lost(reports: Reports, name: str) -> int:
-    """How many reports of a metric were no finite number."""
+    """Number of reports of a metric that were no finite number."""
     return sum(value is None for each in reports.values() for value in each.get(name, {}).values())
 
 

@@ -1,4 +1,4 @@
-"""How values are distributed over the trials, and how many trials ended in each stretch of time."""
+"""Distribution of values over trials, and number of trials that ended per time bin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tuner.app.data.trials.columns import TrialColumns
 from tuner.domain.budget import SECONDS_PER_HOUR
 
 _MAX_BARS = 60
-#: Lengths of a bar, in seconds, of which the shortest that gives few enough bars is taken.
+#: Possible widths of a bar in seconds; the smallest that gives few enough bars is used.
 _LENGTHS_S = tuple(
     60.0 * minutes for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440)
 )
@@ -37,7 +37,7 @@ def distribution_of(values: Floats) -> Distribution:
 class Rates:
     """Trials that ended, by stretches of time."""
 
-    #: Where each bar begins, in hours since the first trial began.
+    #: Start of each bar, in hours since the first trial started.
     begin_h: Floats
     #: Width of each bar in hours; the last one ends with the newest trial, or now.
     length_h: Floats
@@ -46,12 +46,11 @@ class Rates:
 
 
 def rates_of(trials: TrialColumns, now_s: float) -> Rates | None:
-    """None where no trial has ended.
+    """Rates; None if no trial has ended.
 
     Args:
-        trials: All of a study.
-        now_s: The present, in seconds since the epoch, to which the last bar reaches while a trial
-            runs.
+        trials: All trials of a study.
+        now_s: The current time, in seconds since the epoch: end of the last bar while a trial runs.
     """
     ended = trials.ended_at_s[trials.is_finished]
     if not len(ended):
@@ -74,7 +73,7 @@ def rates_of(trials: TrialColumns, now_s: float) -> Rates | None:
 
 
 def ended_in(rates: Rates, trials: TrialColumns, chosen: Flags) -> Floats:
-    """How many of some finished trials ended in each bar."""
+    """Number of some finished trials that ended in each bar."""
     ended_h = (trials.ended_at_s[chosen & trials.is_finished] - _first_s(trials)) / SECONDS_PER_HOUR
     places = np.searchsorted(rates.begin_h, ended_h, side="right") - 1
     return np.bincount(places, minlength=len(rates.begin_h)).astype(np.float64)

@@ -27,7 +27,7 @@ class Sources:
     figures: Mapping[int, StoredFigures]
     params: Params
     costs: TrialCosts
-    #: The present, in seconds since the epoch.
+    #: The current time, in seconds since the epoch.
     now_s: float
 
 

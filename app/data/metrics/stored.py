@@ -1,4 +1,4 @@
-"""What trials reported last, and other figures of theirs, by trial."""
+"""Last reports and other figures of trials."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tuner.store.schema.models import AttemptRow, MetricRow
 class StoredFigures:
     """The figures of one trial."""
 
-    #: The last value of each metric, by name; NaN where that was no finite number.
+    #: The last value of each metric, by name; NaN if it was no finite number.
     metrics: dict[str, float] = field(default_factory=dict)
     #: User attributes that are numbers.
     attributes: dict[str, float] = field(default_factory=dict)
-    #: How many values of its curve are stored.
+    #: Number of stored values of its curve.
     n_reports: int = 0
 
 

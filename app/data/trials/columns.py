@@ -73,7 +73,7 @@ class TrialColumns(Columns):
 
     @property
     def placed_at_s(self) -> Floats:
-        """When a trial ended or was paused, in seconds since the epoch; NaN where it was not."""
+        """When a trial ended or was paused, in seconds since the epoch; else NaN."""
         paused_at_s = np.where(self.is_paused, self.left_at_s, np.nan)
         return np.where(self.is_finished, self.ended_at_s, paused_at_s)
 
@@ -96,10 +96,10 @@ class TrialColumns(Columns):
         return sample
 
     def durations_s(self, now_s: float) -> Floats:
-        """Seconds in attempts, or from the start to the end where the tuner has not run it.
+        """Seconds in attempts, or from start to end if the tuner has not run it.
 
         Args:
-            now_s: The present, in seconds since the epoch, up to which a trial that runs counts.
+            now_s: The current time, in seconds since the epoch: the end of running trials.
         """
         is_open = ~self.is_finished & ~np.isnan(self.open_since_s)
         until_s = np.fmin(now_s, self.abandoned_at_s)

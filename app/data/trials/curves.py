@@ -64,7 +64,7 @@ def pick(trials: TrialColumns, *, is_maximized: bool, also: int | None = None) -
 
 
 def thinned(steps: Floats, values: Floats) -> Curve:
-    """The ends, and the lowest and highest value of each stretch; all where they are few."""
+    """The ends, and the lowest and highest value of each stretch; all if they are few."""
     is_there = np.isfinite(values)
     steps, values = steps[is_there], values[is_there]
     n = len(steps)

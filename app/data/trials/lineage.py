@@ -18,7 +18,7 @@ from tuner.store.records.population_rows import Origin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """A trial that took another's place, mostly as a copy."""
+    """A trial that replaced another, usually as a copy."""
 
     number: int
     origin: Origin
@@ -36,7 +36,7 @@ Lineage = Mapping[int, Taken]
 
 
 def read_lineage(connection: sa.Connection, study_id: int) -> Lineage | None:
-    """None where the study, as it was last run, has no population."""
+    """None if the study, as last run, has no population."""
     if not isinstance(read_pruner(connection, study_id), PbtPruner):
         return None
     origins = read_origins(connection, study_id)
@@ -55,7 +55,7 @@ def read_lineage(connection: sa.Connection, study_id: int) -> Lineage | None:
 
 
 def descent(lineage: Lineage, number: int) -> Iterator[tuple[int, int]]:
-    """From a trial up to the member that its training began with.
+    """From a trial up to its first ancestor.
 
     Yields:
         A trial's number, and the step after which it trained; 0 for the last one.

@@ -1,4 +1,4 @@
-"""The log of an attempt: where it is, and its text as a terminal would show it."""
+"""The log of an attempt: its path, and its text as in a terminal."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LogPart:
     """Lines of a log to show."""
 
     lines: tuple[str, ...]
-    #: Lines that were looked at.
+    #: Number of lines read.
     n_read: int
     #: Whether the log has more before them.
     is_cut: bool

@@ -36,7 +36,7 @@ class OneTrial:
     why: str
     #: Why it is in its state, in a sentence or two; empty if its result shows this.
     reason: str
-    #: Lines for a shell that run its program alone; None where that is not known.
+    #: Shell lines that run its program alone; None if unknown.
     alone: str | None
     #: The newest first.
     checkpoints: Sequence[ShownCheckpoint]
@@ -53,7 +53,7 @@ def read_trial(
     number: int,
     now: datetime,
 ) -> OneTrial | None:
-    """None where there is no such trial."""
+    """None if there is no such trial."""
     choice = Choice(numbers=frozenset({number}))
     found = read_trials(connection, study.id, objectives, choice, now=now, with_reports=True)
     if not found:

@@ -53,7 +53,7 @@ def find_profiles(attempts: Sequence[StoredAttempt], key: TrialKey | None) -> li
 
 
 def read_operations(path: Path) -> list[Operation]:
-    """What took most of the time, GPU work first; empty for a file that is too large to be shown.
+    """The slowest operations, GPU work first; empty if the file is too large.
 
     Raises:
         OSError: If it cannot be read.

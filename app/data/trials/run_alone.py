@@ -1,4 +1,4 @@
-"""How one trial's program is run alone, with the trial's own parameters."""
+"""Runs one trial's program alone, with the trial's own parameters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def command_alone(
     params: Mapping[str, ParamValue],
     attempt: StoredAttempt,
 ) -> str | None:
-    """The same, from the text of a study file and the folder where it lies."""
+    """Like `read_command_alone`, from the text of a study file and its folder."""
     program = read_program(study_file)
     if program is None:
         return None

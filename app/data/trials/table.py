@@ -57,7 +57,7 @@ class GrowingParams:
 
 
 def chosen(trials: TrialColumns, words: Collection[str]) -> TrialColumns:
-    """Those of some outcomes, the newest first; no words: all."""
+    """Trials of some outcomes, the newest first; without words: all."""
     codes = [CODES[word] for word in words]
     rows = trials.where(np.isin(trials.words, codes)) if codes else trials
     return rows.where(np.arange(len(rows))[::-1])
@@ -131,13 +131,13 @@ def _names(params: Params) -> list[str]:
 
 
 def _cell(params: Mapping[str, ParamValue], name: str) -> ParamValue:
-    """None where the trial has no such parameter; the choice None is a value, written out."""
+    """None if the trial has no such parameter; the choice None is written out."""
     value = params.get(name)
     return "None" if value is None and name in params else value
 
 
 def _alike(cells: Sequence[ParamValue | None]) -> list[Cell]:
-    """A table's column has one type: where values are of several, all are shown as text."""
+    """A table's column has one type: mixed values are shown as text."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds <= {int, float} or kinds == {bool} or kinds == {str}:
         return cast("list[Cell]", list(cells))

@@ -1,4 +1,4 @@
-"""`tuner copy`: a new study that begins with the trials of an earlier one, the space changed."""
+"""`tuner copy`: a new study with the trials of an earlier one and a changed space."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BATCH = 2000
 
 
 class Keep(Enum):
-    """The space stays as it is."""
+    """Keeps the space."""
 
     SPACE = "space"
 
@@ -57,7 +57,7 @@ NewSpace = AnySpace | None | Keep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What was done."""
+    """Result of a copy."""
 
     origin: str
     study: str
@@ -125,7 +125,7 @@ class _Chosen:
 
 
 def _choose(source: sa.Connection, study_id: int, space: SearchSpace | None) -> _Chosen:
-    """Those that fit a space; None: all that have a result."""
+    """Trials that fit a space; None: all that have a result."""
     query = sa.select(TRIALS.c.trial_id, TRIALS.c.state).where(TRIALS.c.study_id == study_id)
     rows = source.execute(query.order_by(TRIALS.c.number)).all()
     ids = [row.trial_id for row in rows if row.state in _LEARNT_FROM]
@@ -187,12 +187,12 @@ def _refuse_other_objectives(
 
 
 def _changes(chosen: _Chosen, *, is_refitted: bool, is_described: bool) -> dict[str, Change]:
-    """What becomes of the rows of each table.
+    """Changes of each table's rows.
 
     Args:
-        chosen: The trials that go.
-        is_refitted: Whether parameters are written again.
-        is_described: Whether the attributes that describe the study are.
+        chosen: The trials to copy.
+        is_refitted: Whether parameters are converted.
+        is_described: Whether attributes that describe the study are replaced.
     """
     numbers = {trial_id: number for number, trial_id in enumerate(chosen.params)}
     described = {OBJECTIVES_ATTR} if is_described else set()

@@ -1,4 +1,4 @@
-"""What `tuner copy` shall do: from where, to where, and with which space."""
+"""The plan of `tuner copy`: source, target and space."""
 
 from __future__ import annotations
 

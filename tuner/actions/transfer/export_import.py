@@ -47,7 +47,7 @@ class Moved:
 
     study: str
     n_trials: int
-    #: Where it is now.
+    #: Its new place.
     target: Place
 
 

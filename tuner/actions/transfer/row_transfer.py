@@ -15,7 +15,7 @@ from tuner.store.schema.models import TunerBase
 _BATCH = 2000
 
 Row: TypeAlias = dict[str, Any]
-#: Gives a row as it shall be in the other database; None leaves it out.
+#: Converts a row for the other database; None drops it.
 Change: TypeAlias = Callable[[Row], Row | None]
 
 
@@ -176,7 +176,7 @@ def _insert_statement(dialect: sa.Dialect, table: str, names: Sequence[str]) -> 
 
 
 def insert_with_ids(connection: sa.Connection, table: sa.Table, rows: list[Row]) -> list[int]:
-    """Inserts rows; gives their new identifiers in the same order."""
+    """Inserts rows; returns their new ids in the same order."""
     (key,) = table.primary_key.columns
     insert = sa.insert(table)
     if connection.dialect.insert_executemany_returning_sort_by_parameter_order:

@@ -57,7 +57,7 @@ class StudyTable:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every driver gives and takes its values as they are."""
+        """Whether every driver reads and writes its values unchanged."""
         types = {type(column.type) for column in self.table.columns}
         is_leaf = not self.is_referred_to and not self.is_keyed_by_owner
         return is_leaf and len(self.references) == 1 and types <= _PLAIN

@@ -87,10 +87,10 @@ def read_address(text: object) -> StoreAddress:
 
 
 def address_of(uri: str) -> StoreAddress:
-    """Where an object is that a database names: the bucket without a prefix.
+    """The bucket of an object in a database, without a prefix.
 
     Raises:
-        ValueError: If the address is of no store that is known.
+        ValueError: If the address is of an unknown store.
     """
     found = read_address(uri)
     return StoreAddress(scheme=found.scheme, bucket=found.bucket)

@@ -65,7 +65,7 @@ def is_installed(address: StoreAddress) -> bool:
 
 
 def install_text(address: StoreAddress) -> str:
-    """What to do where they are not."""
+    """How to install them."""
     return f"needs packages that are not installed: pip install '{DISTRIBUTION}[{address.extra}]'."
 
 
@@ -121,7 +121,7 @@ class Bucket:
                 yield bytes(piece)
 
     def keys(self, prefix: str) -> list[str]:
-        """Names of all objects below a prefix, which ends where a slash would follow."""
+        """Keys of all objects below a prefix, which ends before a slash."""
         import obstore
 
         with _errors(self._address):
@@ -129,7 +129,7 @@ class Bucket:
             return [each["path"] for part in found for each in part]
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Removes objects; those that are gone already are no error."""
+        """Removes objects; missing ones are no error."""
         import obstore
 
         for key in keys:

@@ -29,7 +29,7 @@ class StoreKeys:
 
     @property
     def root(self) -> str:
-        """What the names of all objects of the study begin with, up to the last slash."""
+        """Common prefix of the study's object names, up to the last slash."""
         name = f"{self.files.root.name}-{self.study_id[:12]}"
         return f"{self.address.prefix}/{name}" if self.address.prefix else name
 

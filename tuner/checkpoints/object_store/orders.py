@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Work(Enum):
-    """What is to be done."""
+    """Kinds of requests."""
 
     #: Whether objects can be written: the text `path` becomes the object `key`.
     CHECK = "check"
@@ -47,7 +47,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How an order ended."""
+    """The reply to a request."""
 
     id: int
     #: Key of the written object; for a folder, of the object that lists its files.

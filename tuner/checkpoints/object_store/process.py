@@ -88,7 +88,7 @@ class Transfers:
         written_at_ns: int = 0,
         size_bytes: int = 0,
     ) -> int:
-        """Orders something; gives the id that its answer will have."""
+        """Sends a request; returns the id that its reply will have."""
         order = Order(
             id=next(self._ids),
             work=work,
@@ -212,7 +212,7 @@ class Transfers:
 
 
 def _remove_links_of_dead(links: Path) -> None:
-    """What dispatchers of this host left that were killed while something was uploaded."""
+    """Removes files of this host's dispatchers that were killed during an upload."""
     for folder in links.glob(f"{socket.gethostname()}-*"):
         pid = folder.name.rpartition("-")[2]
         if pid.isdigit() and not psutil.pid_exists(int(pid)):

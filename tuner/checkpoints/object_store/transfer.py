@@ -17,7 +17,7 @@ _WRITER = "0-download"
 
 
 class Objects(Protocol):
-    """What is needed of a bucket."""
+    """The required interface of a bucket."""
 
     def size_of(self, key: str) -> int | None: ...
 
@@ -31,7 +31,7 @@ class Objects(Protocol):
 
 
 class Gone(Exception):
-    """What was to be uploaded was removed or replaced meanwhile."""
+    """The file to upload was removed or replaced."""
 
 
 def upload(bucket: Objects, source: Path, key: str, links: Path, written_at_ns: int = 0) -> str:
@@ -163,7 +163,7 @@ def _download_file(bucket: Objects, key: str, path: Path, size_bytes: int) -> No
 
 @contextmanager
 def _held(source: Path, links: Path) -> Iterator[Path]:
-    """A second name, so that the trial may remove its own; the original where links do not work."""
+    """A hard link, so that the trial may remove its own file; the original if links do not work."""
     links.mkdir(parents=True, exist_ok=True)
     held = links / f"{source.parent.parent.name}-{source.name}"
     layout.remove(held)

@@ -47,7 +47,7 @@ def write_order(order: AllocationOrder, files: StudyFiles) -> None:
 
 
 def begin(plan: Plan, nodes: NodeRange | None) -> NodeRange:
-    """Keeps the order for the nodes, and gives the number of nodes to begin with."""
+    """Writes the order for the nodes, and returns the initial number of nodes."""
     files = StudyFiles(folder=plan.config.home, study=plan.config.study)
     wanted = nodes or plan.settings.nodes
     write_order(plan.order, files)

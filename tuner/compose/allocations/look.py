@@ -74,7 +74,7 @@ def log_of(place: Place, name: str) -> Path | str:
 
 
 def _engine_of(place: Place, name: str) -> str | None:
-    """The engine of a recorded allocation; None where it is not recorded."""
+    """The engine of a recorded allocation; None if it is not recorded."""
     with reading(place) as (_, connection):
         stored = choose_study(connection, place)
         query = sa.select(AllocationRow.engine).where(

@@ -44,7 +44,7 @@ _OWN_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would be submitted."""
+    """A planned submission."""
 
     config: StudyConfig
     settings: EngineConfig
@@ -56,14 +56,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What became of a study's allocations."""
+    """A change of a study's allocations."""
 
     study: str
     engine: str
     new: tuple[Allocation, ...] = ()
     #: Asked to end.
     ending: tuple[str, ...] = ()
-    #: Those that are not over, the new ones included.
+    #: Open allocations, including new ones.
     now: tuple[Allocation, ...] = ()
     look: str = ""
 
@@ -319,11 +319,11 @@ def _n_trials(plan: Plan) -> dict[str, int]:
 
 
 def _least_needed(there: Sequence[Allocation], n_trials: Mapping[str, int]) -> list[Allocation]:
-    """Those that end anyway; pending ones; then those with the fewest trials, the youngest first.
+    """Allocations in order of removal: ending, pending, then those with the fewest trials.
 
     Args:
-        there: Allocations that are not over.
-        n_trials: Trials that run in each, by name.
+        there: Open allocations.
+        n_trials: Running trials of each, by name.
     """
     begin = datetime.min.replace(tzinfo=UTC)
     return sorted(

@@ -57,7 +57,7 @@ class ProgramStudy:
 def read_program(file: Path, arguments: Sequence[str], environ: Mapping[str, str]) -> ProgramStudy:
     """Runs a program up to `study.optimize` in another process, and writes its study file.
 
-    The file is in the present folder, and named like the program.
+    The file is in the current folder, and named like the program.
 
     Args:
         file: The program as the user named it.
@@ -66,7 +66,7 @@ def read_program(file: Path, arguments: Sequence[str], environ: Mapping[str, str
 
     Raises:
         ConfigError: If the program does not call `study.optimize`, or fails before; or if a study
-            file of that name is there that was not generated.
+            file of that name exists that was not generated.
     """
     _refuse_what_cannot_be_read(file)
     target = Path(f"{file.stem}{_SUFFIX}")

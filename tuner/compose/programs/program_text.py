@@ -26,7 +26,7 @@ def check_text(config: StudyConfig) -> list[str]:
 
 
 def import_remarks(config: StudyConfig) -> list[str]:
-    """Work that the import of the study's modules does, for users."""
+    """Work that the import of the study's modules does, as text."""
     return [each.remark for each in _checks(config) if each.remark]
 
 

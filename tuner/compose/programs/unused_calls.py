@@ -28,7 +28,7 @@ _KEYS = {
 
 
 def unused_calls(config: StudyConfig) -> list[str]:
-    """What of the program's own study is not used, a sentence for each call."""
+    """Calls of the program's own study that are not used, one sentence each."""
     module, scripts = _module_of(config), list(_scripts_of(config))
     lines = [_of_module(config, module, each) for each in _calls(module)] if module else []
     if lines:

@@ -76,7 +76,7 @@ def divided_slots(request: DeviceRequest, gpus: GpuProbe | None, seat: Seat) -> 
 
 
 def slots_limits(request: DeviceRequest, slots: DividedSlots) -> GpuLimits:
-    """How many of a machine's slots a study may have: as many as it would have without shares."""
+    """Limits of a machine's slots for a study: as many as it would have without shares."""
     own = request.n_slots if isinstance(request, CpuSlots) else len(CpuProbe().devices())
     most = min(own, len(slots.devices()))
     return GpuLimits(max_devices=most, maximum_key="the study's number of slots")

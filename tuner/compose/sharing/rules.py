@@ -16,7 +16,7 @@ from tuner.shares.sizes import parts_of_device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What `tuner shares check` prints, and whether something must be changed."""
+    """Output of `tuner shares check`, and whether a change is required."""
 
     text: str
     is_wrong: bool

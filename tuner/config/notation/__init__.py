@@ -1,1 +1,1 @@
-"""How study.yaml writes a value: durations, sizes, `{name}` places in a command or a pattern."""
+"""Notation of study.yaml: durations, sizes, `{name}` placeholders in a command or a pattern."""

@@ -18,10 +18,10 @@ _ALLOWED = "a duration above 0, such as 90s, 30m, 1h30m or 2d, or a number of se
 
 
 def parse_duration(value: object) -> float:
-    """Reads a duration in seconds.
+    """Parses a duration in seconds.
 
     Raises:
-        ValueError: If it is no duration, or not above 0; to be read after the key.
+        ValueError: If it is invalid or not above 0; worded to follow the key.
     """
     duration_s = _parse_text(value) if isinstance(value, str) else value
     if not is_number(duration_s) or not math.isfinite(duration_s) or duration_s <= 0:

@@ -51,7 +51,7 @@ ENERGY = {
     "title": "energy",
     "anyOf": [text(r"^\s*\d+(\.\d+)?\s*[kM]?Wh\s*$", "an energy, such as 5kWh or 800Wh"), _ABOVE_0],
 }
-#: A list of words that begins with a program.
+#: A list of words that starts with a program.
 ARGV = {
     "title": "list of words",
     "type": "array",

@@ -17,10 +17,10 @@ _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?", re.IGNORECASE)
 
 
 def parse_size(value: object) -> int:
-    """Reads a size in bytes.
+    """Parses a size in bytes.
 
     Raises:
-        ValueError: If it is no size, or not above 0; to be read after the key.
+        ValueError: If it is invalid or not above 0; worded to follow the key.
     """
     size_bytes = _parse_text(value) if isinstance(value, str) else value
     if not is_number(size_bytes) or not math.isfinite(size_bytes) or size_bytes < 1:

@@ -20,7 +20,7 @@ _MOST_FILES = 100
 
 @dataclass(slots=True, kw_only=True)
 class Composed:
-    """What was found, in the order in which Hydra merges it."""
+    """Options in the order in which Hydra merges them."""
 
     options: list[Option] = field(default_factory=list)
     #: Files that `defaults` names, as they are named there.

@@ -110,5 +110,5 @@ def _imported(tree: ast.Module) -> list[str]:
 
 
 def _is_meant(name: str) -> bool:
-    """`run` is a common name: of Ray it is `tune.run`."""
+    """Whether a call is meant: `run` is a common name, for Ray it is `tune.run`."""
     return name.rpartition(".")[2] != "run" or name.endswith("tune.run")

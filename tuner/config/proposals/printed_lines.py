@@ -56,7 +56,7 @@ class PrintedResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Number:
-    """A place of a line where a value is printed."""
+    """A position in a line at which a value is printed."""
 
     #: The value, as the program has it.
     value: str

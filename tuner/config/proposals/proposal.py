@@ -49,7 +49,7 @@ def objective_name(text: str) -> str:
 
 
 def place(name: str) -> str:
-    """Where a command has the value of a parameter."""
+    """Placeholder of a parameter in a command."""
     return f"{{{name}}}"
 
 

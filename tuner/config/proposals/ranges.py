@@ -27,7 +27,7 @@ _NOT_TUNED = re.compile(
 _NOT_CHOSEN = re.compile(
     r"precision|dtype|device|backend|data|split|task|mode$|level|format|distill|schedule$"
 )
-#: What most users tune, in this order.
+#: Usually tuned options, in this order.
 _USUAL = tuple(
     map(
         re.compile,

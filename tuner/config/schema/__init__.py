@@ -1,1 +1,1 @@
-"""What a study file can hold, for editors and readers: JSON Schema, reference, template."""
+"""Possible content of a study file: JSON Schema, reference, template."""

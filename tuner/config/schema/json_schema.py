@@ -81,7 +81,7 @@ def study_schema(*, samplers: Sequence[str], pruners: Sequence[str]) -> JsonObje
 
 
 def shipped_schema() -> JsonObject:
-    """The schema that comes with the package."""
+    """The schema in the package."""
     return _mapping(json.loads(schema_path().read_text(encoding="utf-8")))
 
 
@@ -134,7 +134,7 @@ def _resolved(value: Json, definitions: Mapping[str, Json]) -> Json:
 
 
 def _definition(reference: str, definitions: Mapping[str, Json]) -> JsonObject:
-    """What a reference names, without the name and the docstring of a Python class."""
+    """The schema of a reference, without the name and docstring of a Python class."""
     named = _mapping(definitions[reference.rpartition("/")[2]])
     is_class = "description" in named
     return {k: v for k, v in named.items() if not (is_class and k in ("title", "description"))}

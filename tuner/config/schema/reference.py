@@ -50,17 +50,17 @@ class Key:
 
     @property
     def meaning(self) -> str:
-        """What the key is for."""
+        """The purpose of the key."""
         return self.description.partition(_DEFAULT)[0]
 
     @property
     def type_in_words(self) -> str:
-        """What values it takes."""
+        """Its possible values, in words."""
         return _type_in_words(self.schema)
 
     @property
     def default(self) -> str:
-        """What an absent key means."""
+        """The meaning of an absent key."""
         if "default" in self.schema:
             return f"`{flow(self.schema['default'])}`"
         return self.description.partition(_DEFAULT)[2].removesuffix(".") or "not set"

@@ -62,7 +62,7 @@ class CheckpointsConfig(Model):
         "and pruned trials are removed first, then those of the worst completed ones.",
         examples=["50GiB"],
     )
-    #: None: trials continue where their folder is shared.
+    #: None: trials continue only where their folder is shared.
     store: Annotated[StoreAddress | None, PlainValidator(read_address), WithJsonSchema(_STORE)] = (
         Field(
             default=None,

@@ -16,7 +16,7 @@ _WINNER_RUN = re.compile(r"(.+)\.best-\d+", re.DOTALL)
 
 
 class ConfirmConfig(Model):
-    """Who is run again, and how often."""
+    """Number of leaders and of confirmation runs."""
 
     top: Annotated[WholeNumber, Field(ge=1)] = Field(
         default=3, description="Number of configurations, from the best on.", examples=[5]

@@ -33,7 +33,7 @@ class EngineName(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRange:
-    """How many allocations a study has: at least, and at most."""
+    """Minimum and maximum number of a study's allocations."""
 
     least: int
     most: int

@@ -14,10 +14,10 @@ _LEAST_BYTES = 1024 * 1024
 
 
 def read_max_log(value: object) -> int:
-    """Reads the size in bytes.
+    """Parses a size in bytes.
 
     Raises:
-        ValueError: If it is no size, or too small to hold a traceback; to be read after the key.
+        ValueError: If it is invalid, or too small for a traceback; worded to follow the key.
     """
     size_bytes = parse_size(value)
     if size_bytes < _LEAST_BYTES:

@@ -1,4 +1,4 @@
-"""`prior`: where an expert believes that the good configurations are."""
+"""`prior`: an expert's belief about good configurations."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ _GpuTypes: TypeAlias = Annotated[
 
 
 class ResourcesConfig(Model):
-    """What one trial holds: GPUs, CPU slots, or so much memory of one GPU."""
+    """Resources of one trial: GPUs, CPU slots, or memory of one GPU."""
 
     gpus: _Gpus | None = Field(
         default=None,
@@ -143,7 +143,7 @@ class ResourcesConfig(Model):
 
     @property
     def rule(self) -> WidthRule:
-        """How wide a trial is."""
+        """The rule for a trial's width."""
         return self.gpus or self.cpus or self.memory or FixedWidth(width=ONE)
 
     @property

@@ -22,7 +22,7 @@ _TRACK = {
 
 
 class TrackerConfig(Model):
-    """One tracker: where its runs go, as one text or as keyword arguments."""
+    """Settings of one tracker, as one text or as keyword arguments."""
 
     #: The first tracker argument, as an alternative to `arguments`.
     target: str | None = None
@@ -30,7 +30,7 @@ class TrackerConfig(Model):
 
 
 def read_track(value: object) -> object:
-    """Reads `{mlflow: URI, wandb: {project: NAME}}`.
+    """Parses `{mlflow: URI, wandb: {project: NAME}}`.
 
     Raises:
         ValueError: If it is no mapping, or holds neither texts nor mappings.

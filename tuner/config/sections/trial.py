@@ -40,14 +40,14 @@ class ValueRule(Enum):
 
 
 class OnTimeout(Enum):
-    """What becomes of a trial that `timeout` ends."""
+    """Outcome of a trial that `timeout` ends."""
 
     FAIL = "fail"
     COMPLETE = "complete"
 
 
 class MetricsConfig(Model):
-    """How the metrics of a command are found in its output."""
+    """How to find a command's metrics in its output."""
 
     pattern: Annotated[str, AfterValidator(rules.check_pattern)] = Field(
         description="Regular expression (Python) that is searched for in each line of the output. "

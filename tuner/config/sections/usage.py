@@ -14,10 +14,10 @@ _LEAST_S, _MOST_S = 1.0, 60.0
 
 
 def read_every(value: object) -> float:
-    """Reads the time from one look to the next, in seconds.
+    """Parses the sampling interval in seconds.
 
     Raises:
-        ValueError: If it is no duration, or too short or too long; to be read after the key.
+        ValueError: If it is invalid, too short or too long; worded to follow the key.
     """
     every_s = parse_duration(value)
     if not _LEAST_S <= every_s <= _MOST_S:
@@ -26,7 +26,7 @@ def read_every(value: object) -> float:
 
 
 class UsageConfig(Model):
-    """What is recorded of the devices' use."""
+    """Settings of device telemetry."""
 
     every_s: Annotated[float, PlainValidator(read_every), WithJsonSchema(DURATION)] = Field(
         default="1s",

@@ -46,7 +46,7 @@ class Durations:
 
     @property
     def now_s(self) -> float:
-        """The present."""
+        """The current time."""
         return self._clock()
 
     @property
@@ -82,7 +82,7 @@ class Durations:
         return own.ascending if own is not None and is_known else self._all.ascending
 
     def running(self, lease: Lease) -> Running:
-        """What is known of an attempt that holds a lease."""
+        """Age and comparable durations of an attempt that holds a lease."""
         now_s = self.now_s
         age_s = now_s - self._since_s.get(lease.number, now_s)
         return Running(age_s=age_s, lengths_s=self.lengths_s(len(lease.devices)))

@@ -19,7 +19,7 @@ from tuner.devices.device import Device, DeviceId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """What one attempt holds, from before its launch until it is truly free."""
+    """The devices of one attempt, from before its launch until they are free."""
 
     #: Counts up within one pool and is never used again.
     number: int
@@ -76,12 +76,12 @@ class DevicePool:
 
     @property
     def free(self) -> tuple[Device, ...]:
-        """Those with no lease on them that are not set aside, in index order."""
+        """Devices without a lease that are not set aside, in index order."""
         return tuple(self._free)
 
     @property
     def leased(self) -> tuple[Device, ...]:
-        """Those with a lease on them, in index order."""
+        """Devices with a lease, in index order."""
         return tuple(device for device in self._in_order if device.id in self._lease_numbers)
 
     @property
@@ -105,7 +105,7 @@ class DevicePool:
         return device.id in self._devices and device.id not in self._aside
 
     def free_parts(self, device: Device) -> int:
-        """What could be leased of a device now."""
+        """Parts of a device that could be leased now."""
         if not self.hands_out(device):
             return 0
         return WHOLE - sum(lease.parts for lease in self.leases_on(device))
@@ -176,7 +176,7 @@ class DevicePool:
         return resized
 
     def release(self, lease: Lease) -> None:
-        """Gives the devices of a lease back. The caller has seen that they are clear.
+        """Releases the devices of a lease. The caller has checked that they are clear.
 
         Raises:
             ValueError: If the lease is not held here (a bug: it was released twice).
@@ -215,12 +215,12 @@ class DevicePool:
         self._update(device)
 
     def set_aside(self, device: Device) -> None:
-        """Hands a device out no more until `restore`; leases on it stay. Safe to call twice."""
+        """Excludes a device from new leases until `restore`. Safe to call twice."""
         self._aside.add(self._own(device).id)
         self._update(device)
 
     def restore(self, device: Device) -> None:
-        """Hands a device out again that was set aside. Safe to call twice."""
+        """Includes a device that was set aside again. Safe to call twice."""
         self._aside.discard(self._own(device).id)
         self._update(device)
 

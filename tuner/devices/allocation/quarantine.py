@@ -1,4 +1,4 @@
-"""Devices that look broken: kept apart, and tried again later with a small known program."""
+"""Devices that look broken: quarantined, and tested again later with a small known program."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class _Case:
 
 
 class Quarantine:
-    """The devices that are kept apart.
+    """The quarantined devices.
 
     Args:
-        start_test: Starts a program that exits with 0 where a device works.
+        start_test: Starts a program that exits with 0 if a device works.
     """
 
     def __init__(self, start_test: StartTest | None = None) -> None:
@@ -48,11 +48,11 @@ class Quarantine:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why each device is kept apart, by label."""
+        """Why each device is quarantined, by label."""
         return {case.device.label: case.reason for case in self._cases.values()}
 
     def put(self, device: Device, reason: str, now_s: float, *, is_lost: bool = False) -> None:
-        """Keeps a device apart. It is tested at once, or where it is lost after a while."""
+        """Quarantines a device. It is tested at once, or after a while if it is lost."""
         if device.id not in self._cases:
             at_s = now_s + (_FIRST_WAIT_S if is_lost else 0.0)
             self._cases[device.id] = _Case(device=device, reason=reason, at_s=at_s)

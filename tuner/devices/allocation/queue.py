@@ -46,13 +46,13 @@ T = TypeVar("T")
 
 #: Devices that may pass the oldest, as a multiple of the pool's size, before devices are reserved.
 PATIENCE = 1.0
-#: So many of the oldest and of the youngest leases are looked at for those that end soonest.
+#: Number of oldest and of youngest leases that are considered to end soonest.
 _N_SOONEST = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Turn:
-    """The oldest item was found not to fit. It stays the one to be served until it has started."""
+    """The turn of the oldest item, which did not fit. It lasts until the item has started."""
 
     #: Width of the oldest item, whose turn it is.
     width: Width
@@ -135,7 +135,7 @@ class WaitingLine(Generic[T]):
         return items
 
     def unplaceable(self, pool: DevicePool) -> list[T]:
-        """Takes out and gives the items that could not start were the whole pool free."""
+        """Removes and returns the items that would not fit if the whole pool were free."""
         if not self._queues:
             return []
         widths = [width for width in self._queues if not pool.can_ever_fit(width)]
@@ -173,7 +173,7 @@ class WaitingLine(Generic[T]):
         return started
 
     def ended(self, lease: Lease) -> None:
-        """A lease that `start_next` gave was released."""
+        """Records that a lease of `start_next` was released."""
         if self._durations is not None:
             self._durations.ended(lease)
 
@@ -257,7 +257,7 @@ class WaitingLine(Generic[T]):
         return None
 
     def _avoided(self, turn: _Turn, pool: DevicePool) -> Callable[[Width], AbstractSet[DeviceId]]:
-        """Gives the devices that a younger item of a width must not take."""
+        """The devices that a younger item of a width must not take."""
         reserved_ids = turn.reserved_ids
         durations = self._open_window(turn, pool)
         if durations is None or not reserved_ids:

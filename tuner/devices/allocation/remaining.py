@@ -1,7 +1,7 @@
-"""How long attempts still run, by the attempts that have ended. Pure functions.
+"""Remaining durations of attempts, estimated from ended attempts. Pure functions.
 
 An attempt's remaining time follows from the ended attempts that were longer than its age: the
-empirical residual life. Where too few were longer, it is expected to last as long again as it has
+empirical residual life. If too few were longer, it is expected to last as long again as it has
 lasted, which is the residual life for an unknown scale (a Pareto distribution with index 1).
 """
 

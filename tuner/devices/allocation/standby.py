@@ -54,7 +54,7 @@ class Standby:
 
     @property
     def reasons(self) -> Mapping[DeviceId, str]:
-        """What is against each, as of the last look: `python (pid 7, user ann) uses it`."""
+        """The user of each, as of the last check: `python (pid 7, user ann) uses it`."""
         return MappingProxyType(self._reasons)
 
     def add(self, device: Device, reason: str) -> None:

@@ -34,7 +34,7 @@ class DeviceWatch:
         return self.status(device) is not None
 
     def status(self, device: Device) -> DeviceStatus | None:
-        """A GPU now; None where it is lost."""
+        """The status of a GPU; None if it is lost."""
         if device.id in self.lost:
             return None
         try:

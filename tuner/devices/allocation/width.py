@@ -1,4 +1,4 @@
-"""How much of a machine one attempt takes: whole devices, or a part of one."""
+"""The width of an attempt: whole devices, or a part of one."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def wider(rule: WidthRule, widths: Iterable[Width], n_devices: int) -> int | Non
 
 
 def width_of_number(value: object) -> Width:
-    """Whole devices from 1 on, below that a share of one.
+    """Whole devices from 1 on; below 1 a share of one.
 
     Raises:
-        ValueError: If it is no such number; the text is to be read after "is" and the value.
+        ValueError: If the number is invalid; worded to follow "is" and the value.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise ValueError("must be a number above 0")
@@ -97,7 +97,7 @@ def width_of_number(value: object) -> Width:
 
 
 def width_of(rule: FixedWidth | WidthByParameter, params: Mapping[str, object]) -> Width:
-    """What a trial with these parameters takes.
+    """The width of a trial with these parameters.
 
     Raises:
         ValueError: If the parameter is missing or no number of devices.
@@ -115,7 +115,7 @@ def parts_of(share: float) -> int:
 
 
 def parts_on(width: Width, device: Device) -> int | None:
-    """Parts of each of its devices that a width takes; None where this one is too small."""
+    """Parts of each of its devices that a width takes; None if this one is too small."""
     match width:
         case Devices():
             return WHOLE

@@ -36,7 +36,7 @@ class CpuProbe:
         return self._devices
 
     def status(self, device: Device) -> DeviceStatus:
-        """Nothing is known of a slot: it is only a share that the tuner itself hands out."""
+        """A slot has no status: it is only a share that the tuner itself leases."""
         if device not in self._devices:
             raise DeviceError(f"{device.label} is not one of the {len(self._devices)} CPU slots.")
         return DeviceStatus(memory_used_bytes=None, utilization_pct=None)

@@ -1,4 +1,4 @@
-"""What the programs on CPU slots do: processor time and memory of their processes."""
+"""Usage of CPU slots: processor time and memory of their processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOK_EVERY_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Use:
-    """What a process has taken so far."""
+    """Processor time of a process so far."""
 
     processor_s: float
     memory_bytes: int

@@ -1,4 +1,4 @@
-"""Where GPUs are in a machine, worked out from single facts: NVLink islands, nearest cores."""
+"""Location of GPUs in a machine, derived from single facts: NVLink islands, nearest cores."""
 
 from __future__ import annotations
 

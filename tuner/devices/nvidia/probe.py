@@ -153,7 +153,7 @@ def _gpu(handle: _Handle, index: int) -> _Found:
 
 
 def _slices(gpu: _Handle, index: int) -> Iterator[_Found]:
-    """The MIG slices of a GPU. Numbers may have gaps where slices were destroyed."""
+    """The MIG slices of a GPU. Numbers may have gaps after slices were destroyed."""
     gpu_name = _text(pynvml.nvmlDeviceGetName(gpu))
     for number in range(given(lambda: int(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu))) or 0):
         handle = _slice_handle(gpu, number)
@@ -244,7 +244,7 @@ def _holder(pid: int, memory_bytes: int | None) -> Holder:
 
 
 def given(read: Callable[[], _T]) -> _T | None:
-    """What `read` returns; None where the GPU or the driver does not give it."""
+    """The result of `read`; None if the GPU or the driver does not support it."""
     try:
         return read()
     except pynvml.NVMLError as error:
@@ -259,5 +259,5 @@ def _said(error: pynvml.NVMLError) -> str:
 
 
 def _text(answer: str | bytes) -> str:
-    """Older pynvml gives bytes."""
+    """Older versions of pynvml return bytes."""
     return answer.decode() if isinstance(answer, bytes) else answer

@@ -84,7 +84,7 @@ class NvmlTelemetry:
 
 
 def open_nvml_telemetry(devices: Sequence[Device]) -> NvmlTelemetry | None:
-    """The same, or None where the driver refuses."""
+    """The same, or None if the driver refuses."""
     try:
         return NvmlTelemetry(devices)
     except pynvml.NVMLError:

@@ -26,10 +26,10 @@ class Gpu:
 
 
 def visible_devices(cuda_visible_devices: str | None, gpus: Sequence[Gpu]) -> tuple[Device, ...]:
-    """The devices left, in the order of `gpus`.
+    """The visible devices, in the order of `gpus`.
 
     Args:
-        cuda_visible_devices: The variable's value; None where it is not set.
+        cuda_visible_devices: The variable's value; None if it is not set.
         gpus: All GPUs, in NVML's order.
     """
     everything = tuple(device for gpu in gpus for device in gpu.devices)
@@ -53,7 +53,7 @@ def _named(text: str, gpus: Sequence[Gpu]) -> set[DeviceId]:
 
 
 def _ids(entry: str, gpus: Sequence[Gpu]) -> set[DeviceId] | None:
-    """The devices that one entry means; None where it is invalid."""
+    """The devices that one entry means; None if it is invalid."""
     if entry.upper().startswith("MIG-"):
         slices = [
             device for gpu in gpus for device in gpu.devices if _abbreviates(entry, device.id)

@@ -22,7 +22,7 @@ _MARGIN_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A running attempt of ours on the device in question."""
+    """An own running attempt on the device."""
 
     #: Expected peak; None if unknown.
     expected_bytes: int | None
@@ -119,7 +119,7 @@ def _growth_of_hidden(neighbours: Sequence[Neighbour], hidden_bytes: int) -> int
 
 
 def _hidden_bytes(status: DeviceStatus, baseline_bytes: int | None) -> int:
-    """What processes that cannot be seen have taken since the first neighbour's launch."""
+    """Memory of invisible processes since the first neighbour's launch."""
     return used_alone(status, baseline_bytes=baseline_bytes) or 0
 
 

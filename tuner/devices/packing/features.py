@@ -57,7 +57,7 @@ class _Column(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """Between 0 and 1 within the range seen; in its middle where there is no number."""
+    """Between 0 and 1 within the range seen; in its middle for missing numbers."""
 
     name: str
     low: float
@@ -74,7 +74,7 @@ class _Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """1 where a parameter has one word, else 0."""
+    """1 if a parameter has one word, else 0."""
 
     name: str
     word: str | None

@@ -27,7 +27,7 @@ from tuner.devices.packing.throughput import (
     joined,
 )
 
-#: What a step up has to bring: less is noise, and each attempt more is memory at risk.
+#: Minimum gain of a step up: less is noise, and each further attempt risks memory.
 _GAIN = 1.05
 #: Minimum data to judge a level: seconds of a device, and reports, or else endings per slot.
 _MIN_S = 20.0
@@ -95,7 +95,7 @@ class Packing:
 
 @dataclass(slots=True, kw_only=True)
 class _Load:
-    """What a device carries."""
+    """The load of a device."""
 
     attempts: set[str] = field(default_factory=set)
     #: Those of them that have reported.
@@ -119,7 +119,7 @@ class _Climb:
     max_level: int
     loads: dict[DeviceId, _Load] = field(default_factory=dict)
     best: int = 1
-    #: Next to the best one while it is on trial, else the best.
+    #: The level next to the best one while it is on trial, else the best.
     level: int = 1
     direction: int = 1
     measures: dict[int, Measure] = field(default_factory=dict)

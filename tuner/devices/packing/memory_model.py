@@ -30,7 +30,7 @@ _MIN_FIT = 8
 _REFIT_SHARE = 1 / 16
 #: An attempt that ran out of memory needs an unknown amount more than it had.
 _OUT_OF_MEMORY_FACTOR = 1.25
-#: In each prediction, also where all of the sample agrees.
+#: Minimum margin of each prediction, even if the whole sample agrees.
 _MIN_MARGIN = 0.02
 #: Attempts whose parameters differ by less than this fraction of the observed range are alike.
 _ALIKE = 0.02
@@ -42,7 +42,7 @@ _MAX_LEVERAGE = 4.0
 #: Outside of the range seen: steeper than at its end, and wider in any case.
 _STEEPER = 1.5
 _WIDER = 0.25
-#: An exabyte: where extrapolation ends.
+#: An exabyte: limit of extrapolation.
 _MAX_LOG = math.log(2.0**60)
 
 
@@ -105,7 +105,7 @@ class MemoryModel:
         return self._fit is not None and seen.peak_bytes <= self._fit.upper_bytes(seen.point)
 
     def _renew(self) -> None:
-        """Fits again where enough is new, or one observation was above its estimate."""
+        """Refits if there are enough new observations, or one was above its estimate."""
         if self._n_new <= len(self._seen) * _REFIT_SHARE:
             return
         self._n_new = 0

@@ -1,4 +1,4 @@
-"""What attempts get done at one level of packing, and how two levels compare."""
+"""Throughput of attempts at one level of packing, and comparison of two levels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_TALLIES = 100
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What one attempt did at one level."""
+    """Throughput of one attempt at one level."""
 
     seconds: float = 0.0
     n_events: int = 0
@@ -30,7 +30,7 @@ class Tally:
 
 @dataclass(slots=True, kw_only=True)
 class Measure:
-    """What attempts did at one level."""
+    """Throughput of attempts at one level."""
 
     level: int
     tallies: dict[str, Tally] = field(default_factory=dict)

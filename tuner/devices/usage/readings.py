@@ -1,4 +1,4 @@
-"""What a device does at one instant, in more figures than are needed to hand it out."""
+"""Readings of a device at one time, with more figures than leasing needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tuner.devices.device import DeviceId
 class ProcessReading:
     """One process on a device."""
 
-    #: The head of its session: of all processes of a rank it is the rank.
+    #: Id of its session: that of the rank's process.
     session: int
     #: None if the device does not report it; the same below.
     memory_bytes: int | None

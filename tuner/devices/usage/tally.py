@@ -20,7 +20,7 @@ MJ_PER_KWH = 3.6e9
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What was seen of a device, or of an attempt on it. What was never given is None."""
+    """Sums of readings of a device, or of an attempt on it. Unreported figures are None."""
 
     covered_ms: int = 0
     utilization_pct_ms: int | None = None
@@ -56,7 +56,7 @@ MAXIMA = frozenset(name for name in FIGURES if "_max_" in name)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
-    """What an attempt has of a device."""
+    """An attempt's part of a device."""
 
     attempt_id: AttemptId
     device_id: DeviceId
@@ -97,8 +97,8 @@ def charge(
     """Attributes a device's usage to the attempts on it.
 
     A single attempt gets all usage. Of several, each gets the usage of its own processes, or in
-    proportion to its share if that is not reported. Energy is divided by utilization; the remainder
-    by share.
+    proportion to its share if that is not reported. Energy is divided by utilization, or by share
+    if all utilization is 0 or unknown.
 
     Args:
         reading: The device.

@@ -51,7 +51,7 @@ class Outage:
         return True
 
     def watch(self, now: Instant) -> _Watch:
-        """Context that is left when the database does not answer; the work is repeated later."""
+        """Context that ends early when the database does not answer; its work is repeated later."""
         return _Watch(self, now)
 
     def begin(self, now: Instant, error: Unavailable) -> None:

@@ -1,7 +1,7 @@
 """The few calls of the Kubernetes API that the tuner makes, over the official client.
 
-Each call is bounded in time, and repeated a few times where the server is overloaded. Errors are
-EngineErrors with the server's own words.
+Each call has a timeout, and is retried a few times if the server is overloaded. Errors are
+EngineErrors with the server's own message.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _kubeconfig() -> str | None:
 
 
 def _current_namespace() -> str:
-    """That of the kubeconfig's context, else of the pod in which this process runs."""
+    """The namespace of the kubeconfig's context, else of this process's pod."""
     try:
         if files := _kubeconfig():
             _, active = config.list_kube_config_contexts(config_file=files)

@@ -7,7 +7,7 @@ import re
 
 STUDY_LABEL = "tuner.dev/study"
 NUMBER_LABEL = "tuner.dev/allocation"
-#: The study's name as it is in the database; labels allow fewer characters.
+#: The study's name in the database; labels allow fewer characters.
 STUDY_ANNOTATION = "tuner.dev/study-name"
 #: Kueue's name of a LocalQueue.
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -1,4 +1,4 @@
-"""What the tuner reads of Jobs and pods, and the state of an allocation that follows from it."""
+"""The parts of Jobs and pods that the tuner reads, and the state of an allocation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JobRecord:
     #: Kueue holds it back.
     is_suspended: bool = False
     queue: str | None = None
-    #: Words of the newest warning that the cluster gave about the Job itself.
+    #: The newest warning of the cluster about the Job itself.
     warning: str = ""
 
 
@@ -41,7 +41,7 @@ class PodRecord:
     started_at: datetime | None = None
     node: str | None = None
     is_deleted: bool = False
-    #: Why it waits: of its container, else of the scheduler.
+    #: Why it waits: its container's reason, else the scheduler's.
     waits_for: str = ""
     exit_code: int | None = None
     #: Seconds after its start at which the cluster sends SIGTERM, and those until SIGKILL.

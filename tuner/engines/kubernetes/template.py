@@ -42,7 +42,7 @@ def merge(below: object, above: object) -> object:
     """Merges two parts of a manifest.
 
     Mappings are merged key by key, lists of named items (containers, volumes, variables) item by
-    item; of anything else `above` remains.
+    item; otherwise `above` replaces `below`.
     """
     if isinstance(below, Mapping) and isinstance(above, Mapping):
         both = {key: merge(below[key], above[key]) for key in above if key in below}

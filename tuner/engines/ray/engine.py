@@ -149,7 +149,7 @@ class RayEngine:
         return replace(order, command=command)
 
     def _as_data(self, order: AllocationOrder, number: int) -> dict[str, Any]:
-        """What an actor is given."""
+        """The arguments of an actor."""
         name = f"{_namespace(order.study)}:{number}"
         in_image = self.code_is_in_image
         return {

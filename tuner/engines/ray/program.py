@@ -248,7 +248,7 @@ def demand_of(order: dict[str, Any], there: list[dict[str, Any]]) -> dict[str, f
 
 
 def room_of(node: dict[str, Any], demand: dict[str, float]) -> int:
-    """How many allocations a node has room for when it is empty."""
+    """Number of allocations for which an empty node has room."""
     if not node["is_alive"]:
         return 0
     return min(int(node["resources"].get(name, 0.0) / value) for name, value in demand.items())
@@ -307,7 +307,7 @@ def actor_names() -> set[str]:
 
 
 def listed(study: str) -> list[dict[str, Any]]:
-    """What is known of the allocations of a study."""
+    """The known allocations of a study."""
     # Names first: an allocation that has ended writes its record before its name goes.
     names = actor_names()
     by_id = {node["id"]: node for node in nodes()}

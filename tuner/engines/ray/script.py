@@ -1,4 +1,4 @@
-"""What an actor runs on its node, and the program that `tuner submit --dry-run` prints."""
+"""The script of an actor on its node, and the program that `tuner submit --dry-run` prints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def node_script(
     """Lines for bash on a node; the shell becomes the dispatcher.
 
     Args:
-        order: What each allocation of the study has.
+        order: The resources of each allocation.
         name: Name of the allocation.
         number: Its number.
         is_in_image: Whether the command runs where Ray was started: in the image's directory.

@@ -119,7 +119,7 @@ class SlurmEngine:
         return tuple(each for each in self.allocations(order.study) if each.number in numbers)
 
     def allocations(self, study: str) -> tuple[Allocation, ...]:
-        """Those in `squeue`, which shows ended ones for some minutes."""
+        """Allocations in `squeue`, which shows ended ones for some minutes."""
         words = ["squeue", "--noheader", "--me", "--array", "--states=all"]
         words += [f"--name={job_name(study)}", f"--format={_FIELDS}"]
         text = run_command(words, refused="Slurm's queue cannot be read", environ=_EPOCH)
@@ -253,7 +253,7 @@ def _check_time(order: AllocationOrder) -> None:
 
 
 def _run_if_known(words: Sequence[str]) -> None:
-    """Job ids of other names, and of jobs that Slurm has forgotten, are no mistake."""
+    """Ignores job ids of other names, and of jobs that Slurm has forgotten."""
     try:
         run_command(words, refused="Slurm does not cancel")
     except EngineError as error:

@@ -93,7 +93,7 @@ def _options(order: AllocationOrder, numbers: Sequence[int], config: SlurmConfig
 
 
 def _array(numbers: Sequence[int]) -> str:
-    """`0-15`, or `3,5,6` where some are missing."""
+    """`0-15`, or `3,5,6` if some are missing."""
     in_order = sorted(numbers)
     first, last = in_order[0], in_order[-1]
     if len(in_order) > 1 and in_order == list(range(first, last + 1)):

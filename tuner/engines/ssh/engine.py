@@ -192,7 +192,7 @@ class SshEngine:
         )
 
     def _copy(self, order: AllocationOrder, host: str) -> str:
-        """Copies the snapshot of the code, and gives the folder on the host."""
+        """Copies the snapshot of the code; returns its folder on the host."""
         if order.code is None:
             raise EngineError(
                 "engine.ssh.copy_to copies the snapshot of a git working tree, but the study is in "

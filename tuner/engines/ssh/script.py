@@ -1,4 +1,4 @@
-"""What is run on a host over ssh: the start of a dispatcher, and the look at those that run."""
+"""Scripts that run on a host over ssh: the start of a dispatcher, and the list of running ones."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class OptunaProgram:
 
     path: Path
     arguments: tuple[str, ...] = ()
-    #: Where it is started.
+    #: Working folder.
     folder: Path
 
     def to_text(self) -> str:
@@ -92,7 +92,7 @@ def load(program: OptunaProgram) -> Loaded:
 
 
 def meeting_alone(program: OptunaProgram) -> Meeting | None:
-    """Where the ranks of a program meet if this process is the only one; None without ranks."""
+    """Rendezvous if this process is the only rank; None without ranks."""
     if not has_shared_trials(program.path):
         return None
     from tuner.frameworks.optuna_programs.meeting import Meeting  # torch takes seconds

@@ -14,7 +14,7 @@ import optuna
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 
-#: Where Optuna stores the results of a `constraints_func`.
+#: Key under which Optuna stores the results of a `constraints_func`.
 CONSTRAINTS_KEY = "constraints"
 
 
@@ -32,7 +32,7 @@ class OptimizeCall:
 
     @property
     def objective(self) -> Callable[[optuna.Trial], Any]:
-        """What a trial calls."""
+        """The function of a trial."""
         function: Callable[[optuna.Trial], Any] = self.arguments["func"]
         return function
 
@@ -43,7 +43,7 @@ class CreateCall:
 
     #: Arguments by name, with their defaults.
     arguments: Mapping[str, Any]
-    #: How many studies the program had created before.
+    #: Number of studies that the program had created before.
     place: int
 
 
@@ -172,7 +172,7 @@ class FinishedStudy(optuna.Study):
     def get_trials(
         self, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """The trials; those with a `constraints_func` have its results where Optuna stores them."""
+        """The trials; results of a `constraints_func` are under Optuna's key."""
         trials = super().get_trials(deepcopy=deepcopy, states=states)
         for trial in trials:
             if values := list(_results_of_constraints_func(trial)):
@@ -193,7 +193,7 @@ class FinishedStudy(optuna.Study):
 
 
 def _results_of_constraints_func(trial: FrozenTrial) -> Iterator[float]:
-    """What the objective's process has set one by one, in the order of the function's results."""
+    """Values set one by one by the objective's process, in the order of the function's results."""
     for place in itertools.count():
         key = f"{CONSTRAINTS_KEY}:{place}"
         if key not in trial.system_attrs:

@@ -44,7 +44,7 @@ class Meeting:
         self._rank = rank
         self._n_ranks = n_ranks
         self._is_alone = is_alone
-        #: Where the tuner lets the ranks meet; the program sets an address of its own.
+        #: The tuner's rendezvous address; the program sets one of its own.
         self._address = {key: os.environ[key] for key in _ADDRESS if key in os.environ}
         self._store: Store | None = None
         self._has_shared_a_trial = False

@@ -22,7 +22,7 @@ class FoundCall:
     #: Name of the function or method.
     name: str
     line: int
-    #: As it is written, on one line.
+    #: Its source, on one line.
     text: str
     #: Keyword arguments as they are written.
     arguments: dict[str, str]

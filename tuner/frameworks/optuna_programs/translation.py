@@ -27,7 +27,7 @@ _TRACKERS = {
     "TensorBoardCallback": "track.tensorboard=FOLDER",
     "WeightsAndBiasesCallback": "track.wandb=PROJECT",
 }
-#: How often a trial is restarted where the program allows any number.
+#: Retries of a trial if the program allows any number.
 _RETRIES = 3
 
 
@@ -39,7 +39,7 @@ class Translation:
     study: str
     #: Keys of a study file, without `trial.function`.
     values: Mapping[str, Any]
-    #: What is used, in words.
+    #: Settings that are used, in words.
     used: Sequence[str]
     #: Settings that are not used, each with the reason and an alternative.
     not_used: Sequence[str]
@@ -48,7 +48,7 @@ class Translation:
     user_attrs: Mapping[str, Any]
     #: URL of the program's database; empty for none.
     storage: str = field(repr=False)
-    #: How many studies the program creates before this one; -1 if it does not create it.
+    #: Number of studies that the program creates before this one; -1 if it does not create it.
     place: int
 
     def to_text(self) -> str:

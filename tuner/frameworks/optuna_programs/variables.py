@@ -1,4 +1,4 @@
-"""Names for programs that call `study.optimize`: of environment variables, of the module."""
+"""Names for programs that call `study.optimize`: environment variables and the module."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tuner.domain.attempt import AttemptId
 
 ALL = "ends"
 
-#: Where the fork server and its forks look; empty outside of one.
+#: The folder that the fork server and its forks check; empty outside of one.
 _folder: list[Path] = []
 #: Processes that got an unannounced SIGTERM before they had a handler of their own.
 _heard: set[int] = set()

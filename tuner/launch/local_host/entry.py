@@ -25,13 +25,13 @@ COMMAND_WORKER = "tuner.trials.worker.command_worker"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramCheck:
-    """What was found when the user's modules were imported in a forked process."""
+    """Result of importing the user's modules in a forked process."""
 
-    #: Why the program cannot be used; empty where it can.
+    #: Why the program cannot be used; empty if it can.
     problem: str = ""
     #: Importing it ahead of the fork has initialised CUDA or started a runtime's threads.
     is_unsafe_to_preload: bool = False
-    #: Notes for users of the modules; the program works.
+    #: Notes on the modules; the program works.
     remarks: tuple[str, ...] = ()
 
 

@@ -77,7 +77,7 @@ class ForkServer:
         return self._context.Pipe(duplex=False)
 
     def fork(self, target: Callable[..., object], args: tuple[object, ...]) -> ForkServerProcess:
-        """Starts a process, and a new server where the last one has died.
+        """Starts a process, and a new server if the last one has died.
 
         Raises:
             TimeoutError: If the server does not answer in time. It is killed.
@@ -201,7 +201,7 @@ def forget(child: ForkServerProcess) -> None:
 
 @contextlib.contextmanager
 def no_main_module() -> Iterator[None]:
-    """Hides `__main__` from a child, which would else import the command line again."""
+    """Hides `__main__` from a child, which would otherwise import the command line again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 #: After the grace, from SIGKILL until its own end.
 _CLOSE_S = 10.0
-#: Says that SIGTERM to any worker is ours (`announced.ALL`).
+#: File that announces a SIGTERM to all workers (`announced.ALL`).
 ENDS = "ends"
 _POLL_S = 0.05
 
@@ -130,7 +130,7 @@ def end_groups(groups: set[int], grace_s: float) -> None:
 
 
 def _outside(groups: set[int]) -> set[tuple[int, str]]:
-    """What members of these groups have started in sessions of their own, as torchrun does."""
+    """Processes that members of these groups started in sessions of their own, as torchrun does."""
     processes = _processes()
     below = {key[0] for key, (_, group) in processes.items() if group in groups}
     outside: set[tuple[int, str]] = set()

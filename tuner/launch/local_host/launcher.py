@@ -130,15 +130,15 @@ class LocalLauncher:
         """Waits for the modules and tries the program's functions.
 
         Args:
-            program: What the trials run.
+            program: The program of the trials.
             parameters: Names of the search space, for the messages.
 
         Returns:
-            Notes for users of the program, which works.
+            Notes on the program, which works.
 
         Raises:
-            LaunchError: If a function cannot be imported or called with a trial; the message is
-                to be read after the name of the study file.
+            LaunchError: If a function cannot be imported or called with a trial; worded to follow
+                the name of the study file.
         """
         found = self._ask_child(program, parameters)
         if found.is_unsafe_to_preload:
@@ -349,7 +349,7 @@ class LocalLauncher:
         return end_strays(self._server.pid, workers, {key[0] for key in self._workers})
 
     def _end_spares(self, spares: Collection[_Worker]) -> None:
-        """Ends processes that wait: by themselves when their pipes close, else with SIGKILL."""
+        """Ends waiting processes: they exit when their pipes close, else by SIGKILL."""
         for spare in spares:
             spare.requests.close()
         fork_server.join([spare.process for spare in spares])
@@ -406,7 +406,7 @@ class LocalLauncher:
 
 
 def modules_of(program: Program) -> list[str]:
-    """What to import before the first fork: the worker, and the user's modules."""
+    """Modules to import before the first fork: the worker, and the user's modules."""
     modules = _base_modules(program)
     if isinstance(program, FunctionProgram):
         modules.append(program.module)

@@ -82,7 +82,7 @@ class Remains:
         self._sights: dict[Path, _Sight] = {}
 
     def add_own(self) -> Path | None:
-        """Makes this dispatcher's file; None where that cannot be done."""
+        """Creates this dispatcher's file; None if that fails."""
         file = self._file_of(self._here)
         about = {"host": self._here.host, "pid": self._here.pid, **self._here.facts()}
         try:
@@ -188,7 +188,7 @@ def _holders(file: Path) -> Iterator[int]:
 
 
 def _lasting_holders(file: Path) -> list[int]:
-    """Those at two looks; another dispatcher that looks for the lock has the file open as well."""
+    """Holders at two checks; another dispatcher that checks the lock has the file open as well."""
     found = set(_holders(file))
     time.sleep(_LOOK_EVERY_S)
     return sorted(found.intersection(_holders(file)))

@@ -56,7 +56,7 @@ def _upwards(mount: Path, path: str, name: str) -> Iterator[Path]:
 
 
 def _read(file: Path) -> int | None:
-    """None where the file is not there, or has no such counter."""
+    """None if the file does not exist, or has no such counter."""
     try:
         match = _COUNT.search(file.read_text())
     except OSError:

@@ -97,7 +97,7 @@ def _kill(pid: int) -> bool:
 
 
 def _children(pid: int) -> Iterator[int]:
-    """Those of all threads of a process."""
+    """Children of all threads of a process."""
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""TCP ports where the ranks of a DDP trial meet."""
+"""TCP ports for the rendezvous of a DDP trial's ranks."""
 
 from __future__ import annotations
 

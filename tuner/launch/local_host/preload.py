@@ -55,13 +55,13 @@ _INSTALLED = tuple(
 #: this one is built on.
 _LIBRARIES = frozenset({"site-packages", "dist-packages"})
 
-#: Where every forked process looks for modules; empty outside of a fork server.
+#: Module search path of every forked process; empty outside of a fork server.
 import_path: list[str] = []
-#: Notes for users of the user's modules.
+#: Notes on the user's modules.
 remarks: list[str] = []
 #: Start method that the user's modules set; None for Python's default.
 start_method: str | None = None
-#: What modules have registered for the end of a program; each forked process does it at its end.
+#: Exit handlers of modules; each forked process runs them at its end.
 exit_handlers: list[Callable[[], object]] = []
 # Torch's cost 40 ms at each end and do nothing there; the others are done by the worker itself.
 _WITHOUT_EXIT_HANDLERS = frozenset({"torch", "tuner", *sys.stdlib_module_names})

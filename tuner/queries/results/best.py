@@ -122,13 +122,13 @@ def load_top(storage: str, study: str | None = None, *, n: int) -> list[BestConf
     """Loads the best configurations of a study, the best first.
 
     With several objectives these are the Pareto front, ordered by the first objective.
-    Configurations with confirmation runs (`confirm`) come first, ordered by the mean of these
-    runs, because the single value of a selected trial is optimistic.
+    Configurations with confirmation runs (`confirm`) come first, ordered by the mean of these runs,
+    because the single value of a selected trial is optimistic.
 
     Args:
         storage: URL of the database.
         study: Name of the study; the default is the only study of the database.
-        n: The greatest number of configurations.
+        n: Maximum number of configurations.
 
     Raises:
         StoreError: If the database or the study does not exist, or no trial has completed.

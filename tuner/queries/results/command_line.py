@@ -18,13 +18,13 @@ from tuner.search_spaces.space import format_value
 from tuner.search_spaces.strict_yaml import YamlError, read_yaml
 from tuner.store.schema.models import AttemptRow, DispatcherRow
 
-#: Hydra takes such a word as it is.
+#: Words that Hydra accepts unquoted.
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What a study runs: a function, or a command with places."""
+    """The program of a study: a function, or a command with placeholders."""
 
     function: str = ""
     argv: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""How configurations are printed."""
+"""Output formats of configurations."""
 
 from __future__ import annotations
 

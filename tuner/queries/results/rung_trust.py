@@ -1,4 +1,4 @@
-"""How far the rungs of a study can be trusted, as its dispatchers last stored it."""
+"""Reliability of the rungs of a study, as last stored by its dispatchers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _N_READ = 32
 
 
 def read_rung_trust(connection: sa.Connection, study_id: int) -> StoredTrust | None:
-    """None where the order at the rungs is not checked, or no trial has completed."""
+    """None if the ranking at rungs is not checked, or no trial has completed."""
     query = (
         sa.select(SYSTEM_ATTRS.c.value_json)
         .join(TRIALS, TRIALS.c.trial_id == SYSTEM_ATTRS.c.trial_id)

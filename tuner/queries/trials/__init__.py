@@ -1,1 +1,1 @@
-"""What is read of trials and their attempts."""
+"""Reads trials and their attempts."""

@@ -31,7 +31,7 @@ class AttemptTimes:
     left_at: datetime | None = None
     #: Duration of all attempts that have ended, in seconds.
     ended_s: float = 0.0
-    #: When the attempt that has not ended began; None without one.
+    #: Start of the unfinished attempt; None without one.
     open_since: datetime | None = None
     #: The last heartbeat of the dispatcher that died during that attempt; None if it is alive.
     abandoned_at: datetime | None = None

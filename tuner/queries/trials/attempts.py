@@ -28,7 +28,7 @@ _ATTEMPTS = table_of(AttemptRow)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredAttempt:
-    """One launch of a trial, as it is recorded."""
+    """One recorded launch of a trial."""
 
     number: int
     state: AttemptState
@@ -38,7 +38,7 @@ class StoredAttempt:
     detail: str
     dispatcher_id: int
     host: str
-    #: How users call them, such as `GPU 0`.
+    #: Labels such as `GPU 0`.
     devices: tuple[str, ...]
     pid: int | None
     seed: int
@@ -91,7 +91,7 @@ def _read_devices(connection: sa.Connection, attempts: sa.Subquery) -> dict[int,
 
 
 def label_of(row: sa.Row[Any]) -> str:
-    """The name of a device for users, of a row with its device, kind, name and number."""
+    """The label of a device, from a row with its device, kind, name and number."""
     device_id = DeviceId(row.device)
     gpu_id = gpu_of_share(device_id)
     device = Device(

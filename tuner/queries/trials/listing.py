@@ -53,7 +53,7 @@ TELLING = (
 )
 #: A failure cause that is more specific than its outcome.
 NOT_A_NUMBER = Cause.NOT_A_NUMBER.value
-#: Infeasible: of such a trial Optuna stores the last report as its value, which is no result.
+#: Infeasible: Optuna stores such a trial's last report as its value, which is no result.
 WORDS_WITHOUT_RESULT = (Outcome.OUT_OF_MEMORY.value, NOT_A_NUMBER)
 _NAN_STATES = (TrialState.FAIL, TrialState.PRUNED)
 PAUSED = Outcome.PAUSED.value
@@ -75,7 +75,7 @@ class Choice:
     top: int | None = None
     #: Maximum number of newest trials.
     last: int | None = None
-    #: Only those; None: of any number.
+    #: Only these numbers; None for all.
     numbers: frozenset[int] | None = None
 
     @property
@@ -99,7 +99,7 @@ class StoredTrial:
 
     number: int
     state: TrialState
-    #: As Optuna has them, by objective; empty where it has no value.
+    #: Optuna's values, by objective; empty if there are none.
     values: Mapping[str, float]
     #: Whether it breaks a constraint.
     is_infeasible: bool
@@ -126,7 +126,7 @@ class StoredTrial:
 
     @property
     def result(self) -> Mapping[str, float]:
-        """The values; empty where they are but the last report of a trial that failed."""
+        """The values; empty if they are only the last report of a failed trial."""
         return {} if self.word in WORDS_WITHOUT_RESULT else self.values
 
     @property

@@ -90,7 +90,7 @@ def read_points(connection: sa.Connection, study_id: int) -> dict[int, dict[str,
 
 
 def read_first_rung(connection: sa.Connection, study_id: int, trial_id: int) -> int | None:
-    """The step at which a trial's bracket begins, 0 for no rung; None for a trial in no bracket."""
+    """First step of a trial's bracket, 0 for no rung; None for a trial in no bracket."""
     found: Mapping[int, Any] = _attributes(
         connection, SYSTEM_ATTRS, study_id, [trial_id], key=FIRST_RUNG_KEY
     )

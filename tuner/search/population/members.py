@@ -12,7 +12,7 @@ from tuner.store.optuna_tables.pauses import PAUSED_KEY, is_paused
 from tuner.store.optuna_tables.storage import BufferedStorage
 from tuner.store.records.population_rows import COPY_KEY, MEMBER_KEY, Origin, Replacement
 
-#: Those that were ended early are of the population no more.
+#: Members that were ended early no longer belong to the population.
 _JUDGED = (TrialState.RUNNING, TrialState.WAITING, TrialState.COMPLETE)
 
 
@@ -43,14 +43,14 @@ class Members:
         self._replaced: set[int] = set()
         #: Replacements that have not started, by number of the ended member.
         self.open: dict[int, Replacement] = {}
-        #: By number: the step where a member waits.
+        #: By number: the step at which a member is paused.
         self.paused: dict[int, int] = {}
         #: Steps of a whole trial; None if unknown.
         self.length = pruner.max_resource
 
     @property
     def n_missing(self) -> int:
-        """How many members are to be drawn yet."""
+        """Number of members still to be drawn."""
         self.catch_up()
         return max(0, self._pruner.population - len(self._drawn))
 
@@ -63,7 +63,7 @@ class Members:
             self._n_seen = len(trials)
 
     def take_in(self, trial: FrozenTrial) -> None:
-        """A trial as it is stored, here or by others."""
+        """Updates a trial from the storage."""
         attributes = trial.system_attrs
         if MEMBER_KEY in attributes:
             self._drawn.add(trial.number)
@@ -96,7 +96,7 @@ class Members:
             self._drawn.add(trial.number)
 
     def trial(self, number: int) -> FrozenTrial:
-        """As it is stored."""
+        """A trial from the storage."""
         storage = self._storage
         trial_id = storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         return storage.get_trial(trial_id)
@@ -137,7 +137,7 @@ def is_member(trial: FrozenTrial) -> bool:
 
 
 def course_of(trial: FrozenTrial) -> Course:
-    """What a member has reported, and from which step on."""
+    """The reports of a member, and its first step."""
     origin = Origin.of(trial.system_attrs)
     begun_at = origin.step if origin is not None else 0
     return Course(number=trial.number, curve=trial.intermediate_values, begun_at=begun_at)

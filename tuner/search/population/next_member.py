@@ -50,11 +50,11 @@ class Succession:
 
     @property
     def has_next(self) -> bool:
-        """Whether a member can begin here."""
+        """Whether a member can start here."""
         return self._members.n_missing > 0 or next(self._to_begin(), None) is not None
 
     def has_before(self, step: int) -> bool:
-        """Whether one can begin here that is behind a step."""
+        """Whether a member can start here that is behind a step."""
         if self._members.n_missing:
             return True
         return any(self._members.open[number].step < step for number in self._to_begin())
@@ -81,10 +81,10 @@ class Succession:
         return None
 
     def hand_over(self, trial: FrozenTrial) -> str:
-        """Before an attempt of a copy: its checkpoint gets into its place.
+        """Moves a copy's checkpoint into its place, before its attempt.
 
         Returns:
-            Notes for users; empty where it is there, or the trial is no copy.
+            A message; empty if it is in place, or the trial is no copy.
         """
         origin = Origin.of(trial.system_attrs)
         if origin is None or not origin.step or self.copies is None:
@@ -110,7 +110,7 @@ class Succession:
         return True
 
     def resumes_from(self, trial: FrozenTrial, step: int) -> None:
-        """A trial continues from this step; where it is a copy, that may be before its parent's."""
+        """Records that a trial continues from this step; a copy's may be before its parent's."""
         origin = Origin.of(trial.system_attrs)
         if origin is not None and step < origin.step:
             self._note(trial, replace(origin, step=step))

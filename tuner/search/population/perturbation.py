@@ -1,4 +1,4 @@
-"""How a copy's parameters differ from its parent's: PBT's step of exploration."""
+"""Perturbs a copy's parameters: PBT's exploration step."""
 
 from __future__ import annotations
 

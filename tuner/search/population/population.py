@@ -29,7 +29,7 @@ from tuner.store.records.population_rows import (
     Replacement,
 )
 
-#: So many that fail for good in one place, one after the other, and it stays empty.
+#: Consecutive failures in one place after which it stays empty.
 N_FAILURES = 3
 
 
@@ -82,11 +82,11 @@ class Population(Scheduler):
         return bool(self.paused)
 
     def set_copies(self, copies: StateCopies) -> None:
-        """Where checkpoints are, from now on."""
+        """Sets the object that copies checkpoints."""
         self._replacing.copies = self.succession.copies = copies
 
     def sync(self, trial: FrozenTrial) -> None:
-        """A trial as it is stored, here or by others."""
+        """Updates a trial from the storage."""
         self._members.take_in(trial)
 
     def record_length(self, trial_id: int) -> None:
@@ -110,7 +110,7 @@ class Population(Scheduler):
         return self.succession.counts_anew(self._storage.get_trial(trial_id), step)
 
     def take_notes(self) -> list[str]:
-        """Notes for users since the last call."""
+        """Messages to show since the last call."""
         return self._replacing.take_notes()
 
     # -- judging -----------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class Population(Scheduler):
         return doom
 
     def _has_trial_left(self) -> bool:
-        """Whether the budget has one beyond those that are to begin anyway."""
+        """Whether the budget has a trial beyond those that start anyway."""
         n_to_begin = self._members.n_missing + len(self._members.open) + len(self._doomed)
         return self._storage.n_trials_left > n_to_begin
 
@@ -201,7 +201,7 @@ class Population(Scheduler):
         self._note(trial, replace(wanted, n_failed=n_failed))
 
     def _failures_before(self, trial: FrozenTrial) -> int:
-        """How many have failed for good in the place of a trial, directly before it."""
+        """Number of consecutive failures in a trial's place, directly before it."""
         origin = Origin.of(trial.system_attrs)
         if origin is None:
             return 0
@@ -228,5 +228,5 @@ class Population(Scheduler):
         return self._turns.resume(is_last=is_last)
 
     def take(self, number: int) -> int | None:
-        """Takes a member that waits; None where another dispatcher was quicker."""
+        """Claims a paused member; None if another dispatcher was faster."""
         return self._turns.take(number)

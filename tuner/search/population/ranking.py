@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """How good a member was at an interval."""
+    """A member's value at an interval."""
 
     number: int
     #: The interval's step.

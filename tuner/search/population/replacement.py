@@ -56,7 +56,7 @@ class Replacer:
         self.copies: StateCopies | None = None
         #: Steps of a whole trial; a checkpoint at its end leaves nothing to train.
         self.length: int | None = None
-        #: For users.
+        #: Messages to show.
         self._notes: list[str] = []
         self._has_told_of_states = False
 
@@ -106,11 +106,11 @@ class Replacer:
         return replace(copy, why=f"it failed for good: {told}")
 
     def tell(self, note: str) -> None:
-        """Notes for users."""
+        """Adds a message to show."""
         self._notes.append(note)
 
     def take_notes(self) -> list[str]:
-        """Notes for users since the last call."""
+        """Messages to show since the last call."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -133,7 +133,7 @@ class Replacer:
         return copy, f", with {changes}"
 
     def _drawn(self, lot: random.Random) -> Replacement:
-        """Where a program suggests its parameters itself the sampler draws them."""
+        """A new configuration; parameters that the program suggests are drawn by the sampler."""
         params: Mapping[str, Scalar] = {}
         if isinstance(self._space, SearchSpace):
             params = self._exploration.of_space(self._space, {}, lot)

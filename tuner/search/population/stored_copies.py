@@ -27,7 +27,7 @@ class StoredCopies(StateCopies):
     ) -> None:
         super().__init__(files, is_own)
         self._records = records
-        #: By number: whether something was handed on, and when that was looked up.
+        #: By number: whether there is a reservation, and when this was read.
         self._is_there: dict[int, tuple[bool, float]] = {}
 
     def has_state(self, number: int) -> bool:
@@ -36,24 +36,24 @@ class StoredCopies(StateCopies):
         return super().has_state(number) or stored is not None
 
     def take(self, parent: int, replaced: int) -> int | None:
-        """Holds the newest checkpoint for a copy; gives its step."""
+        """Reserves the newest checkpoint for a copy; returns its step."""
         stored = self._records.hand_on(parent, replaced)
         linked = super().take(parent, replaced)
         return stored if linked is None else linked
 
     def is_here(self, replaced: int) -> bool:
-        """Whether a copy can begin on this machine."""
+        """Whether a copy can start on this machine."""
         return super().is_here(replaced) or self._has_reference(replaced)
 
     def give(self, replaced: int, child: int) -> int | None:
-        """Gives the checkpoint to the copy; gives the step of its newest one."""
+        """Gives the reserved checkpoint to the copy; returns its newest step."""
         # First, as the other drops what was handed on.
         stored = self._records.give(replaced, child)
         linked = super().give(replaced, child)
         return stored if linked is None else linked
 
     def drop(self, replaced: int) -> None:
-        """No copy begins from it."""
+        """Drops a reservation that no copy uses."""
         super().drop(replaced)
         self._records.drop(replaced)
 

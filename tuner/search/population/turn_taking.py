@@ -59,10 +59,10 @@ class Turns:
         self._members.paused[trial.number] = step
 
     def resume(self, *, is_last: bool) -> int | None:
-        """Takes the member that is furthest behind, for this dispatcher; gives its id.
+        """Claims the member that is furthest behind for this dispatcher; returns its id.
 
         Args:
-            is_last: No other trial can begin. Else those go first that are still further behind.
+            is_last: Whether no other trial can start. Otherwise members further behind come first.
         """
         paused = self._members.paused
         while paused:
@@ -74,7 +74,7 @@ class Turns:
         return None
 
     def take(self, number: int) -> int | None:
-        """Takes a member that waits; None where another dispatcher was quicker."""
+        """Claims a paused member; None if another dispatcher was faster."""
         del self._members.paused[number]
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):

@@ -75,7 +75,7 @@ class FreezeThawPruner(BasePruner):
         return self.min_resource
 
     def first_rung(self, number: int, length: int | None) -> int:
-        """Where the first slice ends; for all the same."""
+        """End of the first slice, the same for all."""
         return self.min_resource
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:

@@ -1,4 +1,4 @@
-"""Hyperband by name in a study file: several ASHAs in parallel, which begin at other steps."""
+"""Hyperband: several ASHAs in parallel, with different first rungs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.search.rungs.table import RUNG_KEY, RungTable, known_length
 from tuner.store.optuna_compat import storage_of, trial_id_of
 
 FIRST_RUNG_KEY = "tuner:first_rung"
-"""Attribute of a trial in brackets: the step at which its bracket begins; 0 for no rung."""
+"""Attribute of a trial in brackets: the first step of its bracket; 0 for no rung."""
 
 
 class AsyncHyperbandPruner(BasePruner):
@@ -67,7 +67,7 @@ class AsyncHyperbandPruner(BasePruner):
         self._halvings = {min_resource: self._new_halving(min_resource)}
 
     def new_table(self, first: int) -> RungTable:
-        """The rungs of the bracket that begins at a step."""
+        """The rungs of the bracket with this first step."""
         return RungTable(first=first, factor=self.reduction_factor)
 
     @property
@@ -76,7 +76,7 @@ class AsyncHyperbandPruner(BasePruner):
         return self.min_resource
 
     def is_first_rung(self, step: int) -> bool:
-        """Whether a bracket of this pruner begins at a step."""
+        """Whether a bracket of this pruner has this first step."""
         while step > self.min_resource and step % self.reduction_factor == 0:
             step //= self.reduction_factor
         return step in (NEVER, self.min_resource)
@@ -138,7 +138,7 @@ class AsyncHyperbandPruner(BasePruner):
         )
 
     def _is_at_rung(self, trial: FrozenTrial, step: int) -> bool:
-        """Whether all trials have to be looked at; a trial without a bracket needs one."""
+        """Whether all trials must be read; a trial without a bracket needs one."""
         first = trial.system_attrs.get(FIRST_RUNG_KEY)
         if first in (None, NEVER):
             return first is None
@@ -162,7 +162,7 @@ class AsyncHyperbandPruner(BasePruner):
 class Bracket:
     """The part of a study's interface that Optuna's pruner uses, with the trials of one bracket."""
 
-    #: The step at which it begins.
+    #: Its first step.
     first: int
     halving: SuccessiveHalvingPruner
     trials: Sequence[FrozenTrial]

@@ -24,7 +24,7 @@ _SAME = (MedianPruner, PercentilePruner)
 
 
 def quicker(pruner: BasePruner) -> BasePruner:
-    """A pruner that decides as this one does, and sooner where there is a way."""
+    """A pruner with the same decisions, faster if possible."""
     # Not a subclass of another package's, which may decide otherwise.
     if isinstance(pruner, PercentilePruner) and type(pruner) in _SAME:
         return RankedPruner(pruner)
@@ -32,11 +32,11 @@ def quicker(pruner: BasePruner) -> BasePruner:
 
 
 class StepRanks:
-    """What completed trials reported at each step, in order of size. NaN is left out."""
+    """Reports of completed trials at each step, sorted. NaN is left out."""
 
     def __init__(self) -> None:
         self._ranks: dict[int, array[float]] = {}
-        #: How often a step was reported, with NaN.
+        #: Number of reports at a step, including NaN.
         self._n_reported: dict[int, int] = {}
         self._n_seen = 0
 
@@ -54,7 +54,7 @@ class StepRanks:
             self._n_seen += 1
 
     def at(self, step: int, completed: Sequence[FrozenTrial]) -> tuple[array[float], int]:
-        """What was reported at a step: its numbers in order, and how many with NaN."""
+        """Reports at a step, sorted, and their number including NaN."""
         if step not in self._ranks:
             curves = [trial.intermediate_values for trial in completed[: self._n_seen]]
             values = [curve[step] for curve in curves if step in curve]
@@ -82,12 +82,12 @@ class RankedPruner(BasePruner):
 
     @property
     def percentile_name(self) -> str:
-        """For users: `median`, or `percentile 25`."""
+        """`median`, or `percentile 25`, for messages."""
         percentile = self._settings.percentile
         return "median" if percentile == 50.0 else f"percentile {percentile:g}"
 
     def bar_at(self, study: optuna.Study, step: int) -> tuple[float, int]:
-        """What a trial must reach at a step, and how many trials that was made from."""
+        """The value to reach at a step, and the number of trials that it is based on."""
         storage = storage_of(study)
         assert isinstance(storage, BufferedStorage)
         completed = storage.completed(study_id_of(study))

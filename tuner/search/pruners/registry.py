@@ -42,7 +42,7 @@ PRUNERS: Catalogue[BasePruner] = replace(
     _OPTUNAS, classes={**_OPTUNAS.classes, **_OURS, **_RENAMED}, group="tuner.schedulers"
 )
 _FOR_SEVERAL_OBJECTIVES = (NopPruner, AshaPruner, AsyncHyperbandPruner)
-#: Names of pruners that this tuner once had. A study that ran with one can still be looked at.
+#: Names of removed pruners. Studies that used one can still be displayed.
 _REMOVED = ("pasha", "PashaPruner")
 _PACKAGES = {"wilcoxon": ("scipy",)}
 

@@ -34,7 +34,7 @@ class StepCounts:
         self._resumed.add(trial_id)
 
     def starts_over(self, trial_id: int) -> None:
-        """A trial has no state left: it begins at its first step, and is right to."""
+        """Records that a trial rightly restarts at its first step, without a checkpoint."""
         self._resumed.discard(trial_id)
 
     def counts_anew(self, trial_id: int, step: int) -> bool:
@@ -61,7 +61,7 @@ class StepCounts:
         return trial_id in self._cut_short
 
     def take_unreached_rung(self, trial_id: int) -> str:
-        """A notice if the first trial that completed did so before any rung; given once."""
+        """A notice if the first completed trial reached no rung; returned once."""
         curve = self._storage.get_trial(trial_id).intermediate_values
         if self._has_told_of_rungs or not curve:
             return ""

@@ -88,7 +88,7 @@ class CurveModel:
             self._known = self._model.given(_inputs(places, steps), y)
 
     def improvement(self, places: Sequence[Place]) -> Array:
-        """[m], how much better than the best each is expected to be; 0 where it cannot."""
+        """[m], expected improvement over the best; 0 if impossible."""
         with _one_thread():
             mean, deviation = self._known.predict(_inputs(places, self._steps))
         return self._deviation * expected_improvement(mean, deviation, self._best)

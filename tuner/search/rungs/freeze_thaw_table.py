@@ -47,7 +47,7 @@ class SliceStanding(Standing):
     #: Expected improvement per second, of this trial and of the best alternative.
     worth: float = math.nan
     other_worth: float = math.nan
-    #: That other's number; None for a trial that has not begun.
+    #: Number of the alternative trial; None for a new one.
     other: int | None = None
     #: Unit of time; steps until a step was timed.
     unit: str = "second"
@@ -276,7 +276,7 @@ class SliceTable(RungTable):
         return list(chosen)
 
     def _points(self, numbers: Sequence[int]) -> tuple[list[Place], list[float]]:
-        """What trials have reported at the ends of slices and at their own, and how good it is."""
+        """Reports of trials at the ends of slices and at their own ends, with scores."""
         places, scores = [], []
         for number in numbers:
             trial = self._trial(number)

@@ -21,7 +21,7 @@ Places = npt.NDArray[np.int64]
 
 #: If more than one of this many vectors is new, all are sorted at once.
 _MANY = 16
-#: Vectors that are compared with a front at a time, so that the table of pairs stays small.
+#: Vectors per comparison with a front, to limit the table of pairs.
 _AT_A_TIME = 256
 
 

@@ -40,7 +40,7 @@ _WITNESS_BASE = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How far the orders of some trials at two steps agree."""
+    """Agreement of the rankings of trials at two steps."""
 
     n_trials: int
     n_concordant: int
@@ -80,7 +80,7 @@ def agreement_of(pairs: Sequence[tuple[float, float]]) -> Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RungTrust:
-    """How far a rung can be trusted."""
+    """Reliability of a rung."""
 
     is_open: bool
     #: Trials after this one count.
@@ -95,11 +95,11 @@ class _Rung:
     is_open: bool = False
     #: Pairs count from trials after this one, since the rung opened or closed.
     after: int = -1
-    #: What opened or closed it.
+    #: The evidence that opened or closed it.
     turned_by: RungTrust | None = None
     #: By later rung, or END: the losses at both of the newest trials that reached both.
     pairs: dict[int, deque[tuple[float, float]]] = field(default_factory=dict)
-    #: The same, as far as it is computed.
+    #: Cached agreements.
     known: dict[int, Agreement] = field(default_factory=dict)
 
     def add(self, later: int, pair: tuple[float, float]) -> None:
@@ -213,7 +213,7 @@ class OrderCheck:
         return frozenset(index for index, rung in enumerate(self._rungs) if rung.is_open)
 
     def trust(self) -> list[RungTrust]:
-        """How far each rung can be trusted, from the first on."""
+        """Reliability of each rung, from the first on."""
         return [self._trust(index, rung) for index, rung in enumerate(self._rungs)]
 
     def _trust(self, index: int, rung: _Rung) -> RungTrust:

@@ -17,14 +17,14 @@ from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.storage import BufferedStorage
 
 WITNESS_KEY = "tuner:witness"
-"""Attribute of a trial that is trained on to check the order: the step where it was weak."""
+"""Attribute of a trial that is trained on for the ranking check: the step where it was weak."""
 
 
 class OrderWatch:
     """Keeps the check of one study, and opens the rungs of its table.
 
     Args:
-        storage: Takes the notes.
+        storage: Stores the results.
         table: The rungs.
     """
 

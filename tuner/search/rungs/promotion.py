@@ -34,7 +34,7 @@ _PACE_KEY = "tuner:pace"
 
 
 class RungPruner(Protocol):
-    """Says where the rungs are at which trials pause."""
+    """Defines the rungs at which trials pause."""
 
     #: Whether trials pause, and the best of them continue.
     promotes: bool
@@ -52,10 +52,10 @@ class RungPruner(Protocol):
     bootstrap_count: int
 
     def new_table(self, first: int) -> RungTable:
-        """The rungs of the bracket that begins at a step."""
+        """The rungs of the bracket with this first step."""
 
     def is_first_rung(self, step: int) -> bool:
-        """Whether a bracket begins at a step."""
+        """Whether a bracket has this first step."""
 
     def first_rung(self, number: int, length: int | None) -> int:
         """The first step of a trial's bracket.
@@ -111,7 +111,7 @@ class Promotion(Scheduler):
 
     @property
     def leader_share_left(self) -> float | None:
-        """What the best of the highest rung has to train yet, of a whole training."""
+        """Fraction of a whole training that the best of the highest rung has left."""
         return None if self._has_stopped_pausing else self.brackets.share_left_of_leader
 
     @property
@@ -126,7 +126,7 @@ class Promotion(Scheduler):
         return not counts[TrialState.RUNNING] and not counts[TrialState.COMPLETE]
 
     def sync(self, trial: FrozenTrial) -> None:
-        """A trial as it is stored, here or by others."""
+        """Updates a trial from the storage."""
         if (table := self._known_table_of(trial)) is not None:
             rung = 0
             while (value := trial.system_attrs.get(rung_key(rung))) is not None:
@@ -177,7 +177,7 @@ class Promotion(Scheduler):
         return [] if self._watch is None else self._watch.take_messages()
 
     def stop_pausing(self) -> bool:
-        """Prunes trials at the rungs where they would pause."""
+        """Prunes trials at rungs instead of pausing them."""
         self._stops = True
         self._set_rule()
         return super().stop_pausing()
@@ -306,7 +306,7 @@ class Promotion(Scheduler):
             self.pause(trial_id)
 
     def take(self, number: int) -> int | None:
-        """Takes a trial that waits at a rung; None where another dispatcher was quicker."""
+        """Claims a trial paused at a rung; None if another dispatcher was faster."""
         self.brackets.unpause(number)
         trial_id = self._storage.get_trial_id_from_study_id_trial_number(self._study_id, number)
         if not self._storage.set_trial_state_values(trial_id, TrialState.RUNNING):
@@ -371,7 +371,7 @@ class Promotion(Scheduler):
             self._watch.learn(number, rungs)
 
     def _final_loss(self, trial: FrozenTrial) -> float | None:
-        """What a trial completed with; None where it did not."""
+        """Final loss of a trial; None if it did not complete."""
         if trial.state is not TrialState.COMPLETE or trial.value is None or is_infeasible(trial):
             return None
         return self._loss(trial.value)

@@ -1,4 +1,4 @@
-"""How long trials take for a step, and to start: measured, from how long their attempts last."""
+"""Times per step and per start, measured from attempts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What is known of one trial."""
+    """Measured times of one trial."""
 
     #: Seconds.
     of_step: float
@@ -74,7 +74,7 @@ class Pace:
         return Measured(of_step=of_step, of_start=max(0.0, attempt.first_s - before * of_step))
 
     def take_in(self, number: int, measured: Measured) -> None:
-        """What was measured of a trial, here or by others; the first time it counts for all."""
+        """Adds measurements of a trial; its first ones count for all."""
         if number not in self._known:
             insort(self._of_steps, measured.of_step)
             insort(self._of_starts, measured.of_start)

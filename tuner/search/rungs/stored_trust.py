@@ -1,4 +1,4 @@
-"""How far the rungs of a study can be trusted: as stored with trials, and in words."""
+"""Reliability of a study's rungs: stored with trials, and in words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _RungJson(TypedDict):
 
 
 class TrustJson(TypedDict):
-    """What is stored."""
+    """The stored form."""
 
     n_changes: int
     n_ended: int
@@ -48,7 +48,7 @@ class KnownRung:
 class StoredTrust:
     """The rungs of a study, from the first on, at one time."""
 
-    #: How often a rung has opened or closed.
+    #: Number of times that a rung opened or closed.
     n_changes: int
     #: Trials that had completed.
     n_ended: int

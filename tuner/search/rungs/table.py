@@ -39,7 +39,7 @@ class Standing:
 
     rung: int
     loss: float
-    #: How many are better.
+    #: Number of better trials.
     place: int
     n_came: int
     #: The loss of the last trial that continues; NaN if none does.

@@ -1,4 +1,4 @@
-"""Keeps a study going where its sampler raises an error: a random suggestion takes its place."""
+"""Replaces a suggestion by a random one if the sampler raises an error."""
 
 from __future__ import annotations
 

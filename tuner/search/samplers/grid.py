@@ -44,7 +44,7 @@ def values(given: object, space: SearchSpace | None, place: Place) -> dict[str, 
 
 
 def refuse_endless(space: SearchSpace, place: Place) -> None:
-    """Refuses a float without a step, of which there is no list of values."""
+    """Refuses a float without a step, which has no list of values."""
     for parameter in space.parameters:
         if _is_continuous(parameter):
             raise place.error(

@@ -14,7 +14,7 @@ from tuner.search_spaces import Scalar
 
 #: System attribute of a trial: the point that it tries, by name of the parameter.
 POINT_ATTR = "tuner:grid_point"
-#: System attribute of an enqueued trial: the values that it was given.
+#: System attribute of an enqueued trial: its fixed values.
 FIXED_ATTR = "fixed_params"
 
 Point: TypeAlias = Mapping[str, Scalar | None]
@@ -64,7 +64,7 @@ class GridPoints:
         return sum(key in self._points for key in self._tried)
 
     def next(self, fixed: Point | None = None) -> Point | None:
-        """The first point that was not tried; None where all were.
+        """The first point that was not tried; None if all were.
 
         Args:
             fixed: Values that the point must have.

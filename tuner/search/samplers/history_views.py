@@ -108,7 +108,7 @@ class Shown:
         self._chosen: list[FrozenTrial] | None = None
 
     def add(self, trial: FrozenTrial) -> None:
-        """Takes a finished trial; each is given once."""
+        """Adds a finished trial; each once."""
         self._forget(trial.number)
         if trial.state not in self._witnesses:
             return
@@ -127,7 +127,7 @@ class Shown:
 
     @property
     def unfinished(self) -> Iterator[FrozenTrial]:
-        """Those that are shown of trials that have not finished."""
+        """Unfinished trials to show."""
         return chain(self._unfinished.values(), self._paused or ())
 
     def _forget(self, number: int) -> None:

@@ -1,6 +1,6 @@
-"""Where good configurations are believed to be, which is followed as long as it pays.
+"""A prior over good configurations, which is used as long as it pays.
 
-By an expert's guess, or because the best ones of earlier studies lie there.
+From an expert's guess, or from the best configurations of earlier studies.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _N_COMPARED = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How many trials of a kind can be compared, and how many are among the best."""
+    """Number of comparable trials of a kind, and of those among the best."""
 
     n: int = 0
     n_best: int = 0
@@ -91,7 +91,7 @@ class PriorSampler(SamplerAround):
         self._believed = tuple(map(dict, believed))
         self._rng = np.random.default_rng(seed)
         self._random = RandomSampler(seed=seed)
-        #: Whether the next trial is drawn around the prior; None where that is not decided.
+        #: Whether the next trial is drawn around the prior; None if not decided.
         self._next: bool | None = None
         #: The trial that is drawn around it now.
         self._drawn: int | None = None

@@ -53,12 +53,12 @@ class GridSampler(optuna.samplers.GridSampler):
         self._ids = {repr(values): place for place, values in enumerate(self._all_grids)}
         self._n_seen = 0
         self._without_point: dict[int, FrozenTrial] = {}
-        #: Trials up to this one were looked at in the database.
+        #: Trials up to this id were read from the database.
         self._last_id = 0
 
     @property
     def n_points(self) -> int:
-        """How many points the grid has."""
+        """Number of points of the grid."""
         return len(self._points)
 
     def has_point_left(self, study: optuna.Study) -> bool:
@@ -67,10 +67,10 @@ class GridSampler(optuna.samplers.GridSampler):
         return self._points.next() is not None
 
     def begin(self, study: optuna.Study, storage: BufferedStorage) -> int | None:
-        """Begins a trial at the next point, which no other dispatcher begins.
+        """Starts a trial at the next point, exclusively for this dispatcher.
 
         Returns:
-            The trial's id; None where all points are tried.
+            The trial's id; None if all points are tried.
 
         Raises:
             NoTrialLeft: If the study may have no further trial.
@@ -174,10 +174,10 @@ class GridSampler(optuna.samplers.GridSampler):
 
 
 class QMCSampler(optuna.samplers.QMCSampler):
-    """Optuna's quasi-random sequence, of which each point is given out once.
+    """Optuna's quasi-random sequence, with each point used once.
 
-    Optuna reads and writes the place in the sequence in two steps, so that several dispatchers get
-    the same point.
+    Optuna reads and writes the position in the sequence in two steps, so that several dispatchers
+    get the same point.
     """
 
     def _find_sample_id(

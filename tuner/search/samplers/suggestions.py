@@ -53,7 +53,7 @@ class Suggestions:
 
     @property
     def duration_s(self) -> float:
-        """How long the newest suggestion was computed in a process of its own."""
+        """Seconds that the newest suggestion took in a process of its own."""
         inner = _without_prior(self._study.sampler)
         return inner.took_s if isinstance(inner, OutOfProcessSampler) else 0.0
 

@@ -1,8 +1,8 @@
 """The logarithm of the normal distribution function, as Optuna's TPE computes it, in arrays.
 
-Optuna takes it number by number in Python, which is most of the time of a suggestion: some twenty
-times the trials looked at, for each integer parameter. Here each step is the same operation on
-the same numbers, so that the results are the same to the last bit, in a third of the time.
+Optuna computes it number by number in Python, which takes most of the time of a suggestion: about
+twenty times per trial, for each integer parameter. Here each step is the same operation on the same
+numbers, so that the results are the same to the last bit, in a third of the time.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PROBES = np.array([-300.0, -40.5, -20.0, -19.9, -5.0, -1.1, -0.9, -0.0, 0.3, 1.
 
 
 def use_in_optuna() -> bool:
-    """Lets Optuna's TPE compute it this way; whether it does. Safe to call twice.
+    """Makes Optuna's TPE use this function; returns whether it does. Safe to call twice.
 
-    An Optuna that has it no more, or computes it otherwise, is left as it is.
+    If Optuna no longer has the function, or computes it differently, nothing is changed.
     """
     theirs = tpe_log_ndtr()
     if theirs is None or not np.array_equal(theirs(_PROBES), log_ndtr(_PROBES)):

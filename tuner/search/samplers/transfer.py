@@ -21,7 +21,7 @@ Configuration = Mapping[str, ParamValue]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transferred:
-    """What a study begins with that earlier ones have found."""
+    """Configurations from earlier studies with which a study begins."""
 
     #: The earlier studies.
     studies: Sequence[str]
@@ -40,7 +40,7 @@ class Transferred:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Sequence[object]]) -> Transferred:
-        """What `as_data` gave."""
+        """Restores the result of `as_data`."""
         return cls(**data)  # type: ignore[arg-type]  # it is JSON of ours
 
 

@@ -12,10 +12,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 
 class SamplerAround(BaseSampler):
-    """Hands every call on.
+    """Delegates every call.
 
     Args:
-        inner: Gets them.
+        inner: The wrapped sampler.
     """
 
     def __init__(self, inner: BaseSampler) -> None:

@@ -1,1 +1,1 @@
-"""What the tuner stores with a trial, in attributes of Optuna's tables."""
+"""The tuner's data about a trial, in attributes of Optuna's tables."""

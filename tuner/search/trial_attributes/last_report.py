@@ -1,4 +1,4 @@
-"""What a trial reported last, kept with the trial when one of its attempts has ended."""
+"""The last report of a trial, stored when one of its attempts has ended."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LastReports:
         """The best value of a trial's curve, of all its attempts.
 
         Returns:
-            None where no value was reported, or the study has several objectives and so no curve.
+            None if no value was reported, or if the study has several objectives and thus no curve.
         """
         curve = self._storage.get_trial(trial_id).intermediate_values
         values = [value for value in curve.values() if not math.isnan(value)]

@@ -11,12 +11,12 @@ _PROGRESS_KEY = "tuner:progress"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressMark:
-    """What a trial had reached after an attempt.
+    """Progress of a trial after an attempt.
 
     Args:
         attempt: Number of the attempt.
-        step: The largest step that was reported or saved.
-        saved_at_s: Time of the newest file that the program saved in a format of its own.
+        step: The largest reported or saved step.
+        saved_at_s: Time of the newest file that the program saved in its own format.
     """
 
     attempt: int

@@ -22,7 +22,7 @@ CURVE_KEY = "tuner:curve"
 LAST_STEP_KEY = "tuner:last_step"
 """Attribute of a completed trial of several objectives: the step of its last report."""
 
-#: What is larger is as good as infinite.
+#: Larger values count as infinite.
 LARGEST = 1e100
 #: From one report that is kept to the next the step grows by so much.
 _GROWTH = 1.5
@@ -34,7 +34,7 @@ def is_next(step: int, last: int) -> bool:
 
 
 class VectorCurves:
-    """Notes some of the reports of each trial.
+    """Stores some of the reports of each trial.
 
     Args:
         storage: Holds the study.

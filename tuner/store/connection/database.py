@@ -43,7 +43,7 @@ class Database:
 
     access: Access
     storage: BufferedStorage
-    #: For users and records: the URL with its password hidden.
+    #: The URL without its password, for display and records.
     shown_url: str
     #: Checks whether an SQLite file is still the open one; None if it is not watched.
     file: FileWatch | None = None
@@ -53,7 +53,7 @@ class Database:
         return self.access.engine
 
     def close(self) -> None:
-        """Lets every connection go. What was not flushed is lost. Safe to call twice."""
+        """Closes all connections. Unflushed rows are lost. Safe to call twice."""
         if self.file is not None and not self.file.is_intact:
             return  # Its connections must not be closed.
         self.storage.close()

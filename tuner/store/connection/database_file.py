@@ -38,7 +38,7 @@ class FileId(NamedTuple):
 
 
 class _Checkpoint(NamedTuple):
-    """How far the write-ahead log was written into the file."""
+    """Progress of checkpoints of the write-ahead log."""
 
     salts: bytes
     n_written: bytes
@@ -163,7 +163,7 @@ _NOT_KNOWN = FileId(-1, -1)
 
 
 def _id_of(path: Path) -> FileId | None:
-    """None where there is no file."""
+    """None if there is no file."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""How the program reaches a database: the same options for Optuna's storage and for our tables."""
+"""Engine options, the same for Optuna's storage and for the tuner's tables."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-#: How long a write waits for another program's write; SQLite's own default of 5 s is too short
+#: Seconds that a write waits for another program's write; SQLite's own default of 5 s is too short
 #: for a dashboard that copies the file.
 SQLITE_BUSY_TIMEOUT_S = 30
-#: How long a statement of a command that only looks may take.
+#: Maximum seconds of a statement in a read-only command.
 READING_LIMIT_S = 60.0
 #: Instructions of SQLite's virtual machine between two time checks: about a millisecond.
 _N_INSTRUCTIONS = 20_000
@@ -30,9 +30,9 @@ _LIBPQ = {
     "tcp_user_timeout": 30_000,
     "application_name": "tuner",
 }
-#: What the server does about a client that is gone. A machine that was cut off or froze within a
-#: transaction holds the study's row, for which all other dispatchers wait; by its own defaults the
-#: server notices after two hours. Milliseconds and seconds, in PostgreSQL's own units.
+#: Server timeouts for lost clients. A machine that was cut off or froze within a transaction holds
+#: the study's row, for which all other dispatchers wait; by its own defaults the server notices
+#: after two hours. Milliseconds and seconds, in PostgreSQL's own units.
 _SERVER_SIDE = {
     "tcp_keepalives_idle": "15",
     "tcp_keepalives_interval": "5",

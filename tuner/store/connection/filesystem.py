@@ -34,7 +34,7 @@ _SHARED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mount:
-    """Where a file system begins, and of which kind it is."""
+    """Mount point and type of a file system."""
 
     point: str
     kind: str

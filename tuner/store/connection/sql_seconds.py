@@ -1,4 +1,4 @@
-"""How long something lasted, as the database reckons it: no row has to be read for a sum."""
+"""Durations computed by the database: a sum reads no rows."""
 
 from __future__ import annotations
 

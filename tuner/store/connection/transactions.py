@@ -29,12 +29,12 @@ T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
 
 _PROBE_EVERY_S = 1.0
-#: How often a transaction is tried that another one was preferred to.
+#: Number of tries of a transaction after conflicts.
 _N_TRIES = 10
 #: Seconds after which an idle server connection is dropped without a check: a firewall may have
 #: dropped it silently, and its next use would hang for half a minute.
 _FORGOTTEN_AFTER_S = 60.0
-#: How long a thread that is stuck in a driver may hold up the end.
+#: Maximum seconds that a thread stuck in a driver may delay the exit.
 _CLOSING_S = 1.0
 # A deadlock, or a change that another transaction was quicker with: rolled back as a whole.
 _CONFLICT_STATES = ("40001", "40P01")

@@ -39,7 +39,7 @@ class HeldStudy:
         #: By trial id.
         self.unfinished: dict[int, FrozenTrial] = {}
         self._ended_trials = EndedTrials()
-        #: Of each completed trial its place there, by number; -1 for those that are not.
+        #: Index of each completed trial there, by number; -1 for others.
         self._completed_places = array("q")
         self._ended: dict[TrialState, list[FrozenTrial]] = {state: [] for state in _ENDED}
         for trial in trials:
@@ -105,7 +105,7 @@ class HeldStudy:
 
 
 def _insert(trials: list[FrozenTrial], trial: FrozenTrial) -> None:
-    """By number; mostly at the end, or close to it."""
+    """By number; usually at the end, or close to it."""
     if not trials or trials[-1].number < trial.number:
         trials.append(trial)
     else:

@@ -85,11 +85,11 @@ class HeldTrials(StudyCalls):
         self.look_again()
 
     def look_again(self) -> None:
-        """To be called where trials were changed over this object's own way to the database."""
+        """Invalidates the cache after trials were changed directly in the database."""
         self._stamps.clear()
 
     def read_again(self, study_id: int, trial_ids: Collection[int]) -> None:
-        """To be called where trials that had ended wait again."""
+        """Reads ended trials again that wait again."""
         if not trial_ids or study_id not in self._studies:
             return
 
@@ -179,7 +179,7 @@ class HeldTrials(StudyCalls):
         return [trial for trial in changed if self._take_in(study_id, trial)]
 
     def _take_in(self, study_id: int, trial: FrozenTrial) -> bool:
-        """Puts a trial that was read into its place; False where it is as it was."""
+        """Stores a trial that was read; False if it is unchanged."""
         trials = self._studies[study_id].trials
         if trial.number > len(trials):
             return False  # One before it cannot be seen yet; the next look finds both.
@@ -190,7 +190,7 @@ class HeldTrials(StudyCalls):
 
 
 def _copy(trial: FrozenTrial) -> FrozenTrial:
-    """What `copy.copy` makes, in a fifth of the time: this happens for each report."""
+    """Like `copy.copy`, in a fifth of the time: called for each report."""
     made = FrozenTrial.__new__(FrozenTrial)
     made.__dict__.update(trial.__dict__)
     return made

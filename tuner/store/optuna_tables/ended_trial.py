@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial
 from tuner.store.optuna_compat import trial_id_of
 from tuner.store.optuna_tables.curves.lazy_curve import compact
 
-#: Spaces that are remembered: a study has one, or some where it is conditional.
+#: Maximum number of cached spaces: a study has one, or some if it is conditional.
 _MOST_SPACES = 1024
 #: Parameters that stay dicts for a while: samplers look at the same trials again and again.
 _N_RECENT = 4096
@@ -36,7 +36,7 @@ _NO_TIME = -(2**63)
 Packed: TypeAlias = tuple[Any, ...]
 """Names, which many trials share, followed by their values; empty if there are none."""
 
-#: Where a trial has no attributes.
+#: For trials without attributes.
 _EMPTY: dict[str, Any] = {}
 
 
@@ -290,7 +290,7 @@ def _values(n_values: int) -> Struct:
 
 
 def _as_number(at: datetime | None) -> int | None:
-    """Microseconds; None where a time has more than date and time of day."""
+    """Microseconds; None for a time that is more than date and time of day."""
     if at is None:
         return _NO_TIME
     if at.tzinfo is not None or at.fold or type(at) is not datetime:

@@ -252,7 +252,7 @@ class _Parts:
 
 @cache
 def _named_distribution(name: str, text: str) -> tuple[str, BaseDistribution]:
-    """One object of each for all trials, which would be most of their memory else."""
+    """Shared objects for all trials: otherwise these would take most of their memory."""
     return name, json_to_distribution(text)
 
 

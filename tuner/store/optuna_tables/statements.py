@@ -21,7 +21,7 @@ CURVES: sa.Table = models.TrialIntermediateValueModel.__table__
 USER_ATTRS: sa.Table = models.TrialUserAttributeModel.__table__
 SYSTEM_ATTRS: sa.Table = models.TrialSystemAttributeModel.__table__
 
-#: Where Optuna keeps the configuration of a trial that was enqueued.
+#: Optuna's attribute with the configuration of an enqueued trial.
 FIXED_PARAMS_ATTR = "fixed_params"
 METRIC_NAMES_ATTR = "study:metric_names"
 #: User attributes of a study: its search space and the names of its objectives.

@@ -65,7 +65,7 @@ class BufferedStorage(HeldTrials):
         #: Write permissions of this dispatcher if several share the study.
         self._ownership: Ownership | None = None
         self._write_all: Callable[[], None] = self._write_own
-        #: Trials that this object has begun and not ended; no other process changes them.
+        #: Trials that this object has started and not ended; no other process changes them.
         self._own: set[int] = set()
         #: Whether the database is never read again.
         self._is_alone = False
@@ -91,7 +91,7 @@ class BufferedStorage(HeldTrials):
 
     @property
     def n_trials_left(self) -> float:
-        """How many trials the study may have beyond those that are known; infinite for any."""
+        """Number of further trials that the study may have; infinite without a limit."""
         if self._ownership is None or self._ownership.n_trials is None:
             return math.inf
         return self._ownership.n_trials - len(self._study(self._ownership.study_id).trials)

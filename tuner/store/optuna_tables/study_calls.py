@@ -39,7 +39,7 @@ class StudyCalls(BaseStorage):
         return self._make_backend()
 
     def close(self) -> None:
-        """Lets every connection go. What was not flushed is lost. Safe to call twice."""
+        """Closes all connections. Unflushed rows are lost. Safe to call twice."""
         if "_backend" in self.__dict__:
             self._backend.engine.dispose()
         self._access.close()

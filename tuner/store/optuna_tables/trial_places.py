@@ -1,4 +1,4 @@
-"""Where each trial is, by its id, in 8 bytes a trial."""
+"""Index of trials by id, in 8 bytes per trial."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TrialPlaces:
         self._ids: dict[int, array[int]] = {}
 
     def put_all(self, study_id: int, trials: Iterable[FrozenTrial]) -> None:
-        """Notes all trials of a study, by number."""
+        """Adds all trials of a study, by number."""
         self._ids[study_id] = array("q", [trial_id_of(each) for each in trials])
 
     def put(self, study_id: int, trial: FrozenTrial) -> None:
@@ -33,7 +33,7 @@ class TrialPlaces:
         self._ids.pop(study_id, None)
 
     def find(self, trial_id: int) -> tuple[int, int] | None:
-        """The study and the number of a trial; None where it is not known."""
+        """The study and number of a trial; None if unknown."""
         for study_id, ids in self._ids.items():
             number = bisect_left(ids, trial_id)
             if number < len(ids) and ids[number] == trial_id:

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class PendingRows:
-    """What was changed in memory and is not yet in the database.
+    """Changes in memory that are not in the database yet.
 
     Keys are (trial id, name or step), so that a later change replaces an earlier one. `replaced`
     names the rows that may be in the database already.

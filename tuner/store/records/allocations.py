@@ -154,7 +154,7 @@ def begin_allocation(
 
 
 def _find(connection: sa.Connection, study_id: int, own: OwnAllocation) -> int | None:
-    """The row of an allocation; it has no name yet where the node was faster than `submit`."""
+    """The row of an allocation; without a name if the node was faster than `submit`."""
     is_reserved = (_ALLOCATIONS.c.name == "") & (_ALLOCATIONS.c.number == own.number)
     query = sa.select(_ALLOCATIONS.c.id).where(
         _ALLOCATIONS.c.study_id == study_id,

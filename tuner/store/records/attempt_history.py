@@ -15,7 +15,7 @@ _N_IDS_IN_QUERY = 500
 
 
 def attempts_of(connection: sa.Connection, trial_id: int) -> int:
-    """How many attempts a trial has had."""
+    """Number of a trial's attempts."""
     query = sa.select(sa.func.max(AttemptRow.number)).where(AttemptRow.trial_id == trial_id)
     return int(connection.execute(query).scalar() or 0)
 

@@ -1,4 +1,4 @@
-"""What one transaction of a dispatcher writes."""
+"""The content of one transaction of a dispatcher."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _forget_below(connection: sa.Connection, study_id: int, trial_number: int, f
 
 
 def checkpoints_of(connection: sa.Connection, trial_id: int) -> list[StoredCheckpoint]:
-    """Those of a trial, wherever they are, the newest first."""
+    """Checkpoints of a trial on all hosts, the newest first."""
     query = (
         sa.select(_CHECKPOINTS.c.step, HostRow.name, _CHECKPOINTS.c.path, _CHECKPOINTS.c.saved_at)
         .join(AttemptRow, AttemptRow.id == _CHECKPOINTS.c.attempt_id)

@@ -30,8 +30,8 @@ _LATER = (
     .order_by(_COMMANDS.c.id)
 )
 
-#: Ids are given before a row is committed: one may appear after rows with higher ids were read.
-#: So many ids, of all studies of the database, are looked at once more.
+#: Ids are assigned before a row is committed: a row may become visible after rows with higher ids
+#: were read. This many ids, of all studies, are read again.
 _N_LOOKED_BACK = 1000
 
 #: Name of the event for a refused command; otherwise the event has the order's name.
@@ -110,7 +110,7 @@ class Commands:
         self._take(access.run(self._later))
         #: Commands sent while no dispatcher worked on the study; read first.
         self.kept = access.run(lambda c: kept_commands(c, study_id, before_id=dispatcher_id))
-        #: Who has paused the study before, if it was not resumed since; for users.
+        #: The user who paused the study earlier, unless it was resumed since.
         self.paused_by = access.run(lambda c: paused_by(c, study_id))
         #: Commands to the study that this one belongs to.
         self._above: Commands | None = None
@@ -190,7 +190,7 @@ def insert_command(
 
 
 def paused_by(connection: sa.Connection, study_id: int) -> str:
-    """Who has paused a study last, `user@host`; empty where it is not paused."""
+    """The user who paused a study, `user@host`; empty if it is not paused."""
     query = (
         sa.select(_COMMANDS.c.name, _COMMANDS.c.asked_by)
         .where(_COMMANDS.c.study_id == study_id, _COMMANDS.c.name.in_(_SWITCHES))

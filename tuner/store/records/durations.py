@@ -1,4 +1,4 @@
-"""How long trials that have ended took, all their attempts together."""
+"""Durations of ended trials, over all their attempts."""
 
 from __future__ import annotations
 

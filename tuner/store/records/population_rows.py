@@ -21,7 +21,7 @@ from tuner.store.optuna_tables.statements import SYSTEM_ATTRS, TRIALS
 MEMBER_KEY = "tuner:member"
 """Attribute of a trial that was drawn for the population and is not a copy."""
 COPY_KEY = "tuner:copy"
-"""Attribute of a trial that took another's place, mostly as a copy: its `Origin`."""
+"""Attribute of a trial that replaced another, usually as a copy: its `Origin`."""
 FIXED_KEY = "fixed_params"
 """Attribute with fixed parameters, which Optuna does not suggest."""
 REPLACED_KEY = "tuner:replaced"
@@ -35,7 +35,7 @@ POPULATION_IS_OVER = "the population has come to its end"
 class Origin:
     """Origin of a trial that replaced another."""
 
-    #: Number of the trial that it is a copy of; None where it has a new configuration.
+    #: Number of the copied trial; None for a new configuration.
     parent: int | None
     #: Step of its checkpoint; 0 if that was lost and the copy started from the beginning.
     step: int
@@ -56,16 +56,16 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """What is to take the place of a member that was ended early, or failed for good."""
+    """The replacement of a member that was ended early or has failed."""
 
     #: None for a new configuration.
     parent: int | None
     step: int
     #: Searched parameters; the sampler draws missing ones of a new configuration.
     params: Mapping[str, Json]
-    #: Where the copied checkpoint lies.
+    #: Host of the copied checkpoint.
     host: str
-    #: How many have failed for good in this place, one after the other, up to this one.
+    #: Consecutive failures in this place, up to this one.
     n_failed: int = 0
     #: Text for the user, if no attempt of the member contains it.
     why: str = ""

@@ -102,7 +102,7 @@ def last_program(connection: sa.Connection, study_id: int) -> str:
 
 
 def program_in(study_file: str) -> str:
-    """The function, or the command with its arguments; empty where the text cannot be read.
+    """The function, or the command with its arguments; empty if the text cannot be parsed.
 
     Args:
         study_file: The text of a study file.

@@ -1,4 +1,4 @@
-"""What is needed to do the same again: host, package versions, git commit."""
+"""Data needed to reproduce a run: host, package versions, git commit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GitState:
 
     commit: str | None = None
     is_dirty: bool | None = None
-    #: Hash of the snapshot that runs; None where the working tree itself runs.
+    #: Hash of the running snapshot; None if the working tree itself runs.
     snapshot: str | None = None
 
 

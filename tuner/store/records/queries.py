@@ -1,4 +1,4 @@
-"""Reads a study as it is in the database. Nothing here writes, also not missing tables."""
+"""Reads a study in the database. Never writes, not even missing tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def find_study(database: Database, name: str | None) -> tuple[int, str]:
 
 
 def origin_of(database: Database, trial_id: int) -> Origin | None:
-    """The attempt that completed a trial; None where the tuner did not run it."""
+    """The attempt that completed a trial; None if the tuner did not run it."""
     if not sa.inspect(database.engine).has_table(AttemptRow.__tablename__):
         return None
     query = (
@@ -76,7 +76,7 @@ def origin_of(database: Database, trial_id: int) -> Origin | None:
 
 
 def first_seed(database: Database, study_id: int) -> int | None:
-    """The seed that the study began with; None for a new study."""
+    """The seed of the study's first start; None for a new study."""
     query = (
         sa.select(DispatcherRow.seed)
         .where(DispatcherRow.study_id == study_id)

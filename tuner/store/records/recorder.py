@@ -95,7 +95,7 @@ class Recorder:
         self._checkpoints = CheckpointRows()
         self._dispatcher_change: dict[str, object] = {}
         self._n_dropped = 0
-        #: Who has which slot of a device.
+        #: The attempt on each slot of a device.
         self._slots: dict[tuple[int, int], AttemptId] = {}
         with self._errors():
             database.access.run(lambda c: self._begin(c, start, devices, at, budget, silent))
@@ -106,7 +106,7 @@ class Recorder:
         self._ownership = Ownership(self.dispatcher_id, start.study_id, budget.trials, clock)
         #: Checkpoints and logs in an object store.
         self.uploads = UploadRecords(self.run, self._ownership)
-        #: One that was begun to be written, and may be in the database.
+        #: A batch that is being written, and may be in the database.
         self._taken: Batch | None = None
         self._n_batches = 0
         database.storage.write_for(self._ownership, self.commit)
@@ -142,9 +142,9 @@ class Recorder:
         )
         self._host_id = host_id_of(connection, start.host)
         self._device_ids = self._ids_of(devices, connection)
-        #: What devices did.
+        #: Usage of devices.
         self.usage = UsageRecord(self._device_ids)
-        #: How many dispatchers have begun to work on the study before this one.
+        #: Number of earlier starts of the study's dispatchers.
         self.n_earlier_starts = count_starts(connection, start.study_id)
         labels = [device.label for device in devices]
         allocation_id = begin_own(connection, start, len(devices), at)
@@ -280,11 +280,11 @@ class Recorder:
         self._checkpoints.added.append((attempt.trial_id, attempt.id, state))
 
     def removed(self, trial_id: int, path: str) -> None:
-        """One that was there is not any more."""
+        """Records that a checkpoint was removed."""
         self._checkpoints.gone.append((trial_id, path))
 
     def renamed(self, trial_id: int, before: str, after: str) -> None:
-        """One that another machine saw has another path here."""
+        """Records that a checkpoint of another machine has another path here."""
         self._checkpoints.renamed.append((trial_id, before, after))
 
     def forget_checkpoints(self, trial_number: int, folder: str) -> None:
@@ -359,7 +359,7 @@ class Recorder:
             self._database.storage.give_up_all_but(self._ownership.study_id, trial_ids)
 
     def _take(self) -> Batch:
-        """What is collected from now on belongs to the next batch."""
+        """Starts a new batch; returns the old one."""
         batch = Batch(
             number=self._n_batches + 1,
             optuna_rows=self._database.storage.take_pending(),

@@ -51,9 +51,9 @@ class TrialHistory:
         """Whether an attempt between two others ended without its dispatcher seeing the end.
 
         Args:
-            trial_id: Whose attempts they are.
-            after: Number of an attempt; those that follow it are looked at.
-            before: Number of a later attempt; it and those that follow it are not looked at.
+            trial_id: The trial.
+            after: Number of the attempt before the range.
+            before: Number of the attempt after the range.
         """
         return self._run(
             lambda c: attempt_history.has_lost(c, trial_id, after=after, before=before)

@@ -48,7 +48,7 @@ class StoredUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewUpload:
-    """One that was acknowledged just now."""
+    """A newly acknowledged upload."""
 
     trial_id: int
     #: Number of the attempt that saved it.
@@ -114,7 +114,7 @@ class UploadRecords:
     def of_trial(
         self, trial_id: int, kind: UploadKind = UploadKind.CHECKPOINT
     ) -> list[StoredUpload]:
-        """Those of a trial, the newest first."""
+        """Uploads of a trial, the newest first."""
         return self._run(lambda c: uploads_of(c, trial_id, kind))
 
     def newest_saved(self, trial_id: int) -> NewestSaved | None:
@@ -227,7 +227,7 @@ class UploadRecords:
 def uploads_of(
     connection: sa.Connection, trial_id: int, kind: UploadKind = UploadKind.CHECKPOINT
 ) -> list[StoredUpload]:
-    """Those of a trial, the newest first."""
+    """Uploads of a trial, the newest first."""
     return [_as_upload(row) for row in connection.execute(_newest_first(trial_id, kind))]
 
 

@@ -20,8 +20,8 @@ from tuner.domain.allocation import AllocationState
 from tuner.domain.attempt import AttemptState, Cause, Outcome
 from tuner.store.schema.column_types import PlainJson, PlainText, instant
 
-#: Revision of these tables, kept in `tuner_alembic_version` (Optuna has its own table for its own).
-#: Who changes a table adds a migration; `tests/contract/store/test_schema.py` compares the two.
+#: Revision of these tables, stored in `tuner_alembic_version` (Optuna has its own table). A change
+#: of a table needs a migration; `tests/contract/store/test_schema.py` compares the two.
 SCHEMA_REVISION = "0011"
 VERSION_TABLE = "tuner_alembic_version"
 
@@ -125,11 +125,11 @@ class DispatcherRow(TunerBase):
     started_at: Mapped[datetime]
     beat_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
-    #: Why it ended, for users; empty while it runs, and where it died.
+    #: Why it ended, as text; empty while it runs, and if it died.
     end_reason: Mapped[str] = mapped_column(
         sa.String(255), default="", server_default=sa.text("''")
     )
-    #: How many batches of changes it has written: the last one's number.
+    #: Number of its last batch of changes.
     n_batches: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     seed: Mapped[int] = mapped_column(sa.BigInteger)
     study_file: Mapped[str] = mapped_column(PlainText)
@@ -163,7 +163,7 @@ class AttemptRow(TunerBase):
     state: Mapped[AttemptState] = mapped_column(_enum(AttemptState), index=True)
     outcome: Mapped[Outcome | None] = mapped_column(_enum(Outcome))
     cause: Mapped[Cause | None] = mapped_column(_enum(Cause))
-    #: For users: the reason, the traceback, the last lines of output.
+    #: The reason, the traceback, or the last lines of output, as text.
     detail: Mapped[str] = mapped_column(PlainText, default="")
     params: Mapped[dict[str, object]] = mapped_column(PlainJson)
     seed: Mapped[int] = mapped_column(sa.BigInteger)
@@ -235,7 +235,7 @@ class CheckpointRow(TunerBase):
 
 
 class UploadKind(Enum):
-    """What an object in an object store is."""
+    """Kinds of objects in an object store."""
 
     CHECKPOINT = "checkpoint"
     #: A checkpoint reserved for the trial that replaces this row's trial.
@@ -265,7 +265,7 @@ class UploadRow(TunerBase):
     uri: Mapped[str] = mapped_column(PlainText)
     size_bytes: Mapped[int] = mapped_column(sa.BigInteger)
     saved_at: Mapped[datetime]
-    #: Its object is to be removed where no other row has it.
+    #: Its object is to be removed if no other row has it.
     removed_at: Mapped[datetime | None]
 
 
@@ -316,12 +316,12 @@ class MetricRow(TunerBase):
     )
     step: Mapped[int]
     name: Mapped[str] = mapped_column(sa.String(255))
-    #: None where the program reported NaN or infinity, which not every database can hold.
+    #: None if the program reported NaN or infinity, which not every database can store.
     value: Mapped[float | None] = mapped_column(sa.Float(precision=53))
 
 
 class UsageRow(TunerBase):
-    """What a device did in some seconds, as sums and maxima (`tuner.devices.usage.tally`)."""
+    """Usage of a device in some seconds, as sums and maxima (`tuner.devices.usage.tally`)."""
 
     __tablename__ = "tuner_usage"
     __table_args__ = NO_ROWID
@@ -357,7 +357,7 @@ class UsageRow(TunerBase):
 
 
 class AttemptUsageRow(TunerBase):
-    """What an attempt has taken of a device so far, as sums and maxima."""
+    """Usage of a device by an attempt so far, as sums and maxima."""
 
     __tablename__ = "tuner_attempt_usage"
     __table_args__ = NO_ROWID

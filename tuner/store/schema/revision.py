@@ -1,7 +1,7 @@
-"""The tuner's tables in a database: of which revision they are, and how they are made.
+"""The tuner's tables in a database: their revision and creation.
 
-A new database gets them in one go, by SQLAlchemy. One of an older tuner is brought up to date by
-`tuner.store.schema.upgrade`. A contract test shows that both ways end in the same tables.
+A new database gets them at once, by SQLAlchemy. One of an older version is upgraded by
+`tuner.store.schema.upgrade`. A contract test shows that both ways create the same tables.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def has_optunas_tables(connection: sa.Connection) -> bool:
 
 
 def is_half_made(connection: sa.Connection) -> bool:
-    """Whether the creation of Optuna's tables was interrupted: no version is noted, and no study.
+    """Whether the creation of Optuna's tables was interrupted: there is no version, and no study.
 
     MySQL has no transaction around the creation of tables.
     """

@@ -34,7 +34,7 @@ def find_or_insert(
     insert: sa.Insert,
     row: Mapping[str, object],
 ) -> int:
-    """The id that `query` finds, or of a new row; also where others insert it at the same time."""
+    """The id that `query` finds, or of a new row; safe if others insert it at the same time."""
     found = connection.execute(query).scalar()
     if found is not None:
         return int(found)

@@ -1,4 +1,4 @@
-"""What a database holds, for users: of any revision, read and never written."""
+"""The content of a database, of any revision; never writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseStatus:
-    """A database as it is now."""
+    """The state of a database."""
 
     #: With its password hidden.
     url: str

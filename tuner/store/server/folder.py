@@ -35,7 +35,7 @@ _LIBC = ctypes.CDLL(None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFolder:
-    """Where a server keeps everything."""
+    """The folder of a server."""
 
     path: Path
 

@@ -35,7 +35,7 @@ class Programs:
         return int(self.version.partition(".")[0])
 
     def path(self, name: str) -> str:
-        """Where a program such as `pg_dump` is."""
+        """Path of a program such as `pg_dump`."""
         return str(self.folder / name)
 
     def has_tls(self) -> bool:

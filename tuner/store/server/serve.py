@@ -28,7 +28,7 @@ _REMAINS_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a server listens."""
+    """The address of a server."""
 
     #: A name or an address; `0.0.0.0` and `::` mean each of this machine's.
     host: str
@@ -45,7 +45,7 @@ class Address:
 
     @property
     def reached_as(self) -> str:
-        """What clients connect to."""
+        """The host name for clients."""
         return socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
 
     def __str__(self) -> str:
@@ -196,7 +196,7 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _stop_requested() -> Iterator[Callable[[], bool]]:
-    """Notes SIGINT and SIGTERM; a terminal that is closed does not end the server."""
+    """Records SIGINT and SIGTERM; closing the terminal does not end the server."""
     requested: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:

@@ -1,1 +1,1 @@
-"""What commands print about a machine and its users: shares, the queue."""
+"""Output about a machine and its users: shares, the queue."""

@@ -1,4 +1,4 @@
-"""What `tuner queue` prints."""
+"""Output of `tuner queue`."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ RowOf = Callable[[FrozenTrial], Array]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acquisition:
-    """Where to search next.
+    """An acquisition function and the best trials.
 
     Attributes:
-        gains: What is expected to be gained, [m] by [m, c] configurations.
-        leaders: The trials that are best so far.
+        gains: Maps [m, c] configurations to [m] expected gains.
+        leaders: The best trials so far.
     """
 
     gains: Callable[[Array], Array]

@@ -73,7 +73,7 @@ class Activity:
         return kept
 
     def is_whole(self, trial: FrozenTrial) -> bool:
-        """Whether a trial has each parameter that its others demand, as it is declared."""
+        """Whether a trial has all parameters that apply, as declared."""
         known = {**self._declared.constants, **trial.params}
         return all(
             trial.distributions.get(each.name) == each.distribution

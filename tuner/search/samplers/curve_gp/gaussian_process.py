@@ -167,11 +167,11 @@ class GaussianProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """What does not change with the parameters.
+    """Distances of points, independent of the parameters.
 
     Attributes:
-        squares: [d, n * n], of the distances of points, by length scale.
-        is_same: [n, n], whether points are of the same group; None where there are no groups.
+        squares: [d, n * n], squared distances of points, by length scale.
+        is_same: [n, n], whether points are of the same group; None without groups.
     """
 
     squares: torch.Tensor
@@ -220,7 +220,7 @@ class Posterior:
     weights: torch.Tensor
 
     def predict(self, x: Array) -> tuple[Array, Array]:
-        """What the noiseless function is at other points.
+        """Predicts the noiseless function at other points.
 
         Args:
             x: [m, c], or [m, c + 1] with groups, inputs.

@@ -18,10 +18,11 @@ from tuner.store.optuna_compat import non_dominated_boxes, non_domination_rank
 
 Array = NDArray[np.float64]
 
-#: The reference point lies so far behind the worst of a front, in parts of its width (Ishibuchi et
-#: al., "How to specify a reference point in hypervolume calculation", 2018; as in BoTorch).
+#: Distance of the reference point behind the worst of a front, as a fraction of its width
+#: (Ishibuchi et al., "How to specify a reference point in hypervolume calculation", 2018; as in
+#: BoTorch).
 _BEHIND = 0.1
-#: Candidates at a time, so that the table of candidates and boxes stays small.
+#: Candidates per batch, to limit the table of candidates and boxes.
 _AT_A_TIME = 256
 
 
@@ -79,7 +80,7 @@ def _improvement(mean: Array, deviation: Array, low: Array, high: Array) -> Arra
 
 
 def _below(bound: Array, mean: Array, deviation: Array) -> Array:
-    """By how much a normal variable is expected to be below a bound, 0 where it is above."""
+    """Expected amount by which a normal variable is below a bound, 0 if above."""
     z = np.where(np.isfinite(bound), (bound - mean) / deviation, -math.inf)
     density = np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
     gap = np.where(np.isfinite(bound), bound - mean, 0.0)

@@ -23,7 +23,7 @@ N_LEADERS = 5
 _LONGEST_SHARE = 0.7
 #: Values further than this many interquartile ranges below the quartiles are clipped.
 _FENCE = 3.0
-#: What is larger is as good as infinite.
+#: Larger values count as infinite.
 _LARGEST = 1e100
 
 

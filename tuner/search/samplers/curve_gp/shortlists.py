@@ -27,7 +27,7 @@ class Shortlist(Protocol):
     """Some of the finished trials."""
 
     def add(self, trial: FrozenTrial) -> None:
-        """Takes a finished trial; each is given once, in any order."""
+        """Adds a finished trial; each once, in any order."""
 
     def __iter__(self) -> Iterator[FrozenTrial]:
         """Its trials, the best first."""
@@ -155,7 +155,7 @@ def _split(groups: list[frozenset[str]], names: frozenset[str]) -> list[frozense
 
 
 def rank(study: optuna.Study) -> Callable[[FrozenTrial], Key]:
-    """How good a trial is, the smaller the better, in the order of Optuna's TPE.
+    """Rank of a trial, the smaller the better, in the order of Optuna's TPE.
 
     Completed trials by value, then pruned ones by their last step and value, then infeasible ones.
     """
@@ -235,7 +235,7 @@ class Paused:
         insort(self._drawn, (drawn, trial.number, trial))
 
     def drop(self, number: int) -> None:
-        """One that is paused no more, if it was."""
+        """Removes a trial that is no longer paused, if present."""
         for entries, key in zip(
             (self._furthest, self._drawn), self._keys.pop(number, ()), strict=False
         ):
@@ -248,7 +248,7 @@ def age(trial: FrozenTrial) -> Key:
 
 
 def furthest_first(trial: FrozenTrial) -> Key:
-    """Those that completed first, then by the number of rungs; of equals the newest first."""
+    """Completed trials first, then by number of rungs; of equal ones the newest first."""
     n_rungs = sum(key.startswith(RUNG_KEY) for key in trial.system_attrs)
     return trial.state is not TrialState.COMPLETE, -n_rungs, -trial.number
 

@@ -28,7 +28,7 @@ _END_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a suggestion is made from."""
+    """Input of a suggestion."""
 
     directions: Sequence[StudyDirection]
     #: All that the sampler is shown.
@@ -51,7 +51,7 @@ class Failure:
     """The sampler raised an error."""
 
     error: Exception
-    #: Where.
+    #: Its traceback.
     trace: str
 
 

@@ -68,7 +68,7 @@ class OutOfProcessSampler(SamplerAround):
         #: Trials that were left to chance because the process was not awake yet.
         self._n_stand_ins = 0
         self._stands_in = False
-        #: How long the newest suggestion was in the making there.
+        #: Seconds that the newest suggestion took there.
         self.took_s = 0.0
 
     @property
@@ -81,7 +81,7 @@ class OutOfProcessSampler(SamplerAround):
         return self._suggester.fileno()
 
     def is_ready(self, study: optuna.Study) -> bool:
-        """Whether the next trial's parameters can be had at once; begins to make them else."""
+        """Whether the next trial's parameters are available; starts a suggestion if not."""
         self.receive()
         if self._ready is not None or self.is_lost:
             return True
@@ -127,7 +127,7 @@ class OutOfProcessSampler(SamplerAround):
     # -- inside ------------------------------------------------------------------------------
 
     def _take(self, study: optuna.Study, space: dict[str, BaseDistribution]) -> Answer | None:
-        """What was made for this space, waited for where need be; None where it is made here."""
+        """The suggestion for this space, after a wait if needed; None if it is made here."""
         self._wait()
         if self._space != space:
             self._space = self._ready = None
@@ -212,7 +212,7 @@ class OutOfProcessSampler(SamplerAround):
 
 
 def out_of_process(sampler: BaseSampler) -> OutOfProcessSampler | None:
-    """The sampler with a process for its suggestions; None where these take no time."""
+    """The sampler with a process for its suggestions; None if these are fast."""
     if isinstance(sampler, BoundedSampler) and isinstance(
         sampler.inner, GPSampler | CurveGPSampler
     ):

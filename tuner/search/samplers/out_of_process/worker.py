@@ -38,7 +38,7 @@ from tuner.search.samplers.out_of_process.client import (
 )
 from tuner.store.optuna_compat import GP_MODULES
 
-#: What the sampler imports when it first suggests, which takes seconds.
+#: Modules that the sampler imports at its first suggestion, which takes seconds.
 _IMPORTS: Mapping[type[SlowSampler], Sequence[str]] = {
     GPSampler: GP_MODULES,
     CurveGPSampler: ("tuner.search.samplers.curve_gp.gaussian_process",),

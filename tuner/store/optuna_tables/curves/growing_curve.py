@@ -27,7 +27,7 @@ class GrowingCurve(MutableMapping[int, float]):
         self._n = len(items)
 
     def plus(self, step: int, value: float) -> GrowingCurve:
-        """A curve with one report more, or another one for a step; this one stays as it is."""
+        """A curve with one more or one changed report; this one is unchanged."""
         items = self._own()
         if step in items:
             items = dict(items)

@@ -135,7 +135,7 @@ class Batch:
         self._curves = {trial_id: self._unread(trial_id) for trial_id in trial_ids}
 
     def curves(self) -> Mapping[int, Curve]:
-        """Those that were not fetched yet, by trial."""
+        """Curves that were not fetched yet, by trial."""
         return dict(self._curves)
 
     def read(self, trial_ids: Collection[int] | None = None) -> None:
@@ -167,7 +167,7 @@ class Batch:
 
 
 def read_ahead(curves: Iterable[Mapping[int, float]]) -> None:
-    """Fetches curves that are about to be looked at, without the rest of their batches."""
+    """Fetches curves that will be accessed soon, without the rest of their batches."""
     wanted: defaultdict[Batch, set[int]] = defaultdict(set)
     for curve in curves:
         if isinstance(curve, Curve) and curve._batch is not None:

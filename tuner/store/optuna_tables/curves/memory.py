@@ -1,4 +1,4 @@
-"""How many values of curves are in memory: those looked at or ended long ago are read again."""
+"""Limits the number of curve values in memory: others are read again."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class _Chunk:
 
 
 class CurveMemory:
-    """Curves of trials that have ended, of which the oldest leave the memory where it is full.
+    """Curves of ended trials; the oldest are evicted when the memory is full.
 
     Args:
-        fetch: Gives the curves of some trials that have one, from the database.
-        limit: Values that stay.
+        fetch: Reads the curves of trials from the database.
+        limit: Maximum number of values.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class CurveMemory:
             self._add(_Chunk(Batch((), self._fetch, self._take_read), ended, 0, is_stored=False))
 
     def written(self, waiting: Callable[[], Collection[int]]) -> None:
-        """The database has all curves that ended before now.
+        """Allows the eviction of curves that the database has completely.
 
         Args:
-            waiting: Gives the trials of which it lacks reports yet.
+            waiting: Returns the trials with unwritten reports.
         """
         if self._n_values <= self._limit:
             return

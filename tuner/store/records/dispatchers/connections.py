@@ -18,10 +18,10 @@ _POSTGRESQL = """
 
 
 def connections_remark(connection: sa.Connection) -> str:
-    """Says that a PostgreSQL server has few connections left; empty where it has enough.
+    """Warns if a PostgreSQL server has few connections left; else empty.
 
-    A dispatcher keeps one connection and opens another one at times, so that there should be one
-    left for each that is at work.
+    A dispatcher keeps one connection and opens a second one at times, so one should be left for
+    each live dispatcher.
     """
     if connection.dialect.name != "postgresql":
         return ""

@@ -36,7 +36,7 @@ _RENEW_WITH_BATCH = _RENEW.where(_DISPATCHERS.c.n_batches == sa.bindparam("b_num
 _N_BATCHES = sa.select(
     _DISPATCHERS.c.n_batches, _DISPATCHERS.c.ended_at.is_not(None).label("is_over")
 ).where(_DISPATCHERS.c.id == sa.bindparam("b_id"))
-#: Where a trial was paused it was begun, though it waits.
+#: A paused trial has started, although it waits.
 _COUNT_BEGUN = (
     sa.select(sa.func.count())
     .select_from(TRIALS)
@@ -46,7 +46,7 @@ _COUNT_BEGUN = (
 _IS_PAUSED = PAUSED_IDS.where(SYSTEM_ATTRS.c.trial_id == sa.bindparam("b_trial_id"))
 _UNCLAIM = sa.delete(_CLAIMS).where(_CLAIMS.c.trial_id == sa.bindparam("b_trial_id"))
 _CLAIM = sa.insert(_CLAIMS).inline()
-#: SQLite gives out the id of a deleted trial again, and Optuna deletes a trial without its claim.
+#: SQLite reuses the id of a deleted trial, and Optuna deletes a trial without its claim.
 _CLAIM_NEW = _CLAIM.prefix_with("OR REPLACE", dialect="sqlite")
 
 
@@ -139,7 +139,7 @@ class Ownership:
             raise NoTrialLeft
 
     def may_begin_waiting(self, connection: sa.Connection, trial_id: int) -> bool:
-        """Whether a trial that waits may be begun, or continue."""
+        """Whether a waiting trial may start or continue."""
         if self.n_trials is None:
             return True
         begun = connection.execute(_COUNT_BEGUN, {"b_study_id": self.study_id})

@@ -76,7 +76,7 @@ class Fleet:
         #: Whether worker processes of a dispatcher of this host that is gone are left, for which
         #: its trials have to wait.
         self.leaves_workers: Callable[[ProcessIdentity], bool] = lambda process: False
-        #: Who works on the study with us, for users.
+        #: The study's other dispatchers, as text.
         self.others: tuple[str, ...] = ()
         #: Number of devices of the dispatcher that has the most.
         self.most_devices = 0
@@ -130,7 +130,7 @@ class Fleet:
         return life is Life.GONE and not self.leaves_workers(one.process)
 
     def _take_over(self, dead: OpenDispatcher, at: datetime) -> Loss | None:
-        """None where another dispatcher was first, or where it has written after all."""
+        """None if another dispatcher was first, or if the dead one has written after all."""
 
         def take_over(connection: sa.Connection) -> Loss | None:
             lock_study(connection, self._study_id)
@@ -149,13 +149,13 @@ class Fleet:
 def clear_up(
     connection: sa.Connection, start: StartRecord, at: datetime, silent: Collection[Sign] = ()
 ) -> None:
-    """Before a start: ends the records of dispatchers that surely died, and frees their trials.
+    """Before a start: ends the records of dead dispatchers, and frees their trials.
 
     Args:
         connection: In a transaction, in which `lock_study` was called.
-        start: That begins.
-        at: The present.
-        silent: Dispatchers that were watched for a minute in vain.
+        start: The start.
+        at: The current time.
+        silent: Dispatchers that were watched for a minute without a heartbeat.
     """
     for one in open_dispatchers(connection, start.study_id):
         is_gone = life_of(one.process, here=start.host.process) is Life.GONE

@@ -34,7 +34,7 @@ class Sights:
     _sights: dict[int, _Sight] = field(default_factory=dict)
 
     def is_silent(self, sign: Sign, now_s: float) -> bool:
-        """Notes a look at a dispatcher; whether it has been silent for a minute of looking."""
+        """Records an observation of a dispatcher; whether it has been silent for a minute."""
         sight = self._sights.get(sign.dispatcher_id)
         if sight is None or sight.beat_at != sign.beat_at:
             self._sights[sign.dispatcher_id] = _Sight(beat_at=sign.beat_at, since_s=now_s)

@@ -49,7 +49,7 @@ class StartRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastUse:
-    """What a study has spent before this start."""
+    """Spending of a study before this start."""
 
     time_s: float
     device_s: float
@@ -75,7 +75,7 @@ class OpenDispatcher:
 
     @property
     def place(self) -> str:
-        """For users."""
+        """Host and process, as text."""
         at = f"{self.started_at:%Y-%m-%d %H:%M} UTC"
         return f"{self.process.host} (pid {self.process.pid}, since {at})"
 

@@ -1,4 +1,4 @@
-"""What devices did, collected until it is written with all else."""
+"""Device usage, buffered until it is written with other records."""
 
 from __future__ import annotations
 

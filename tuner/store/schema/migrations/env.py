@@ -1,4 +1,4 @@
-"""Alembic runs this for each command; `tuner.store.schema.upgrade` gives it the connection."""
+"""Run by Alembic for each command; `tuner.store.schema.upgrade` provides the connection."""
 
 from __future__ import annotations
 
