@@ -61,7 +61,7 @@ class EndedTrial:
     losses: tuple[float, ...] = ()
     #: In the database.
     trial_id: int = -1
-    #: The trial itself, which makes its parameters when they are asked for.
+    #: The trial itself, whose parameters are decoded on access.
     source: HasParams | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Whether the trials of a study fit into an allocation, as far as its records tell."""
+"""Checks whether a study's trials fit into an allocation, from its records."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tuner.store.schema.models import CheckpointRow
 
 
 def check_trial_time(file: str, order: AllocationOrder, database: Database, study_id: int) -> None:
-    """Refuses a time in which no trial of the study has ever come to anything.
+    """Refuses a time limit that is too short for any progress of the study's trials.
 
     Args:
         file: The study file, for the message.
-        order: Of the allocations.
-        database: Where the study is.
+        order: The order of allocations.
+        database: The study's database.
         study_id: Its id.
 
     Raises:

@@ -12,7 +12,7 @@ from tuner.host.clock import Instant
 
 #: Number of newest trials from which the time that a trial needs is estimated.
 _N_KNOWN = 20
-#: Engines may tell of a time limit so much earlier than they were asked to, in seconds.
+#: Maximum seconds by which an engine may announce a time limit earlier than requested.
 _EARLY_S = 120.0
 #: A trial that ran for so much of an allocation had a fair chance to save.
 _FAIR_SHARE = 0.5

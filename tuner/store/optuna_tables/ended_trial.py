@@ -1,9 +1,9 @@
-"""What is kept of a trial that has ended: less than Optuna's object takes, with the same content.
+"""Compact form of an ended trial: less memory than Optuna's object, with the same content.
 
-Optuna's trial is an object with five dicts and two times, more than a kilobyte. Of one that has
-ended the numbers lie in one string of bytes, and what many trials have in common is held once: the
-space, the names of attributes. Dicts and times are made when somebody asks for them. Nothing of it
-may be changed in place; a storage replaces it whole.
+Optuna's trial is an object with five dicts and two times, more than a kilobyte. Here the numbers of
+an ended trial are in one byte string, and common parts are shared by all trials: the space and the
+names of attributes. Dicts and times are created on access. They must not be changed in place; a
+storage replaces the trial.
 """
 
 from __future__ import annotations

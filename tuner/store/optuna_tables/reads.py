@@ -88,12 +88,12 @@ def _head(row: Any) -> TrialHead:
 def read_trials(
     connection: sa.Connection, study_id: int, heads: Collection[TrialHead] | None = None
 ) -> list[FrozenTrial]:
-    """Whole trials, by number; those that have ended have a `Curve` for a dict of reports.
+    """Whole trials, by number; ended trials have a `Curve` instead of a dict of reports.
 
     Args:
-        connection: Of the database.
-        study_id: Of the study.
-        heads: Which trials; None for all of the study.
+        connection: Connection to the database.
+        study_id: Id of the study.
+        heads: The trials to read; None for all of the study.
     """
     ids = None if heads is None else [head.trial_id for head in heads]
     if heads is None:

@@ -72,15 +72,15 @@ def other_code_text(connection: sa.Connection, start: StartRecord) -> str:
 
 
 def code_text(versions: object, commit: str | None, is_dirty: bool | None) -> str:
-    """Which code a dispatcher runs, such as `snapshot 1f3a...` or `commit 9c4b...`.
+    """The code that a dispatcher runs, such as `snapshot 1f3a...` or `commit 9c4b...`.
 
     Args:
-        versions: Of its record.
-        commit: Of the git working tree.
-        is_dirty: Whether the working tree had changes that are not committed.
+        versions: Versions in its record.
+        commit: Commit of the git working tree.
+        is_dirty: Whether the working tree had uncommitted changes.
 
     Returns:
-        Empty where nothing is known.
+        Empty if unknown.
     """
     snapshot = versions.get(CODE) if isinstance(versions, Mapping) else None
     if snapshot:

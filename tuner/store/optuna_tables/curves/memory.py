@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tuner.store.optuna_tables.curves.lazy_curve import BATCH_SIZE, Batch, Curve
 
-#: 16 MB. A model of curves looks at some hundred, the median pruner once at each.
+#: 16 MB. A model of curves reads some hundred, the median pruner each of them once.
 MOST_VALUES = 2_000_000
 
 
@@ -51,7 +51,7 @@ class CurveMemory:
             yield from Batch(some, self._fetch, self._take_read).curves().items()
 
     def add_ended(self, trial_id: int, curve: Mapping[int, float]) -> None:
-        """A trial has ended here; its curve is in memory, and not surely in the database."""
+        """Adds the curve of a trial that has ended here; the database may not have it yet."""
         if not isinstance(curve, Curve) or not curve.is_in_memory:
             return
         self._ended[trial_id] = curve
